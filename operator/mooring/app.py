@@ -1,0 +1,320 @@
+"""The composition root: builds the rooms, starts them in order and stops them in order.
+
+Every replica mirrors the cluster, so that a stand-by is warm; kopf and the scheduling loop run only
+while this replica leads. Losing the lease ends the process, as kube-scheduler does.
+"""
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+import time
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any, Final
+from uuid import uuid4
+
+import uvloop
+
+from mooring import __version__
+from mooring.engine.api import PluginApi
+from mooring.engine.census import Census, Counted
+from mooring.engine.cures import Cures
+from mooring.engine.feeds import Feeds
+from mooring.engine.housekeeping import Housekeeping
+from mooring.engine.intake import Intake
+from mooring.engine.inventory import cache_sizes, configuration, unschedulable_pods
+from mooring.engine.loop import SchedulingLoop
+from mooring.engine.mirror import Mirror
+from mooring.engine.preempting import Preemptions
+from mooring.engine.profiles import Profiles
+from mooring.engine.reports import Reports
+from mooring.engine.world import World
+from mooring.framework.handle import Handle
+from mooring.framework.registry import Registry
+from mooring.framework.waiting import WaitingRoom
+from mooring.handlers.operator import UNSCHEDULED, KopfOperator, is_kopfs
+from mooring.handlers.profiles import ProfileDesk
+from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection, load_connection
+from mooring.kube.errors import KubeError, explain
+from mooring.kube.lease import LeaderElector
+from mooring.kube.limiter import TokenBucket
+from mooring.kube.recorder import EventRecorder
+from mooring.kube.resources import POD, SCHEDULING_PROFILE
+from mooring.kube.writes import PodWriter
+from mooring.model.changes import Change
+from mooring.observe.http import Endpoints, ListenError
+from mooring.observe.metrics import Metrics
+from mooring.observe.readings import Readings
+from mooring.observe.records import DecisionLog
+from mooring.plugins import SHIPPED
+from mooring.settings import RunSettings
+from mooring.state.cluster import ClusterState
+from mooring.state.queue import QueuedPod, SchedulingQueue
+from mooring.state.snapshot import Snapshot
+
+__all__ = ["StartError", "run"]
+
+logger = logging.getLogger(__name__)
+
+_EVICTION_SECONDS: Final = 5.0
+"""How long evictions in flight may take to finish after SIGTERM."""
+_EVENT_SECONDS: Final = 5.0
+"""How long events may then take to be written."""
+
+
+class StartError(Exception):
+    """The scheduler cannot start; the text is one line that says what to do."""
+
+
+def run(settings: RunSettings) -> int:
+    """Run until SIGTERM (0) or until the lease is lost (1).
+
+    Raises:
+        StartError: if it cannot start.
+    """
+    return uvloop.run(_serve(settings))
+
+
+async def _serve(settings: RunSettings) -> int:
+    asyncio.get_running_loop().set_exception_handler(_on_loop_error)
+    try:
+        connection = await load_connection(
+            kubeconfig=settings.kubeconfig,
+            context=settings.context,
+            user_agent=f"mooring/{__version__}",
+        )
+        async with ApiClient(connection, limiter=_limiter(settings)) as client:
+            await client.request("GET", SCHEDULING_PROFILE.path(), params={"limit": "1"})
+            return await Scheduler(settings, connection, client).run()
+    except KubeError as error:
+        raise StartError(explain(error)) from error
+    except ListenError as error:
+        raise StartError(str(error)) from error
+
+
+def _on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Errors that nobody waits for are logged.
+
+    Of no interest are those of kopf's when it is stopped: it leaves generators half-way, which are
+    then closed all at once and fail at it, and a callback of its that expects to be in a task.
+    """
+    error = context.get("exception")
+    if "asyncgen" in context or (error is not None and is_kopfs(error)):
+        logger.debug("kopf did not stop cleanly: %s", context["message"])
+    else:
+        loop.default_exception_handler(context)
+
+
+def _limiter(settings: RunSettings) -> TokenBucket | None:
+    if settings.qps is None:
+        return None
+    return TokenBucket(settings.qps, settings.burst or max(1, round(2 * settings.qps)))
+
+
+class Scheduler:
+    """One replica: its parts, and the order in which they start and stop."""
+
+    def __init__(self, settings: RunSettings, connection: Connection, client: ApiClient) -> None:
+        self._settings = settings
+        self._client = client
+        self._identity = f"{socket.gethostname()}_{uuid4()}"
+        self._stop = asyncio.Event()
+        self._exit_code = 0
+        self._leading = False
+        self._metrics = Metrics()
+        self._decisions = DecisionLog()
+        writer = PodWriter(client)
+        self._recorder = EventRecorder(client, "mooring", self._identity)
+        self._reports = Reports(writer, self._recorder)
+        state = ClusterState()
+        cluster, waiting, registry = Snapshot(state), WaitingRoom(), Registry(SHIPPED)
+        self._api = PluginApi(client, writer)
+        profiles = Profiles(registry, Handle(cluster, waiting, self._api, state))
+        cures = Cures(profiles, cluster)
+        queue = SchedulingQueue(
+            _by_priority,
+            cures.signature,
+            cures.may_cure,
+            initial_backoff=settings.initial_backoff,
+            max_backoff=settings.max_backoff,
+        )
+        self._world = World(state, cluster, queue, profiles, waiting)
+        self._preemptions = Preemptions(
+            self._world, writer, self._reports, self._on_changes, time.monotonic
+        )
+        self._loop = SchedulingLoop(
+            self._world,
+            reports=self._reports,
+            metrics=self._metrics,
+            decisions=self._decisions,
+            preemptions=self._preemptions,
+            changed=self._on_changes,
+        )
+        self._intake = Intake(
+            self._world, clock=time.monotonic, wake=self._loop.wake, left=self._reports.forget
+        )
+        desk = ProfileDesk(profiles, registry, self._intake)
+        self._census = Census(
+            client,
+            (
+                Counted(POD, self._intake.known, self._intake.gone, {"fieldSelector": UNSCHEDULED}),
+                Counted(SCHEDULING_PROFILE, desk.known, desk.gone),
+            ),
+        )
+        self._kopf = KopfOperator(
+            self._intake, desk, state, connection, client, listed=self._census.hint
+        )
+        self._housekeeping = Housekeeping(
+            self._world, client, wake=self._loop.wake, changed=self._on_changes
+        )
+        self._feeds = Feeds(client, Mirror(state, self._on_changes))
+
+    async def run(self) -> int:
+        """Serve until told to stop; the exit code."""
+        self._catch_signals()
+        self._metrics.read_from(self._readings())
+        endpoints = self._endpoints()
+        address = self._settings.http_address
+        port = await endpoints.start(address, self._settings.http_port)
+        logger.info("serving health, metrics and decisions", extra={"address": f"{address}:{port}"})
+        try:
+            async with asyncio.TaskGroup() as group:
+                background = [
+                    group.create_task(work)
+                    for work in (self._feeds.run(), self._recorder.run(), self._reports.run())
+                ]
+                await self._lead_until_stopped()
+                await self._recorder.drain(_EVENT_SECONDS)
+                for task in background:
+                    task.cancel()
+        finally:
+            await endpoints.stop()
+        logger.info("stopped")
+        return self._exit_code
+
+    async def _lead_until_stopped(self) -> None:
+        """Wait for the lease, lead, and on the way out finish what is in flight."""
+        async with AsyncExitStack() as on_the_way_out:
+            started = asyncio.Event()
+            if self._settings.leader_elect:
+                election = asyncio.create_task(self._elector().run(started.set, self._lost))
+                on_the_way_out.push_async_callback(_cancelled, election)
+                election.add_done_callback(self._ended)
+            else:
+                started.set()
+            if not await self._unless_stopped(self._may_begin(started)):
+                return
+            self._leading = True
+            _calm_the_collector()
+            on_the_way_out.push_async_callback(self._finish)
+            for work in (
+                self._loop.run(),
+                self._kopf.run(self._catch_signals),
+                self._housekeeping.run(),
+                self._census.run(),
+            ):
+                task = asyncio.create_task(work)
+                task.add_done_callback(self._ended)
+                on_the_way_out.push_async_callback(_cancelled, task)
+            await self._stop.wait()
+            logger.info("stopping: %d bindings in flight", self._loop.binding)
+
+    async def _may_begin(self, leading: asyncio.Event) -> None:
+        """This replica leads and has seen the whole cluster."""
+        await leading.wait()
+        await self._feeds.synced()
+
+    async def _unless_stopped(self, awaited: Coroutine[Any, Any, None]) -> bool:
+        """True once it is done, False if this replica is told to stop first."""
+        task, stop = asyncio.create_task(awaited), asyncio.create_task(self._stop.wait())
+        await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        task.cancel()
+        return task.done()
+
+    async def _finish(self) -> None:
+        """Nothing is in flight any more; without the lease nothing more may be finished."""
+        leads = self._leading
+        await self._preemptions.finish(_EVICTION_SECONDS if leads else 0.0)
+        await self._loop.finish(self._settings.stop_seconds if leads else 0.0)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """A part that should run as long as we lead has ended: nothing works without it."""
+        if not task.cancelled():
+            if task.exception() is not None:
+                logger.error("a part of the scheduler failed", exc_info=task.exception())
+                self._exit_code = 1
+            self._stop.set()
+
+    def _catch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+
+    def _lost(self) -> None:
+        logger.error("the lease is lost; another replica binds now")
+        self._leading = False
+        self._exit_code = 1
+        self._stop.set()
+
+    def _on_changes(self, changes: tuple[Change, ...]) -> None:
+        if changes:
+            self._intake.cluster_changed(changes)
+            self._api.cluster_changed()
+
+    def _elector(self) -> LeaderElector:
+        settings = self._settings
+        return LeaderElector(
+            self._client,
+            name=settings.lease_name,
+            namespace=settings.lease_namespace,
+            identity=self._identity,
+            lease_duration=settings.lease_duration,
+            renew_deadline=settings.renew_deadline,
+            retry_period=settings.retry_period,
+        )
+
+    def _endpoints(self) -> Endpoints:
+        return Endpoints(
+            live={"ping": lambda: None},
+            ready={"mirror": self._feeds.lacking, "shutdown": self._stopping},
+            metrics=self._metrics,
+            decisions=self._decisions,
+            configuration=partial(configuration, self._world),
+        )
+
+    def _stopping(self) -> str | None:
+        return "the process is shutting down" if self._stop.is_set() else None
+
+    def _readings(self) -> Readings:
+        world = self._world
+        return Readings(
+            pending_pods=world.queue.counts,
+            unschedulable_pods=partial(unschedulable_pods, world),
+            cache_size=partial(cache_sizes, world),
+            watch_lag_seconds=self._feeds.lags,
+            bindings_in_flight=lambda: self._loop.binding,
+            events_dropped=lambda: self._recorder.dropped,
+            leading=lambda: self._leading,
+        )
+
+
+def _by_priority(queued: QueuedPod) -> tuple[int, float]:
+    return -queued.pod.shape.priority, queued.since
+
+
+def _calm_the_collector() -> None:
+    """The mirror is long-lived and free of cycles: not worth walking again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+async def _cancelled(task: "asyncio.Task[None]") -> None:
+    """The task has ended, however; what it raised has been told by `_ended`."""
+    task.cancel()
+    await asyncio.wait([task])

@@ -1,0 +1,92 @@
+"""What commands have in common: exit codes, the `-o` option, notes, mistakes and tables."""
+
+import sys
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+import click
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from mooring.framework.registry import PluginLoadError
+from mooring.simulate.manifests import InputError
+from mooring.simulate.policies import Policy
+
+__all__ = [
+    "BAD_INPUT",
+    "DONE",
+    "NO",
+    "mistakes_reported",
+    "note",
+    "notes_of",
+    "output_option",
+    "print_json",
+    "print_table",
+]
+
+DONE: Final = 0
+NO: Final = 1
+BAD_INPUT: Final = 2
+
+_UNFOLDED: Final = 100_000
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def output_option(*formats: str) -> Callable[[_Command], _Command]:
+    """The option `-o`; the first format is the default."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(formats),
+        default=formats[0],
+        show_default=True,
+        help="How to print the answer.",
+    )
+
+
+@contextmanager
+def mistakes_reported() -> Iterator[None]:
+    """A mistake in what the user gave ends the command: a line each, no traceback, exit code 2."""
+    try:
+        yield
+    except (InputError, PluginLoadError) as error:
+        for line in str(error).splitlines():
+            click.echo(f"error: {line}", err=True)
+        sys.exit(BAD_INPUT)
+
+
+def note(text: str) -> None:
+    """A line for people, beside the answer."""
+    click.echo(f"note: {text}", err=True)
+
+
+def notes_of(source: str, policies: Iterable[Policy]) -> None:
+    """What an imported file says in vain, each line once though it be about several profiles."""
+    for line in dict.fromkeys(str(said) for policy in policies for said in policy.notes):
+        note(f"{source}: {line}")
+
+
+def print_json(value: Any) -> None:
+    """The value as indented JSON."""
+    click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+
+
+def print_table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Container[str] = ()
+) -> None:
+    """Aligned columns, those named in `numbers` to the right.
+
+    Cells are folded to a terminal's width; in a pipe every row is one line.
+    """
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for name in head:
+        table.add_column(name, justify="right" if name in numbers else "left")
+    for row in rows:
+        table.add_row(*row)
+    width = None if sys.stdout.isatty() else _UNFOLDED
+    console = Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+    with console.capture() as printed:
+        console.print(table)
+    click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))

@@ -1,0 +1,17 @@
+"""`mooring crds`."""
+
+import click
+
+from mooring.policy.crd import render
+
+__all__ = ["crds"]
+
+
+@click.command(
+    epilog="""\b
+Example:
+  mooring crds | kubectl apply -f -"""
+)
+def crds() -> None:
+    """Print Mooring's CustomResourceDefinitions as YAML."""
+    click.echo(render(), nl=False)

@@ -1,0 +1,18 @@
+"""`mooring version`."""
+
+import click
+
+from mooring import __version__
+from mooring.cli.console import output_option, print_json
+
+__all__ = ["version"]
+
+
+@click.command()
+@output_option("text", "json")
+def version(output: str) -> None:
+    """Print Mooring's version."""
+    if output == "json":
+        print_json({"version": __version__})
+    else:
+        click.echo(f"mooring {__version__}")

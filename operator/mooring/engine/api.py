@@ -1,0 +1,55 @@
+"""The port through which plugins reach the API server."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from mooring.kube import resources
+from mooring.kube.client import ApiClient
+from mooring.kube.writes import PodWriter
+from mooring.model.pod import Pod
+
+__all__ = ["PluginApi"]
+
+_PATCHABLE: Final = {
+    r.plural: r for r in (resources.PERSISTENT_VOLUME, resources.PERSISTENT_VOLUME_CLAIM)
+}
+
+
+class PluginApi:
+    """Satisfies `mooring.framework.handle.Api` over one client."""
+
+    def __init__(self, client: ApiClient, writer: PodWriter) -> None:
+        self._client = client
+        self._writer = writer
+        self._waiting: set[asyncio.Event] = set()
+
+    def cluster_changed(self) -> None:
+        """Whoever waits in `until` looks again."""
+        for event in self._waiting:
+            event.set()
+
+    async def bind(self, pod: Pod, node: str) -> None:
+        """The pod is bound; see `PodWriter.bind` for the errors."""
+        await self._writer.bind(pod.namespace, pod.name, pod.uid, node)
+
+    async def patch(
+        self, resource: str, namespace: str | None, name: str, patch: dict[str, Any]
+    ) -> dict[str, Any]:
+        """The object after a merge patch; KeyError for a resource plugins may not patch."""
+        return await self._client.patch(_PATCHABLE[resource], name, patch, namespace=namespace)
+
+    async def until(self, done: Callable[[], bool], seconds: float) -> None:
+        """`done` was true, now or after a change of the mirrored cluster.
+
+        Raises TimeoutError after `seconds`; what `done` raises passes through.
+        """
+        changed = asyncio.Event()
+        self._waiting.add(changed)
+        try:
+            async with asyncio.timeout(seconds):
+                while not done():
+                    changed.clear()
+                    await changed.wait()
+        finally:
+            self._waiting.discard(changed)

@@ -1,0 +1,255 @@
+"""From a chosen node to a bound pod: permit, pre_bind, bind, post_bind.
+
+Everything that was taken for the pod is on one unwinding stack. Unless the stack is dismissed by a
+successful binding, it runs, whatever happened: there is no other rollback.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from mooring.engine.world import World
+from mooring.framework.pipeline import Pipeline
+from mooring.framework.plugin import ReservePlugin
+from mooring.framework.verdicts import SKIP, Refused, Wait
+from mooring.framework.waiting import WaitingRoom
+from mooring.kube.errors import KubeError, NotFoundError, explain
+from mooring.model.changes import Change
+from mooring.model.pod import Pod
+from mooring.state.cluster import ClusterState
+from mooring.state.queue import QueuedPod
+
+__all__ = [
+    "Attempted",
+    "BindingFailed",
+    "PlaceRefused",
+    "after_binding",
+    "bind",
+    "hold_place",
+    "take_place",
+]
+
+logger = logging.getLogger(__name__)
+
+
+class PlaceRefused(Exception):  # noqa: N818 - a verdict of a plugin, not a fault
+    """A plugin refused the place at reserve or permit."""
+
+    def __init__(self, plugin: str, reason: str) -> None:
+        super().__init__(reason)
+        self.plugin = plugin
+        self.reason = reason
+
+    @property
+    def message(self) -> str:
+        """The sentence a user reads: of the one node that was chosen, this one was refused."""
+        return f"0/1 nodes are available: 1 {self.reason}."
+
+
+class BindingFailed(Exception):  # noqa: N818 - says what happened; its text is for the user
+    """The pod could not be bound; `gone` is True if there is no such pod left to bind."""
+
+    def __init__(self, reason: str, *, gone: bool = False) -> None:
+        super().__init__(reason)
+        self.gone = gone
+
+
+@dataclass(slots=True, eq=False)
+class Attempted:
+    """A pod that has a place, and what gives everything back."""
+
+    queued: QueuedPod
+    pod: Pod
+    node: str
+    pipeline: Pipeline
+    undo: ExitStack
+    permitted: "asyncio.Future[None] | None" = None
+
+
+def take_place(
+    queued: QueuedPod,
+    row: int,
+    pipeline: Pipeline,
+    world: World,
+    *,
+    changed: Callable[[tuple[Change, ...]], object],
+    now: float,
+) -> Attempted:
+    """The pod is assumed on the row, reserved, and permitted or waiting to be.
+
+    `changed` hears of the place taken and, if it comes to that later, given back.
+
+    Raises:
+        PlaceRefused: by a reserve or permit plugin; everything has been given back, and nobody has
+            heard of it.
+    """
+    pod, news = queued.pod, _News(queued.pod, changed)
+    try:
+        with hold_place(pod, row, pipeline, world.state, changed=news) as undo:
+            attempted = Attempted(queued, pod, world.state.nodes.names[row], pipeline, undo)
+            attempted.permitted = _permit(attempted, world.waiting, now)
+            attempted.undo = undo.pop_all()
+    finally:
+        news.tell()
+    return attempted
+
+
+class _News:
+    """Passes changes on, but not before it is certain that the pod has its place.
+
+    Otherwise pods that are refused at once, each cured by the place another gives back, would try
+    for ever.
+    """
+
+    def __init__(self, pod: Pod, changed: Callable[[tuple[Change, ...]], object]) -> None:
+        self._pod = pod
+        self._changed = changed
+        self._held: list[Change] | None = []
+
+    def __call__(self, changes: tuple[Change, ...]) -> None:
+        if self._held is None:
+            self._changed(changes)
+        else:
+            self._held += changes
+
+    def tell(self) -> None:
+        """What was held back is told, without a place that was taken and given back."""
+        held, self._held = self._held or [], None
+        if any(self._is_own(change) and change.after is None for change in held):
+            held = [change for change in held if not self._is_own(change)]
+        self._changed(tuple(held))
+
+    def _is_own(self, change: Change) -> bool:
+        about = change.after or change.before
+        return isinstance(about, Pod) and about.uid == self._pod.uid
+
+
+def hold_place(
+    pod: Pod,
+    row: int,
+    pipeline: Pipeline,
+    state: ClusterState,
+    *,
+    changed: Callable[[tuple[Change, ...]], object],
+) -> ExitStack:
+    """The pod is assumed on the row and reserved; closing the stack gives everything back.
+
+    `changed` hears of the place taken and given back.
+
+    Raises:
+        PlaceRefused: by a reserve plugin; everything has been given back.
+    """
+    node = state.nodes.names[row]
+    with ExitStack() as undo:
+        assumed = state.assume(pod, row)
+        undo.callback(lambda: changed(state.forget(pod)))
+        changed(assumed)
+        for plugin in pipeline.reserve:
+            undo.callback(_unreserve, plugin, pod, node)
+        for plugin in pipeline.reserve:
+            refusal = plugin.reserve(pod, node)
+            if refusal is not None:
+                raise PlaceRefused(plugin.name, refusal.reason)
+        return undo.pop_all()
+
+
+def _unreserve(plugin: ReservePlugin, pod: Pod, node: str) -> None:
+    """The plugin has given back what it took; its failure keeps nobody else from it."""
+    try:
+        plugin.unreserve(pod, node)
+    except Exception:
+        logger.exception("plugin %s failed to unreserve %s for %s", plugin.name, node, pod.key)
+
+
+def _permit(
+    attempted: Attempted, waiting: WaitingRoom, now: float
+) -> "asyncio.Future[None] | None":
+    """None if every permit plugin agrees at once, else what becomes of the wait."""
+    pod, node = attempted.pod, attempted.node
+    pending: dict[str, float] = {}
+    for plugin in attempted.pipeline.permit:
+        answer = plugin.permit(pod, node)
+        if isinstance(answer, Refused):
+            raise PlaceRefused(plugin.name, answer.reason)
+        if isinstance(answer, Wait):
+            pending[plugin.name] = now + answer.seconds
+    if not pending:
+        return None
+    permitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def decided(refusal: Refused | None, plugin: str) -> None:
+        if permitted.done():
+            return
+        if refusal is None:
+            permitted.set_result(None)
+        else:
+            permitted.set_exception(PlaceRefused(plugin, refusal.reason))
+
+    waiting.enter(pod, node, pending, now, decided)
+    return permitted
+
+
+async def bind(attempted: Attempted, preparing: MutableMapping[str, Callable[[], object]]) -> None:
+    """The pod is bound to its node, or everything it took has been given back.
+
+    While pre_bind plugins work, `preparing` holds by the pod's uid what calls the binding off.
+
+    Raises:
+        PlaceRefused: permit was refused, or came too late.
+        BindingFailed: a pre_bind or bind plugin failed.
+    """
+    pod, node, pipeline = attempted.pod, attempted.node, attempted.pipeline
+    with attempted.undo:
+        if attempted.permitted is not None:
+            await attempted.permitted
+        with _called_off_through(preparing, pod):
+            for plugin in pipeline.pre_bind:
+                with _step(f'running PreBind plugin "{plugin.name}"'):
+                    await plugin.pre_bind(pod, node)
+        for binder in pipeline.bind:
+            with _step(f'binding rejected: running Bind plugin "{binder.name}"', binds=True):
+                if await binder.bind(pod, node) is not SKIP:
+                    break
+        else:
+            raise BindingFailed("no bind plugin took the pod; check the profile's bind plugins")
+        attempted.undo.pop_all()
+
+
+async def after_binding(attempted: Attempted) -> None:
+    """The post_bind plugins have heard of it; nothing depends on them any more."""
+    for plugin in attempted.pipeline.post_bind:
+        try:
+            await plugin.post_bind(attempted.pod, attempted.node)
+        except Exception:
+            logger.exception("plugin %s failed after %s was bound", plugin.name, attempted.pod.key)
+
+
+@contextmanager
+def _called_off_through(
+    preparing: MutableMapping[str, Callable[[], object]], pod: Pod
+) -> Iterator[None]:
+    """Inside, the pod's uid leads to what cancels the task that is about to bind it."""
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("bindings run as tasks")
+    preparing[pod.uid] = task.cancel
+    try:
+        yield
+    finally:
+        del preparing[pod.uid]
+
+
+@contextmanager
+def _step(name: str, *, binds: bool = False) -> Iterator[None]:
+    """Whatever a plugin raises in here becomes BindingFailed with the name of the step.
+
+    Only where the pod itself is written does "not found" mean that the pod has gone.
+    """
+    try:
+        yield
+    except Exception as error:
+        text = explain(error) if isinstance(error, KubeError) else str(error)
+        gone = binds and isinstance(error, NotFoundError)
+        raise BindingFailed(f"{name}: {text}", gone=gone) from error

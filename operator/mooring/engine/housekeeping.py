@@ -1,0 +1,87 @@
+"""What is done by the clock rather than by an event."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from mooring.engine.world import World
+from mooring.kube.client import ApiClient
+from mooring.kube.errors import ApiError, NotFoundError, explain
+from mooring.kube.resources import POD
+from mooring.model.changes import Change, Kind
+from mooring.model.errors import ManifestError
+from mooring.model.objects import parse_object
+from mooring.model.pod import Pod
+
+__all__ = ["Housekeeping"]
+
+logger = logging.getLogger(__name__)
+
+PERMIT_SECONDS: Final = 1.0
+CONFIRMATION_SECONDS: Final = 5.0
+FLUSH_SECONDS: Final = 30.0
+"""Upstream looks for pods that were forgotten in the unschedulable part as often."""
+
+
+class Housekeeping:
+    """Time-outs at permit, confirmations that never came, pods unschedulable for too long."""
+
+    def __init__(
+        self,
+        world: World,
+        client: ApiClient,
+        *,
+        wake: Callable[[], None],
+        changed: Callable[[tuple[Change, ...]], None],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._world = world
+        self._client = client
+        self._wake = wake
+        self._changed = changed
+        self._clock = clock
+        self._sleep = sleep
+
+    async def run(self) -> None:
+        """Keep house until cancelled; a chore that takes long keeps no other one waiting."""
+        async with asyncio.TaskGroup() as chores:
+            chores.create_task(self._every(PERMIT_SECONDS, self._expire_permits))
+            chores.create_task(self._every(CONFIRMATION_SECONDS, self._settle_overdue))
+            chores.create_task(self._every(FLUSH_SECONDS, self._flush_unschedulable))
+
+    async def _every(self, seconds: float, chore: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await self._sleep(seconds)
+            await chore()
+
+    async def _expire_permits(self) -> None:
+        self._world.waiting.expire(self._clock())
+
+    async def _flush_unschedulable(self) -> None:
+        if self._world.queue.flush_unschedulable(self._clock()):
+            self._wake()
+
+    async def _settle_overdue(self) -> None:
+        for pod in self._world.state.overdue(self._clock()):
+            try:
+                await self._settle(pod)
+            except (ApiError, ManifestError) as error:
+                text = explain(error) if isinstance(error, ApiError) else str(error)
+                logger.warning("pod %s is still unconfirmed: %s", pod.key, text)
+
+    async def _settle(self, pod: Pod) -> None:
+        """Ask the API server about a bound pod that the watch has never shown."""
+        try:
+            raw = await self._client.get(POD, pod.name, pod.namespace)
+        except NotFoundError:
+            found = None
+        else:
+            found = parse_object(Kind.POD, raw)
+        if found is None or found.uid != pod.uid:
+            logger.warning("pod %s was bound and has gone; its place is free", pod.key)
+            self._changed(self._world.state.forget(pod))
+        else:
+            self._changed(self._world.state.put(Kind.POD, pod.key, found))

@@ -1,0 +1,107 @@
+"""Pods come in, are given to their profile, and leave: the queue's front door.
+
+Everything here runs on the event loop's thread and returns at once; whoever waits for work is told
+through `wake`.
+"""
+
+from collections.abc import Callable, Iterable
+
+from mooring.engine.world import World
+from mooring.framework.verdicts import Refused
+from mooring.model.changes import Change, Kind
+from mooring.model.pod import Pod
+from mooring.model.workloads import Namespace
+
+__all__ = ["Intake"]
+
+
+class Intake:
+    """Decides of every pod without a node whether it is ours, gated, or to be queued.
+
+    `wake` is told that the queue may have work, `left` the uid of a pod that has left it for good.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        clock: Callable[[], float],
+        wake: Callable[[], None],
+        left: Callable[[str], None],
+    ) -> None:
+        self._world = world
+        self._clock = clock
+        self._wake = wake
+        self._left = left
+
+    def pending(self, pod: Pod) -> None:
+        """The API server shows the pod without a node, or showed it so a moment ago."""
+        known, placed = self._world.queue.get(pod.key), self._world.state.pods.get(pod.key)
+        if known is None and placed is not None and placed.pod.uid == pod.uid:
+            return  # an older version of a pod that has a place by now
+        profile = self._world.profiles.of(pod, self._world.cluster)
+        if profile is None:
+            self._world.queue.remove(pod.key, self._clock())
+            self._world.unclaimed[pod.key] = pod
+            return
+        self._world.unclaimed.pop(pod.key, None)
+        refusals = (plugin.pre_enqueue(pod) for plugin in profile.pipeline.pre_enqueue)
+        gated = any(isinstance(refusal, Refused) for refusal in refusals)
+        if pod.nominated_node is not None and known is None:
+            # Somebody made room for it before we knew it: a leader before us, or an autoscaler.
+            self._world.state.nominate(pod, pod.nominated_node)
+        self._world.queue.add(pod, self._clock(), gated=gated)
+        self._wake()
+
+    def gone(self, key: str, uid: str) -> None:
+        """The pod is no longer without a node: it was bound, it ended, or it was deleted."""
+        unclaimed = self._world.unclaimed.get(key)
+        if unclaimed is not None and unclaimed.uid == uid:
+            del self._world.unclaimed[key]
+        queued = self._world.queue.get(key)
+        if queued is not None and queued.pod.uid == uid:
+            self._world.queue.remove(key, self._clock())
+            self._wake()
+        self._left(uid)
+        self._world.waiting.refuse(uid, "", "the pod was deleted while it waited to be bound")
+        if (call_off := self._world.preparing.get(uid)) is not None:
+            call_off()
+        nominee = self._world.state.nominations.get(key)
+        if nominee is not None and nominee.pod.uid == uid:
+            self.cluster_changed(self._world.state.withdraw(key))
+
+    def profiles_changed(self) -> None:
+        """Who decides about which pod may have changed; every waiting pod is looked at again."""
+        self._look_again(None)
+
+    def cluster_changed(self, changes: Iterable[Change]) -> None:
+        """Something a decision reads has changed; refused pods may fit now."""
+        changes = tuple(changes)
+        for change in changes:
+            if change.kind is Kind.NAMESPACE and (namespace := _relabelled(change)) is not None:
+                self._look_again(namespace)
+        if self._world.queue.changed(changes, self._clock()):
+            self._wake()
+
+    def known(self) -> dict[str, str]:
+        """The uid of every pod without a node that has come and not gone, by namespace/name."""
+        pods = (*(q.pod for q in self._world.queue.waiting()), *self._world.unclaimed.values())
+        return {pod.key: pod.uid for pod in pods}
+
+    def _look_again(self, namespace: str | None) -> None:
+        """Find the profile of every waiting pod, or of those in a namespace, anew."""
+        pods = [queued.pod for queued in self._world.queue.waiting()]
+        for pod in (*pods, *self._world.unclaimed.values()):
+            if namespace in (None, pod.namespace):
+                self.pending(pod)
+        self._world.queue.policy_changed(self._clock(), namespace)
+        self._wake()
+
+
+def _relabelled(change: Change) -> str | None:
+    """The namespace whose labels, by which profiles select, have changed; None if none has."""
+    before, after = change.before, change.after
+    if not isinstance(after, Namespace):
+        return None
+    known = before.labels if isinstance(before, Namespace) else {}
+    return after.name if known != after.labels else None

@@ -1,0 +1,248 @@
+"""The scheduling loop: pop, decide, take the place, hand over to binding.
+
+Deciding is synchronous; everything that waits is a task of its own, bounded in number. The loop
+yields to the event loop after every slice of work, so that watches and bindings go on meanwhile.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from mooring.engine.binding import (
+    Attempted,
+    BindingFailed,
+    PlaceRefused,
+    after_binding,
+    bind,
+    take_place,
+)
+from mooring.engine.cycle import decide
+from mooring.engine.outcome import Outcome, Placement, Unschedulable
+from mooring.engine.preempting import Preemptions
+from mooring.engine.profiles import InForce
+from mooring.engine.record import decision_of
+from mooring.engine.reports import Reports
+from mooring.engine.seed import seed_of
+from mooring.engine.shared import SharedWork
+from mooring.engine.world import World
+from mooring.framework.verdicts import PluginError
+from mooring.model.changes import Change
+from mooring.observe.metrics import Metrics
+from mooring.observe.records import DecisionLog
+from mooring.state.queue import QueuedPod
+
+__all__ = ["SchedulingLoop"]
+
+logger = logging.getLogger(__name__)
+
+_SLICE_SECONDS: Final = 0.002
+_MOST_BINDING: Final = 256
+_CONFIRMATION_SECONDS: Final = 60.0
+"""How long the watch may take to show a pod bound; then the API server is asked."""
+_RECORDED_NODES: Final = 3
+
+
+@dataclass(slots=True, eq=False)
+class _Try:
+    """One attempt: its pod and profile, when it began and how long deciding took, in seconds."""
+
+    queued: QueuedPod
+    profile: InForce
+    began: float
+    took: float = 0.0
+
+
+class SchedulingLoop:
+    """Schedules pods while `run` runs; `wake` tells it that the queue may have work."""
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        reports: Reports,
+        metrics: Metrics,
+        decisions: DecisionLog,
+        preemptions: Preemptions,
+        changed: Callable[[tuple[Change, ...]], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._world = world
+        self._reports = reports
+        self._metrics = metrics
+        self._decisions = decisions
+        self._preemptions = preemptions
+        self._changed = changed
+        self._clock = clock
+        self._shared = SharedWork(world.state.nodes)
+        self._work = asyncio.Event()
+        self._bindings: set[asyncio.Task[None]] = set()
+        self._start = 0
+
+    @property
+    def binding(self) -> int:
+        """How many pods are on their way from a decision to a bound pod."""
+        return len(self._bindings)
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._work.set()
+
+    async def run(self) -> None:
+        """Schedule until cancelled."""
+        slice_end = self._clock() + _SLICE_SECONDS
+        while True:
+            now = self._clock()
+            queued = self._world.queue.pop(now) if self._has_room() else None
+            if queued is None:
+                await self._idle(now)
+            else:
+                self._attempt(queued)
+            if self._clock() >= slice_end:
+                await asyncio.sleep(0)
+                slice_end = self._clock() + _SLICE_SECONDS
+
+    async def finish(self, seconds: float) -> None:
+        """Pods on their way are bound, or given back after `seconds`; those at permit at once."""
+        for waiting in self._world.waiting:
+            self._world.waiting.refuse(waiting.pod.uid, "", "the scheduler is stopping")
+        if self._bindings:
+            _, late = await asyncio.wait(self._bindings, timeout=seconds)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
+
+    def _has_room(self) -> bool:
+        """Whether one more pod may be bound; those at permit or pre_bind cost nothing meanwhile."""
+        elsewhere = len(self._world.waiting) + len(self._world.preparing)
+        return len(self._bindings) - elsewhere < _MOST_BINDING
+
+    async def _idle(self, now: float) -> None:
+        """Wait for work, for room, or for the end of the next backoff."""
+        self._work.clear()
+        due = self._world.queue.next_due() if self._has_room() else None
+        try:
+            async with asyncio.timeout(None if due is None else max(due - now, 0.0)):
+                await self._work.wait()
+        except TimeoutError:
+            return
+
+    def _attempt(self, queued: QueuedPod) -> None:
+        """One pod is decided, and refused or handed to its binding."""
+        world, pod = self._world, queued.pod
+        profile = world.profiles.of(pod, world.cluster)
+        if profile is None:
+            world.unclaimed[pod.key] = pod
+        if profile is None or pod.terminating:
+            world.queue.done(queued, self._clock())
+            return
+        attempt = _Try(queued, profile, self._clock())
+        try:
+            outcome = self._decide(attempt)
+            if isinstance(outcome, Unschedulable):
+                self._refuse(attempt, outcome)
+            else:
+                self._place(attempt, outcome)
+        except PlaceRefused as refusal:
+            self._place_refused(attempt, refusal)
+        except Exception as error:
+            if not isinstance(error, PluginError):
+                logger.exception("scheduling pod %s failed", pod.key)
+            self._fail(attempt, str(error))
+
+    def _decide(self, attempt: _Try) -> Outcome:
+        world, queued, profile = self._world, attempt.queued, attempt.profile
+        try:
+            outcome = decide(
+                queued.pod,
+                profile.pipeline,
+                world.cluster,
+                self._shared,
+                seed=seed_of(queued.pod.uid, queued.attempts),
+                start=self._start,
+                now=time.time(),
+            )
+        finally:
+            attempt.took = self._clock() - attempt.began
+        if isinstance(outcome, Placement):
+            self._start = (self._start + outcome.visited) % world.cluster.node_count
+        self._decisions.add(
+            decision_of(queued.pod, profile.profile.name, outcome, _RECORDED_NODES),
+            time=time.time(),
+            scored=outcome.feasible if isinstance(outcome, Placement) else None,
+            rejected=None if isinstance(outcome, Placement) else outcome.diagnosis.total,
+        )
+        return outcome
+
+    def _refuse(self, attempt: _Try, outcome: Unschedulable) -> None:
+        self._count(attempt, "unschedulable")
+        world, queued, pod = self._world, attempt.queued, attempt.queued.pod
+        if outcome.nomination is not None:
+            queued.nominated = outcome.nomination.node
+        elif not outcome.keeps_nomination:
+            queued.nominated = None
+            self._changed(world.state.withdraw(pod.key))
+        world.queue.refused(queued, outcome.diagnosis.plugins, self._clock())
+        self._reports.unschedulable(pod, outcome.message, queued.nominated)
+        if outcome.nomination is not None:
+            self._metrics.preemption_attempted()
+            self._metrics.preempted(len(outcome.nomination.victims))
+            self._preemptions.begin(queued, outcome.nomination)
+
+    def _fail(self, attempt: _Try, reason: str) -> None:
+        self._count(attempt, "error")
+        self._world.queue.failed(attempt.queued, self._clock())
+        self._reports.error(attempt.queued.pod, reason)
+
+    def _place_refused(self, attempt: _Try, refusal: PlaceRefused) -> None:
+        self._count(attempt, "unschedulable")
+        plugins = frozenset((refusal.plugin,))
+        self._world.queue.refused(attempt.queued, plugins, self._clock())
+        self._reports.unschedulable(attempt.queued.pod, refusal.message)
+
+    def _place(self, attempt: _Try, chosen: Placement) -> None:
+        queued, pipeline, now = attempt.queued, attempt.profile.pipeline, self._clock()
+        attempted = take_place(
+            queued, chosen.row, pipeline, self._world, changed=self._changed, now=now
+        )
+        self._world.queue.placed(queued, now)
+        task = asyncio.create_task(self._bind(attempt, attempted))
+        self._bindings.add(task)
+        task.add_done_callback(self._bound)
+
+    def _bound(self, task: "asyncio.Task[None]") -> None:
+        self._bindings.discard(task)
+        self.wake()
+
+    async def _bind(self, attempt: _Try, attempted: Attempted) -> None:
+        world, queued, pod = self._world, attempt.queued, attempted.pod
+        try:
+            await self._reports.hush(pod)
+            await bind(attempted, world.preparing)
+        except PlaceRefused as refusal:
+            self._place_refused(attempt, refusal)
+        except BindingFailed as failure:
+            if failure.gone:
+                world.queue.done(queued, self._clock())
+                self._reports.forget(pod.uid)
+            else:
+                self._fail(attempt, str(failure))
+        except asyncio.CancelledError:
+            attempted.undo.close()
+            world.queue.failed(queued, self._clock())
+            raise
+        else:
+            now = self._clock()
+            world.state.expect_confirmation(pod, now + _CONFIRMATION_SECONDS)
+            world.queue.done(queued, now)
+            self._reports.scheduled(pod, attempted.node)
+            self._count(attempt, "scheduled")
+            self._metrics.pod_bound(queued.attempts, now - queued.first_seen)
+            await after_binding(attempted)
+
+    def _count(self, attempt: _Try, result: str) -> None:
+        name, seconds = attempt.profile.profile.name, self._clock() - attempt.began
+        self._metrics.for_profile(name).attempt(result, attempt.took, seconds)

@@ -1,0 +1,156 @@
+"""A preemption carried out: the nomination at once, the evictions behind it.
+
+Nothing is evicted before the whole plan is proven, and every eviction counts against its budgets
+from the moment it begins. The upstream order is kept: all victims but the last in parallel, then
+the last, so that the preemptor is not woken for room that is not complete
+(framework/preemption/executor.go).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from mooring.engine.reports import Reports
+from mooring.engine.world import World
+from mooring.framework.attempt import Nomination
+from mooring.kube.errors import (
+    ApiError,
+    ConflictError,
+    NotFoundError,
+    TooManyRequestsError,
+    explain,
+)
+from mooring.kube.writes import PodWriter
+from mooring.model.changes import Change
+from mooring.model.pod import Pod
+from mooring.state.queue import QueuedPod
+
+__all__ = ["Preemptions"]
+
+logger = logging.getLogger(__name__)
+
+_WAITING_VICTIM = "preempted"
+
+
+class _BudgetRefusedError(Exception):
+    """The Eviction API says that a budget does not allow a victim's disruption."""
+
+    def __init__(self, victim: Pod) -> None:
+        super().__init__(victim.key)
+        self.victim = victim
+
+
+class Preemptions:
+    """Carries out nominations; `changed` is told what becomes free, `wake` that pods may retry."""
+
+    def __init__(
+        self,
+        world: World,
+        writer: PodWriter,
+        reports: Reports,
+        changed: Callable[[tuple[Change, ...]], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._world = world
+        self._writer = writer
+        self._reports = reports
+        self._changed = changed
+        self._clock = clock
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, queued: QueuedPod, nomination: Nomination) -> None:
+        """The pod is nominated and its victims are on their way out."""
+        state = self._world.state
+        self._clear_lower(queued.pod, nomination.node)
+        self._changed(state.nominate(queued.pod, nomination.node))
+        victims = state.evictions.begun(queued.pod, nomination.victims)
+        if victims:
+            task = asyncio.create_task(self._evict(queued, victims, nomination))
+            self._tasks.add(task)
+            self._reports.preempting(queued.pod, victims, nomination.node)
+            task.add_done_callback(self._tasks.discard)
+
+    async def finish(self, seconds: float) -> None:
+        """Evictions that have begun are complete, or abandoned after `seconds`."""
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=seconds)
+            for task in late:
+                task.cancel()
+
+    def _clear_lower(self, preemptor: Pod, node: str) -> None:
+        """Pods of lower priority that hoped for the node look for another place."""
+        world = self._world
+        for nominee in world.state.nominations:
+            pod = nominee.pod
+            same_node = world.state.nodes.names[nominee.row] == node
+            if same_node and pod.shape.priority < preemptor.shape.priority:
+                waiting = world.queue.get(pod.key)
+                if waiting is not None:
+                    waiting.nominated = None
+                self._changed(world.state.withdraw(pod.key))
+                self._reports.nomination_cleared(pod)
+
+    async def _evict(self, queued: QueuedPod, victims: list[Pod], nomination: Nomination) -> None:
+        preemptor, node, strict = queued.pod, nomination.node, nomination.strict
+        try:
+            *first, last = victims
+            async with asyncio.TaskGroup() as group:
+                for victim in first:
+                    group.create_task(self._remove(victim, preemptor, node, strict=strict))
+            await self._remove(last, preemptor, node, strict=strict)
+        except* _BudgetRefusedError as refused:
+            for error in refused.exceptions:
+                if isinstance(error, _BudgetRefusedError):
+                    self._world.state.evictions.refused(error.victim)
+            self._abandon(queued, victims, "a disruption budget allows no more evictions")
+        except* ApiError as failed:
+            first_error = failed.exceptions[0]
+            text = explain(first_error) if isinstance(first_error, ApiError) else str(first_error)
+            self._abandon(queued, victims, text)
+
+    async def _remove(self, victim: Pod, preemptor: Pod, node: str, *, strict: bool) -> None:
+        waiting = self._world.waiting.get(victim.uid)
+        call_off = self._world.preparing.get(victim.uid)
+        if waiting is not None:
+            self._world.waiting.refuse(victim.uid, "DefaultPreemption", _WAITING_VICTIM)
+        elif call_off is not None:
+            call_off()
+        else:
+            try:
+                await self._delete(victim, preemptor, strict=strict)
+            except (NotFoundError, ConflictError):
+                return  # it has gone by itself, or is another pod by now
+        self._reports.preempted(victim, preemptor, node)
+
+    async def _delete(self, victim: Pod, preemptor: Pod, *, strict: bool) -> None:
+        """Marked, then deleted; an eviction is refused before anything else has happened."""
+        if strict:
+            try:
+                await self._writer.evict_pod(victim.namespace, victim.name, victim.uid)
+            except TooManyRequestsError as error:
+                raise _BudgetRefusedError(victim) from error
+            return
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": f"{preemptor.shape.scheduler_name}: preempting to accommodate a higher "
+            "priority pod",
+            "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+        await self._writer.patch_pod_status(
+            victim.namespace, victim.name, victim.uid, {"conditions": [condition]}
+        )
+        await self._writer.delete_pod(victim.namespace, victim.name, victim.uid)
+
+    def _abandon(self, queued: QueuedPod, victims: list[Pod], why: str) -> None:
+        """The plan failed half-way: what was promised is taken back, and the pod tries again."""
+        world, pod = self._world, queued.pod
+        for victim in victims:
+            world.state.evictions.failed(victim)
+        logger.warning("preemption for pod %s is abandoned: %s", pod.key, why)
+        queued.nominated = None
+        self._changed(world.state.withdraw(pod.key))
+        self._reports.nomination_cleared(pod)
+        world.queue.retry(pod.key, self._clock())

@@ -1,0 +1,76 @@
+"""The profiles in force: which pipeline a pod goes through."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mooring.framework.handle import Handle
+from mooring.framework.pipeline import Pipeline, build_pipeline
+from mooring.framework.registry import Registry
+from mooring.model.pod import Pod
+from mooring.policy.errors import FieldError, ProfileInvalid
+from mooring.policy.match import ProfileMatcher
+from mooring.policy.profile import SchedulingProfile
+from mooring.policy.resolve import Effective
+from mooring.state.snapshot import Snapshot
+
+__all__ = ["InForce", "Profiles"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InForce:
+    """A profile that decides, and the pipeline made of it."""
+
+    profile: SchedulingProfile
+    effective: Effective
+    pipeline: Pipeline
+
+
+class Profiles:
+    """Every profile in force by name, and the rule that finds a pod's.
+
+    A profile takes effect whole: `put` either replaces it, or raises and leaves what was in force.
+    """
+
+    def __init__(self, registry: Registry, handle: Handle) -> None:
+        self._registry = registry
+        self._handle = handle
+        self._in_force: dict[str, InForce] = {}
+        self._matcher = ProfileMatcher(())
+
+    @property
+    def in_force(self) -> Mapping[str, InForce]:
+        """The profiles that decide, by name."""
+        return self._in_force
+
+    def put(self, profile: SchedulingProfile, effective: Effective) -> InForce:
+        """The profile decides from now on.
+
+        Raises:
+            ProfileInvalid: if it asks for what no engine here does yet.
+            PluginLoadError: if one of its plugins cannot be built; what was in force stays.
+        """
+        if profile.spec.extenders:
+            message = "are not called by this version of Mooring: remove them"
+            raise ProfileInvalid([FieldError("spec.extenders", message)])
+        pipeline = build_pipeline(profile, effective, self._registry, self._handle)
+        entry = self._in_force[profile.name] = InForce(profile, effective, pipeline)
+        self._rematch()
+        return entry
+
+    def remove(self, name: str) -> None:
+        """The profile decides no more."""
+        if self._in_force.pop(name, None) is not None:
+            self._rematch()
+
+    def of(self, pod: Pod, cluster: Snapshot) -> InForce | None:
+        """The profile a pod belongs to; None: the pod is not ours."""
+        name = self._matcher.find(
+            pod.shape.scheduler_name,
+            pod.namespace,
+            cluster.namespace_labels(pod.namespace),
+            pod.labels,
+        )
+        return self._in_force[name] if name is not None else None
+
+    def _rematch(self) -> None:
+        self._matcher = ProfileMatcher(entry.profile for entry in self._in_force.values())

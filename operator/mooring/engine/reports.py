@@ -1,0 +1,173 @@
+"""What users see of an attempt: events and the PodScheduled condition.
+
+Status patches go through a small lane of their own, so that they never starve bindings, and only
+the newest report about a pod is written.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from mooring.kube.errors import ApiError, ConflictError, NotFoundError, UnreachableError, explain
+from mooring.kube.recorder import EventRecorder, ObjectRef
+from mooring.kube.writes import PodWriter
+from mooring.model.pod import Pod
+
+__all__ = ["Reports"]
+
+logger = logging.getLogger(__name__)
+
+_LANES: Final = 4
+"""Status patches in flight; upstream's starved its bindings before it had a bound (#142123)."""
+_PAUSE_SECONDS: Final = 1.0
+"""Between two tries of a lane to reach the API server."""
+
+
+class Reports:
+    """Writes reports while `run` runs; recording one returns at once and never fails."""
+
+    def __init__(
+        self,
+        writer: PodWriter,
+        recorder: EventRecorder,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._writer = writer
+        self._recorder = recorder
+        self._sleep = sleep
+        self._trouble = ""
+        self._pending: dict[str, tuple[Pod, dict[str, Any]]] = {}
+        self._writing: dict[str, asyncio.Event] = {}
+        self._more = asyncio.Event()
+        self._said: dict[str, tuple[str, str | None]] = {}
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        async with asyncio.TaskGroup() as lanes:
+            for _ in range(_LANES):
+                lanes.create_task(self._write())
+
+    async def hush(self, pod: Pod) -> None:
+        """The pod is about to be bound: nothing that was said before will be written any more."""
+        self.forget(pod.uid)
+        if (ended := self._writing.get(pod.uid)) is not None:
+            await ended.wait()
+
+    def scheduled(self, pod: Pod, node: str) -> None:
+        """The pod is bound."""
+        note = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
+        self._recorder.record(_reference(pod), "Normal", "Scheduled", "Binding", note)
+
+    def unschedulable(self, pod: Pod, message: str, nominated: str | None = None) -> None:
+        """No node can take the pod now."""
+        self._failed(pod, "Unschedulable", message, nominated)
+
+    def error(self, pod: Pod, message: str) -> None:
+        """The attempt ended in an error."""
+        self._failed(pod, "SchedulerError", message, None)
+
+    def preempted(self, victim: Pod, preemptor: Pod, node: str) -> None:
+        """The victim goes, and is told for which priority."""
+        priority = preemptor.shape.priority
+        self._recorder.record(
+            _reference(victim),
+            "Normal",
+            "Preempted",
+            "Preempting",
+            f"Preempted by pod {preemptor.uid} on node {node} "
+            f"to make room for priority {priority} (its own is {victim.shape.priority})",
+            related=_reference(preemptor),
+        )
+
+    def preempting(self, preemptor: Pod, victims: Sequence[Pod], node: str) -> None:
+        """Room is being made for the preemptor, which is told who was chosen."""
+        chosen = ", ".join(f"{v.key} (priority {v.shape.priority})" for v in victims)
+        note = f"Making room on node {node} by evicting {chosen}"
+        self._recorder.record(_reference(preemptor), "Normal", "Preempting", "Preempting", note)
+
+    def nomination_cleared(self, pod: Pod) -> None:
+        """No room is being made for the pod any more."""
+        message, _ = self._said.get(pod.uid, (pod.unscheduled_message or "", None))
+        self._said[pod.uid] = (message, None)
+        self._write_soon(pod, {"nominatedNodeName": None})
+
+    def forget(self, uid: str) -> None:
+        """The pod has left; what was to be said of it interests nobody."""
+        self._said.pop(uid, None)
+        self._pending.pop(uid, None)
+
+    def _failed(self, pod: Pod, reason: str, message: str, nominated: str | None) -> None:
+        self._recorder.record(_reference(pod), "Warning", "FailedScheduling", "Scheduling", message)
+        already = self._said.get(pod.uid, (pod.unscheduled_message or "", pod.nominated_node))
+        if already == (message, nominated):
+            return
+        first = pod.unscheduled_message is None and pod.uid not in self._said
+        self._said[pod.uid] = (message, nominated)
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": reason,
+            "message": message,
+            # Left out later: only the message changes, and the condition's other fields stay.
+            **({"lastTransitionTime": _now()} if first else {}),
+        }
+        status: dict[str, Any] = {"conditions": [condition]}
+        if nominated != already[1]:
+            status["nominatedNodeName"] = nominated
+        self._write_soon(pod, status)
+
+    def _write_soon(self, pod: Pod, status: dict[str, Any]) -> None:
+        _, unwritten = self._pending.get(pod.uid, (pod, {}))
+        self._pending[pod.uid] = (pod, {**unwritten, **status})
+        self._more.set()
+
+    async def _write(self) -> None:
+        """One lane; no two write about the same pod, so that the newest report comes last."""
+        while True:
+            uid = next((uid for uid in self._pending if uid not in self._writing), None)
+            if uid is None:
+                self._more.clear()
+                await self._more.wait()
+                continue
+            pod, status = self._pending.pop(uid)
+            ended = self._writing[uid] = asyncio.Event()
+            try:
+                await self._patch(pod, status)
+            finally:
+                del self._writing[uid]
+                ended.set()
+                self._more.set()
+
+    async def _patch(self, pod: Pod, status: dict[str, Any]) -> None:
+        try:
+            await self._writer.patch_pod_status(pod.namespace, pod.name, pod.uid, status)
+        except (NotFoundError, ConflictError):
+            self.forget(pod.uid)  # the pod has gone; nobody is left to read it
+        except UnreachableError as error:
+            self._log(error)
+            if pod.uid in self._said:
+                _, newer = self._pending.get(pod.uid, (pod, {}))
+                self._pending[pod.uid] = (pod, {**status, **newer})
+            await self._sleep(_PAUSE_SECONDS)
+        except ApiError as error:
+            self._log(error)
+            self._said.pop(pod.uid, None)
+        else:
+            self._trouble = ""
+
+    def _log(self, error: ApiError) -> None:
+        """Say what is wrong, once for all pods."""
+        text = explain(error)
+        if text != self._trouble:
+            logger.warning("the status of pods is not written: %s", text)
+        self._trouble = text
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _reference(pod: Pod) -> ObjectRef:
+    return ObjectRef("Pod", pod.name, pod.namespace, pod.uid)

@@ -1,0 +1,81 @@
+"""How good the feasible nodes are (schedule_one.go, prioritizeNodes)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from mooring.engine.filtering import Search
+from mooring.framework.decision import NodeScore
+from mooring.framework.plugin import Normalise
+from mooring.framework.scores import normalised
+from mooring.framework.verdicts import SKIP
+from mooring.state.columns import IntArray
+from mooring.state.view import NodeView
+
+__all__ = ["Sheet", "score"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sheet:
+    """Totals of the feasible rows (int64), and how each plugin's share comes about."""
+
+    nodes: NodeView
+    total: IntArray
+    shares: Mapping[str, Callable[[IntArray], IntArray]]
+    """Per plugin, its weighted normalised scores at positions of `total`."""
+
+    def by_node(self, most: int | None, *, chosen: int) -> dict[str, NodeScore]:
+        """Scores by node name, the best first: of all nodes or of `most`, the chosen one included.
+
+        `chosen` is a position whose total nobody exceeds.
+        """
+        best = np.arange(len(self.total))
+        if most is not None and most < len(self.total):
+            best = np.argpartition(-self.total, most)[:most]
+            if chosen not in best:
+                best[np.argmin(self.total[best])] = chosen
+        best = best[np.lexsort((best, best != chosen, -self.total[best]))]
+        shares = {name: share(best).tolist() for name, share in self.shares.items()}
+        return {
+            self.nodes.name(position): NodeScore(
+                {name: values[i] for name, values in shares.items()}, int(self.total[position])
+            )
+            for i, position in enumerate(best.tolist())
+        }
+
+
+def score(search: Search, rows: IntArray) -> Sheet:
+    """The totals of the feasible rows (int64)."""
+    pod, pipeline, cluster, work = search.pod, search.pipeline, search.cluster, search.work
+    nodes = cluster.nodes.take(rows)
+    states = dict(work.pre_scored)
+    for plugin in pipeline.pre_score:
+        if plugin.name not in states:
+            states[plugin.name] = plugin.pre_score(pod, nodes, cluster)
+    total = work.settled[rows]
+    shares: dict[str, Callable[[IntArray], IntArray]] = {}
+    for scorer in pipeline.scores:
+        state = states.get(scorer.name)
+        if state is SKIP:
+            continue
+        how = scorer.plugin.normalise
+        if scorer.row_local and how is Normalise.NONE:
+            column = work.raw(scorer.name)
+            shares[scorer.name] = partial(_settled_share, column, rows, scorer.weight)
+            continue
+        raw = (
+            work.raw(scorer.name)[rows]
+            if scorer.row_local
+            else scorer.plugin.score(pod, nodes, state)
+        )
+        share = scorer.weight * normalised(raw, how)
+        shares[scorer.name] = share.__getitem__
+        total += share
+    return Sheet(nodes, total, shares)
+
+
+def _settled_share(column: IntArray, rows: IntArray, weight: int, chosen: IntArray) -> IntArray:
+    share: IntArray = weight * column[rows[chosen]]
+    return share

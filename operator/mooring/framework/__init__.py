@@ -1,0 +1,1 @@
+"""What a plugin author reads: protocols, verdicts, the registry and the pipeline."""

@@ -1,0 +1,100 @@
+"""Why no node fits: who refused which nodes, and the sentence a user reads."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mooring.framework.decision import Rejection
+from mooring.framework.verdicts import Explanation
+from mooring.state.columns import IntArray
+
+__all__ = ["Diagnosis", "RefusedRows"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RefusedRows:
+    """The nodes (int64 rows) that one plugin was the first to refuse, and why."""
+
+    plugin: str
+    rows: IntArray
+    explanation: Explanation
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """The outcome of the filters when nothing is left; what it says is worked out once.
+
+    `total` counts the nodes of the cluster. `pre_filter` is the reason for which no node was looked
+    at, if so. `plugins` names everyone who refused something: their cures are the pod's cures.
+    """
+
+    total: int
+    names: Sequence[str]
+    """Node names by row."""
+    refused: tuple[RefusedRows, ...] = ()
+    pre_filter: str | None = None
+    pre_filter_plugins: frozenset[str] = frozenset()
+
+    @property
+    def plugins(self) -> frozenset[str]:
+        """The plugins that refused the pod."""
+        return self.pre_filter_plugins.union(group.plugin for group in self.refused)
+
+    @cached_property
+    def resolvable_rows(self) -> IntArray:
+        """The rows on which evicting pods might help, ascending."""
+        resolvable, others = self._rows(resolvable=True), self.unresolvable_rows
+        return np.setdiff1d(resolvable, others) if len(others) else resolvable
+
+    @cached_property
+    def unresolvable_rows(self) -> IntArray:
+        """The rows that no eviction can help, ascending."""
+        return self._rows(resolvable=False)
+
+    def _rows(self, *, resolvable: bool) -> IntArray:
+        rows = [group.rows[group.explanation.resolvable == resolvable] for group in self.refused]
+        return np.unique(np.concatenate(rows)) if rows else np.zeros(0, np.int64)
+
+    @cached_property
+    def message(self) -> str:
+        """`0/N nodes are available: ...`, as FitError.Error in framework/types.go writes it."""
+        if not self.total:
+            return "no nodes available to schedule pods"
+        head = f"0/{self.total} nodes are available:"
+        if self.pre_filter is not None:
+            return f"{head} {self.pre_filter}."
+        histogram = sorted(f"{count} {reason}" for reason, count in self._histogram().items())
+        return f"{head} {', '.join(histogram)}." if histogram else head
+
+    def rejections(self, most: int | None = None) -> Mapping[str, Rejection]:
+        """Every refused node's refusal, by node name; with `most`, so many of each plugin's.
+
+        Where all filters ran, a node's first refusing plugin gets the reasons of the others too.
+        """
+        rejections: dict[str, Rejection] = {}
+        for group in self.refused:
+            for i, row in enumerate(group.rows[:most].tolist()):
+                name, why = self.names[row], group.explanation
+                resolvable, reasons = bool(why.resolvable[i]), why.of(i)
+                first = rejections.get(name)
+                rejections[name] = (
+                    Rejection(group.plugin, reasons, resolvable)
+                    if first is None
+                    else Rejection(
+                        first.plugin, (*first.reasons, *reasons), first.resolvable and resolvable
+                    )
+                )
+        return rejections
+
+    def _histogram(self) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        for group in self.refused:
+            distinct, numbers = np.unique(group.explanation.bits, return_counts=True)
+            for bits, number in zip(distinct.tolist(), numbers.tolist(), strict=True):
+                for i, reason in enumerate(group.explanation.reasons):
+                    if bits >> i & 1:
+                        counts[reason] += number
+        return counts

@@ -1,0 +1,61 @@
+"""What a plugin is given when it is built: the cluster, the waiting room, the API and a ledger."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mooring.framework.waiting import WaitingRoom
+from mooring.model.pod import Pod
+from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
+from mooring.state.snapshot import Snapshot
+
+__all__ = ["Api", "Handle", "Ledger"]
+
+
+class Api(Protocol):
+    """The writes that plugins may make, and only from reserve on; errors are exceptions."""
+
+    async def bind(self, pod: Pod, node: str) -> None:
+        """The pod is bound to the node through the Binding subresource."""
+
+    async def patch(
+        self, resource: str, namespace: str | None, name: str, patch: dict[str, Any]
+    ) -> dict[str, Any]:
+        """The object (`persistentvolumes`, `persistentvolumeclaims`) after a merge patch.
+
+        A `metadata.resourceVersion` in the patch makes it fail if the object has changed since.
+        """
+
+    async def until(self, done: Callable[[], bool], seconds: float) -> None:
+        """`done` was true: it is asked now, and again whenever the mirrored cluster has changed.
+
+        What `done` raises passes through, whenever it raises.
+
+        Raises:
+            TimeoutError: after `seconds`; with 0, at once if `done` is not true yet.
+        """
+
+
+class Ledger(Protocol):
+    """What plugins may set aside in the state, and only in reserve and unreserve."""
+
+    def assume_volumes(
+        self,
+        pod: Pod,
+        volumes: Sequence[PersistentVolume],
+        claims: Sequence[PersistentVolumeClaim],
+    ) -> None:
+        """Decisions see the objects like this until the watch shows newer versions of them."""
+
+    def restore_volumes(self, pod: Pod) -> None:
+        """What was assumed for the pod, and for no other, is assumed no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """Handed to every plugin's constructor."""
+
+    cluster: Snapshot
+    waiting: WaitingRoom
+    api: Api
+    ledger: Ledger

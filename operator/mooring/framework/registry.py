@@ -1,0 +1,128 @@
+"""All plugins by name: those shipped, and those that installed packages announce.
+
+A third-party package announces a plugin by an entry point:
+
+    [project.entry-points."mooring.plugins"]
+    RackAware = "acme.rack:RackAware"
+
+It is loaded when a profile first names it, never before, and a failure is an error of that profile
+with the plugin's name, the distribution and the cause.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from mooring.framework.plugin import points_of
+from mooring.policy.points import Point
+
+__all__ = ["ENTRY_POINT_GROUP", "NoArgs", "PluginLoadError", "Registry"]
+
+ENTRY_POINT_GROUP = "mooring.plugins"
+
+
+class NoArgs(BaseModel):
+    """The arguments of a plugin that takes none."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PluginLoadError(Exception):
+    """A plugin cannot be used; the text says which, from where, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Spec:
+    plugin: type[Any]
+    points: frozenset[Point]
+
+
+class Registry:
+    """Looks plugins up by name; satisfies `mooring.policy.resolve.Catalog`."""
+
+    def __init__(
+        self, shipped: Iterable[type[Any]], announced: Mapping[str, EntryPoint] | None = None
+    ) -> None:
+        self._specs = {plugin.name: _Spec(plugin, points_of(plugin)) for plugin in shipped}
+        if announced is None:
+            announced = {e.name: e for e in entry_points(group=ENTRY_POINT_GROUP)}
+        self._announced = announced
+
+    def names(self) -> Iterable[str]:
+        """Every name a profile may use."""
+        return self._specs.keys() | self._announced.keys()
+
+    def points(self, name: str) -> frozenset[Point] | None:
+        """The points a plugin serves; None for an unknown name.
+
+        Raises PluginLoadError for an announced plugin that is broken.
+        """
+        spec = self._spec(name)
+        return spec.points if spec else None
+
+    def args_model(self, name: str) -> type[BaseModel] | None:
+        """The pydantic model of the plugin's arguments; None for an unknown name."""
+        spec = self._spec(name)
+        if spec is None:
+            return None
+        model: type[BaseModel] = getattr(spec.plugin, "Args", NoArgs)
+        return model
+
+    def plugin(self, name: str) -> type[Any]:
+        """The plugin's class; KeyError for an unknown name."""
+        spec = self._spec(name)
+        if spec is None:
+            raise KeyError(name)
+        return spec.plugin
+
+    def _spec(self, name: str) -> _Spec | None:
+        spec = self._specs.get(name)
+        if spec is None and name in self._announced:
+            spec = self._specs[name] = _load(self._announced[name])
+        return spec
+
+
+def _load(entry: EntryPoint) -> _Spec:
+    source = f"{entry.value} of {entry.dist.name if entry.dist else 'an unknown distribution'}"
+    try:
+        plugin = entry.load()
+    except Exception as error:
+        raise PluginLoadError(
+            f"plugin {entry.name} ({source}) cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    problem = _problem(entry.name, plugin)
+    if problem:
+        raise PluginLoadError(f"plugin {entry.name} ({source}) {problem}")
+    return _Spec(plugin, points_of(plugin))
+
+
+def _problem(name: str, plugin: Any) -> str | None:
+    """What keeps a loaded object from being a plugin, or None."""
+    if not isinstance(plugin, type):
+        return "is not a class"
+    args, points = getattr(plugin, "Args", NoArgs), points_of(plugin)
+    own_name = getattr(plugin, "name", None)
+    checks = (
+        (own_name == name, f"has the name {own_name!r}; it must be that of its entry point"),
+        (
+            isinstance(args, type) and issubclass(args, BaseModel),
+            "has an Args that is not a pydantic model",
+        ),
+        (bool(points), "implements no extension point"),
+        (
+            Point.FILTER not in points or callable(getattr(plugin, "explain", None)),
+            "has a filter but no explain, so nobody could read why it refused",
+        ),
+        (
+            Point.SCORE not in points or hasattr(plugin, "normalise"),
+            "has a score but does not say how it is normalised",
+        ),
+        (
+            isinstance(getattr(plugin, "row_local", None), bool),
+            "does not say whether it is row_local",
+        ),
+    )
+    return next((problem for fine, problem in checks if not fine), None)

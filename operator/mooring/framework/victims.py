@@ -1,0 +1,75 @@
+"""Whom to evict on one node, and which node costs least (framework/preemption/preemption.go)."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from mooring.model.pod import Pod
+from mooring.state.evictions import Evictions
+
+__all__ = ["Plan", "by_importance", "cheapest", "chosen_victims"]
+
+_PRIORITY_OFFSET = 2**31
+"""Makes every priority positive, so that a sum grows with the number of victims."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """Making room on one row: the victims, most important first, and budgets broken by it."""
+
+    row: int
+    victims: tuple[Pod, ...]
+    violations: int = 0
+
+    @property
+    def cost(self) -> tuple[int, int, int, int, float]:
+        """Smaller is better: upstream's criteria in their order (pickOneNodeForPreemption)."""
+        if not self.victims:
+            return (self.violations, -_PRIORITY_OFFSET, 0, 0, 0.0)
+        highest = self.victims[0].shape.priority
+        earliest = min(_started(v) for v in self.victims if v.shape.priority == highest)
+        total = sum(v.shape.priority + _PRIORITY_OFFSET for v in self.victims)
+        return (self.violations, highest, total, len(self.victims), -earliest)
+
+
+def by_importance(pods: Iterable[Pod]) -> list[Pod]:
+    """Higher priority first, then who has run longer (util.MoreImportantPod)."""
+    return sorted(pods, key=lambda pod: (-pod.shape.priority, _started(pod)))
+
+
+def chosen_victims(
+    row: int, candidates: Iterable[Pod], keeps: Callable[[Pod], bool], evictions: Evictions
+) -> Plan:
+    """Who of the candidates, all gone for now, must go for good.
+
+    Pods whose disruption would break a budget are put back first, then the others, the most
+    important first; `keeps` puts one back and says whether the pod still fits beside it.
+    """
+    violating, others = _split_by_budgets(by_importance(candidates), evictions)
+    broken = [pod for pod in violating if not keeps(pod)]
+    gone = [pod for pod in others if not keeps(pod)]
+    return Plan(row, tuple(by_importance((*broken, *gone))), len(broken))
+
+
+def cheapest(plans: Sequence[Plan]) -> Plan:
+    """The plan that costs least, the first of equals."""
+    return min(plans, key=lambda plan: plan.cost)
+
+
+def _split_by_budgets(pods: Iterable[Pod], evictions: Evictions) -> tuple[list[Pod], list[Pod]]:
+    """Those whose disruption a budget does not allow after those before them, and the rest."""
+    spent: Counter[str] = Counter()
+    violating: list[Pod] = []
+    others: list[Pod] = []
+    for pod in pods:
+        breaks = False
+        for budget in evictions.covering(pod):
+            spent[budget.key] += 1
+            breaks |= spent[budget.key] > evictions.allowed(budget)
+        (violating if breaks else others).append(pod)
+    return violating, others
+
+
+def _started(pod: Pod) -> float:
+    return inf if pod.started is None else pod.started

@@ -1,0 +1,1 @@
+"""kopf's handlers: an object in, a change or a status out."""

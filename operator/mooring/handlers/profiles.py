@@ -1,0 +1,149 @@
+"""SchedulingProfiles: taken into force or refused, and what their status says of it."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from mooring.engine.intake import Intake
+from mooring.engine.profiles import Profiles
+from mooring.framework.registry import PluginLoadError, Registry
+from mooring.policy.errors import ProfileInvalid
+from mooring.policy.resolve import load_profile
+from mooring.policy.status import Condition, SchedulingProfileStatus
+
+__all__ = ["ProfileDesk"]
+
+logger = logging.getLogger(__name__)
+
+_MOST_CHARACTERS = 32_768
+"""The API's limit to a condition's message."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What became of one generation of one object, in the words of its Ready condition."""
+
+    uid: str
+    generation: int
+    ready: bool
+    reason: str
+    message: str
+
+
+class ProfileDesk:
+    """Takes profiles as the API server shows them; a broken one never replaces a working one.
+
+    The last good spec is kept in the status, so that also a scheduler that has never seen it can
+    go on with it.
+    """
+
+    def __init__(self, profiles: Profiles, registry: Registry, intake: Intake) -> None:
+        self._profiles = profiles
+        self._registry = registry
+        self._intake = intake
+        self._verdicts: dict[str, _Verdict] = {}
+
+    def applied(self, raw: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The profile is put in force if it can be; a merge patch of its status, None if empty."""
+        metadata, before = raw["metadata"], raw.get("status") or {}
+        verdict = self._verdicts.get(metadata["name"])
+        if verdict is not None and verdict.uid != metadata["uid"]:
+            self.gone(metadata["name"], verdict.uid)
+            verdict = None
+        if verdict is None or verdict.generation != metadata["generation"]:
+            verdict = self._verdicts[metadata["name"]] = self._judge(raw)
+        after = self._status(metadata["name"], verdict, before)
+        return _merge_patch(before, after) or None
+
+    def known(self) -> dict[str, str]:
+        """The uid of every profile that has come and not gone, by name."""
+        return {name: verdict.uid for name, verdict in self._verdicts.items()}
+
+    def gone(self, name: str, uid: str) -> None:
+        """The profile decides no more; its pods wait for another that takes them."""
+        verdict = self._verdicts.get(name)
+        if verdict is not None and verdict.uid == uid:
+            del self._verdicts[name]
+            self._profiles.remove(name)
+            self._intake.profiles_changed()
+
+    def _judge(self, raw: Mapping[str, Any]) -> _Verdict:
+        metadata = raw["metadata"]
+        name, uid, generation = metadata["name"], metadata["uid"], metadata["generation"]
+        try:
+            self._put(raw)
+        except (ProfileInvalid, PluginLoadError) as error:
+            logger.warning("profile %s is refused: %s", name, error)
+            if name not in self._profiles.in_force:
+                self._restore(raw)
+            reason = "Invalid" if isinstance(error, ProfileInvalid) else "PluginFailed"
+            message = str(error)[:_MOST_CHARACTERS]
+            return _Verdict(uid, generation, ready=False, reason=reason, message=message)
+        logger.info("profile %s is in force", name, extra={"generation": generation})
+        names = ", ".join(self._profiles.in_force[name].profile.scheduler_names)
+        message = f"in force for pods with schedulerName {names}"
+        return _Verdict(uid, generation, ready=True, reason="InForce", message=message)
+
+    def _put(self, raw: Mapping[str, Any]) -> None:
+        profile, effective = load_profile(raw, self._registry)
+        self._profiles.put(profile, effective)
+        self._intake.profiles_changed()
+
+    def _restore(self, raw: Mapping[str, Any]) -> None:
+        """What the status says was in force is so again."""
+        status, metadata = raw.get("status") or {}, raw["metadata"]
+        spec, generation = status.get("inForceSpec"), status.get("inForceGeneration")
+        if spec is None:
+            return
+        former = {**raw, "metadata": {**metadata, "generation": generation}, "spec": spec}
+        try:
+            self._put(former)
+        except (ProfileInvalid, PluginLoadError) as error:
+            text = "generation %s of profile %s, the last in force, is refused too: %s"
+            logger.warning(text, generation, metadata["name"], error)
+        else:
+            logger.info("profile %s stays at generation %s", metadata["name"], generation)
+
+    def _status(self, name: str, verdict: _Verdict, before: Mapping[str, Any]) -> dict[str, Any]:
+        holds: Literal["True", "False"] = "True" if verdict.ready else "False"
+        in_force = self._profiles.in_force.get(name)
+        status = SchedulingProfileStatus(
+            observed_generation=verdict.generation,
+            in_force_generation=in_force.profile.generation if in_force else 0,
+            conditions=(
+                Condition(
+                    type="Ready",
+                    status=holds,
+                    observed_generation=verdict.generation,
+                    last_transition_time=_transition_time(holds, before),
+                    reason=verdict.reason,
+                    message=verdict.message,
+                ),
+            ),
+            effective=in_force.effective.policy(in_force.profile) if in_force else None,
+            in_force_spec=in_force.profile.manifest()["spec"] if in_force else None,
+        )
+        return status.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _transition_time(holds: str, before: Mapping[str, Any]) -> str:
+    """When the condition last changed: now, unless it is as it was."""
+    for condition in before.get("conditions") or ():
+        if condition.get("type") == "Ready" and condition.get("status") == holds:
+            return str(condition.get("lastTransitionTime"))
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """What makes `after` of `before` as a JSON merge patch (RFC 7386): null takes a field away."""
+    patch: dict[str, Any] = {field: None for field in before if field not in after}
+    for field, value in after.items():
+        old = before.get(field)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            if inner := _merge_patch(old, value):
+                patch[field] = inner
+        elif field not in before or value != old:
+            patch[field] = value
+    return patch

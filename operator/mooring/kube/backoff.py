@@ -1,0 +1,30 @@
+"""Growing, jittered pauses between tries, so that a struggling server is not made worse."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from random import Random
+
+__all__ = ["Backoff"]
+
+
+class Backoff:
+    """Pauses that double from `first` to `longest` seconds, each cut at random by up to half."""
+
+    def __init__(self, random: Random, *, first: float = 0.8, longest: float = 30.0) -> None:
+        self._random = random
+        self._first = first
+        self._longest = longest
+        self._next = first
+
+    def pause(self) -> float:
+        """Seconds to wait before the next try."""
+        pause = self._next
+        self._next = min(self._longest, 2 * self._next)
+        return pause * self._random.uniform(0.5, 1.0)
+
+    def reset(self) -> None:
+        """Begin again at `first`: something worked."""
+        self._next = self._first

@@ -1,0 +1,134 @@
+"""The verbs of the API, raw JSON in and out: nothing is turned into a model."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import orjson
+
+from mooring.kube.errors import GoneError, ServerError
+from mooring.kube.resources import Call
+from mooring.kube.transport import Transport
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mooring.kube.resources import Resource
+
+__all__ = ["ApiClient", "Listing", "PatchType"]
+
+PAGE_SIZE: Final = 500
+"""Objects per page of a list, as kubectl and client-go ask; bounds one answer's memory."""
+
+
+METADATA_ONLY: Final = (
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+)
+"""A list of objects without their specs; what a server that cannot do that answers will do too."""
+
+
+class PatchType(Enum):
+    """The media types of PATCH."""
+
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    JSON = "application/json-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+class Listing(NamedTuple):
+    """A whole collection at one resourceVersion; its items carry no apiVersion and kind."""
+
+    items: list[dict[str, Any]]
+    version: str
+
+
+class ApiClient(Transport):
+    """A session with one API server; its methods raise `ApiError` and nothing else."""
+
+    async def get(
+        self, resource: Resource, name: str, namespace: str | None = None
+    ) -> dict[str, Any]:
+        """One object."""
+        return await self._json("GET", resource.path(namespace, name))
+
+    async def list_all(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        selectors: Mapping[str, str] | None = None,
+        *,
+        metadata_only: bool = False,
+    ) -> Listing:
+        """The whole collection, read consistently, page by page.
+
+        `selectors` are the query's `fieldSelector` and `labelSelector`. With `metadata_only` the
+        server sends of each object no more than its metadata, if it can.
+        """
+        path = resource.path(namespace)
+        accept = METADATA_ONLY if metadata_only else None
+        params = {**(selectors or {}), "limit": str(PAGE_SIZE)}
+        items: list[dict[str, Any]] = []
+        while True:
+            try:
+                page = await self._json("GET", path, params=params, accept=accept)
+            except GoneError:
+                if "continue" not in params:
+                    raise
+                # The pages took longer than the server keeps a version: ask for all at once.
+                params, items = dict(selectors or {}), []
+                continue
+            items += page.get("items") or []
+            metadata = page["metadata"]
+            if not metadata.get("continue"):
+                return Listing(items, metadata["resourceVersion"])
+            params["continue"] = metadata["continue"]
+
+    async def create(self, resource: Resource, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The object as created, in the namespace that its metadata name."""
+        path = resource.path(body["metadata"].get("namespace"))
+        return await self._json("POST", path, body=orjson.dumps(body))
+
+    async def update(self, resource: Resource, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The object as replaced; ConflictError if its resourceVersion is no longer the last."""
+        metadata = body["metadata"]
+        path = resource.path(metadata.get("namespace"), metadata["name"])
+        return await self._json("PUT", path, body=orjson.dumps(body))
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Mapping[str, Any] | list[dict[str, Any]],
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        patch_type: PatchType = PatchType.MERGE,
+        params: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """The object as patched; `params` carries `fieldManager` and `force` for APPLY."""
+        path = resource.path(namespace, name, subresource)
+        return await self._json(
+            "PATCH",
+            path,
+            params=params,
+            body=orjson.dumps(patch),
+            content_type=patch_type.value,
+        )
+
+    async def delete(
+        self, resource: Resource, name: str, namespace: str | None = None, *, uid: str | None = None
+    ) -> None:
+        """Deletion has begun; with `uid`, ConflictError if the name now belongs to another."""
+        body = orjson.dumps({"preconditions": {"uid": uid}}) if uid else None
+        await self.request("DELETE", resource.path(namespace, name), body=body)
+
+    async def _json(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        answer = await self.request(method, path, **options)
+        try:
+            parsed: dict[str, Any] = orjson.loads(answer)
+        except orjson.JSONDecodeError as error:
+            words = "the answer is not JSON; is this the URL of an API server?"
+            raise ServerError(Call.parse(method, path), words, server=self.url) from error
+        return parsed

@@ -1,0 +1,245 @@
+"""Where the API server is and how to be let in: kubeconfig or service account.
+
+kubernetes_asyncio reads the files, runs login plugins and refreshes tokens; this module turns
+the result into a frozen `Connection` and every user's mistake into one `ConfigError` line.
+Client certificates are read once, at the start; tokens are kept fresh by `Credentials`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.config import ConfigException
+from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
+from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger
+
+from mooring.kube.credentials import REREAD_SECONDS, Credentials, NoToken
+from mooring.kube.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["Connection", "load_connection"]
+
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+# The library is annotated only in part: a configuration is Any from here on.
+_new_configuration: Callable[[], Any] = Configuration
+
+_MALFORMED = (
+    ConfigException,
+    yaml.YAMLError,
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+)
+"""What the library raises for files that are missing, unreadable or not what they should be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """One API server and the way in.
+
+    Attributes:
+        url: Scheme, host, port and optional base path, without a trailing slash.
+        credentials: The Authorization header.
+        tls: The TLS context with CA and client certificate; True means Python's defaults.
+        server_name: The name to expect in the server's certificate, if not the URL's host.
+        proxy: The HTTP proxy's URL (`proxy-url` of the kubeconfig).
+        user_agent: What the server's audit log calls this client.
+    """
+
+    url: str
+    credentials: Credentials = field(default_factory=lambda: Credentials(NoToken(), None))
+    tls: ssl.SSLContext | bool = True
+    server_name: str | None = None
+    proxy: str | None = None
+    user_agent: str = "mooring"
+
+
+async def load_connection(
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    *,
+    user_agent: str = "mooring",
+    environ: Mapping[str, str] = os.environ,
+    service_account: Path = SERVICE_ACCOUNT,
+) -> Connection:
+    """The connection named by the first of: `kubeconfig`, $KUBECONFIG, the pod, ~/.kube/config.
+
+    `kubeconfig` may name several files joined by the path separator, as $KUBECONFIG may;
+    `context` defaults to the file's current context. Raises `ConfigError`.
+    """
+    paths = kubeconfig or environ.get("KUBECONFIG")
+    if not paths and "KUBERNETES_SERVICE_HOST" in environ:
+        account = _ServiceAccount(service_account, environ)
+        configuration = account.read()
+        credentials = Credentials(account, _token(configuration))
+        return _connection(configuration, credentials, user_agent, str(account))
+    file = _Kubeconfig(paths or _home_kubeconfig(environ), context)
+    value = await file.replaced()
+    reread = None if file.plugin_names_no_expiry() else REREAD_SECONDS
+    credentials = Credentials(file, value, reread=reread)
+    return _connection(file.configuration, credentials, user_agent, str(file))
+
+
+def _home_kubeconfig(environ: Mapping[str, str]) -> str:
+    home = Path(environ.get("HOME", "~")).expanduser() / ".kube" / "config"
+    if not home.exists():
+        raise ConfigError(
+            f"no cluster to connect to: KUBECONFIG is not set, {home} does not exist and this is "
+            "not a pod; set KUBECONFIG or pass --kubeconfig"
+        )
+    return str(home)
+
+
+class _Kubeconfig:
+    """The user, cluster and login of one context; a `TokenSource`."""
+
+    def __init__(self, paths: str, context: str | None) -> None:
+        if not any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path):
+            raise ConfigError(
+                f"kubeconfig {paths} does not exist; correct KUBECONFIG or --kubeconfig"
+            )
+        self._paths = paths
+        self._context = context
+        self.configuration: Any = None
+        self._merger: Any = None
+        self._loader: Any = None
+
+    def __str__(self) -> str:
+        return f"kubeconfig {self._paths}"
+
+    async def replaced(self) -> str | None:
+        """Read the files and log in from the beginning."""
+        try:
+            self._merger = KubeConfigMerger(self._paths)
+            self._loader = KubeConfigLoader(
+                self._merger.config,
+                active_context=self._context or _current_context(self._merger),
+                config_base_path=None,
+                config_persister=self._merger.save_changes,
+            )
+        except _MALFORMED as error:
+            raise self._unusable(error) from error
+        self.configuration = _new_configuration()
+        return await self.current()
+
+    async def current(self) -> str | None:
+        """Read the token file again, run an expired plugin, refresh an expired OIDC token."""
+        try:
+            await self._loader.load_and_set(self.configuration)
+        except _MALFORMED as error:
+            raise self._unusable(error) from error
+        if not hasattr(self._loader, "host"):
+            raise self._unusable(ValueError("the context's cluster has no server"))
+        return _token(self.configuration)
+
+    def plugin_names_no_expiry(self) -> bool:
+        """Whether a login plugin gave the token and it must be run again only when refused."""
+        return self._plugin() is not None and not hasattr(self._loader, "exec_plugin_expiry")
+
+    def _plugin(self) -> Any:
+        """The user's `exec` section, None without one."""
+        user_name = self._loader.current_context["context"].get("user")
+        user = self._merger.config["users"].get_with_name(user_name, safe=True)
+        return user["user"].safe_get("exec") if user is not None else None
+
+    def _unusable(self, error: BaseException) -> ConfigError:
+        if isinstance(error, (TypeError, AttributeError, AssertionError)):
+            problem = "it needs lists of clusters, contexts and users, and a user in its context"
+        elif isinstance(error, FileNotFoundError) and (plugin := self._plugin()) is not None:
+            problem = f"the login plugin {plugin['command']!r} is not installed"  # uvloop hides it
+        elif isinstance(error, KeyError):
+            problem = f"an entry lacks the key {error}"
+        else:
+            # The library quotes whole entries, tokens included.
+            problem = " ".join(re.sub(r"/\{.*\}", "", str(error), flags=re.DOTALL).split())
+        return ConfigError(f"{self} is not usable: {problem}; check it with: kubectl config view")
+
+
+def _current_context(merger: Any) -> str | None:
+    """As for kubectl, the first file that sets it decides; the library takes the last."""
+    settings = (config.get("current-context") for config in merger.config_files.values())
+    return next((name for name in settings if name), None)
+
+
+class _ServiceAccount:
+    """What a pod's service account volume holds; a `TokenSource`."""
+
+    def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._environ = dict(environ)
+
+    def __str__(self) -> str:
+        return f"service account in {self._folder}"
+
+    def read(self) -> Any:
+        """A configuration with server, CA and token as the files say now."""
+        configuration = _new_configuration()
+        loader: Any = InClusterConfigLoader(
+            str(self._folder / "token"), str(self._folder / "ca.crt"), environ=self._environ
+        )
+        try:
+            loader.load_and_set(configuration)
+        except (ConfigException, OSError) as error:
+            raise ConfigError(
+                f"{self} is not usable: {error}; "
+                "check automountServiceAccountToken of the pod, or set KUBECONFIG"
+            ) from error
+        return configuration
+
+    async def current(self) -> str | None:
+        """The token as the kubelet last wrote it."""
+        return _token(self.read())
+
+    replaced = current
+
+
+def _token(configuration: Any) -> str | None:
+    value: str | None = configuration.api_key.get("BearerToken")
+    return value.strip() if value else None
+
+
+def _connection(
+    configuration: Any, credentials: Credentials, user_agent: str, source: str
+) -> Connection:
+    url = configuration.host.rstrip("/")
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"{source}: server {url!r} must start with https:// or http://")
+    try:
+        tls = _tls_context(configuration)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{source}: the CA or client certificate cannot be used: {error}"
+        ) from error
+    return Connection(
+        url=url,
+        credentials=credentials,
+        tls=tls,
+        server_name=configuration.tls_server_name,
+        proxy=configuration.proxy,
+        user_agent=user_agent,
+    )
+
+
+def _tls_context(configuration: Any) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    # Python 3.13 demands extensions that cluster CAs often lack and Go's clients do not ask for.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

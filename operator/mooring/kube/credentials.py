@@ -1,0 +1,94 @@
+"""The Authorization header of a connection, kept fresh while the operator runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Final, Protocol
+
+from mooring.kube.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+__all__ = ["REREAD_SECONDS", "Credentials", "NoToken", "TokenSource"]
+
+logger = logging.getLogger(__name__)
+
+REREAD_SECONDS: Final = 60.0
+"""How long a token is used before its source is asked again; client-go's figure for token files."""
+
+
+class TokenSource(Protocol):
+    """Where the header's value comes from; None means that the connection needs no header.
+
+    Both methods raise `ConfigError` when the source cannot be used.
+    """
+
+    async def current(self) -> str | None:
+        """The value to use now: files are read again, what is near its expiry is replaced."""
+
+    async def replaced(self) -> str | None:
+        """The value after the server refused the last one: everything is obtained anew."""
+
+
+class NoToken:
+    """The source of a connection that authenticates by client certificate or not at all."""
+
+    async def current(self) -> None:
+        """Nothing to send."""
+
+    async def replaced(self) -> None:
+        """Nothing to send."""
+
+
+class Credentials:
+    """The header last obtained from `source`.
+
+    The source is asked again after `reread` seconds (never, if None) and after a refusal. When
+    that fails the present header stays: an expired one shows as 401 soon enough.
+    """
+
+    def __init__(
+        self,
+        source: TokenSource,
+        value: str | None,
+        *,
+        reread: float | None = REREAD_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._source = source
+        self._headers = _as_headers(value)
+        self._reread = float("inf") if reread is None else reread
+        self._clock = clock
+        self._due = clock() + self._reread
+        self._renewing = asyncio.Lock()
+
+    async def headers(self) -> Mapping[str, str]:
+        """The headers to send; the same object until they change."""
+        if self._clock() >= self._due:
+            await self._refresh(self._source.current)
+        return self._headers
+
+    async def renew(self, refused: Mapping[str, str]) -> bool:
+        """After a 401 to the headers `refused`: True if there are others to try now."""
+        async with self._renewing:  # many requests are refused at once, one login is enough
+            if self._headers is refused:
+                await self._refresh(self._source.replaced)
+        return self._headers is not refused
+
+    async def _refresh(self, obtain: Callable[[], Awaitable[str | None]]) -> None:
+        # Set first: while a login plugin runs, other requests go on with the present header.
+        self._due = self._clock() + self._reread
+        try:
+            headers = _as_headers(await obtain())
+        except ConfigError as error:
+            logger.warning("credentials could not be renewed, the old ones stay: %s", error)
+            return
+        if headers != self._headers:
+            self._headers = headers
+
+
+def _as_headers(value: str | None) -> Mapping[str, str]:
+    return {"Authorization": value} if value else {}

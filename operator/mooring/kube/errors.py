@@ -1,0 +1,239 @@
+"""What can go wrong between Mooring and the API server.
+
+    KubeError
+      ConfigError              no usable kubeconfig or service account; a user's mistake
+      ApiError                 any request that did not succeed
+        UnreachableError       no connection: the request never left
+          UnansweredError      it left, no whole answer came: a write may have happened
+        UnauthorizedError 401, ForbiddenError 403, NotFoundError 404, ConflictError 409,
+        GoneError 410, TooManyRequestsError 429, InvalidError 400 and 422, ServerError 5xx
+
+These are the only errors that leave the room: aiohttp's and kubernetes_asyncio's are chained
+as `__cause__`. `asyncio.CancelledError` always passes through. `explain` turns any of them
+into the one line a user reads.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from mooring.kube.resources import MOORING_GROUP
+
+if TYPE_CHECKING:
+    from mooring.kube.resources import Call
+
+__all__ = [
+    "ApiError",
+    "ConfigError",
+    "ConflictError",
+    "ForbiddenError",
+    "GoneError",
+    "InvalidError",
+    "KubeError",
+    "NotFoundError",
+    "ServerError",
+    "TooManyRequestsError",
+    "UnansweredError",
+    "UnauthorizedError",
+    "UnreachableError",
+    "error_from_response",
+    "error_from_status",
+    "explain",
+]
+
+
+class KubeError(Exception):
+    """The root of every error of this room."""
+
+
+class ConfigError(KubeError):
+    """The connection to the API server cannot be configured; the text is one readable line."""
+
+
+class ApiError(KubeError):
+    """A request that did not succeed.
+
+    Attributes:
+        call: Which verb on which resource.
+        server: The API server's URL.
+        message: The server's words, or the transport's when no answer came.
+        status: The HTTP status, None when no answer came.
+        reason: The machine-readable reason of the answer, such as `AlreadyExists`; may be empty.
+        retry_after: Seconds the server asks to wait before the next try, None if it does not say.
+        subject: The name of the object the server complains about; empty if it names none.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        message: str,
+        *,
+        server: str = "",
+        status: int | None = None,
+        reason: str = "",
+        retry_after: float | None = None,
+        subject: str = "",
+    ) -> None:
+        super().__init__(call, message)
+        self.call = call
+        self.message = message
+        self.server = server
+        self.status = status
+        self.reason = reason
+        self.retry_after = retry_after
+        self.subject = subject
+
+    @property
+    def verb(self) -> str:
+        """The RBAC verb that was asked for."""
+        return self.call.verb
+
+    @property
+    def resource(self) -> str:
+        """The resource with its subresource, such as `pods/binding`."""
+        return self.call.resource
+
+    def __str__(self) -> str:
+        answer = " ".join(str(part) for part in (self.status, self.reason) if part)
+        return f"{self.call}: {self.message}" + (f" ({answer})" if answer else "")
+
+
+class UnreachableError(ApiError):
+    """No connection could be made, so the server has not seen the request."""
+
+
+class UnansweredError(UnreachableError):
+    """The connection broke or timed out after sending: a write may or may not have happened."""
+
+
+class UnauthorizedError(ApiError):
+    """401: the credentials are missing, wrong or expired, also after renewing them."""
+
+
+class ForbiddenError(ApiError):
+    """403: RBAC, a quota or another admission rule refused; never worth retrying hot."""
+
+
+class NotFoundError(ApiError):
+    """404: no such object, or no such resource type (`subject` is empty then)."""
+
+
+class ConflictError(ApiError):
+    """409: the object exists already, or is not in the state the request presumed."""
+
+
+class GoneError(ApiError):
+    """410: the resourceVersion or continue token is too old; list again."""
+
+
+class TooManyRequestsError(ApiError):
+    """429: the server is overloaded, or an eviction would break a disruption budget."""
+
+
+class InvalidError(ApiError):
+    """400 or 422: the server cannot accept the request as it is written."""
+
+
+class ServerError(ApiError):
+    """5xx: the server failed; a write may have happened."""
+
+
+_BY_STATUS: Final[dict[int, type[ApiError]]] = {
+    400: InvalidError,
+    401: UnauthorizedError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    409: ConflictError,
+    410: GoneError,
+    422: InvalidError,
+    429: TooManyRequestsError,
+}
+
+
+def error_from_response(
+    call: Call, status: int, body: bytes, *, server: str = "", retry_after: str | None = None
+) -> ApiError:
+    """The error of an answer outside 2xx, whose body is a Status object or plain text."""
+    try:
+        details = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        details = None
+    if not isinstance(details, dict) or details.get("kind") != "Status":
+        details = {"message": body[:500].decode(errors="replace").strip() or f"HTTP {status}"}
+    seconds = float(retry_after) if retry_after and retry_after.isdecimal() else None
+    return error_from_status(call, details | {"code": status}, server=server, retry_after=seconds)
+
+
+def error_from_status(
+    call: Call, status: dict[str, Any], *, server: str = "", retry_after: float | None = None
+) -> ApiError:
+    """The error of a Status object, from an answer or from an ERROR event of a watch."""
+    code = int(status.get("code") or 500)
+    kind = _BY_STATUS.get(code, ServerError if code >= 500 else ApiError)
+    return kind(
+        call,
+        status.get("message") or f"HTTP {code}",
+        server=server,
+        status=code,
+        reason=status.get("reason") or "",
+        retry_after=retry_after,
+        subject=(status.get("details") or {}).get("name") or "",
+    )
+
+
+ANONYMOUS: Final = "system:anonymous"
+"""The user of a request without credentials."""
+
+_RBAC_REFUSAL = re.compile(r'User "([^"]*)" cannot ')
+
+
+def explain(error: KubeError) -> str:
+    """One line for a user: what is wrong, where, and what to do about it."""
+    if not isinstance(error, ApiError):
+        return " ".join(str(error).split())
+    user = _refused_user(error)
+    if isinstance(error, UnansweredError):
+        line = (
+            f"no answer from the API server at {error.server} to {error.call}: {error.message}; "
+            "it is tried again where that is safe"
+        )
+    elif isinstance(error, UnreachableError):
+        line = (
+            f"cannot reach the API server at {error.server}: {error.message}; check that it runs "
+            "and that KUBECONFIG (or --kubeconfig, --context) names the right cluster and CA"
+        )
+    elif isinstance(error, UnauthorizedError) or user == ANONYMOUS:
+        line = (
+            f"the API server at {error.server} knows no user by the credentials for {error.call}; "
+            "renew the token, certificate or login plugin of the kubeconfig or service account"
+        )
+    elif user is not None:
+        line = f'user "{user}" may not {error.call}; grant it with: kubectl apply -k manifests/'
+    elif isinstance(error, NotFoundError) and not error.subject:
+        line = _explain_unknown_type(error)
+    else:
+        line = str(error)
+    return " ".join(line.split())
+
+
+def _refused_user(error: ApiError) -> str | None:
+    """Whom RBAC refused; None for any other error, a quota's 403 included."""
+    refusal = _RBAC_REFUSAL.search(error.message) if isinstance(error, ForbiddenError) else None
+    return refusal[1] if refusal else None
+
+
+def _explain_unknown_type(error: NotFoundError) -> str:
+    kind = error.resource.partition("/")[0]
+    if error.call.group == MOORING_GROUP:
+        return (
+            f"the cluster has no {kind}.{MOORING_GROUP}: its CustomResourceDefinition is missing; "
+            "create it with: kubectl apply -f crds/"
+        )
+    where = f"{kind}.{error.call.group}" if error.call.group else kind
+    return (
+        f"the API server at {error.server} does not serve {where} ({error.message}); "
+        "check that the URL is an API server's and its version is supported"
+    )

@@ -1,0 +1,239 @@
+"""Events of events.k8s.io/v1, written behind the engine's back and in a lane of their own.
+
+Recording never waits and never fails: what does not fit the bounded queue or is refused by the
+server is counted and logged. Equal events about one object become one Event with a series, as
+in client-go (tools/events/event_broadcaster.go); here a new note begins a new Event, so that a
+user sees what changed, and a series is written as often as the lane allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
+
+from mooring.kube.errors import ApiError, NotFoundError, explain
+from mooring.kube.resources import EVENT
+from mooring.kube.timestamps import micro_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mooring.kube.client import ApiClient
+
+__all__ = ["EventRecorder", "ObjectRef"]
+
+logger = logging.getLogger(__name__)
+
+NOTE_LIMIT: Final = 1024
+"""Bytes; the API's limit (pkg/apis/core/validation/events.go)."""
+
+NAME_LIMIT: Final = 253 - len(".") - 16
+"""Characters of the object's name in the Event's, which ends in a time of 16 digits."""
+
+LOSSES_PER_LOG_LINE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """The object an event is about."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    api_version: str = "v1"
+
+    def as_json(self) -> dict[str, str]:
+        """A core/v1 ObjectReference without its empty fields."""
+        fields = {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+            "uid": self.uid,
+        }
+        return {key: value for key, value in fields.items() if value}
+
+
+_Key = tuple[ObjectRef, str, str, str, str, ObjectRef | None]
+
+
+class _Series:
+    """One Event, how often it has happened, and how much of that the server knows."""
+
+    __slots__ = ("body", "count", "key", "last", "pending", "written")
+
+    def __init__(self, key: _Key, body: dict[str, Any], at: datetime) -> None:
+        self.key = key
+        self.body = body
+        self.count = 1
+        self.last = at
+        self.written = 0
+        self.pending = False  # in the queue or in a worker's hands: nowhere twice
+
+
+class EventRecorder:
+    """Writes events while `run` runs; `record` may be called at any time.
+
+    `capacity` bounds the queue (the oldest goes first), `remembered` the events that a repeat
+    can be added to, `lanes` the requests in flight, so that bindings are never starved.
+    `dropped` and `refused` count events that were lost to a full queue and to the server.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        controller: str,
+        instance: str,
+        *,
+        capacity: int = 4096,
+        remembered: int = 4096,
+        lanes: int = 4,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.dropped = 0
+        self.refused = 0
+        self._client = client
+        self._reporter = {"reportingController": controller, "reportingInstance": instance}
+        self._remembered = remembered
+        self._lanes = lanes
+        self._now = now
+        self._queue: asyncio.Queue[_Series] = asyncio.Queue(capacity)
+        self._series: OrderedDict[_Key, _Series] = OrderedDict()
+        self._last_stamp = 0
+        self._last_refusal = ""
+
+    def record(
+        self,
+        regarding: ObjectRef,
+        type: Literal["Normal", "Warning"],  # noqa: A002 - the API's word
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        related: ObjectRef | None = None,
+    ) -> None:
+        """The event will be written soon, or counted in `dropped`."""
+        key = (regarding, type, reason, action, note, related)
+        at = self._now()
+        series = self._series.get(key)
+        if series is None:
+            series = self._series[key] = _Series(key, self._event(key, at), at)
+            if len(self._series) > self._remembered:
+                self._series.popitem(last=False)
+        else:
+            series.count += 1
+            series.last = at
+            self._series.move_to_end(key)
+        if not series.pending:
+            self._enqueue(series)
+
+    async def run(self) -> NoReturn:
+        """Write events until cancelled."""
+        async with asyncio.TaskGroup() as lanes:
+            for _ in range(self._lanes):
+                lanes.create_task(self._write_events())
+        raise AssertionError("the lanes end only by cancellation")
+
+    async def drain(self, timeout: float) -> bool:  # noqa: ASYNC109 - a shutdown step's budget
+        """Wait up to `timeout` seconds until everything is written; False if it was not."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._queue.join()
+        except TimeoutError:
+            logger.warning("%d events were not written before the end", self._queue.qsize())
+            return False
+        return True
+
+    def _event(self, key: _Key, at: datetime) -> dict[str, Any]:
+        regarding, kind, reason, action, note, related = key
+        # The name ends in the nanoseconds of its time, as client-go's; never the same one twice.
+        self._last_stamp = max(int(at.timestamp() * 1e6) * 1000, self._last_stamp + 1)
+        stem = regarding.name[:NAME_LIMIT].rstrip(".-")
+        event = {
+            "apiVersion": EVENT.api_version,
+            "kind": EVENT.kind,
+            "metadata": {
+                "name": f"{stem}.{self._last_stamp:x}",
+                "namespace": regarding.namespace or "default",
+            },
+            "eventTime": micro_time(at),
+            "type": kind,
+            "reason": reason,
+            "action": action,
+            "note": _cut(note),
+            "regarding": regarding.as_json(),
+            **self._reporter,
+        }
+        if related is not None:
+            event["related"] = related.as_json()
+        return event
+
+    def _enqueue(self, series: _Series) -> None:
+        if self._queue.full():
+            self._queue.get_nowait().pending = False
+            self._queue.task_done()
+            self.dropped += 1
+            if self.dropped % LOSSES_PER_LOG_LINE == 1:
+                logger.warning(
+                    "events are recorded faster than written: %d dropped so far", self.dropped
+                )
+        series.pending = True
+        self._queue.put_nowait(series)
+
+    async def _write_events(self) -> None:
+        while True:
+            series = await self._queue.get()
+            try:
+                await self._write(series)
+            except ApiError as error:
+                self._forget(series, error)
+            finally:
+                series.pending = False
+                if series.written and series.count > series.written:  # it happened meanwhile
+                    self._enqueue(series)
+                self._queue.task_done()
+
+    async def _write(self, series: _Series) -> None:
+        """Create the Event, or patch the series of one that exists."""
+        count = series.count
+        if count > 1:
+            series.body["series"] = {"count": count, "lastObservedTime": micro_time(series.last)}
+        if series.written:
+            try:
+                await self._patch(series.body)
+            except NotFoundError:  # it outlived its time on the server
+                await self._client.create(EVENT, series.body)
+        else:
+            await self._client.create(EVENT, series.body)
+        series.written = count
+
+    async def _patch(self, body: dict[str, Any]) -> None:
+        metadata = body["metadata"]
+        await self._client.patch(
+            EVENT, metadata["name"], {"series": body["series"]}, namespace=metadata["namespace"]
+        )
+
+    def _forget(self, series: _Series, error: ApiError) -> None:
+        self.refused += 1
+        series.written = 0
+        # A repeat becomes a new Event with a new name: this one's may be taken after all.
+        if self._series.get(series.key) is series:
+            del self._series[series.key]
+        text = f"{type(error).__name__}: {error.status}"
+        if text != self._last_refusal or self.refused % LOSSES_PER_LOG_LINE == 0:
+            logger.warning("an event was not written: %s", explain(error))
+            self._last_refusal = text
+
+
+def _cut(note: str) -> str:
+    """`note` within the API's limit, as kube-scheduler cuts it (pkg/scheduler/schedule_one.go)."""
+    encoded = note.encode()
+    if len(encoded) <= NOTE_LIMIT:
+        return note
+    suffix = " ..."
+    return encoded[: NOTE_LIMIT - len(suffix)].decode(errors="ignore") + suffix

@@ -1,0 +1,244 @@
+"""A mirror's feed: one resource, listed once and then watched, without ever missing a deletion.
+
+    no version --list, or WatchList--> version known --watch--> version known
+         ^                                  |                        |
+         +------- 410 Gone, broken line ----+---- any other error: back off, watch from there
+
+- Every list hands the whole set to the sink at once, and what is not in it is gone.
+- WatchList (`sendInitialEvents`) streams the set as events and says when it is complete; a
+  server that refuses it is listed page by page from then on.
+- Bookmarks and events move the version forward, so that after a lost connection the watch goes
+  on where it stopped. Only when the server no longer knows the version (410, in the answer's
+  head or as an ERROR event) is the set listed again.
+- The server ends every watch after 5 to 10 minutes; a stream that is silent for longer than
+  bookmarks are apart is taken for dead.
+
+The rules are those of client-go (tools/cache/reflector.go).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random as random_module
+import time
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Protocol
+
+import orjson
+
+from mooring.kube.backoff import Backoff
+from mooring.kube.errors import (
+    ApiError,
+    GoneError,
+    InvalidError,
+    UnansweredError,
+    error_from_status,
+    explain,
+)
+from mooring.kube.resources import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mooring.kube.client import ApiClient
+    from mooring.kube.resources import Resource
+
+__all__ = ["EventType", "Reflector", "Sink"]
+
+logger = logging.getLogger(__name__)
+
+EventType = Literal["ADDED", "MODIFIED", "DELETED"]
+
+SILENCE_SECONDS: Final = 120.0
+"""Bookmarks come about once a minute; two missed ones are a dead connection."""
+
+SHORTEST_WATCH: Final = 300.0
+"""Seconds; the server is asked to end a watch at a random time from here to twice this."""
+
+TOO_SHORT: Final = 1.0
+"""Seconds; a watch that ends sooner and without an event counts as a failure."""
+
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+
+
+class Sink(Protocol):
+    """Whoever keeps the mirror; called on the event loop's thread, must not block.
+
+    It copes with objects it cannot use. An exception is logged, once per resource, and the
+    stream goes on.
+    """
+
+    def replace(self, resource: Resource, items: list[dict[str, Any]]) -> None:
+        """The cluster holds exactly these objects (paged lists omit their apiVersion and kind)."""
+
+    def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
+        """One object was added, changed or deleted; ADDED may repeat for an object known."""
+
+
+class Reflector:
+    """Feeds `sink` with one resource until cancelled.
+
+    `selectors` are the query's `fieldSelector` and `labelSelector`. `on_trouble` is told every
+    error, and None once the feed works again. `synced` is set after the first whole set.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        resource: Resource,
+        sink: Sink,
+        *,
+        selectors: dict[str, str] | None = None,
+        on_trouble: Callable[[Resource, ApiError | None], None] = lambda _resource, _error: None,
+        silence: float = SILENCE_SECONDS,
+        random: random_module.Random | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.synced = asyncio.Event()
+        self._client = client
+        self._resource = resource
+        self._call = Call.parse("GET", resource.path(), watch=True)
+        self._sink = sink
+        self._selectors = selectors or {}
+        self._on_trouble = on_trouble
+        self._silence = silence
+        self._random = random or random_module.Random()  # noqa: S311 - spreads load, hides nothing
+        self._clock = clock
+        self._sleep = sleep
+        self._backoff = Backoff(self._random)
+        self._version: str | None = None
+        self._initial: dict[tuple[str, str], dict[str, Any]] | None = None
+        self._watch_list = True
+        self._trouble: str | None = None
+        self._sink_failed = False
+
+    async def run(self) -> NoReturn:
+        """List and watch for ever; every `ApiError` is told to `on_trouble` and retried."""
+        while True:
+            try:
+                if self._version is None and not self._watch_list:
+                    await self._list()
+                await self._watch()
+            except ApiError as error:
+                await self._recover_from(error)
+
+    async def _recover_from(self, error: ApiError) -> None:
+        if isinstance(error, InvalidError) and self._version is None and self._watch_list:
+            logger.info("%s: the server has no WatchList, listing by page", self._resource)
+            self._watch_list = False
+            return
+        if isinstance(error, GoneError):
+            self._version = None
+        text = explain(error)
+        if text != self._trouble:
+            logger.warning("%s: %s", self._resource, text)
+        self._trouble = text
+        self._on_trouble(self._resource, error)
+        await self._sleep(max(self._backoff.pause(), error.retry_after or 0.0))
+
+    def _works(self) -> None:
+        if self._trouble is not None:
+            logger.info("%s: the feed works again", self._resource)
+            self._trouble = None
+            self._on_trouble(self._resource, None)
+
+    async def _list(self) -> None:
+        listing = await self._client.list_all(self._resource, selectors=self._selectors)
+        self._replace(listing.items)
+        self._version = listing.version
+
+    async def _watch(self) -> None:
+        """Feed the sink from one connection until the server ends it."""
+        started = self._clock()
+        self._initial = {} if self._version is None else None
+        idle = True
+        stream = self._client.watch_lines(
+            self._resource.path(), self._watch_params(), silence=self._silence
+        )
+        async with aclosing(stream):
+            async for lines in stream:
+                if lines:
+                    idle = False
+                    self._feed(lines)
+                if self._version is not None:
+                    self._works()
+        if self._version is None:
+            raise self._broken("the watch ended before the set was complete")
+        if idle and self._clock() - started < TOO_SHORT:
+            raise self._broken("the watch ended at once, without an event")
+
+    def _watch_params(self) -> dict[str, str]:
+        seconds = int(SHORTEST_WATCH * self._random.uniform(1.0, 2.0))
+        params = {
+            **self._selectors,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(seconds),
+        }
+        if self._version is not None:
+            return {**params, "resourceVersion": self._version}
+        return {**params, "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+
+    def _feed(self, lines: list[bytes]) -> None:
+        for line in lines:
+            try:
+                event = orjson.loads(line)
+                kind, obj = event["type"], event["object"]
+                version = "" if kind == "ERROR" else obj["metadata"]["resourceVersion"]
+            except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+                # What it said is lost, and with it the right to go on from here.
+                self._version = None
+                raise self._broken(f"unreadable event {line[:200]!r}") from error
+            if kind == "ERROR":
+                raise error_from_status(self._call, obj, server=self._client.url)
+            if kind == "BOOKMARK":
+                self._end_initial_if_marked(obj)
+            elif self._initial is None:
+                self._apply(kind, obj)
+            else:
+                self._collect(self._initial, kind, obj)
+            if self._initial is None:
+                self._version = version
+        self._backoff.reset()
+
+    @staticmethod
+    def _collect(
+        initial: dict[tuple[str, str], dict[str, Any]], kind: EventType, obj: dict[str, Any]
+    ) -> None:
+        """Keep an event that came before the set was complete."""
+        key = (obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
+        if kind == "DELETED":
+            initial.pop(key, None)
+        else:
+            initial[key] = obj
+
+    def _end_initial_if_marked(self, bookmark: dict[str, Any]) -> None:
+        annotations = bookmark["metadata"].get("annotations") or {}
+        if self._initial is not None and annotations.get(INITIAL_EVENTS_END) == "true":
+            items = list(self._initial.values())
+            self._initial = None
+            self._replace(items)
+
+    def _replace(self, items: list[dict[str, Any]]) -> None:
+        try:
+            self._sink.replace(self._resource, items)
+        except Exception as error:  # noqa: BLE001 - the stream outlives whatever the sink does
+            self._log_refusal(error)
+        else:
+            self.synced.set()
+
+    def _apply(self, kind: EventType, obj: dict[str, Any]) -> None:
+        try:
+            self._sink.apply(self._resource, kind, obj)
+        except Exception as error:  # noqa: BLE001 - the stream outlives whatever the sink does
+            self._log_refusal(error)
+
+    def _log_refusal(self, error: Exception) -> None:
+        if not self._sink_failed:
+            text = "%s: the mirror refused an object; said once"
+            logger.error(text, self._resource, exc_info=error)
+            self._sink_failed = True
+
+    def _broken(self, words: str) -> UnansweredError:
+        return UnansweredError(self._call, words, server=self._client.url)

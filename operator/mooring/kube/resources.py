@@ -1,0 +1,171 @@
+"""The API resources Mooring reads and writes, and the address of each.
+
+`Resource.path` builds a request's path; `Call.parse` reads one back, so that an error can
+say which verb on which resource was refused without the request having to carry it along.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote, unquote
+
+__all__ = [
+    "CSI_DRIVER",
+    "CSI_NODE",
+    "CSI_STORAGE_CAPACITY",
+    "EVENT",
+    "LEASE",
+    "MOORING_GROUP",
+    "NAMESPACE",
+    "NODE",
+    "PERSISTENT_VOLUME",
+    "PERSISTENT_VOLUME_CLAIM",
+    "POD",
+    "POD_DISRUPTION_BUDGET",
+    "POD_GROUP",
+    "PRIORITY_CLASS",
+    "REPLICATION_CONTROLLER",
+    "REPLICA_SET",
+    "SCHEDULING_PROFILE",
+    "SERVICE",
+    "STATEFUL_SET",
+    "STORAGE_CLASS",
+    "VOLUME_ATTACHMENT",
+    "Call",
+    "Resource",
+]
+
+MOORING_GROUP: Final = "scheduling.mooring.dev"
+"""The API group of Mooring's own custom resources."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind of API object: `group` is empty for the core group."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """What stands in an object's `apiVersion`, e.g. `v1` or `apps/v1`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(
+        self,
+        namespace: str | None = None,
+        name: str | None = None,
+        subresource: str | None = None,
+    ) -> str:
+        """The absolute path of the collection, of one object, or of its subresource.
+
+        A namespaced resource without `namespace` is the collection over all namespaces.
+        """
+        parts = [f"/apis/{self.group}" if self.group else "/api", self.version]
+        if namespace is not None:
+            parts += ("namespaces", quote(namespace, safe=""))
+        parts.append(self.plural)
+        if name is not None:
+            parts.append(quote(name, safe=":"))
+        if subresource is not None:
+            parts.append(subresource)
+        return "/".join(parts)
+
+    def __str__(self) -> str:
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a request asks for, in the words of RBAC.
+
+    `resource` carries the subresource (`pods/binding`) and is the bare path for an address
+    outside the resource API, such as `/version`.
+    """
+
+    verb: str
+    resource: str
+    group: str = ""
+    namespace: str | None = None
+    name: str | None = None
+
+    @classmethod
+    def parse(cls, method: str, path: str, *, watch: bool = False) -> Call:
+        """The call behind an HTTP method and path."""
+        rest = [unquote(part) for part in path.strip("/").split("/")]
+        if rest[:1] == ["api"] and len(rest) > 2:
+            group, rest = "", rest[2:]
+        elif rest[:1] == ["apis"] and len(rest) > 3:
+            group, rest = rest[1], rest[3:]
+        else:
+            return cls(verb=method.lower(), resource=path)
+        namespace = None
+        if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _NAMESPACE_SUBRESOURCES:
+            namespace, rest = rest[1], rest[2:]
+        name = rest[1] if len(rest) > 1 else None
+        resource = "/".join([rest[0], *rest[2:]])
+        return cls(_verb(method, name, watch=watch), resource, group, namespace, name)
+
+    def __str__(self) -> str:
+        target = f"{self.verb} {self.resource}{'.' + self.group if self.group else ''}"
+        if self.name is None:
+            return f"{target} in namespace {self.namespace}" if self.namespace else target
+        return (
+            f"{target} {self.namespace}/{self.name}" if self.namespace else f"{target} {self.name}"
+        )
+
+
+_NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
+
+
+def _verb(method: str, name: str | None, *, watch: bool) -> str:
+    """The RBAC verb of an HTTP method (k8s.io/apiserver pkg/endpoints/request/requestinfo.go)."""
+    if method == "GET":
+        return "watch" if watch else "list" if name is None else "get"
+    if method == "DELETE" and name is None:
+        return "deletecollection"
+    return {"POST": "create", "PUT": "update"}.get(method, method.lower())
+
+
+POD: Final = Resource("", "v1", "pods", "Pod")
+NODE: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
+NAMESPACE: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+SERVICE: Final = Resource("", "v1", "services", "Service")
+REPLICATION_CONTROLLER: Final = Resource(
+    "", "v1", "replicationcontrollers", "ReplicationController"
+)
+PERSISTENT_VOLUME: Final = Resource(
+    "", "v1", "persistentvolumes", "PersistentVolume", namespaced=False
+)
+PERSISTENT_VOLUME_CLAIM: Final = Resource(
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"
+)
+REPLICA_SET: Final = Resource("apps", "v1", "replicasets", "ReplicaSet")
+STATEFUL_SET: Final = Resource("apps", "v1", "statefulsets", "StatefulSet")
+STORAGE_CLASS: Final = Resource(
+    "storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False
+)
+CSI_NODE: Final = Resource("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False)
+CSI_DRIVER: Final = Resource("storage.k8s.io", "v1", "csidrivers", "CSIDriver", namespaced=False)
+CSI_STORAGE_CAPACITY: Final = Resource(
+    "storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity"
+)
+VOLUME_ATTACHMENT: Final = Resource(
+    "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", namespaced=False
+)
+POD_DISRUPTION_BUDGET: Final = Resource(
+    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"
+)
+PRIORITY_CLASS: Final = Resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
+)
+EVENT: Final = Resource("events.k8s.io", "v1", "events", "Event")
+LEASE: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+SCHEDULING_PROFILE: Final = Resource(
+    MOORING_GROUP, "v1alpha1", "schedulingprofiles", "SchedulingProfile", namespaced=False
+)
+POD_GROUP: Final = Resource(MOORING_GROUP, "v1alpha1", "podgroups", "PodGroup")

@@ -1,0 +1,150 @@
+"""Inter-pod affinity terms and topology spread constraints, as the pod's spec states them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mooring.model.fields import integer, mapping, mappings, optional_mapping, text, texts
+from mooring.model.selectors import LabelSelector, parse_label_selector
+
+__all__ = [
+    "AffinityTerm",
+    "PodAffinity",
+    "SpreadConstraint",
+    "WeightedAffinityTerm",
+    "parse_pod_affinity",
+    "parse_spread_constraints",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityTerm:
+    """Pods selected by labels in some namespaces, counted per value of a node label.
+
+    `namespaces` is the explicit list, or the owner's namespace where neither a list nor a selector
+    was given; `namespace_selector` adds the namespaces it selects (None adds none).
+    The API server has folded matchLabelKeys and mismatchLabelKeys into `selector` already.
+    """
+
+    selector: LabelSelector | None
+    topology_key: str
+    namespaces: frozenset[str]
+    namespace_selector: LabelSelector | None
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedAffinityTerm:
+    """A preferred term: `weight` is negative for anti-affinity."""
+
+    weight: int
+    term: AffinityTerm
+
+
+@dataclass(frozen=True, slots=True)
+class PodAffinity:
+    """A pod's own inter-pod terms; `preferred` holds affinity and (negative) anti-affinity."""
+
+    required: tuple[AffinityTerm, ...] = ()
+    required_anti: tuple[AffinityTerm, ...] = ()
+    preferred: tuple[WeightedAffinityTerm, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether the pod has no inter-pod term at all."""
+        return not (self.required or self.required_anti or self.preferred)
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadConstraint:
+    """One topologySpreadConstraint with the API's defaults filled in.
+
+    `hard` is DoNotSchedule; `honor_affinity` and `honor_taints` are the node inclusion policies.
+    """
+
+    max_skew: int
+    topology_key: str
+    hard: bool
+    selector: LabelSelector | None
+    min_domains: int = 1
+    honor_affinity: bool = True
+    honor_taints: bool = False
+    match_label_keys: tuple[str, ...] = ()
+
+
+def parse_pod_affinity(raw: Mapping[str, Any], namespace: str) -> PodAffinity:
+    """The inter-pod terms of a pod's `spec.affinity`; ManifestError names a malformed field."""
+    where = "spec.affinity"
+    affinity, anti = mapping(raw, "podAffinity", where), mapping(raw, "podAntiAffinity", where)
+    hard, soft = (
+        "requiredDuringSchedulingIgnoredDuringExecution",
+        "preferredDuringSchedulingIgnoredDuringExecution",
+    )
+    to, away = f"{where}.podAffinity", f"{where}.podAntiAffinity"
+    return PodAffinity(
+        required=_terms(affinity, hard, to, namespace),
+        required_anti=_terms(anti, hard, away, namespace),
+        preferred=(
+            *_weighted(affinity, soft, to, namespace, 1),
+            *_weighted(anti, soft, away, namespace, -1),
+        ),
+    )
+
+
+def parse_spread_constraints(
+    raw: Iterable[Mapping[str, Any]], where: str = "spec.topologySpreadConstraints"
+) -> tuple[SpreadConstraint, ...]:
+    """The constraints of a pod's spec or of a profile's PodTopologySpreadArgs.
+
+    Raises:
+        ManifestError: with the path, from `where`, of a malformed field.
+    """
+    return tuple(_constraint(c, f"{where}[{i}]") for i, c in enumerate(raw))
+
+
+def _constraint(raw: Mapping[str, Any], where: str) -> SpreadConstraint:
+    selector = optional_mapping(raw, "labelSelector", where)
+    return SpreadConstraint(
+        max_skew=integer(raw, "maxSkew", where) or 0,
+        topology_key=text(raw, "topologyKey", where),
+        hard=text(raw, "whenUnsatisfiable", where) == "DoNotSchedule",
+        selector=parse_label_selector(selector, f"{where}.labelSelector"),
+        min_domains=integer(raw, "minDomains", where) or 1,
+        honor_affinity=text(raw, "nodeAffinityPolicy", where) != "Ignore",
+        honor_taints=text(raw, "nodeTaintsPolicy", where) == "Honor",
+        match_label_keys=texts(raw, "matchLabelKeys", where),
+    )
+
+
+def _terms(
+    raw: Mapping[str, Any], field: str, where: str, namespace: str
+) -> tuple[AffinityTerm, ...]:
+    return tuple(
+        _term(term, f"{where}.{field}[{i}]", namespace)
+        for i, term in enumerate(mappings(raw, field, where))
+    )
+
+
+def _weighted(
+    raw: Mapping[str, Any], field: str, where: str, namespace: str, sign: int
+) -> Iterator[WeightedAffinityTerm]:
+    for i, preferred in enumerate(mappings(raw, field, where)):
+        path = f"{where}.{field}[{i}]"
+        term = mapping(preferred, "podAffinityTerm", path)
+        yield WeightedAffinityTerm(
+            sign * (integer(preferred, "weight", path) or 0),
+            _term(term, f"{path}.podAffinityTerm", namespace),
+        )
+
+
+def _term(raw: Mapping[str, Any], where: str, namespace: str) -> AffinityTerm:
+    namespaces = frozenset(texts(raw, "namespaces", where))
+    selected = optional_mapping(raw, "namespaceSelector", where)
+    if not namespaces and selected is None:
+        namespaces = frozenset((namespace,))
+    selector = optional_mapping(raw, "labelSelector", where)
+    return AffinityTerm(
+        selector=parse_label_selector(selector, f"{where}.labelSelector"),
+        topology_key=text(raw, "topologyKey", where),
+        namespaces=namespaces,
+        namespace_selector=parse_label_selector(selected, f"{where}.namespaceSelector"),
+    )

@@ -1,0 +1,148 @@
+"""What CSI drivers publish about nodes, capacity and attachments, as values.
+
+Every parser takes the raw API object and raises ManifestError naming the object and the field.
+Sizes are bytes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mooring.model.fields import (
+    boolean,
+    integer,
+    mapping,
+    mappings,
+    name_of,
+    namespace_of,
+    naming_the_object,
+    optional_mapping,
+    size,
+    strings,
+    text,
+)
+from mooring.model.selectors import LabelSelector, parse_label_selector
+
+__all__ = [
+    "CSIDriver",
+    "CSINode",
+    "CSIStorageCapacity",
+    "VolumeAttachment",
+    "parse_csi_driver",
+    "parse_csi_node",
+    "parse_csi_storage_capacity",
+    "parse_volume_attachment",
+]
+
+_MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
+
+
+@dataclass(frozen=True, slots=True)
+class CSINode:
+    """The CSI drivers on a node, each with how many volumes it may attach there (None: no limit).
+
+    `migrated_plugins` are the in-tree plugins whose volumes a CSI driver serves on this node.
+    """
+
+    name: str
+    limits: Mapping[str, int | None]
+    migrated_plugins: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CSIDriver:
+    """What a driver wants the scheduler to check."""
+
+    name: str
+    storage_capacity: bool
+    """Whether free capacity counts: see CSIStorageCapacity."""
+    required_on_node: bool
+    """Whether its volumes keep pods off nodes where the driver is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class CSIStorageCapacity:
+    """What a driver could still make of one class on the nodes that `node_topology` selects.
+
+    `node_topology` None selects no node; `capacity` and `maximum_volume_size` are None if unknown.
+    """
+
+    namespace: str
+    name: str
+    storage_class: str
+    node_topology: LabelSelector | None
+    capacity: int | None
+    maximum_volume_size: int | None
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def largest(self) -> int | None:
+        """The largest volume that can still be made, None if unknown."""
+        return self.capacity if self.maximum_volume_size is None else self.maximum_volume_size
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeAttachment:
+    """A volume attached to a node, by the driver `attacher`; `volume_name` is empty if inline."""
+
+    name: str
+    attacher: str
+    node_name: str
+    volume_name: str
+
+
+@naming_the_object("CSINode")
+def parse_csi_node(raw: Mapping[str, Any]) -> CSINode:
+    """The CSINode of an API object."""
+    limits = {}
+    for index, driver in enumerate(mappings(mapping(raw, "spec"), "drivers", "spec")):
+        where = f"spec.drivers[{index}]"
+        allocatable = mapping(driver, "allocatable", where)
+        limits[text(driver, "name", where)] = integer(allocatable, "count", f"{where}.allocatable")
+    annotations = strings(mapping(raw, "metadata"), "annotations", "metadata")
+    return CSINode(
+        name=name_of(raw),
+        limits=limits,
+        migrated_plugins=frozenset(annotations.get(_MIGRATED_PLUGINS, "").split(",")) - {""},
+    )
+
+
+@naming_the_object("CSIDriver")
+def parse_csi_driver(raw: Mapping[str, Any]) -> CSIDriver:
+    """The CSIDriver of an API object."""
+    spec = mapping(raw, "spec")
+    return CSIDriver(
+        name=name_of(raw),
+        storage_capacity=boolean(spec, "storageCapacity", "spec"),
+        required_on_node=boolean(spec, "preventPodSchedulingIfMissing", "spec"),
+    )
+
+
+@naming_the_object("CSIStorageCapacity")
+def parse_csi_storage_capacity(raw: Mapping[str, Any]) -> CSIStorageCapacity:
+    """The CSIStorageCapacity of an API object."""
+    return CSIStorageCapacity(
+        namespace=namespace_of(raw),
+        name=name_of(raw),
+        storage_class=text(raw, "storageClassName"),
+        node_topology=parse_label_selector(optional_mapping(raw, "nodeTopology"), "nodeTopology"),
+        capacity=size(raw, "capacity"),
+        maximum_volume_size=size(raw, "maximumVolumeSize"),
+    )
+
+
+@naming_the_object("VolumeAttachment")
+def parse_volume_attachment(raw: Mapping[str, Any]) -> VolumeAttachment:
+    """The VolumeAttachment of an API object."""
+    spec = mapping(raw, "spec")
+    source = mapping(spec, "source", "spec")
+    return VolumeAttachment(
+        name=name_of(raw),
+        attacher=text(spec, "attacher", "spec"),
+        node_name=text(spec, "nodeName", "spec"),
+        volume_name=text(source, "persistentVolumeName", "spec.source"),
+    )

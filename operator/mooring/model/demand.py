@@ -1,0 +1,203 @@
+"""What a pod takes from its node: its demand, and the QoS class that follows from it.
+
+The rules are those of component-helpers' `resource/helpers.go` (PodRequests) with the options that
+the scheduler's `framework/types.go` (PodInfo.CalculateResource) and `noderesources` pass it, and of
+`pkg/apis/core/v1/helper/qos`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+from mooring.model.fields import mapping, mappings, text
+from mooring.model.resources import (
+    CPU,
+    MEMORY,
+    ContainerResources,
+    parse_amounts,
+    parse_containers,
+    parse_pod_level,
+    raise_to,
+    total_requests,
+)
+
+__all__ = ["Demand", "pod_demand", "pod_limits", "qos_class"]
+
+_SCORED_DEFAULTS: Final = {CPU: 100, MEMORY: 200 * 1024**2}
+"""Counted, in scores only, for a container that requests no cpu or no memory."""
+_INT64_MAX: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A pod's demand: cpu in millicores, memory, ephemeral storage and huge pages in bytes, counts.
+
+    Filters, node totals and BalancedAllocation use `resources`. The score of NodeResourcesFit uses
+    the `scored_*` fields, in which containers that request no cpu or memory count a little too.
+    """
+
+    resources: Mapping[str, int]
+    """What the pod requests; resources it requests nothing of are absent."""
+    scored_cpu: int
+    """The cpu this pod, while incoming, adds in Fit's score: that of its containers and overhead.
+
+    Upstream's scorer does not look at pod-level requests (its flag is never set), the node's
+    totals do; hence the two kinds of scored fields.
+    """
+    scored_memory: int
+    """The memory this pod, while incoming, adds in Fit's score."""
+    scored_others: Mapping[str, int]
+    """Every other resource in Fit's score; differs from `resources` by pod-level huge pages."""
+    node_scored_cpu: int
+    """The cpu this pod adds to its node's scored total once it is there."""
+    node_scored_memory: int
+    """The memory this pod adds to its node's scored total once it is there."""
+
+
+def pod_demand(
+    spec: Mapping[str, Any], status: Mapping[str, Any] | None, *, assigned: bool
+) -> Demand:
+    """The demand of a pod with this spec.
+
+    Of an `assigned` pod the status counts as well: while a resize in place is under way, the
+    larger of what is wanted, allocated and in use is what the node has to hold.
+
+    Raises:
+        ManifestError: with the path, from `spec` or `status`, of a malformed amount.
+    """
+    containers = parse_containers(spec, "containers")
+    init = parse_containers(spec, "initContainers")
+    asked = _total(containers, init)
+    pod_level, _ = parse_pod_level(spec, asked)
+    if assigned and status:
+        resize = _Resize(status)
+        containers = [resize.of_container(c) for c in containers]
+        init = [resize.of_container(c) if c.sidecar else c for c in init]
+        asked = _total(containers, init)
+        pod_level = resize.of_pod(pod_level)
+
+    overhead = parse_amounts(mapping(spec, "overhead", "spec"), "spec.overhead")
+    resources = _plus(asked | pod_level, overhead)
+    scored = _plus(_total(containers, init, _SCORED_DEFAULTS), overhead)
+    # Where pod-level requests are set, only what the whole pod leaves open is made up for.
+    node_scored = scored | resources if pod_level else scored
+    return Demand(
+        resources={name: amount for name, amount in resources.items() if amount},
+        scored_cpu=scored.get(CPU, 0),
+        scored_memory=scored.get(MEMORY, 0),
+        scored_others={r: n for r, n in scored.items() if n and r not in (CPU, MEMORY)},
+        node_scored_cpu=node_scored.get(CPU, 0),
+        node_scored_memory=node_scored.get(MEMORY, 0),
+    )
+
+
+def pod_limits(spec: Mapping[str, Any]) -> dict[str, int]:
+    """The cpu (millicores) and memory (bytes) that a pod with this spec may use at most.
+
+    Limits of containers add up as requests do; those of the pod as a whole replace them. What has
+    no limit is absent.
+
+    Raises:
+        ManifestError: with the path, from `spec`, of a malformed amount.
+    """
+    limits = total_requests(
+        [container.limits for container in parse_containers(spec, "containers")],
+        [(c.limits, c.sidecar) for c in parse_containers(spec, "initContainers")],
+    )
+    _, pod_level = parse_pod_level(spec, {})
+    limits |= pod_level
+    return {name: limits[name] for name in (CPU, MEMORY) if limits.get(name)}
+
+
+def qos_class(spec: Mapping[str, Any]) -> Literal["Guaranteed", "Burstable", "BestEffort"]:
+    """The quality of service class of a pod with this spec, from cpu and memory alone.
+
+    Pod-level resources, where the field is present, stand in for those of all containers.
+
+    Raises:
+        ManifestError: with the path, from `spec`, of a malformed amount.
+    """
+    containers = parse_containers(spec, "containers")
+    init = parse_containers(spec, "initContainers")
+    if spec.get("resources") is not None:
+        units = [parse_pod_level(spec, _total(containers, init))]
+    else:
+        units = [(c.requests, c.limits) for c in (*containers, *init)]
+    requests = dict.fromkeys((CPU, MEMORY), 0)
+    limits = dict.fromkeys((CPU, MEMORY), 0)
+    every_limit_set = True
+    for unit_requests, unit_limits in units:
+        for name in (CPU, MEMORY):
+            requests[name] += unit_requests.get(name, 0)
+            limits[name] += unit_limits.get(name, 0)
+            every_limit_set &= unit_limits.get(name, 0) > 0
+    if not any((*requests.values(), *limits.values())):
+        return "BestEffort"
+    return "Guaranteed" if every_limit_set and requests == limits else "Burstable"
+
+
+class _Resize:
+    """What an assigned pod's status says about a resize in place.
+
+    Amounts are the larger of the spec's, those in use (`resources`) and those the node has set
+    aside (`allocatedResources`); without the spec's once the node has found the resize infeasible.
+    """
+
+    def __init__(self, status: Mapping[str, Any]) -> None:
+        self._status = status
+        self._containers = {
+            text(raw, "name", where): (raw, where)
+            for field in ("containerStatuses", "initContainerStatuses")
+            for index, raw in enumerate(mappings(status, field, "status"))
+            if (where := f"status.{field}[{index}]")
+        }
+        pending = (
+            condition.get("reason")
+            for condition in mappings(status, "conditions", "status")
+            if condition.get("type") == "PodResizePending"
+        )
+        self._infeasible = next(pending, None) == "Infeasible"
+
+    def of_container(self, container: ContainerResources) -> ContainerResources:
+        """The container with the requests that hold while it is resized."""
+        raw, where = self._containers.get(container.name, ({}, ""))
+        if raw.get("resources") is None:
+            return container
+        return container._replace(requests=self._held(container.requests, raw, where))
+
+    def of_pod(self, pod_level: dict[str, int]) -> dict[str, int]:
+        """The pod-level requests that hold while the pod is resized."""
+        if self._status.get("resources") is None:
+            return pod_level
+        held = self._held(pod_level, self._status, "status")
+        return {name: held.get(name, 0) for name in pod_level}
+
+    def _held(
+        self, requests: Mapping[str, int], raw: Mapping[str, Any], where: str
+    ) -> dict[str, int]:
+        held = {} if self._infeasible else dict(requests)
+        used = mapping(mapping(raw, "resources", where), "requests", f"{where}.resources")
+        raise_to(held, parse_amounts(used, f"{where}.resources.requests"))
+        allocated = mapping(raw, "allocatedResources", where)
+        raise_to(held, parse_amounts(allocated, f"{where}.allocatedResources"))
+        return held
+
+
+def _total(
+    containers: Iterable[ContainerResources],
+    init: Iterable[ContainerResources],
+    defaults: Mapping[str, int] = MappingProxyType({}),
+) -> dict[str, int]:
+    return total_requests(
+        [{**defaults, **c.requests} for c in containers],
+        [({**defaults, **c.requests}, c.sidecar) for c in init],
+    )
+
+
+def _plus(amounts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    """The sum per resource, capped at int64 as every single quantity is."""
+    return {
+        name: min(amounts.get(name, 0) + more.get(name, 0), _INT64_MAX)
+        for name in {**amounts, **more}
+    }

@@ -1,0 +1,32 @@
+"""The one error of this room: an API object that does not say what its schema promises.
+
+Every parser in `mooring.model` raises `ManifestError` and nothing else for bad input. Whoever
+holds the whole object adds its kind and name with `under` and decides what to do: the simulator
+prints the line and stops, the operator logs it and leaves the object out.
+"""
+
+from __future__ import annotations
+
+__all__ = ["ManifestError"]
+
+
+class ManifestError(ValueError):
+    """A field holds something it must not; its text is one line, `where: problem`.
+
+    Attributes:
+        where: The field's path, such as `spec.containers[0].resources.requests.cpu`, after
+            `under` preceded by the object: `Pod team-a/web spec.containers[0]...`.
+        problem: What is wrong with the value and what would be right.
+    """
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(where, problem)
+        self.where = where
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.problem}" if self.where else self.problem
+
+    def under(self, prefix: str) -> ManifestError:
+        """The same error with `prefix`, for example `Pod team-a/web`, before its path."""
+        return ManifestError(f"{prefix} {self.where}".strip(), self.problem)

@@ -1,0 +1,139 @@
+"""A node as the scheduler knows it, parsed once from the API object."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from mooring.model.fields import (
+    boolean,
+    integer,
+    mapping,
+    mappings,
+    name_of,
+    naming_the_object,
+    strings,
+    text,
+    texts,
+)
+from mooring.model.quantity import parse_count, parse_milli
+from mooring.model.taints import Taint, parse_taints
+
+__all__ = [
+    "BETA_REGION",
+    "BETA_ZONE",
+    "HOSTNAME",
+    "REGION",
+    "ZONE",
+    "Node",
+    "normalised_image",
+    "parse_node",
+]
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+ZONE: Final = "topology.kubernetes.io/zone"
+REGION: Final = "topology.kubernetes.io/region"
+BETA_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
+BETA_REGION: Final = "failure-domain.beta.kubernetes.io/region"
+_PREFER_AVOID_PODS: Final = "scheduler.alpha.kubernetes.io/preferAvoidPods"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """What decisions read of a node.
+
+    `allocatable` holds cpu in millicores, bytes and counts, without `pods`, which is `pod_slots`;
+    `images` maps each name an image is known by (untagged ones as `:latest`) to its size in bytes;
+    `conditions` maps a condition's type to its status; `avoids` holds kind and uid of controllers
+    whose pods the annotation `scheduler.alpha.kubernetes.io/preferAvoidPods` would keep away.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    allocatable: Mapping[str, int]
+    pod_slots: int
+    taints: tuple[Taint, ...]
+    unschedulable: bool
+    images: Mapping[str, int]
+    conditions: Mapping[str, str]
+    avoids: frozenset[tuple[str, str]]
+
+    @property
+    def zone_key(self) -> tuple[str, str]:
+        """Region and zone, by which the node order interleaves (component-helpers GetZoneKey)."""
+        labels = self.labels
+        return (
+            labels.get(BETA_REGION, labels.get(REGION, "")),
+            labels.get(BETA_ZONE, labels.get(ZONE, "")),
+        )
+
+
+@naming_the_object("Node")
+def parse_node(raw: Mapping[str, Any]) -> Node:
+    """The node of an API object; ManifestError names the node and the malformed field."""
+    name = name_of(raw)
+    metadata, spec, status = raw["metadata"], mapping(raw, "spec"), mapping(raw, "status")
+    allocatable = _allocatable(mapping(status, "allocatable", "status"))
+    slots = allocatable.pop("pods", 0)
+    annotations = strings(metadata, "annotations", "metadata")
+    return Node(
+        name=name,
+        labels=strings(metadata, "labels", "metadata"),
+        annotations=annotations,
+        allocatable=allocatable,
+        pod_slots=slots,
+        taints=parse_taints(mappings(spec, "taints", "spec")),
+        unschedulable=boolean(spec, "unschedulable", "spec"),
+        images=_images(mappings(status, "images", "status")),
+        conditions=_conditions(mappings(status, "conditions", "status")),
+        avoids=_avoided(annotations.get(_PREFER_AVOID_PODS)),
+    )
+
+
+def _allocatable(raw: Mapping[str, Any]) -> dict[str, int]:
+    where = "status.allocatable."
+    return {
+        resource: parse_milli(amount, where + resource)
+        if resource == "cpu"
+        else parse_count(amount, where + resource)
+        for resource, amount in raw.items()
+    }
+
+
+def _images(raw: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    images = {}
+    for index, image in enumerate(raw):
+        where = f"status.images[{index}]"
+        size = integer(image, "sizeBytes", where) or 0
+        images.update({normalised_image(name): size for name in texts(image, "names", where)})
+    return images
+
+
+def _conditions(raw: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    where = "status.conditions"
+    return {
+        text(condition, "type", f"{where}[{index}]"): text(condition, "status", f"{where}[{index}]")
+        for index, condition in enumerate(raw)
+    }
+
+
+def _avoided(annotation: str | None) -> frozenset[tuple[str, str]]:
+    """Kinds and uids of controllers; what upstream cannot read avoids nobody."""
+    if annotation is None:
+        return frozenset()
+    try:
+        entries = mappings(orjson.loads(annotation), "preferAvoidPods")
+        controllers = [mapping(mapping(e, "podSignature"), "podController") for e in entries]
+        return frozenset((text(c, "kind"), text(c, "uid")) for c in controllers)
+    except (AttributeError, ValueError):
+        return frozenset()
+
+
+def normalised_image(name: str) -> str:
+    """The image name with `:latest` where it has no tag (imagelocality/image_locality.go).
+
+    Upstream looks for a colon behind the last slash, so a digest counts as a tag.
+    """
+    return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"

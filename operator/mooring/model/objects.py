@@ -1,0 +1,59 @@
+"""From a raw API object to the kind, key and value under which the state keeps it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from mooring.model import csi, storage, workloads
+from mooring.model.changes import Kind
+from mooring.model.fields import name_of, namespace_of
+from mooring.model.node import parse_node
+from mooring.model.pod import parse_pod
+
+__all__ = ["NAMESPACED", "object_key", "parse_object"]
+
+_PARSERS: Final[Mapping[Kind, Callable[[Mapping[str, Any]], Any]]] = {
+    Kind.POD: parse_pod,
+    Kind.NODE: parse_node,
+    Kind.NAMESPACE: workloads.parse_namespace,
+    Kind.SERVICE: workloads.parse_service,
+    Kind.PERSISTENT_VOLUME: storage.parse_persistent_volume,
+    Kind.PERSISTENT_VOLUME_CLAIM: storage.parse_persistent_volume_claim,
+    Kind.STORAGE_CLASS: storage.parse_storage_class,
+    Kind.CSI_NODE: csi.parse_csi_node,
+    Kind.CSI_DRIVER: csi.parse_csi_driver,
+    Kind.CSI_STORAGE_CAPACITY: csi.parse_csi_storage_capacity,
+    Kind.VOLUME_ATTACHMENT: csi.parse_volume_attachment,
+    Kind.POD_DISRUPTION_BUDGET: workloads.parse_pod_disruption_budget,
+    Kind.REPLICA_SET: workloads.parse_replica_set,
+    Kind.REPLICATION_CONTROLLER: workloads.parse_replication_controller,
+    Kind.STATEFUL_SET: workloads.parse_stateful_set,
+    Kind.PRIORITY_CLASS: workloads.parse_priority_class,
+}
+
+NAMESPACED: Final = frozenset(
+    {
+        Kind.POD,
+        Kind.SERVICE,
+        Kind.PERSISTENT_VOLUME_CLAIM,
+        Kind.CSI_STORAGE_CAPACITY,
+        Kind.POD_DISRUPTION_BUDGET,
+        Kind.REPLICA_SET,
+        Kind.REPLICATION_CONTROLLER,
+        Kind.STATEFUL_SET,
+    }
+)
+"""The kinds whose key is namespace/name."""
+
+
+def object_key(kind: Kind, raw: Mapping[str, Any]) -> str:
+    """The key of an object: its name, or namespace/name."""
+    return f"{namespace_of(raw)}/{name_of(raw)}" if kind in NAMESPACED else name_of(raw)
+
+
+def parse_object(kind: Kind, raw: Mapping[str, Any]) -> Any:
+    """The value of an object of this kind, read as JSON: every key is a string.
+
+    Raises:
+        ManifestError: naming the object and the field that is malformed.
+    """
+    return _PARSERS[kind](raw)

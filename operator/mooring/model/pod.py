@@ -1,0 +1,134 @@
+"""A pod as the scheduler knows it: its identity, its place, and the shape it shares with equals."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from mooring.model.errors import ManifestError
+from mooring.model.fields import (
+    mapping,
+    mappings,
+    name_of,
+    namespace_of,
+    naming_the_object,
+    required,
+    strings,
+    text,
+)
+from mooring.model.shape import PodShape, pod_shape
+from mooring.model.volumes import PodVolume, pod_volumes
+
+__all__ = ["OwnerRef", "Pod", "parse_pod"]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerRef:
+    """The controller a pod belongs to."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pod:
+    """One pod: its identity, its place and its shape.
+
+    Times are seconds since the epoch. `nominated_node` and `node_name` are None where unset;
+    `disrupted` says that it carries DisruptionTarget=True by preemption.
+    """
+
+    key: str
+    namespace: str
+    name: str
+    uid: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    shape: PodShape
+    created: float
+    started: float | None
+    node_name: str | None
+    nominated_node: str | None
+    terminating: bool
+    disrupted: bool
+    phase: str
+    owner: OwnerRef | None
+    volumes: tuple[PodVolume, ...]
+    unscheduled_message: str | None
+    """Message of the PodScheduled=False condition the pod already carries."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the pod ran to its end and holds nothing any more."""
+        return self.phase in ("Succeeded", "Failed")
+
+
+@naming_the_object("Pod")
+def parse_pod(raw: Mapping[str, Any]) -> Pod:
+    """The pod of an API object; ManifestError names the pod and the malformed field."""
+    namespace, name = namespace_of(raw), name_of(raw)
+    metadata, spec, status = raw["metadata"], required(raw, "spec"), mapping(raw, "status")
+    node_name = text(spec, "nodeName", "spec") or None
+    unscheduled_message, disrupted = _conditions(mappings(status, "conditions", "status"))
+    return Pod(
+        key=f"{namespace}/{name}",
+        namespace=namespace,
+        name=name,
+        uid=text(metadata, "uid", "metadata"),
+        labels=strings(metadata, "labels", "metadata"),
+        annotations=strings(metadata, "annotations", "metadata"),
+        shape=pod_shape(namespace, spec, status, assigned=node_name is not None),
+        created=_time(metadata, "creationTimestamp", "metadata") or 0.0,
+        started=_time(status, "startTime", "status"),
+        node_name=node_name,
+        nominated_node=text(status, "nominatedNodeName", "status") or None,
+        terminating=metadata.get("deletionTimestamp") is not None,
+        disrupted=disrupted,
+        phase=text(status, "phase", "status") or "Pending",
+        owner=_controller(mappings(metadata, "ownerReferences", "metadata")),
+        volumes=pod_volumes(raw),
+        unscheduled_message=unscheduled_message,
+    )
+
+
+def _conditions(raw: Iterable[Mapping[str, Any]]) -> tuple[str | None, bool]:
+    """The message of PodScheduled=False, and whether preemption has marked the pod."""
+    message, disrupted = None, False
+    for index, condition in enumerate(raw):
+        kind, status = condition.get("type"), condition.get("status")
+        if kind == "PodScheduled" and status == "False":
+            message = text(condition, "message", f"status.conditions[{index}]")
+        elif kind == "DisruptionTarget" and status == "True":
+            disrupted = condition.get("reason") == "PreemptionByScheduler"
+    return message, disrupted
+
+
+def _controller(raw: Iterable[Mapping[str, Any]]) -> OwnerRef | None:
+    for index, owner in enumerate(raw):
+        if owner.get("controller"):
+            where = f"metadata.ownerReferences[{index}]"
+            return OwnerRef(
+                text(owner, "kind", where), text(owner, "name", where), text(owner, "uid", where)
+            )
+    return None
+
+
+def _time(raw: Mapping[str, Any], field: str, where: str) -> float | None:
+    """The RFC 3339 time in `field` as seconds since the epoch, None where there is none."""
+    value = text(raw, field, where)
+    try:
+        return _seconds(value) if value else None
+    except ValueError:
+        raise ManifestError(
+            f"{where}.{field}", f"{value!r} is not a time; write one such as 2026-01-31T12:00:00Z"
+        ) from None
+
+
+@lru_cache(maxsize=4096)
+def _seconds(value: str) -> float:
+    time = datetime.fromisoformat(value)
+    if time.tzinfo is None:
+        raise ValueError(value)
+    return time.timestamp()

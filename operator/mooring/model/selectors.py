@@ -1,0 +1,233 @@
+"""Label and node selectors, compiled once and asked many times.
+
+Semantics follow apimachinery's `labels` package and component-helpers'
+`scheduling/corev1/nodeaffinity`: a nil selector matches nothing, an empty one everything,
+and a node selector term that does not parse simply never matches.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, Literal
+
+from mooring.model.errors import ManifestError
+from mooring.model.fields import integer, mapping, mappings, strings, text, texts
+
+__all__ = [
+    "LabelSelector",
+    "NodeSelector",
+    "NodeSelectorTerm",
+    "Operator",
+    "PreferredTerm",
+    "Requirement",
+    "parse_label_selector",
+    "parse_node_selector",
+    "parse_preferred_terms",
+    "selector_from_labels",
+]
+
+Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+
+_LABEL_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+_NODE_OPERATORS: Final = (*_LABEL_OPERATORS, "Gt", "Lt")
+_LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_INT64: Final = range(-(2**63), 2**63)
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,63}")  # no label value is longer
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One condition on one label (or, in `match_fields`, on one field of the object)."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+    def matches(self, value: str | None) -> bool:
+        """Whether the label's value satisfies this; None means the label is absent."""
+        match self.operator:
+            case "In":
+                return value is not None and value in self.values
+            case "NotIn":
+                return value is None or value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+            case "Gt" | "Lt":
+                return self._compares(value)
+
+    def _compares(self, value: str | None) -> bool:
+        have, want = parse_int64(value), parse_int64(self.values[0])
+        if have is None or want is None:
+            return False
+        return have > want if self.operator == "Gt" else have < want
+
+
+@lru_cache(maxsize=4096)
+def parse_int64(value: str | None) -> int | None:
+    """The number as Go's strconv.ParseInt(s, 10, 64) reads it, or None."""
+    if value is None or not _INTEGER.fullmatch(value):
+        return None
+    number = int(value)
+    return number if number in _INT64 else None
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """All requirements hold; without any, everything matches."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether this is `{}`, which matches every object."""
+        return not self.requirements
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether an object with these labels is selected."""
+        return all(r.matches(labels.get(r.key)) for r in self.requirements)
+
+    def narrowed(self, *requirements: Requirement) -> "LabelSelector":
+        """This selector with further requirements ANDed."""
+        return LabelSelector((*self.requirements, *requirements))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelectorTerm:
+    """Expressions on labels AND expressions on fields; `valid` is False where one cannot parse."""
+
+    expressions: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+    valid: bool = True
+
+    @property
+    def empty(self) -> bool:
+        """Whether the term has no expression at all, in which case it matches no node."""
+        return not self.expressions and not self.fields
+
+    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether a node of this name and these labels satisfies the term."""
+        return (
+            self.valid
+            and not self.empty
+            and all(r.matches(labels.get(r.key)) for r in self.expressions)
+            and all(r.matches(name) for r in self.fields)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelector:
+    """Any of the terms matches."""
+
+    terms: tuple[NodeSelectorTerm, ...] = ()
+
+    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether a node of this name and these labels is selected."""
+        return any(term.matches(name, labels) for term in self.terms)
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredTerm:
+    """A node selector term with the weight (1-100) it adds to a matching node's score."""
+
+    weight: int
+    term: NodeSelectorTerm
+
+
+def selector_from_labels(labels: Mapping[str, str]) -> LabelSelector:
+    """The selector that asks for exactly these labels (a Service's or a pod's nodeSelector)."""
+    return LabelSelector(tuple(Requirement(k, "In", (v,)) for k, v in sorted(labels.items())))
+
+
+def parse_label_selector(raw: Mapping[str, Any] | None, where: str = "") -> LabelSelector | None:
+    """The compiled metav1.LabelSelector; None stays None (it matches nothing).
+
+    Raises:
+        ManifestError: with the path, from `where`, of a malformed field.
+    """
+    if raw is None:
+        return None
+    wanted = selector_from_labels(strings(raw, "matchLabels", where))
+    expressions = _requirements(raw, "matchExpressions", _LABEL_OPERATORS, where)
+    return wanted.narrowed(*expressions) if expressions else wanted
+
+
+def parse_node_selector(raw: Mapping[str, Any] | None, where: str = "") -> NodeSelector | None:
+    """The compiled v1.NodeSelector; None where there is none.
+
+    Raises:
+        ManifestError: with the path, from `where`, of a malformed field.
+    """
+    if raw is None:
+        return None
+    terms = mappings(raw, "nodeSelectorTerms", where)
+    return NodeSelector(
+        tuple(parse_node_term(t, f"{where}.nodeSelectorTerms[{i}]") for i, t in enumerate(terms))
+    )
+
+
+def parse_preferred_terms(
+    raw: Sequence[Mapping[str, Any]], where: str = ""
+) -> tuple[PreferredTerm, ...]:
+    """The compiled preferred node affinity terms.
+
+    Raises:
+        ManifestError: with the path, from `where`, of a malformed field.
+    """
+    return tuple(
+        PreferredTerm(
+            integer(entry, "weight", f"{where}[{i}]") or 0,
+            parse_node_term(
+                mapping(entry, "preference", f"{where}[{i}]"), f"{where}[{i}].preference"
+            ),
+        )
+        for i, entry in enumerate(raw)
+    )
+
+
+def parse_node_term(raw: Mapping[str, Any], where: str = "") -> NodeSelectorTerm:
+    """One compiled v1.NodeSelectorTerm; what the API accepts but cannot mean anything is invalid.
+
+    component-helpers' nodeaffinity.go: a label requirement needs well-formed values, Gt and Lt one
+    integer, and a field requirement is In or NotIn with exactly one value.
+    """
+    expressions = _requirements(raw, "matchExpressions", _NODE_OPERATORS, where)
+    fields = _requirements(raw, "matchFields", _NODE_OPERATORS, where)
+    valid = all(map(_label_requirement_parses, expressions)) and all(
+        r.key == "metadata.name" and r.operator in ("In", "NotIn") and len(r.values) == 1
+        for r in fields
+    )
+    return NodeSelectorTerm(expressions, fields, valid)
+
+
+def _label_requirement_parses(requirement: Requirement) -> bool:
+    values = requirement.values
+    match requirement.operator:
+        case "In" | "NotIn":
+            well_formed = len(values) > 0
+        case "Exists" | "DoesNotExist":
+            well_formed = not values
+        case "Gt" | "Lt":
+            well_formed = len(values) == 1 and parse_int64(values[0]) is not None
+    return well_formed and all(_LABEL_VALUE.fullmatch(v) for v in values)
+
+
+def _requirements(
+    raw: Mapping[str, Any], field: str, operators: Sequence[str], where: str
+) -> tuple[Requirement, ...]:
+    path = f"{where}.{field}" if where else field
+    return tuple(
+        _requirement(entry, operators, f"{path}[{i}]")
+        for i, entry in enumerate(mappings(raw, field, where))
+    )
+
+
+def _requirement(raw: Mapping[str, Any], operators: Sequence[str], where: str) -> Requirement:
+    operator: Any = raw.get("operator")
+    if operator not in operators:
+        raise ManifestError(
+            f"{where}.operator", f"{operator!r} is not one of {', '.join(operators)}"
+        )
+    return Requirement(text(raw, "key", where), operator, texts(raw, "values", where))

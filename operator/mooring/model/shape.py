@@ -1,0 +1,218 @@
+"""What decisions read of a pod's spec, parsed once for all pods that are equal in it.
+
+Most pods are copies of a template. Equal pods share one `PodShape` object, so the expensive parsing
+happens once per template and the identity of the shape is the signature under which identical
+pods share work.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import orjson
+
+from mooring.model.affinity import (
+    PodAffinity,
+    SpreadConstraint,
+    parse_pod_affinity,
+    parse_spread_constraints,
+)
+from mooring.model.demand import Demand, pod_demand, pod_limits, qos_class
+from mooring.model.errors import ManifestError
+from mooring.model.fields import integer, mapping, mappings, optional_mapping, strings, text
+from mooring.model.node import Node, normalised_image
+from mooring.model.selectors import (
+    LabelSelector,
+    NodeSelector,
+    PreferredTerm,
+    parse_node_selector,
+    parse_preferred_terms,
+    selector_from_labels,
+)
+from mooring.model.taints import Toleration, parse_tolerations
+
+__all__ = ["HostPort", "PodShape", "pod_shape"]
+
+_CONTAINER_FIELDS: Final = ("name", "image", "resources", "ports", "restartPolicy")
+_SPEC_FIELDS: Final = (
+    "affinity",
+    "nodeSelector",
+    "overhead",
+    "preemptionPolicy",
+    "priority",
+    "resourceClaims",
+    "resources",
+    "schedulerName",
+    "schedulingGates",
+    "tolerations",
+    "topologySpreadConstraints",
+)
+_STATUS_FIELDS: Final = (
+    "allocatedResources",
+    "containerStatuses",
+    "initContainerStatuses",
+    "resources",
+)
+_STATUS_CONTAINER_FIELDS: Final = ("name", "resources", "allocatedResources")
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """A port on the node's own address; `ip` is 0.0.0.0 for all of them."""
+
+    protocol: str
+    port: int
+    ip: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PodShape:
+    """What decisions read of a pod's spec; compared by identity, shared by equal pods."""
+
+    namespace: str
+    demand: Demand
+    limits: Mapping[str, int]
+    """Cpu (millicores) and memory (bytes) that the pod may use at most, where it has limits."""
+    qos: str
+    priority: int
+    preempts: bool
+    scheduler_name: str
+    gates: tuple[str, ...]
+    node_selector: LabelSelector
+    required_nodes: NodeSelector | None
+    preferred_nodes: tuple[PreferredTerm, ...]
+    tolerations: tuple[Toleration, ...]
+    host_ports: tuple[HostPort, ...]
+    images: tuple[str, ...]
+    """Normalised image of every init and app container and image volume."""
+    container_count: int
+    """Init and app containers, by which ImageLocality scales its threshold."""
+    affinity: PodAffinity
+    spread: tuple[SpreadConstraint, ...]
+    claims_devices: bool
+    """Whether the pod has resourceClaims."""
+
+    def selects(self, node: Node) -> bool:
+        """Whether the nodeSelector and the required node affinity select the node."""
+        return self.node_selector.matches(node.labels) and (
+            self.required_nodes is None or self.required_nodes.matches(node.name, node.labels)
+        )
+
+
+def pod_shape(
+    namespace: str, spec: Mapping[str, Any], status: Mapping[str, Any], *, assigned: bool
+) -> PodShape:
+    """The shape of a pod with this spec; of an `assigned` one the status counts as well.
+
+    Raises:
+        ManifestError: with the path of a malformed field.
+    """
+    return _shape(_essence(namespace, spec, status, assigned=assigned))
+
+
+def _essence(
+    namespace: str, spec: Mapping[str, Any], status: Mapping[str, Any], *, assigned: bool
+) -> bytes:
+    """The fields a shape is made of, as bytes that are equal for equal pods."""
+    picked = {field: spec[field] for field in _SPEC_FIELDS if field in spec}
+    for group in ("containers", "initContainers"):
+        if group in spec:
+            picked[group] = _picked(mappings(spec, group, "spec"), _CONTAINER_FIELDS)
+    images = _image_volumes(mappings(spec, "volumes", "spec"))
+    if images:
+        picked["imageVolumes"] = images
+    essence: dict[str, Any] = {"namespace": namespace, "spec": picked}
+    if assigned:
+        essence["status"] = _resize_status(status)
+    try:
+        return orjson.dumps(essence)
+    except orjson.JSONEncodeError as error:
+        raise ManifestError("spec", f"cannot be written as JSON: {error}") from None
+
+
+def _picked(
+    containers: Iterable[Mapping[str, Any]], fields: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    return [{field: c[field] for field in fields if field in c} for c in containers]
+
+
+def _image_volumes(volumes: Iterable[Mapping[str, Any]]) -> list[str]:
+    """References of the images that are mounted as volumes."""
+    return [
+        text(mapping(volume, "image", where), "reference", f"{where}.image")
+        for index, volume in enumerate(volumes)
+        if "image" in volume and (where := f"spec.volumes[{index}]")
+    ]
+
+
+def _resize_status(status: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of the status that in-place resize adds to an assigned pod's demand."""
+    picked = {field: status[field] for field in _STATUS_FIELDS if field in status}
+    for group in ("containerStatuses", "initContainerStatuses"):
+        if group in picked:
+            picked[group] = _picked(mappings(status, group, "status"), _STATUS_CONTAINER_FIELDS)
+    pending = [
+        {"type": "PodResizePending", "reason": condition.get("reason")}
+        for condition in mappings(status, "conditions", "status")
+        if condition.get("type") == "PodResizePending"
+    ]
+    return picked | {"conditions": pending} if pending else picked
+
+
+@lru_cache(maxsize=65_536)
+def _shape(essence: bytes) -> PodShape:
+    loaded = orjson.loads(essence)
+    namespace, spec, status = loaded["namespace"], loaded["spec"], loaded.get("status")
+    affinity = mapping(spec, "affinity", "spec")
+    nodes, where = mapping(affinity, "nodeAffinity", "spec.affinity"), "spec.affinity.nodeAffinity"
+    hard, soft = (
+        "requiredDuringSchedulingIgnoredDuringExecution",
+        "preferredDuringSchedulingIgnoredDuringExecution",
+    )
+    containers = list(_containers(spec))
+    images = [text(container, "image", path) for path, container in containers]
+    images += spec.get("imageVolumes", ())
+    return PodShape(
+        namespace=namespace,
+        demand=pod_demand(spec, status, assigned=status is not None),
+        limits=pod_limits(spec),
+        qos=qos_class(spec),
+        priority=integer(spec, "priority", "spec") or 0,
+        preempts=text(spec, "preemptionPolicy", "spec") != "Never",
+        scheduler_name=text(spec, "schedulerName", "spec") or "default-scheduler",
+        gates=tuple(
+            text(gate, "name", f"spec.schedulingGates[{index}]")
+            for index, gate in enumerate(mappings(spec, "schedulingGates", "spec"))
+        ),
+        node_selector=selector_from_labels(strings(spec, "nodeSelector", "spec")),
+        required_nodes=parse_node_selector(optional_mapping(nodes, hard, where), f"{where}.{hard}"),
+        preferred_nodes=parse_preferred_terms(mappings(nodes, soft, where), f"{where}.{soft}"),
+        tolerations=parse_tolerations(mappings(spec, "tolerations", "spec")),
+        host_ports=tuple(dict.fromkeys(_host_ports(containers))),
+        images=tuple(normalised_image(image) for image in images if image),
+        container_count=len(containers),
+        affinity=parse_pod_affinity(affinity, namespace),
+        spread=parse_spread_constraints(mappings(spec, "topologySpreadConstraints", "spec")),
+        claims_devices=bool(spec.get("resourceClaims")),
+    )
+
+
+def _containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Path and raw object of every init and app container."""
+    for group in ("initContainers", "containers"):
+        for index, container in enumerate(mappings(spec, group, "spec")):
+            yield f"spec.{group}[{index}]", container
+
+
+def _host_ports(containers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[HostPort]:
+    """Host ports of containers and sidecars (scheduler util.GetHostPorts)."""
+    for path, container in containers:
+        if path.startswith("spec.initContainers") and container.get("restartPolicy") != "Always":
+            continue
+        for index, port in enumerate(mappings(container, "ports", path)):
+            where = f"{path}.ports[{index}]"
+            number = integer(port, "hostPort", where) or 0
+            if number > 0:
+                protocol = text(port, "protocol", where) or "TCP"
+                yield HostPort(protocol, number, text(port, "hostIP", where) or "0.0.0.0")

@@ -1,0 +1,249 @@
+"""Persistent volumes, the claims to them and storage classes, as values.
+
+Every parser takes the raw API object and raises ManifestError naming the object and the field.
+Sizes are bytes. A storage class in the old annotation wins over the field, as upstream's
+component-helpers `storage/volume/helpers.go` has it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mooring.model.fields import (
+    boolean,
+    mapping,
+    mappings,
+    name_of,
+    namespace_of,
+    naming_the_object,
+    optional_mapping,
+    size,
+    strings,
+    text,
+    texts,
+)
+from mooring.model.selectors import (
+    LabelSelector,
+    NodeSelector,
+    NodeSelectorTerm,
+    Requirement,
+    parse_label_selector,
+    parse_node_selector,
+)
+from mooring.model.volumes import Disk, parse_disk
+
+__all__ = [
+    "BIND_COMPLETED",
+    "SELECTED_NODE",
+    "CSISource",
+    "ClaimRef",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "StorageClass",
+    "parse_persistent_volume",
+    "parse_persistent_volume_claim",
+    "parse_storage_class",
+]
+
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+"""The annotation that tells a provisioner for which node to make a claim's volume."""
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+"""The annotation of a claim that is bound for good."""
+_OLD_STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRef:
+    """The claim a volume is kept for; `uid` is empty while only its name is known."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class CSISource:
+    """A volume of a CSI driver."""
+
+    driver: str
+    handle: str
+
+
+@dataclass(frozen=True, slots=True)
+class PersistentVolume:
+    """A volume of the cluster.
+
+    `node_affinity` None fits every node; `source` is None for sources that no filter looks at;
+    `labels` carry the zones that VolumeZone compares.
+    """
+
+    name: str
+    uid: str
+    resource_version: str
+    labels: Mapping[str, str]
+    deleting: bool
+    capacity: int
+    access_modes: frozenset[str]
+    volume_mode: str
+    storage_class: str
+    attributes_class: str
+    claim: ClaimRef | None
+    node_affinity: NodeSelector | None
+    source: Disk | CSISource | None
+    phase: str
+
+
+@dataclass(frozen=True, slots=True)
+class PersistentVolumeClaim:
+    """A claim to a volume.
+
+    `requested` and `selected_node` are None where unset, as is `selector`, which then leaves every
+    volume eligible. `controller_uid` is that of the pod an ephemeral claim was made for.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    deleting: bool
+    controller_uid: str
+    requested: int | None
+    access_modes: frozenset[str]
+    volume_mode: str
+    storage_class: str
+    attributes_class: str
+    selector: LabelSelector | None
+    volume_name: str
+    selected_node: str | None
+    bind_completed: bool
+    phase: str
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def bound(self) -> bool:
+        """Whether claim and volume are bound for good (volumebinding's isPVCFullyBound)."""
+        return self.volume_name != "" and self.bind_completed
+
+
+@dataclass(frozen=True, slots=True)
+class StorageClass:
+    """How volumes are made; `allowed_topologies` None allows every node."""
+
+    name: str
+    provisioner: str
+    waits_for_consumer: bool
+    allowed_topologies: NodeSelector | None
+
+
+@naming_the_object("PersistentVolume")
+def parse_persistent_volume(raw: Mapping[str, Any]) -> PersistentVolume:
+    """The PersistentVolume of an API object."""
+    metadata, spec = mapping(raw, "metadata"), mapping(raw, "spec")
+    affinity = mapping(spec, "nodeAffinity", "spec")
+    return PersistentVolume(
+        name=name_of(raw),
+        uid=text(metadata, "uid", "metadata"),
+        resource_version=text(metadata, "resourceVersion", "metadata"),
+        labels=strings(metadata, "labels", "metadata"),
+        deleting=metadata.get("deletionTimestamp") is not None,
+        capacity=size(mapping(spec, "capacity", "spec"), "storage", "spec.capacity") or 0,
+        access_modes=frozenset(texts(spec, "accessModes", "spec")),
+        volume_mode=text(spec, "volumeMode", "spec") or "Filesystem",
+        storage_class=_storage_class(metadata, spec),
+        attributes_class=text(spec, "volumeAttributesClassName", "spec"),
+        claim=_claim_ref(spec),
+        node_affinity=parse_node_selector(
+            optional_mapping(affinity, "required", "spec.nodeAffinity"),
+            "spec.nodeAffinity.required",
+        ),
+        source=_source(spec),
+        phase=text(mapping(raw, "status"), "phase", "status") or "Pending",
+    )
+
+
+@naming_the_object("PersistentVolumeClaim")
+def parse_persistent_volume_claim(raw: Mapping[str, Any]) -> PersistentVolumeClaim:
+    """The PersistentVolumeClaim of an API object."""
+    metadata, spec = mapping(raw, "metadata"), mapping(raw, "spec")
+    annotations = strings(metadata, "annotations", "metadata")
+    resources = mapping(spec, "resources", "spec")
+    requests = mapping(resources, "requests", "spec.resources")
+    return PersistentVolumeClaim(
+        namespace=namespace_of(raw),
+        name=name_of(raw),
+        uid=text(metadata, "uid", "metadata"),
+        resource_version=text(metadata, "resourceVersion", "metadata"),
+        deleting=metadata.get("deletionTimestamp") is not None,
+        controller_uid=_controller_uid(metadata),
+        requested=size(requests, "storage", "spec.resources.requests"),
+        access_modes=frozenset(texts(spec, "accessModes", "spec")),
+        volume_mode=text(spec, "volumeMode", "spec") or "Filesystem",
+        storage_class=_storage_class(metadata, spec),
+        attributes_class=text(spec, "volumeAttributesClassName", "spec"),
+        selector=parse_label_selector(optional_mapping(spec, "selector", "spec"), "spec.selector"),
+        volume_name=text(spec, "volumeName", "spec"),
+        selected_node=annotations.get(SELECTED_NODE),
+        bind_completed=BIND_COMPLETED in annotations,
+        phase=text(mapping(raw, "status"), "phase", "status") or "Pending",
+    )
+
+
+@naming_the_object("StorageClass")
+def parse_storage_class(raw: Mapping[str, Any]) -> StorageClass:
+    """The StorageClass of an API object; without a binding mode it binds at once."""
+    return StorageClass(
+        name=name_of(raw),
+        provisioner=text(raw, "provisioner"),
+        waits_for_consumer=text(raw, "volumeBindingMode") == "WaitForFirstConsumer",
+        allowed_topologies=_topologies(raw),
+    )
+
+
+def _storage_class(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
+    old = strings(metadata, "annotations", "metadata").get(_OLD_STORAGE_CLASS)
+    return text(spec, "storageClassName", "spec") if old is None else old
+
+
+def _claim_ref(spec: Mapping[str, Any]) -> ClaimRef | None:
+    ref, where = mapping(spec, "claimRef", "spec"), "spec.claimRef"
+    if not ref:
+        return None
+    return ClaimRef(
+        text(ref, "namespace", where), text(ref, "name", where), text(ref, "uid", where)
+    )
+
+
+def _source(spec: Mapping[str, Any]) -> Disk | CSISource | None:
+    csi, where = mapping(spec, "csi", "spec"), "spec.csi"
+    if csi:
+        return CSISource(text(csi, "driver", where), text(csi, "volumeHandle", where))
+    return parse_disk(spec, "spec")
+
+
+def _controller_uid(metadata: Mapping[str, Any]) -> str:
+    for index, owner in enumerate(mappings(metadata, "ownerReferences", "metadata")):
+        where = f"metadata.ownerReferences[{index}]"
+        if boolean(owner, "controller", where):
+            return text(owner, "uid", where)
+    return ""
+
+
+def _topologies(raw: Mapping[str, Any]) -> NodeSelector | None:
+    """The topology terms as a node selector; each asks for labels In the values it lists."""
+    terms = []
+    for index, term in enumerate(mappings(raw, "allowedTopologies")):
+        where = f"allowedTopologies[{index}]"
+        requirements = [
+            Requirement(
+                text(expression, "key", f"{where}.matchLabelExpressions[{at}]"),
+                "In",
+                texts(expression, "values", f"{where}.matchLabelExpressions[{at}]"),
+            )
+            for at, expression in enumerate(mappings(term, "matchLabelExpressions", where))
+        ]
+        terms.append(NodeSelectorTerm(expressions=tuple(requirements)))
+    return NodeSelector(tuple(terms)) if terms else None

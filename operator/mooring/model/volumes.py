@@ -1,0 +1,168 @@
+"""The volumes of a pod that bear on where it can run.
+
+Config maps, secrets, empty directories and the like can be had on every node and are left out.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, TypeAlias
+
+from mooring.model.fields import boolean, mapping, mappings, text, texts
+
+__all__ = [
+    "CSI_DRIVERS",
+    "ClaimVolume",
+    "CsiVolume",
+    "Disk",
+    "DiskKind",
+    "PodVolume",
+    "RbdVolume",
+    "parse_disk",
+    "pod_volumes",
+]
+
+
+class DiskKind(StrEnum):
+    """The in-tree volume plugins whose disks are told apart by one name."""
+
+    AWS_EBS = "kubernetes.io/aws-ebs"
+    AZURE_DISK = "kubernetes.io/azure-disk"
+    CINDER = "kubernetes.io/cinder"
+    GCE_PD = "kubernetes.io/gce-pd"
+    ISCSI = "kubernetes.io/iscsi"
+    PORTWORX = "kubernetes.io/portworx-volume"
+
+
+CSI_DRIVERS: Final[Mapping[str, str]] = {
+    DiskKind.AWS_EBS: "ebs.csi.aws.com",
+    DiskKind.AZURE_DISK: "disk.csi.azure.com",
+    DiskKind.CINDER: "cinder.csi.openstack.org",
+    DiskKind.GCE_PD: "pd.csi.storage.gke.io",
+    DiskKind.PORTWORX: "pxd.portworx.com",
+}
+"""The CSI driver that serves an in-tree plugin's volumes on nodes migrated to it.
+
+Those that both NodeVolumeLimits and VolumeBinding treat as migrated (nodevolumelimits/utils.go).
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimVolume:
+    """A PersistentVolumeClaim in the pod's namespace, by name.
+
+    `ephemeral` says that the claim is made for this pod, which must be its controller.
+    """
+
+    claim: str
+    ephemeral: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """One disk of an in-tree plugin: `id` is its PD name, volume id, disk name or IQN.
+
+    `uri` is what names a managed Azure disk to its CSI driver, and empty for all others.
+    """
+
+    kind: DiskKind
+    id: str
+    read_only: bool
+    uri: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RbdVolume:
+    """A Ceph image; the same one as another if pool, image and any monitor agree."""
+
+    monitors: frozenset[str]
+    pool: str
+    image: str
+    read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CsiVolume:
+    """A volume that the driver makes inline with the pod."""
+
+    driver: str
+
+
+PodVolume: TypeAlias = ClaimVolume | Disk | RbdVolume | CsiVolume
+
+_DISKS: Final[Mapping[str, tuple[DiskKind, str]]] = {
+    "awsElasticBlockStore": (DiskKind.AWS_EBS, "volumeID"),
+    "azureDisk": (DiskKind.AZURE_DISK, "diskName"),
+    "cinder": (DiskKind.CINDER, "volumeID"),
+    "gcePersistentDisk": (DiskKind.GCE_PD, "pdName"),
+    "iscsi": (DiskKind.ISCSI, "iqn"),
+    "portworxVolume": (DiskKind.PORTWORX, "volumeID"),
+}
+"""The field of a volume source, the plugin it belongs to and where that keeps the disk's name."""
+
+
+def pod_volumes(pod: Mapping[str, Any]) -> tuple[PodVolume, ...]:
+    """The volumes of a raw pod that a filter may look at, in the order of its spec.
+
+    Raises:
+        ManifestError: with the path, from `spec`, of a field of the wrong type.
+    """
+    found: list[PodVolume] = []
+    for index, volume in enumerate(mappings(mapping(pod, "spec"), "volumes", "spec")):
+        where = f"spec.volumes[{index}]"
+        if volume.get("ephemeral") is not None:
+            pod_name = text(mapping(pod, "metadata"), "name", "metadata")
+            found.append(ClaimVolume(f"{pod_name}-{text(volume, 'name', where)}", ephemeral=True))
+        for field in volume:
+            read = _READERS.get(field)
+            if read is not None and volume[field] is not None:
+                found.append(read(mapping(volume, field, where), f"{where}.{field}"))
+        disk = parse_disk(volume, where)
+        if disk is not None:
+            found.append(disk)
+    return tuple(found)
+
+
+def parse_disk(source: Mapping[str, Any], where: str) -> Disk | None:
+    """The disk in a raw volume of a pod, or in a PersistentVolume's spec; None for other sources.
+
+    Raises:
+        ManifestError: with the path, from `where`, of a field of the wrong type.
+    """
+    for field in source:
+        if field in _DISKS and source[field] is not None:
+            kind, id_field = _DISKS[field]
+            raw, path = mapping(source, field, where), f"{where}.{field}"
+            return Disk(
+                kind, text(raw, id_field, path), boolean(raw, "readOnly", path), _uri(raw, path)
+            )
+    return None
+
+
+def _uri(raw: Mapping[str, Any], where: str) -> str:
+    managed = (text(raw, "kind", where) or "Managed").lower() == "managed"
+    return text(raw, "diskURI", where) if managed else ""
+
+
+def _claim(raw: Mapping[str, Any], where: str) -> ClaimVolume:
+    return ClaimVolume(text(raw, "claimName", where), ephemeral=False)
+
+
+def _rbd(raw: Mapping[str, Any], where: str) -> RbdVolume:
+    return RbdVolume(
+        monitors=frozenset(texts(raw, "monitors", where)),
+        pool=text(raw, "pool", where) or "rbd",  # the API server's default
+        image=text(raw, "image", where),
+        read_only=boolean(raw, "readOnly", where),
+    )
+
+
+def _csi(raw: Mapping[str, Any], where: str) -> CsiVolume:
+    return CsiVolume(text(raw, "driver", where))
+
+
+_READERS: Final[Mapping[str, Callable[[Mapping[str, Any], str], PodVolume]]] = {
+    "csi": _csi,
+    "persistentVolumeClaim": _claim,
+    "rbd": _rbd,
+}

@@ -1,0 +1,170 @@
+"""Services, controllers, disruption budgets, priority classes and namespaces, as values.
+
+Every parser takes the raw API object and raises ManifestError naming the object and the field.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mooring.model.fields import (
+    boolean,
+    integer,
+    mapping,
+    name_of,
+    namespace_of,
+    naming_the_object,
+    optional_mapping,
+    strings,
+    text,
+)
+from mooring.model.selectors import LabelSelector, parse_label_selector, selector_from_labels
+
+__all__ = [
+    "Namespace",
+    "PodDisruptionBudget",
+    "PriorityClass",
+    "ReplicaSet",
+    "ReplicationController",
+    "Service",
+    "StatefulSet",
+    "parse_namespace",
+    "parse_pod_disruption_budget",
+    "parse_priority_class",
+    "parse_replica_set",
+    "parse_replication_controller",
+    "parse_service",
+    "parse_stateful_set",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _PodSelecting:
+    """A namespaced object that selects pods; a selector of None selects none."""
+
+    namespace: str
+    name: str
+    selector: LabelSelector | None
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Service(_PodSelecting):
+    """A Service and the pods behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationController(_PodSelecting):
+    """A ReplicationController and its pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSet(_PodSelecting):
+    """A ReplicaSet and its pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatefulSet(_PodSelecting):
+    """A StatefulSet and its pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodDisruptionBudget(_PodSelecting):
+    """How many more of the selected pods may be disrupted now.
+
+    `disrupted_pods` are names of pods whose eviction is counted in `disruptions_allowed` already.
+    """
+
+    disruptions_allowed: int
+    disrupted_pods: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClass:
+    """A priority by name; `preemption_policy` is PreemptLowerPriority or Never."""
+
+    name: str
+    value: int
+    global_default: bool
+    preemption_policy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A namespace and the labels that namespace selectors look at."""
+
+    name: str
+    labels: Mapping[str, str]
+
+
+@naming_the_object("Service")
+def parse_service(raw: Mapping[str, Any]) -> Service:
+    """The Service of an API object; without a selector it stands for no pod."""
+    labels = strings(mapping(raw, "spec"), "selector", "spec")
+    return Service(
+        namespace_of(raw), name_of(raw), selector_from_labels(labels) if labels else None
+    )
+
+
+@naming_the_object("ReplicationController")
+def parse_replication_controller(raw: Mapping[str, Any]) -> ReplicationController:
+    """The ReplicationController of an API object."""
+    spec = mapping(raw, "spec")
+    labels = strings(spec, "selector", "spec")
+    if not labels:  # the API server's default
+        template = mapping(mapping(spec, "template", "spec"), "metadata", "spec.template")
+        labels = strings(template, "labels", "spec.template.metadata")
+    return ReplicationController(
+        namespace_of(raw), name_of(raw), selector_from_labels(labels) if labels else None
+    )
+
+
+@naming_the_object("ReplicaSet")
+def parse_replica_set(raw: Mapping[str, Any]) -> ReplicaSet:
+    """The ReplicaSet of an API object."""
+    return ReplicaSet(namespace_of(raw), name_of(raw), _selector(raw))
+
+
+@naming_the_object("StatefulSet")
+def parse_stateful_set(raw: Mapping[str, Any]) -> StatefulSet:
+    """The StatefulSet of an API object."""
+    return StatefulSet(namespace_of(raw), name_of(raw), _selector(raw))
+
+
+@naming_the_object("PodDisruptionBudget")
+def parse_pod_disruption_budget(raw: Mapping[str, Any]) -> PodDisruptionBudget:
+    """The PodDisruptionBudget of an API object; one without a status allows nothing."""
+    status = mapping(raw, "status")
+    return PodDisruptionBudget(
+        namespace_of(raw),
+        name_of(raw),
+        _selector(raw),
+        disruptions_allowed=integer(status, "disruptionsAllowed", "status") or 0,
+        disrupted_pods=frozenset(mapping(status, "disruptedPods", "status")),
+    )
+
+
+@naming_the_object("PriorityClass")
+def parse_priority_class(raw: Mapping[str, Any]) -> PriorityClass:
+    """The PriorityClass of an API object."""
+    return PriorityClass(
+        name=name_of(raw),
+        value=integer(raw, "value") or 0,
+        global_default=boolean(raw, "globalDefault"),
+        preemption_policy=text(raw, "preemptionPolicy") or "PreemptLowerPriority",
+    )
+
+
+@naming_the_object("Namespace")
+def parse_namespace(raw: Mapping[str, Any]) -> Namespace:
+    """The Namespace of an API object."""
+    return Namespace(name_of(raw), strings(mapping(raw, "metadata"), "labels", "metadata"))
+
+
+def _selector(raw: Mapping[str, Any]) -> LabelSelector | None:
+    selector = optional_mapping(mapping(raw, "spec"), "selector", "spec")
+    return parse_label_selector(selector, "spec.selector")

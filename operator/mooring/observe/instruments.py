@@ -1,0 +1,111 @@
+"""Counters and histograms cheap enough for every pod.
+
+prometheus_client guards each number with a lock, which Mooring's single writing thread does not
+need: 0.7 us for a histogram's `observe`, 0.14 us here, and a pod makes a dozen of them. What
+Prometheus reads stays prometheus_client's: a family gives its values as that library's metric
+families at scrape time.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
+
+from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily
+
+__all__ = ["Count", "CounterFamily", "Distribution", "HistogramFamily", "exponential_buckets"]
+
+
+def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
+    """`count` upper bounds, each `factor` times the one before, by repeated multiplication.
+
+    Computed as Go's client computes them, so that the `le` labels agree to the last digit.
+    """
+    bounds = [start]
+    while len(bounds) < count:
+        bounds.append(bounds[-1] * factor)
+    return tuple(bounds)
+
+
+class Count:
+    """One series of a counter."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def add(self, amount: int = 1) -> None:
+        """The value has grown by `amount`, which must not be negative."""
+        self.value += amount
+
+
+class Distribution:
+    """One series of a histogram: how many values fell into each bucket, and their sum."""
+
+    __slots__ = ("_bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        """`value` is counted in the first bucket whose bound it does not exceed."""
+        self.counts[bisect_left(self._bounds, value)] += 1
+        self.total += value
+
+
+class CounterFamily:
+    """A counter and its series, one per combination of label values."""
+
+    def __init__(self, name: str, documentation: str, labels: Sequence[str] = ()) -> None:
+        self._name = name
+        self._documentation = documentation
+        self._labels = tuple(labels)
+        self._series: dict[tuple[str, ...], Count] = {}
+
+    def child(self, *values: str) -> Count:
+        """The series with these label values, made on first use; keep it on a hot path."""
+        count = self._series.get(values)
+        if count is None:
+            count = self._series[values] = Count()
+        return count
+
+    def collect(self) -> CounterMetricFamily:
+        """The present values, in prometheus_client's form."""
+        family = CounterMetricFamily(self._name, self._documentation, labels=self._labels)
+        for values, count in self._series.items():
+            family.add_metric(values, count.value)
+        return family
+
+
+class HistogramFamily:
+    """A histogram and its series, one per combination of label values.
+
+    `bounds` are the finite upper bounds, rising; the bucket `+Inf` is added.
+    """
+
+    def __init__(
+        self, name: str, documentation: str, bounds: tuple[float, ...], labels: Sequence[str] = ()
+    ) -> None:
+        self._name = name
+        self._documentation = documentation
+        self._labels = tuple(labels)
+        self._bounds = bounds
+        self._series: dict[tuple[str, ...], Distribution] = {}
+
+    def child(self, *values: str) -> Distribution:
+        """The series with these label values, made on first use; keep it on a hot path."""
+        distribution = self._series.get(values)
+        if distribution is None:
+            distribution = self._series[values] = Distribution(self._bounds)
+        return distribution
+
+    def collect(self) -> HistogramMetricFamily:
+        """The present values, in prometheus_client's form."""
+        family = HistogramMetricFamily(self._name, self._documentation, labels=self._labels)
+        bounds = [*(str(float(bound)) for bound in self._bounds), "+Inf"]
+        for values, distribution in self._series.items():
+            buckets = list(zip(bounds, accumulate(distribution.counts), strict=True))
+            family.add_metric(values, buckets, distribution.total)
+        return family

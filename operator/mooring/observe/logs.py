@@ -1,0 +1,120 @@
+"""One line per log record, as JSON or as text, for Mooring's loggers and its libraries' alike.
+
+A call is the standard library's: a constant message, and what varies as fields in `extra`:
+
+    logger.info("pod bound", extra={"pod": key, "node": node})
+
+A call below the level in force costs a dictionary and a cached lookup; nothing is formatted.
+"""
+
+import json
+import logging
+import sys
+import traceback
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+__all__ = ["FORMATS", "LEVELS", "configure"]
+
+FORMATS = ("json", "text")
+LEVELS = ("debug", "info", "warning", "error")
+
+LIBRARIES = ("aiohttp", "asyncio", "kopf", "kubernetes_asyncio")
+"""Loggers whose progress reports nobody asked for; they speak from warning on, or at debug."""
+
+KOPF_PLUMBING = frozenset({"k8s_ref", "k8s_skip", "settings"})
+"""Attributes kopf hangs on its records; `k8s_ref` is shown as `object`, the others never."""
+
+STANDARD_ATTRIBUTES = frozenset(
+    {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", *KOPF_PLUMBING}
+)
+"""What a record carries anyway; every other attribute came with `extra` and is a field."""
+
+
+def configure(
+    *,
+    log_format: str,
+    level: str,
+    mistakes: tuple[type[BaseException], ...] = (),
+    stream: TextIO | None = None,
+) -> None:
+    """All logging of this process goes to `stream` (default: standard error), one line each.
+
+    Args:
+        log_format: One of `FORMATS`.
+        level: One of `LEVELS`; what is less severe is dropped.
+        mistakes: Exceptions whose text tells a user what to do; their traceback is left out.
+        stream: Where lines go.
+    """
+    formatter = _JsonFormatter(mistakes) if log_format == "json" else _TextFormatter(mistakes)
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(formatter)
+    threshold = logging.getLevelNamesMapping()[level.upper()]
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(threshold)
+    for name in LIBRARIES:
+        quiet = threshold if threshold == logging.DEBUG else max(threshold, logging.WARNING)
+        logging.getLogger(name).setLevel(quiet)
+    logging.captureWarnings(capture=True)
+
+
+class _LineFormatter(logging.Formatter):
+    """Takes a record apart into a time, a level, a logger, a message and fields."""
+
+    def __init__(self, mistakes: tuple[type[BaseException], ...]) -> None:
+        super().__init__()
+        self._mistakes = mistakes
+
+    def _fields(self, record: logging.LogRecord) -> dict[str, Any]:
+        fields = {
+            name: value for name, value in vars(record).items() if name not in STANDARD_ATTRIBUTES
+        }
+        reference = getattr(record, "k8s_ref", None)
+        if isinstance(reference, Mapping):
+            fields["object"] = _object_name(reference)
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, self._mistakes):
+            fields["error"] = str(error)
+        elif error is not None:
+            fields["error"] = f"{type(error).__name__}: {error}"
+            fields["traceback"] = "".join(traceback.format_exception(error))
+        return fields
+
+
+class _JsonFormatter(_LineFormatter):
+    def format(self, record: logging.LogRecord) -> str:
+        fixed = {
+            "time": _timestamp(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        # The second `fixed` keeps a field named like one of its keys from replacing it.
+        return json.dumps(fixed | self._fields(record) | fixed, default=str, skipkeys=True)
+
+
+class _TextFormatter(_LineFormatter):
+    def format(self, record: logging.LogRecord) -> str:
+        start = f"{_timestamp(record)} {record.levelname:<7} {record.name}"
+        fields = (f"{name}={_plain(value)}" for name, value in self._fields(record).items())
+        return "  ".join([start, " ".join(record.getMessage().splitlines()), *fields])
+
+
+def _timestamp(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def _object_name(reference: Mapping[str, Any]) -> str:
+    parts = (reference.get("kind"), reference.get("namespace"), reference.get("name"))
+    return "/".join(part for part in parts if part)
+
+
+def _plain(value: object) -> str:
+    """`value` as one word if it is one, else quoted as in JSON."""
+    text = value if isinstance(value, str) else json.dumps(value, default=str, skipkeys=True)
+    if isinstance(value, str) and (not text or not text.isprintable() or set(text) & set(' "=')):
+        return json.dumps(text, ensure_ascii=not text.isprintable())
+    return text

@@ -1,0 +1,228 @@
+"""Every number Mooring exports: upstream's under upstream's names, its own as `mooring_*`.
+
+Names, labels and buckets are those of kube-scheduler's pkg/scheduler/metrics/metrics.go, so that
+existing dashboards and alerts work unchanged. All durations are in seconds.
+"""
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from mooring import __version__
+from mooring.observe.instruments import CounterFamily, HistogramFamily, exponential_buckets
+from mooring.observe.readings import Readings
+
+__all__ = ["RESULTS", "Metrics", "ProfileMetrics"]
+
+RESULTS = ("scheduled", "unschedulable", "error")
+"""How an attempt can end, as upstream's `result` label says it."""
+
+ATTEMPTS_LABEL_LIMIT = 15
+"""From this many attempts on the label `attempts` says "15+", which bounds its series."""
+
+
+class ProfileMetrics:
+    """The series of one profile, with their labels bound once."""
+
+    __slots__ = ("_algorithm", "_attempts", "_extension_points", "_profile")
+
+    def __init__(
+        self,
+        profile: str,
+        *,
+        attempts: CounterFamily,
+        attempt_duration: HistogramFamily,
+        algorithm_duration: HistogramFamily,
+        extension_point_duration: HistogramFamily,
+    ) -> None:
+        self._profile = profile
+        self._attempts = {
+            result: (attempts.child(result, profile), attempt_duration.child(result, profile))
+            for result in RESULTS
+        }
+        self._algorithm = algorithm_duration.child()
+        self._extension_points = extension_point_duration
+
+    def attempt(self, result: str, algorithm_seconds: float, attempt_seconds: float) -> None:
+        """An attempt has ended with one of `RESULTS`.
+
+        `algorithm_seconds` is the decision alone, `attempt_seconds` the time from the queue to
+        the outcome, binding included.
+        """
+        count, duration = self._attempts[result]
+        count.add()
+        duration.observe(attempt_seconds)
+        self._algorithm.observe(algorithm_seconds)
+
+    def extension_point(self, point: str, status: str, seconds: float) -> None:
+        """All plugins of one extension point ran for one pod; `status` is upstream's code."""
+        self._extension_points.child(point, status, self._profile).observe(seconds)
+
+
+class Metrics(Collector):
+    """The registry of this process; write from the event loop's thread only."""
+
+    def __init__(self) -> None:
+        self._families: list[CounterFamily | HistogramFamily] = []
+        self._readings: Readings | None = None
+        self._build = GaugeMetricFamily(
+            "mooring_build_info", "Mooring's version.", labels=["version"]
+        )
+        self._build.add_metric([__version__], 1)
+        self._profiles: dict[str, ProfileMetrics] = {}
+        self._define_attempts()
+        self._define_pods()
+        self._define_own()
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+
+    def _counter(
+        self, name: str, documentation: str, labels: tuple[str, ...] = ()
+    ) -> CounterFamily:
+        family = CounterFamily(name, documentation, labels)
+        self._families.append(family)
+        return family
+
+    def _histogram(
+        self, name: str, documentation: str, bounds: tuple[float, ...], labels: tuple[str, ...] = ()
+    ) -> HistogramFamily:
+        family = HistogramFamily(name, documentation, bounds, labels)
+        self._families.append(family)
+        return family
+
+    def _define_attempts(self) -> None:
+        buckets = exponential_buckets(0.001, 2, 15)
+        self._attempts = self._counter(
+            "scheduler_schedule_attempts_total",
+            "Attempts to schedule pods, by result and profile.",
+            ("result", "profile"),
+        )
+        self._attempt_duration = self._histogram(
+            "scheduler_scheduling_attempt_duration_seconds",
+            "Time of a scheduling attempt (decision and binding).",
+            buckets,
+            ("result", "profile"),
+        )
+        self._algorithm_duration = self._histogram(
+            "scheduler_scheduling_algorithm_duration_seconds",
+            "Time of a scheduling decision.",
+            buckets,
+        )
+        self._extension_point_duration = self._histogram(
+            "scheduler_framework_extension_point_duration_seconds",
+            "Time to run all plugins of an extension point for a pod.",
+            exponential_buckets(0.0001, 2, 12),
+            ("extension_point", "status", "profile"),
+        )
+        self._plugin_duration = self._histogram(
+            "scheduler_plugin_execution_duration_seconds",
+            "Time to run a plugin at an extension point, for a sample of pods.",
+            exponential_buckets(0.00001, 1.5, 20),
+            ("plugin", "extension_point", "status"),
+        )
+        self._permit_wait = self._histogram(
+            "scheduler_permit_wait_duration_seconds",
+            "Time a pod waited at Permit.",
+            buckets,
+            ("result",),
+        )
+
+    def _define_pods(self) -> None:
+        self._queue_incoming = self._counter(
+            "scheduler_queue_incoming_pods_total",
+            "Pods added to a scheduling queue, by queue and by the event that put them there.",
+            ("queue", "event"),
+        )
+        self._sli_duration = self._histogram(
+            "scheduler_pod_scheduling_sli_duration_seconds",
+            "Time from a pod's first entry into the queue, gated time left out, to its binding.",
+            exponential_buckets(0.01, 2, 20),
+            ("attempts",),
+        )
+        self._pod_attempts = self._histogram(
+            "scheduler_pod_scheduling_attempts",
+            "Attempts it took to schedule a pod.",
+            exponential_buckets(1, 2, 5),
+        )
+        self._preemption_attempts = self._counter(
+            "scheduler_preemption_attempts_total",
+            "Attempts to make room by preemption.",
+        )
+        self._preemption_victims = self._histogram(
+            "scheduler_preemption_victims",
+            "Victims of a preemption.",
+            exponential_buckets(1, 2, 7),
+        )
+
+    def _define_own(self) -> None:
+        self._relists = self._counter(
+            "mooring_reflector_relists_total",
+            "Times a resource was listed again because its watch could not be resumed.",
+            ("resource",),
+        )
+
+    def for_profile(self, profile: str) -> ProfileMetrics:
+        """The recorder of this profile, always the same one; keep it beside the pipeline."""
+        recorder = self._profiles.get(profile)
+        if recorder is None:
+            recorder = self._profiles[profile] = ProfileMetrics(
+                profile,
+                attempts=self._attempts,
+                attempt_duration=self._attempt_duration,
+                algorithm_duration=self._algorithm_duration,
+                extension_point_duration=self._extension_point_duration,
+            )
+        return recorder
+
+    def pod_queued(self, queue: str, event: str) -> None:
+        """A pod has entered `queue` because of `event` (PodAdd, BackoffComplete, ...)."""
+        self._queue_incoming.child(queue, event).add()
+
+    def pod_bound(self, attempts: int, seconds: float) -> None:
+        """A pod is bound after `attempts` tries and `seconds` since it first entered the queue."""
+        label = str(attempts) if attempts < ATTEMPTS_LABEL_LIMIT else f"{ATTEMPTS_LABEL_LIMIT}+"
+        self._sli_duration.child(label).observe(seconds)
+        self._pod_attempts.child().observe(attempts)
+
+    def plugin_ran(self, plugin: str, point: str, status: str, seconds: float) -> None:
+        """One plugin ran at one extension point; record a sample of pods (upstream: 10 %)."""
+        self._plugin_duration.child(plugin, point, status).observe(seconds)
+
+    def permit_waited(self, result: str, seconds: float) -> None:
+        """A pod has left the waiting room; `result` is upstream's code for how."""
+        self._permit_wait.child(result).observe(seconds)
+
+    def preemption_attempted(self) -> None:
+        """Preemption has looked for a plan, with or without success."""
+        self._preemption_attempts.child().add()
+
+    def preempted(self, victims: int) -> None:
+        """A preemption plan with this many victims goes into force."""
+        self._preemption_victims.child().observe(victims)
+
+    def relisted(self, resource: str) -> None:
+        """`resource` (pods, replicasets.apps) was listed again instead of resuming its watch."""
+        self._relists.child(resource).add()
+
+    def read_from(self, readings: Readings) -> None:
+        """From now on each scrape shows the readings too; before, they are absent."""
+        self._readings = readings
+
+    def exposition(self, accept: str) -> tuple[bytes, str]:
+        """The page a scraper gets for its `Accept` header, and that page's content type."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self.registry), content_type
+
+    def collect(self) -> Iterator[Metric]:
+        """All families with their present values, for the registry."""
+        yield self._build
+        for family in self._families:
+            yield family.collect()
+        if self._readings is not None:
+            yield from self._readings.collect()

@@ -1,0 +1,88 @@
+"""Numbers that other rooms keep anyway: a scrape reads them, nothing is copied in between."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+__all__ = ["Readings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readings:
+    """The callbacks a scrape reads; each is called once per scrape on the event loop."""
+
+    pending_pods: Callable[[], Mapping[str, int]]
+    """Pods by queue: active, backoff, unschedulable, gated."""
+    unschedulable_pods: Callable[[], Mapping[tuple[str, str], int]]
+    """Refused pods by (plugin, profile); a pod refused by two plugins counts in both."""
+    cache_size: Callable[[], Mapping[str, int]]
+    """Objects in the mirror by type: nodes, pods, assumed_pods."""
+    watch_lag_seconds: Callable[[], Mapping[str, float]]
+    """By resource, since when its feed has not worked; 0 while it does."""
+    bindings_in_flight: Callable[[], int]
+    """Placed pods whose binding has neither succeeded nor failed yet."""
+    events_dropped: Callable[[], int]
+    """Kubernetes Events lost so far because too many were waiting to be written."""
+    leading: Callable[[], bool]
+    """Whether this replica holds the lease and therefore binds."""
+
+    def collect(self) -> Iterator[Metric]:
+        """All of them with their present values, in prometheus_client's form."""
+        yield _gauge(
+            "scheduler_pending_pods",
+            "Pending pods by queue.",
+            ("queue",),
+            _keyed(self.pending_pods()),
+        )
+        yield _gauge(
+            "scheduler_unschedulable_pods",
+            "Pods in the unschedulable part of the queue, by each plugin that refused them.",
+            ("plugin", "profile"),
+            self.unschedulable_pods().items(),
+        )
+        yield _gauge(
+            "scheduler_cache_size",
+            "Nodes, pods and assumed pods in the cache.",
+            ("type",),
+            _keyed(self.cache_size()),
+        )
+        yield _gauge(
+            "leader_election_master_status",
+            "1 while this replica holds the lease, else 0.",
+            ("name",),
+            _keyed({"mooring": self.leading()}),
+        )
+        yield _gauge(
+            "mooring_watch_lag_seconds",
+            "How long the feed of a resource has not worked, 0 while it does.",
+            ("resource",),
+            _keyed(self.watch_lag_seconds()),
+        )
+        yield _gauge(
+            "mooring_bindings_in_flight",
+            "Placed pods whose binding is neither done nor given up.",
+            (),
+            [((), self.bindings_in_flight())],
+        )
+        yield CounterMetricFamily(
+            "mooring_events_dropped_total",
+            "Kubernetes Events lost because too many were waiting to be written.",
+            value=self.events_dropped(),
+        )
+
+
+def _keyed(values: Mapping[str, float]) -> Iterator[tuple[tuple[str, ...], float]]:
+    return (((key,), value) for key, value in values.items())
+
+
+def _gauge(
+    name: str,
+    documentation: str,
+    labels: tuple[str, ...],
+    values: Iterable[tuple[tuple[str, ...], float]],
+) -> Metric:
+    family = GaugeMetricFamily(name, documentation, labels=labels)
+    for key, value in values:
+        family.add_metric(key, value)
+    return family

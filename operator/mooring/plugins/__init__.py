@@ -1,0 +1,91 @@
+"""The shipped plugins, one subject per file; plugins do not import each other."""
+
+from typing import Any, Final
+
+from mooring.plugins.balanced_allocation import NodeResourcesBalancedAllocation
+from mooring.plugins.cloud_volume_counts import (
+    AzureDiskVolumeCount,
+    EBSVolumeCount,
+    GCEPDVolumeCount,
+)
+from mooring.plugins.default_binder import DefaultBinder
+from mooring.plugins.default_preemption import DefaultPreemption
+from mooring.plugins.dynamic_resources import DynamicResources
+from mooring.plugins.equal_priority import EqualPriority
+from mooring.plugins.image_locality import ImageLocality
+from mooring.plugins.inter_pod_affinity import InterPodAffinity
+from mooring.plugins.node_affinity import NodeAffinity
+from mooring.plugins.node_condition import NodeCondition
+from mooring.plugins.node_label import NodeLabel
+from mooring.plugins.node_name import NodeName
+from mooring.plugins.node_ports import NodePorts
+from mooring.plugins.node_prefer_avoid_pods import NodePreferAvoidPods
+from mooring.plugins.node_pressure import NodePressure
+from mooring.plugins.node_resources_fit import (
+    NodeResourcesFit,
+    NodeResourcesLeastAllocated,
+    NodeResourcesMostAllocated,
+    RequestedToCapacityRatioScore,
+)
+from mooring.plugins.node_unschedulable import NodeUnschedulable
+from mooring.plugins.node_volume_limits import NodeVolumeLimits
+from mooring.plugins.pod_topology_spread import PodTopologySpread
+from mooring.plugins.priority_sort import PrioritySort
+from mooring.plugins.resource_limits import ResourceLimits
+from mooring.plugins.scheduling_gates import SchedulingGates
+from mooring.plugins.selector_spread import SelectorSpread, ServiceSpreading
+from mooring.plugins.service_affinity import ServiceAffinity
+from mooring.plugins.taint_toleration import TaintToleration
+from mooring.plugins.volume_binding import VolumeBinding
+from mooring.plugins.volume_restrictions import VolumeRestrictions
+from mooring.plugins.volume_zone import VolumeZone
+
+__all__ = ["SHIPPED"]
+
+_OLDER: Final[tuple[type[Any], ...]] = (
+    NodeCondition,
+    NodePressure,
+    NodeLabel,
+    ServiceAffinity,
+    EBSVolumeCount,
+    GCEPDVolumeCount,
+    AzureDiskVolumeCount,
+    SelectorSpread,
+    ServiceSpreading,
+    ResourceLimits,
+    NodePreferAvoidPods,
+    EqualPriority,
+    NodeResourcesLeastAllocated,
+    NodeResourcesMostAllocated,
+    RequestedToCapacityRatioScore,
+)
+"""What policies of older clusters were made of; off unless a profile enables them.
+
+Priorities scored 0-10. These score 0-100 like all plugins, as upstream's did once plugins took the
+place of priorities, so that weights mean the same; only ResourceLimits and EqualPriority remained
+at 1.
+"""
+
+SHIPPED: Final[tuple[type[Any], ...]] = (
+    SchedulingGates,
+    PrioritySort,
+    NodeUnschedulable,
+    NodeName,
+    TaintToleration,
+    NodeAffinity,
+    NodePorts,
+    NodeResourcesFit,
+    VolumeRestrictions,
+    NodeVolumeLimits,
+    VolumeBinding,
+    VolumeZone,
+    PodTopologySpread,
+    InterPodAffinity,
+    DynamicResources,
+    DefaultPreemption,
+    NodeResourcesBalancedAllocation,
+    ImageLocality,
+    DefaultBinder,
+    *_OLDER,
+)
+"""Every plugin class that comes with Mooring."""

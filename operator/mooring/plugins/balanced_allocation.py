@@ -1,0 +1,88 @@
+"""Resources of a node should be used evenly (noderesources/balanced_allocation.go)."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.framework.handle import Handle
+from mooring.framework.plugin import Normalise
+from mooring.framework.verdicts import SKIP, Skip
+from mooring.model.pod import Pod
+from mooring.policy.args import NodeResourcesBalancedAllocationArgs
+from mooring.state.columns import IntArray
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import NodeView
+
+__all__ = ["NodeResourcesBalancedAllocation"]
+
+_ALWAYS_SCORED: Final = ("cpu", "memory", "ephemeral-storage")
+
+_Floats = npt.NDArray[np.float64]
+
+
+class NodeResourcesBalancedAllocation:
+    """Scores how much more evenly a node's resources are used with the pod than without."""
+
+    name: ClassVar[str] = "NodeResourcesBalancedAllocation"
+    row_local: ClassVar[bool] = True
+    normalise: ClassVar[Normalise] = Normalise.NONE
+    Args: ClassVar[type[NodeResourcesBalancedAllocationArgs]] = NodeResourcesBalancedAllocationArgs
+
+    def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
+        self._resources = [resource.name for resource in args.resources]
+
+    def pre_score(self, pod: Pod, _nodes: NodeView, _cluster: Snapshot) -> Skip | None:
+        """A pod that requests none of the resources cannot unbalance them."""
+        demand = pod.shape.demand.resources
+        return None if any(demand.get(resource) for resource in self._resources) else SKIP
+
+    def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
+        """50 to 100; 75 where the pod changes nothing."""
+        demand = pod.shape.demand.resources
+        offered: list[IntArray] = []
+        before: list[_Floats] = []
+        after: list[_Floats] = []
+        for resource in self._resources:
+            amount = demand.get(resource, 0)
+            if not amount and resource not in _ALWAYS_SCORED:
+                continue
+            allocatable, requested = nodes.allocatable(resource), nodes.requested(resource)
+            some = np.maximum(allocatable, 1)
+            offered.append(allocatable)
+            before.append(np.minimum(requested / some, 1.0))
+            after.append(np.minimum((requested + amount) / some, 1.0))
+        evenness = _of_two if len(offered) == 2 and _all_offered(offered) else _of_any
+        gain = evenness(after, offered) - evenness(before, offered)
+        return 50 + (50 + gain) // 2
+
+
+def _all_offered(offered: Sequence[IntArray]) -> bool:
+    return all(bool(amounts.all()) for amounts in offered)
+
+
+def _percent(deviation: _Floats) -> IntArray:
+    return ((1 - deviation) * 100).astype(np.int64)
+
+
+def _of_two(fractions: Sequence[_Floats], _offered: Sequence[IntArray]) -> IntArray:
+    """The usual case: half the distance between two fractions."""
+    return _percent(np.abs(fractions[0] - fractions[1]) / 2)
+
+
+def _of_any(fractions: Sequence[_Floats], offered: Sequence[IntArray]) -> IntArray:
+    """int((1 - standard deviation) * 100) over the resources that a node offers at all."""
+    counted = [amounts > 0 for amounts in offered]
+    number = np.sum(counted, axis=0, dtype=np.int64, initial=0)
+    pairs = list(zip(fractions, counted, strict=True))
+    zeros = np.zeros(number.shape)
+    mean = sum((np.where(c, f, 0.0) for f, c in pairs), zeros) / np.maximum(number, 1)
+    squares = sum((np.where(c, (f - mean) * (f - mean), 0.0) for f, c in pairs), zeros)
+    deviation = np.sqrt(squares / np.maximum(number, 1))
+    if len(pairs) >= 2:
+        # Upstream takes half the difference of two; the general formula may round otherwise.
+        highest = np.max([np.where(c, f, 0.0) for f, c in pairs], axis=0)
+        lowest = np.min([np.where(c, f, 1.0) for f, c in pairs], axis=0)
+        deviation = np.where(number == 2, (highest - lowest) / 2, deviation)
+    return _percent(np.where(number < 2, 0.0, deviation))

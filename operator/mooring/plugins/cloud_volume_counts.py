@@ -1,0 +1,159 @@
+"""A cloud attaches only so many disks to a machine: the Max...VolumeCount predicates.
+
+(nodevolumelimits/non_csi.go of Kubernetes before 1.31). Disks count under the name that the cloud's
+CSI driver has for them, and those that the driver made count too, because they take up the same
+slots. Nodes on which the driver has taken over are left to NodeVolumeLimits.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import numpy as np
+
+from mooring.framework.handle import Handle
+from mooring.framework.verdicts import SKIP, Explanation, Skip
+from mooring.model.changes import Action, Change, Kind
+from mooring.model.csi import CSINode
+from mooring.model.migration import csi_source
+from mooring.model.node import Node
+from mooring.model.pod import Pod
+from mooring.model.storage import CSISource, PersistentVolumeClaim
+from mooring.model.volumes import CSI_DRIVERS, ClaimVolume, Disk, DiskKind
+from mooring.policy.legacy_args import VolumeCountArgs
+from mooring.state.columns import IntArray
+from mooring.state.snapshot import Snapshot
+from mooring.state.storage import StorageView
+from mooring.state.view import BoolArray, NodeView
+
+__all__ = ["AzureDiskVolumeCount", "EBSVolumeCount", "GCEPDVolumeCount"]
+
+_INSTANCE_TYPES: Final = ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type")
+_NITRO: Final = re.compile(r"^[cmr]5.*|t3|z1d")
+_NITRO_LIMIT: Final = 25
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The pod's disks of the cloud."""
+
+    disks: tuple[CSISource, ...]
+    storage: StorageView
+
+
+class _VolumeCount:
+    """Refuses nodes to which the cloud could not attach all of the pod's disks."""
+
+    row_local: ClassVar[bool] = False
+    Args: ClassVar[type[VolumeCountArgs]] = VolumeCountArgs
+    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        {
+            (Kind.NODE, Action.ADD),
+            (Kind.NODE, Action.UPDATE),
+            (Kind.CSI_NODE, Action.ADD),
+            (Kind.CSI_NODE, Action.UPDATE),
+            (Kind.POD, Action.DELETE),
+            (Kind.VOLUME_ATTACHMENT, Action.DELETE),
+            (Kind.STORAGE_CLASS, Action.DELETE),
+            *((Kind.PERSISTENT_VOLUME_CLAIM, action) for action in Action),
+        }
+    )
+    plugin: ClassVar[DiskKind]
+    published_as: ClassVar[str]
+    """The allocatable resource by which a node publishes its limit; 0 counts as not published."""
+    limit: ClassVar[int]
+
+    def __init__(self, args: VolumeCountArgs, handle: Handle) -> None:
+        self._max_volumes = args.max_volumes
+        self._driver = CSI_DRIVERS[self.plugin]
+
+    def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | _Wanted:
+        """The disks that count."""
+        if not pod.volumes:
+            return SKIP
+        storage = cluster.storage
+        found: set[CSISource | None] = set()
+        for volume in pod.volumes:
+            if isinstance(volume, Disk):
+                found.add(csi_source(volume, {}))
+            elif isinstance(volume, ClaimVolume):
+                found.add(storage.source(f"{pod.namespace}/{volume.claim}"))
+        disks = tuple(disk for disk in found if disk is not None and disk.driver == self._driver)
+        return _Wanted(disks, storage) if disks else SKIP
+
+    def filter(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> BoolArray:
+        """True where the disks already there and the new ones are not too many."""
+        rows, storage = nodes.rows, wanted.storage
+        total = storage.attached(self._driver, rows) + len(wanted.disks)
+        for disk in wanted.disks:
+            total -= np.isin(rows, list(storage.rows_using(disk)))
+        return (total <= self._limits(nodes)) | storage.migrated(self.plugin, rows)
+
+    def explain(self, _pod: Pod, nodes: NodeView, _: _Wanted) -> Explanation:
+        """One reason; evicting pods detaches their disks."""
+        return Explanation.single("node(s) exceed max volume count", len(nodes), resolvable=True)
+
+    def cures(self, pod: Pod, change: Change, _cluster: Snapshot) -> bool:
+        """A node came or takes another number, its driver took over, or a volume was detached.
+
+        Or a claim of the pod changed, and with it what disks the pod needs.
+        """
+        match change.before, change.after:
+            case Pod() as gone, None:
+                return bool(gone.volumes)
+            case (PersistentVolumeClaim() as claim, _) | (None, PersistentVolumeClaim() as claim):
+                return claim.namespace == pod.namespace and any(
+                    isinstance(v, ClaimVolume) and v.claim == claim.name for v in pod.volumes
+                )
+            case Node() as before, Node() as after:
+                name, was, now = self.published_as, before.labels, after.labels
+                published = before.allocatable.get(name) != after.allocatable.get(name)
+                return published or any(was.get(k) != now.get(k) for k in _INSTANCE_TYPES)
+            case CSINode() as before, CSINode() as after:
+                return before.migrated_plugins != after.migrated_plugins
+            case _:
+                return True
+
+    def _limits(self, nodes: NodeView) -> IntArray:
+        published = nodes.allocatable(self.published_as)
+        unpublished = self._unpublished(nodes) if self._max_volumes is None else self._max_volumes
+        return np.where(published > 0, published, unpublished)
+
+    def _unpublished(self, _nodes: NodeView) -> int | IntArray:
+        """The cloud's own limits."""
+        return self.limit
+
+
+class EBSVolumeCount(_VolumeCount):
+    """EBS volumes: 39 of the 40 that Amazon recommends, one being the root; 25 with Nitro."""
+
+    name: ClassVar[str] = "EBSVolumeCount"
+    plugin = DiskKind.AWS_EBS
+    published_as = "attachable-volumes-aws-ebs"
+    limit = 39
+
+    def _unpublished(self, nodes: NodeView) -> IntArray:
+        nitro = np.zeros(len(nodes), np.bool_)
+        for key in _INSTANCE_TYPES:
+            types = nodes.label(key).index
+            found = [code for value, code in types.items() if _NITRO.search(value)]
+            nitro |= np.isin(nodes.label_codes(key), found)
+        return np.where(nitro, _NITRO_LIMIT, self.limit)
+
+
+class GCEPDVolumeCount(_VolumeCount):
+    """Persistent disks: 16 on any instance."""
+
+    name: ClassVar[str] = "GCEPDVolumeCount"
+    plugin = DiskKind.GCE_PD
+    published_as = "attachable-volumes-gce-pd"
+    limit = 16
+
+
+class AzureDiskVolumeCount(_VolumeCount):
+    """Managed Azure disks: 16, although larger machines take more."""
+
+    name: ClassVar[str] = "AzureDiskVolumeCount"
+    plugin = DiskKind.AZURE_DISK
+    published_as = "attachable-volumes-azure-disk"
+    limit = 16

@@ -1,0 +1,23 @@
+"""Binds through the Binding subresource (defaultbinder/)."""
+
+from typing import ClassVar
+
+from mooring.framework.handle import Handle
+from mooring.framework.registry import NoArgs
+from mooring.model.pod import Pod
+
+__all__ = ["DefaultBinder"]
+
+
+class DefaultBinder:
+    """Binds every pod."""
+
+    name: ClassVar[str] = "DefaultBinder"
+    row_local: ClassVar[bool] = False
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        self._api = handle.api
+
+    async def bind(self, pod: Pod, node: str) -> None:
+        """The API server has accepted the binding."""
+        await self._api.bind(pod, node)

@@ -1,0 +1,29 @@
+"""The same score for every node: EqualPriority (core/generic_scheduler.go before 1.19)."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from mooring.framework.handle import Handle
+from mooring.framework.plugin import Normalise
+from mooring.framework.registry import NoArgs
+from mooring.model.pod import Pod
+from mooring.state.columns import IntArray
+from mooring.state.view import NodeView
+
+__all__ = ["EqualPriority"]
+
+
+class EqualPriority:
+    """Scores 1 everywhere, for policies that want chance to decide."""
+
+    name: ClassVar[str] = "EqualPriority"
+    row_local: ClassVar[bool] = True
+    ignores_pods: ClassVar[bool] = True
+    normalise: ClassVar[Normalise] = Normalise.NONE
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+
+    def score(self, _pod: Pod, nodes: NodeView, _: None) -> IntArray:
+        """1 for each node."""
+        return np.ones(len(nodes), np.int64)

@@ -1,0 +1,40 @@
+"""Nodes that already have a pod's images are better (imagelocality/)."""
+
+from typing import ClassVar, Final
+
+import numpy as np
+
+from mooring.framework.handle import Handle
+from mooring.framework.plugin import Normalise
+from mooring.framework.registry import NoArgs
+from mooring.model.pod import Pod
+from mooring.state.columns import IntArray
+from mooring.state.view import NodeView
+
+__all__ = ["ImageLocality"]
+
+_MIB: Final = 1024 * 1024
+_LEAST: Final = 23 * _MIB
+_MOST_PER_CONTAINER: Final = 1000 * _MIB
+
+
+class ImageLocality:
+    """Scores the bytes a node need not pull, less for images that few nodes have."""
+
+    name: ClassVar[str] = "ImageLocality"
+    row_local: ClassVar[bool] = True
+    ignores_pods: ClassVar[bool] = True
+    normalise: ClassVar[Normalise] = Normalise.NONE
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+
+    def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
+        """0 up to 23 MiB, 100 from 1000 MiB per container on."""
+        present = np.zeros(len(nodes), np.int64)
+        for image in pod.shape.images:
+            size, holders, total = nodes.image_spread(image)
+            if holders:
+                # Against all pods rushing to the one node that has the image.
+                present += nodes.with_image(image) * int(size * (holders / total))
+        most = _MOST_PER_CONTAINER * pod.shape.container_count
+        return 100 * (np.clip(present, _LEAST, most) - _LEAST) // (most - _LEAST)

@@ -1,0 +1,252 @@
+"""Affinity and anti-affinity between pods, theirs and the incoming pod's (interpodaffinity/)."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mooring.framework.handle import Handle
+from mooring.framework.plugin import Normalise
+from mooring.framework.scores import MAX_SCORE
+from mooring.framework.verdicts import SKIP, Explanation, Skip
+from mooring.model.affinity import AffinityTerm, PodAffinity
+from mooring.model.changes import Action, Change, Kind
+from mooring.model.pod import Pod
+from mooring.model.shape import PodShape
+from mooring.policy.args import InterPodAffinityArgs
+from mooring.state.columns import IntArray
+from mooring.state.kinds import Role
+from mooring.state.labels import ABSENT, Domains
+from mooring.state.selection import Selection, selection, term_selector
+from mooring.state.snapshot import Snapshot
+from mooring.state.tally import DomainCounts
+from mooring.state.view import BoolArray, NodeView
+
+__all__ = ["InterPodAffinity"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Terms:
+    """A pod's own terms: which pods, counted per value of which node label.
+
+    Pods count for the required terms only if they match all of them.
+    """
+
+    required: Selection | None
+    required_keys: tuple[str, ...]
+    anti: tuple[tuple[Selection, str], ...]
+    preferred: tuple[tuple[int, Selection, str], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Counts:
+    """What the filter looks at: pods wanted, pods avoided, and pods that avoid this one."""
+
+    wanted: tuple[DomainCounts, ...]
+    first: bool
+    """Whether the pod is the first of a series that wants to be together."""
+    avoided: tuple[DomainCounts, ...]
+    avoiding: tuple[DomainCounts, ...]
+
+
+_Liking = dict[Domains, IntArray]
+"""By label, the sum of weight times pods per code; the last item is 0, for ABSENT."""
+
+
+class InterPodAffinity:
+    """Keeps pods together or apart as their required terms say, and scores the preferred ones."""
+
+    name: ClassVar[str] = "InterPodAffinity"
+    row_local: ClassVar[bool] = False
+    normalise: ClassVar[Normalise] = Normalise.NONE
+    Args: ClassVar[type[InterPodAffinityArgs]] = InterPodAffinityArgs
+    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        product((Kind.POD, Kind.NODE, Kind.NAMESPACE), Action)
+    )
+
+    def __init__(self, args: InterPodAffinityArgs, handle: Handle) -> None:
+        self._required_weight = args.hard_pod_affinity_weight
+        self._own_only = args.ignore_preferred_terms_of_existing_pods
+
+    def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | _Counts:
+        """The counts for the pod's required terms, and for those of others against it."""
+        affinity = pod.shape.affinity
+        avoiding = tuple(counts for _, counts in cluster.owners(Role.FORBIDDEN, pod))
+        if not (affinity.required or affinity.required_anti or avoiding):
+            return SKIP
+        terms = _terms(pod.shape)
+        wanted = _wanted(terms, cluster)
+        first = terms.required is not None and _is_first(pod, terms.required, wanted, cluster)
+        avoided = (cluster.counts(pods, key) for pods, key in terms.anti)
+        return _Counts(wanted, first, tuple(c for c in avoided if c.total), avoiding)
+
+    def filter(self, _pod: Pod, nodes: NodeView, counts: _Counts) -> BoolArray:
+        """True where every wanted pod and no unwanted one is in the node's domains."""
+        fits = _together(nodes, counts)
+        for unwanted in (*counts.avoided, *counts.avoiding):
+            fits &= unwanted.at(nodes) == 0
+        return fits
+
+    def explain(self, _pod: Pod, nodes: NodeView, counts: _Counts) -> Explanation:
+        """The first reason in upstream's order; pods that are missing cannot be evicted."""
+        reasons = (
+            "node(s) didn't match pod affinity rules",
+            "node(s) didn't match pod anti-affinity rules",
+            "node(s) didn't satisfy existing pods anti-affinity rules",
+        )
+        together, apart = _together(nodes, counts), np.ones(len(nodes), np.bool_)
+        for unwanted in counts.avoided:
+            apart &= unwanted.at(nodes) == 0
+        bits = np.where(together, np.where(apart, np.uint64(4), np.uint64(2)), np.uint64(1))
+        return Explanation(reasons, bits, together)
+
+    def pre_score(self, pod: Pod, _nodes: NodeView, cluster: Snapshot) -> Skip | _Liking:
+        """Every term that is met somewhere: the pod's preferred ones and those of others."""
+        preferred = pod.shape.affinity.preferred
+        if self._own_only and not preferred:
+            return SKIP
+        weighted = cluster.owners(Role.PREFERRED, pod)
+        if self._required_weight:
+            required = cluster.owners(Role.REQUIRED, pod)
+            weighted += [(self._required_weight, counts) for _, counts in required]
+        for weight, pods, key in _terms(pod.shape).preferred if preferred else ():
+            weighted.append((weight, cluster.counts(pods, key)))
+        liking: _Liking = {}
+        for weight, counts in weighted:
+            if counts.total:
+                term = weight * counts.by_code.astype(np.int64)
+                liking[counts.domains] = liking.get(counts.domains, 0) + term
+        return liking or SKIP
+
+    def score(self, _pod: Pod, nodes: NodeView, liking: _Liking) -> IntArray:
+        """The sum over the node's domains, stretched to 0-100 from the least to the most."""
+        total = np.zeros(len(nodes), np.int64)
+        for domains, by_code in liking.items():
+            total += by_code[nodes.domain_codes(domains)]
+        total -= total.min()
+        most = int(total.max())
+        if not most:
+            return total
+        # In upstream's order of floating-point operations, so that truncation agrees.
+        scaled: IntArray = (MAX_SCORE * (total / most)).astype(np.int64)
+        return scaled
+
+    def cures(self, pod: Pod, change: Change, cluster: Snapshot) -> bool:
+        """Wanted pods came, unwanted ones left, or either are in other domains now."""
+        match change.kind:
+            case Kind.POD:
+                return _pods_differ(pod, change.before, change.after, cluster)
+            case Kind.NODE:
+                return _domains_differ(pod, change.before, change.after, cluster)
+            case _:
+                return _namespaces_differ(pod, change.before, change.after)
+
+
+def _together(nodes: NodeView, counts: _Counts) -> BoolArray:
+    """True where the required affinity terms hold."""
+    fits = np.ones(len(nodes), np.bool_)
+    for wanted in counts.wanted:
+        if counts.first:
+            fits &= nodes.domain_codes(wanted.domains) != ABSENT
+        else:
+            fits &= wanted.at(nodes) > 0
+    return fits
+
+
+@lru_cache(maxsize=4096)
+def _terms(shape: PodShape) -> _Terms:
+    affinity: PodAffinity = shape.affinity
+    required: tuple[AffinityTerm, ...] = affinity.required
+    return _Terms(
+        required=_pods(*required) if required else None,
+        required_keys=tuple(term.topology_key for term in required),
+        anti=tuple((_pods(term), term.topology_key) for term in affinity.required_anti),
+        preferred=tuple(
+            (preferred.weight, _pods(preferred.term), preferred.term.topology_key)
+            for preferred in affinity.preferred
+        ),
+    )
+
+
+def _pods(*terms: AffinityTerm) -> Selection:
+    """The placed pods that match all of the terms, terminating ones too."""
+    return selection(tuple(map(term_selector, terms)), terminating=True)
+
+
+def _wanted(terms: _Terms, cluster: Snapshot) -> tuple[DomainCounts, ...]:
+    """The pods that match all required terms, counted for each of these."""
+    pods = terms.required
+    if pods is None:
+        return ()
+    return tuple(cluster.counts(pods, key) for key in terms.required_keys)
+
+
+def _is_first(
+    pod: Pod, required: Selection, wanted: tuple[DomainCounts, ...], cluster: Snapshot
+) -> bool:
+    """Whether the pod wants to be with pods like itself and there is none yet."""
+    return not any(counts.total for counts in wanted) and cluster.selects(required, pod)
+
+
+def _pods_differ(pod: Pod, before: Any, after: Any, cluster: Snapshot) -> bool:
+    """Whether a pod is wanted now, or was unwanted before; `before` may have been nominated."""
+    if before is not None and after is not None and before.labels == after.labels:
+        return False
+    terms = _terms(pod.shape)
+
+    def came(pods: Selection) -> bool:
+        return _is_in(pods, after, cluster) and not _is_in(pods, before, cluster)
+
+    def left(pods: Selection) -> bool:
+        return _is_in(pods, before, cluster) and not _is_in(pods, after, cluster)
+
+    if terms.required is not None and came(terms.required):
+        return True
+    if any(left(pods) for pods, _ in terms.anti):
+        return True
+    if after is None and _keys_against(pod, before, cluster):
+        return True
+    required = terms.required
+    if required is None or not left(required):
+        return False
+    return _is_first(pod, required, _wanted(terms, cluster), cluster)
+
+
+def _domains_differ(pod: Pod, before: Any, after: Any, cluster: Snapshot) -> bool:
+    """Whether a node is in other domains now of those that matter, with the pods on it.
+
+    A new node may be far enough from all unwanted pods; without a label it is far from everything.
+    """
+    terms = _terms(pod.shape)
+    if before is None and terms.required is None:
+        return True
+    was = before.labels if before is not None else {}
+    now = after.labels if after is not None else {}
+    if was == now:
+        return False
+    keys = {*terms.required_keys, *(key for _, key in terms.anti)}
+    keys |= {counts.domains.key for _, counts in cluster.owners(Role.FORBIDDEN, pod)}
+    row = cluster.row((before or after).name)
+    for placed in cluster.pods_on(row) if row is not None else ():
+        keys |= _keys_against(pod, placed.pod, cluster)
+    return any(was.get(key) != now.get(key) for key in keys)
+
+
+def _namespaces_differ(pod: Pod, before: Any, after: Any) -> bool:
+    """Whether a namespace got labels by which terms of this pod, or about it, may select it."""
+    if before is not None and after is not None and before.labels == after.labels:
+        return False
+    affinity = pod.shape.affinity
+    selecting = (t.namespace_selector for t in (*affinity.required, *affinity.required_anti))
+    return (before or after).name == pod.namespace or any(s is not None for s in selecting)
+
+
+def _is_in(pods: Selection, pod: Pod | None, cluster: Snapshot) -> bool:
+    return pod is not None and cluster.selects(pods, pod)
+
+
+def _keys_against(pod: Pod, other: Pod, cluster: Snapshot) -> set[str]:
+    """The labels in whose domains the other pod's anti-affinity does not suffer this one."""
+    return {key for pods, key in _terms(other.shape).anti if cluster.selects(pods, pod)}

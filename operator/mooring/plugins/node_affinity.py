@@ -1,0 +1,124 @@
+"""Node selectors and node affinity, the pod's own and the profile's (nodeaffinity/)."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mooring.framework.cures import opened
+from mooring.framework.handle import Handle
+from mooring.framework.plugin import Normalise
+from mooring.framework.verdicts import SKIP, Explanation, Narrowed, Refused, Skip
+from mooring.model.changes import Action, Change, Kind
+from mooring.model.node import Node
+from mooring.model.pod import Pod
+from mooring.model.selectors import (
+    LabelSelector,
+    NodeSelector,
+    NodeSelectorTerm,
+    PreferredTerm,
+    parse_node_selector,
+    parse_preferred_terms,
+)
+from mooring.policy.args import NodeAffinityArgs
+from mooring.state.columns import IntArray
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import BoolArray, NodeView
+
+__all__ = ["NodeAffinity"]
+
+_HARD, _SOFT = (
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "preferredDuringSchedulingIgnoredDuringExecution",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    labels: LabelSelector
+    required: NodeSelector | None
+
+
+class NodeAffinity:
+    """Refuses nodes that the pod's selectors do not select, and prefers those that it prefers."""
+
+    name: ClassVar[str] = "NodeAffinity"
+    row_local: ClassVar[bool] = True
+    ignores_pods: ClassVar[bool] = True
+    normalise: ClassVar[Normalise] = Normalise.MAX
+    Args: ClassVar[type[NodeAffinityArgs]] = NodeAffinityArgs
+    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        {(Kind.NODE, Action.ADD), (Kind.NODE, Action.UPDATE)}
+    )
+
+    def __init__(self, args: NodeAffinityArgs, handle: Handle) -> None:
+        added: dict[str, Any] = {}
+        if args.added_affinity is not None:
+            added = args.added_affinity.model_dump(by_alias=True, exclude_none=True, mode="json")
+        self._added = parse_node_selector(added.get(_HARD))
+        self._added_preferred = parse_preferred_terms(added.get(_SOFT) or ())
+
+    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> Skip | _Wanted | Narrowed | Refused:
+        """What the pod asks for, narrowed to nodes by name where every term names some."""
+        wanted = _Wanted(pod.shape.node_selector, pod.shape.required_nodes)
+        if wanted.required is None and wanted.labels.empty and self._added is None:
+            return SKIP
+        terms = wanted.required.terms if wanted.required is not None else ()
+        by_term = [_names(term) for term in terms]
+        named = [names for names in by_term if names is not None]
+        if not terms or len(named) < len(by_term):
+            return wanted
+        names = frozenset[str]().union(*named)
+        return Narrowed(wanted, names) if names else Refused("pod affinity terms conflict")
+
+    def filter(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> BoolArray:
+        """True where the profile's affinity, the node selector and the required terms all match."""
+        return self._enforced(nodes) & nodes.admitted(wanted.labels, wanted.required)
+
+    def explain(self, _pod: Pod, nodes: NodeView, _: _Wanted) -> Explanation:
+        """The profile's affinity is checked first; no eviction changes labels."""
+        reasons = (
+            "node(s) didn't match scheduler-enforced node affinity",
+            "node(s) didn't match Pod's node affinity/selector",
+        )
+        bits = np.where(self._enforced(nodes), np.uint64(2), np.uint64(1))
+        return Explanation(reasons, bits, np.zeros(len(nodes), np.bool_))
+
+    def pre_score(
+        self, pod: Pod, _nodes: NodeView, _cluster: Snapshot
+    ) -> Skip | tuple[PreferredTerm, ...]:
+        """All preferred terms, the pod's and the profile's."""
+        return (*self._added_preferred, *pod.shape.preferred_nodes) or SKIP
+
+    def score(self, _pod: Pod, nodes: NodeView, terms: tuple[PreferredTerm, ...]) -> IntArray:
+        """The sum of the weights of the terms that match."""
+        total = np.zeros(len(nodes), np.int64)
+        for preferred in terms:
+            total += preferred.weight * nodes.selected(preferred.term)
+        return total
+
+    def cures(self, pod: Pod, change: Change, _cluster: Snapshot) -> bool:
+        """A node came that is selected, or got labels by which it is."""
+        before, after = change.before, change.after
+        if isinstance(before, Node) and isinstance(after, Node) and before.labels == after.labels:
+            return False
+        added = self._added
+
+        def selected(node: Node) -> bool:
+            enforced = added is None or added.matches(node.name, node.labels)
+            return enforced and pod.shape.selects(node)
+
+        return opened(change, selected)
+
+    def _enforced(self, nodes: NodeView) -> BoolArray:
+        return nodes.admitted(LabelSelector(), self._added)
+
+
+def _names(term: NodeSelectorTerm) -> frozenset[str] | None:
+    """The only nodes the term can match, or None where it does not go by name."""
+    named = [
+        frozenset(field.values)
+        for field in term.fields
+        if field.key == "metadata.name" and field.operator == "In"
+    ]
+    return frozenset.intersection(*named) if named else None

@@ -1,0 +1,76 @@
+"""Nodes that report being unfit take no pods: CheckNodeCondition of Kubernetes before 1.18.
+
+(algorithm/predicates/predicates.go; today the node controller's taints say the same)
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.framework.cures import opened
+from mooring.framework.handle import Handle
+from mooring.framework.registry import NoArgs
+from mooring.framework.verdicts import Explanation
+from mooring.model.changes import Action, Change, Kind
+from mooring.model.pod import Pod
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import BoolArray, NodeView
+
+__all__ = ["NodeCondition"]
+
+_HEALTHY: Final[Mapping[str, str]] = {
+    "Ready": "True",
+    "OutOfDisk": "False",
+    "NetworkUnavailable": "False",
+}
+"""The status each condition must have where a node reports it."""
+_REASONS: Final = (
+    "node(s) were not ready",
+    "node(s) were out of disk space",
+    "node(s) had unavailable network",
+    "node(s) were unschedulable",
+)
+"""One per condition, and one for cordoned nodes, which no toleration opens here."""
+_CORDONED: Final = np.uint64(1 << len(_HEALTHY))
+
+
+class NodeCondition:
+    """Refuses nodes that are not ready, out of disk, without network or cordoned."""
+
+    name: ClassVar[str] = "NodeCondition"
+    row_local: ClassVar[bool] = True
+    ignores_pods: ClassVar[bool] = True
+    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        {(Kind.NODE, Action.ADD), (Kind.NODE, Action.UPDATE)}
+    )
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+
+    def filter(self, _pod: Pod, nodes: NodeView, _: None) -> BoolArray:
+        """True where nothing is wrong."""
+        return np.equal(_bits(nodes), 0)
+
+    def explain(self, _pod: Pod, nodes: NodeView, _: None) -> Explanation:
+        """Everything that is wrong; no eviction makes it right."""
+        return Explanation(_REASONS, _bits(nodes), np.zeros(len(nodes), np.bool_))
+
+    def cures(self, _pod: Pod, change: Change, _cluster: Snapshot) -> bool:
+        """A node came, or became, sound."""
+        return opened(change, lambda n: not n.unschedulable and not _unfit(n.conditions))
+
+
+def _bits(nodes: NodeView) -> npt.NDArray[np.uint64]:
+    """Per node, bit i is set where the i-th reason holds."""
+    by_code = np.array([_unfit(dict(conditions)) for conditions in nodes.condition_sets], np.uint64)
+    return by_code[nodes.condition_codes] | np.where(nodes.unschedulable, _CORDONED, np.uint64(0))
+
+
+def _unfit(conditions: Mapping[str, str]) -> int:
+    """Bit i is set where the i-th condition is not as it must be."""
+    return sum(
+        1 << i
+        for i, (kind, wanted) in enumerate(_HEALTHY.items())
+        if conditions.get(kind, wanted) != wanted
+    )

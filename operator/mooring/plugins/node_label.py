@@ -1,0 +1,88 @@
+"""Nodes with certain labels, or without, whatever the values: CheckNodeLabelPresence, NodeLabel.
+
+(nodelabel/ of Kubernetes 1.17 to 1.22)
+"""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+
+from mooring.framework.cures import opened
+from mooring.framework.handle import Handle
+from mooring.framework.plugin import Normalise
+from mooring.framework.scores import MAX_SCORE
+from mooring.framework.verdicts import SKIP, Explanation, Skip
+from mooring.model.changes import Action, Change, Kind
+from mooring.model.node import Node
+from mooring.model.pod import Pod
+from mooring.policy.legacy_args import NodeLabelArgs
+from mooring.state.columns import IntArray
+from mooring.state.labels import ABSENT
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import BoolArray, NodeView
+
+__all__ = ["NodeLabel"]
+
+
+class NodeLabel:
+    """Refuses nodes that lack a label or have one too many, and scores the preferred ones."""
+
+    name: ClassVar[str] = "NodeLabel"
+    row_local: ClassVar[bool] = True
+    ignores_pods: ClassVar[bool] = True
+    normalise: ClassVar[Normalise] = Normalise.NONE
+    Args: ClassVar[type[NodeLabelArgs]] = NodeLabelArgs
+    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        {(Kind.NODE, Action.ADD), (Kind.NODE, Action.UPDATE)}
+    )
+
+    def __init__(self, args: NodeLabelArgs, handle: Handle) -> None:
+        self._args = args
+        self._preferences = len(args.present_labels_preference) + len(args.absent_labels_preference)
+
+    def pre_filter(self, _pod: Pod, _cluster: Snapshot) -> Skip | None:
+        """Nothing to check where the profile only prefers."""
+        return None if self._args.present_labels or self._args.absent_labels else SKIP
+
+    def filter(self, _pod: Pod, nodes: NodeView, _: None) -> BoolArray:
+        """True where every label that must be there is, and none that must not be."""
+        fits = np.ones(len(nodes), np.bool_)
+        for met in _met(nodes, self._args.present_labels, self._args.absent_labels):
+            fits &= met
+        return fits
+
+    def explain(self, _pod: Pod, nodes: NodeView, _: None) -> Explanation:
+        """One reason; no eviction changes labels."""
+        reason = "node(s) didn't have the requested labels"
+        return Explanation.single(reason, len(nodes), resolvable=False)
+
+    def pre_score(self, _pod: Pod, _nodes: NodeView, _cluster: Snapshot) -> Skip | None:
+        """Nothing to score where the profile has no preference."""
+        return None if self._preferences else SKIP
+
+    def score(self, _pod: Pod, nodes: NodeView, _: None) -> IntArray:
+        """The share of the preferences that a node meets, 0 to 100."""
+        total = np.zeros(len(nodes), np.int64)
+        args = self._args
+        for met in _met(nodes, args.present_labels_preference, args.absent_labels_preference):
+            total += MAX_SCORE * met
+        return total // self._preferences
+
+    def cures(self, _pod: Pod, change: Change, _cluster: Snapshot) -> bool:
+        """A node came with the right labels, or got them."""
+        present, absent = self._args.present_labels, self._args.absent_labels
+
+        def right(node: Node) -> bool:
+            labels = node.labels
+            return all(k in labels for k in present) and not any(k in labels for k in absent)
+
+        return opened(change, right)
+
+
+def _met(nodes: NodeView, present: tuple[str, ...], absent: tuple[str, ...]) -> Iterator[BoolArray]:
+    """For each label, whether the node has it, or does not."""
+    for key in present:
+        yield nodes.label_codes(key) != ABSENT
+    for key in absent:
+        yield nodes.label_codes(key) == ABSENT

@@ -1,0 +1,59 @@
+"""A host port has one user per address (nodeports/)."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from mooring.framework.handle import Handle
+from mooring.framework.registry import NoArgs
+from mooring.framework.verdicts import SKIP, Explanation, Skip
+from mooring.model.changes import Action, Change, Kind
+from mooring.model.pod import Pod
+from mooring.model.shape import HostPort
+from mooring.state.nodes import EVERY_ADDRESS
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import BoolArray, NodeView
+
+__all__ = ["NodePorts"]
+
+
+class NodePorts:
+    """Refuses nodes on which a wanted host port is taken."""
+
+    name: ClassVar[str] = "NodePorts"
+    row_local: ClassVar[bool] = True
+    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        {(Kind.POD, Action.DELETE), (Kind.NODE, Action.ADD)}
+    )
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+
+    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> Skip | tuple[HostPort, ...]:
+        """The ports the pod wants."""
+        return pod.shape.host_ports or SKIP
+
+    def filter(self, _pod: Pod, nodes: NodeView, ports: tuple[HostPort, ...]) -> BoolArray:
+        """True where all of the ports are free."""
+        free = np.ones(len(nodes), np.bool_)
+        for port in ports:
+            free &= nodes.port_free(port)
+        return free
+
+    def explain(self, _pod: Pod, nodes: NodeView, _: tuple[HostPort, ...]) -> Explanation:
+        """One reason; the port's user could be evicted."""
+        reason = "node(s) didn't have free ports for the requested pod ports"
+        return Explanation.single(reason, len(nodes), resolvable=True)
+
+    def cures(self, pod: Pod, change: Change, _cluster: Snapshot) -> bool:
+        """A node came, or a pod left that had one of the ports."""
+        if not isinstance(change.before, Pod):
+            return True
+        freed, wanted = change.before.shape.host_ports, pod.shape.host_ports
+        return any(_collide(one, other) for one in freed for other in wanted)
+
+
+def _collide(one: HostPort, other: HostPort) -> bool:
+    """Whether one node can have only one of them; an address collides with every address."""
+    if (one.protocol, one.port) != (other.protocol, other.port):
+        return False
+    return one.ip == other.ip or EVERY_ADDRESS in (one.ip, other.ip)

@@ -1,0 +1,46 @@
+"""Nodes may ask to be spared the pods of a controller: NodePreferAvoidPodsPriority.
+
+(nodepreferavoidpods/ of Kubernetes before 1.23). The annotation
+`scheduler.alpha.kubernetes.io/preferAvoidPods` names the controllers.
+"""
+
+from typing import ClassVar, Final
+
+from mooring.framework.handle import Handle
+from mooring.framework.plugin import Normalise
+from mooring.framework.registry import NoArgs
+from mooring.framework.scores import MAX_SCORE
+from mooring.framework.verdicts import SKIP, Skip
+from mooring.model.pod import Pod
+from mooring.state.columns import IntArray
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import BoolArray, NodeView
+
+__all__ = ["NodePreferAvoidPods"]
+
+_CONTROLLERS: Final = ("ReplicationController", "ReplicaSet")
+
+
+class NodePreferAvoidPods:
+    """Scores 0 where the node would rather not have the pod, 100 elsewhere.
+
+    Older defaults gave it the weight 10000, which makes it outweigh all other scores.
+    """
+
+    name: ClassVar[str] = "NodePreferAvoidPods"
+    row_local: ClassVar[bool] = False
+    normalise: ClassVar[Normalise] = Normalise.NONE
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+
+    def pre_score(self, pod: Pod, nodes: NodeView, _cluster: Snapshot) -> Skip | BoolArray:
+        """Which nodes would rather not; SKIP where that makes no difference."""
+        owner = pod.owner
+        if owner is None or owner.kind not in _CONTROLLERS:
+            return SKIP
+        avoiding = nodes.avoiding(owner.kind, owner.uid)
+        return avoiding if avoiding.any() else SKIP
+
+    def score(self, _pod: Pod, _nodes: NodeView, avoiding: BoolArray) -> IntArray:
+        """0 or 100."""
+        return MAX_SCORE * ~avoiding

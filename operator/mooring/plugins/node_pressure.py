@@ -1,0 +1,72 @@
+"""Nodes under pressure take no pods: CheckNodeMemoryPressure, -DiskPressure and -PIDPressure.
+
+(algorithm/predicates/predicates.go of Kubernetes before 1.18; today taints say the same)
+"""
+
+from typing import ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.framework.handle import Handle
+from mooring.framework.verdicts import SKIP, Explanation, Skip
+from mooring.model.changes import Action, Change, Kind
+from mooring.model.node import Node
+from mooring.model.pod import Pod
+from mooring.policy.legacy_args import NodePressureArgs, Pressure
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import BoolArray, NodeView
+
+__all__ = ["NodePressure"]
+
+_REASONS: Final[dict[Pressure, str]] = {
+    "MemoryPressure": "node(s) had memory pressure",
+    "DiskPressure": "node(s) had disk pressure",
+    "PIDPressure": "node(s) had pid pressure",
+}
+
+
+class NodePressure:
+    """Refuses nodes that report one of the profile's pressures."""
+
+    name: ClassVar[str] = "NodePressure"
+    row_local: ClassVar[bool] = True
+    ignores_pods: ClassVar[bool] = True
+    Args: ClassVar[type[NodePressureArgs]] = NodePressureArgs
+    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        {(Kind.NODE, Action.ADD), (Kind.NODE, Action.UPDATE)}
+    )
+
+    def __init__(self, args: NodePressureArgs, handle: Handle) -> None:
+        self._conditions = args.conditions
+
+    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> Skip | tuple[Pressure, ...]:
+        """The pressures that matter to the pod: that on memory only if it is BestEffort."""
+        best_effort = pod.shape.qos == "BestEffort"
+        return tuple(c for c in self._conditions if c != "MemoryPressure" or best_effort) or SKIP
+
+    def filter(self, _pod: Pod, nodes: NodeView, pressures: tuple[Pressure, ...]) -> BoolArray:
+        """True where there is none of them."""
+        return np.equal(_bits(nodes, pressures), 0)
+
+    def explain(self, _pod: Pod, nodes: NodeView, pressures: tuple[Pressure, ...]) -> Explanation:
+        """Every pressure; evicting one pod more would not tell the node to end it."""
+        reasons = tuple(_REASONS[pressure] for pressure in pressures)
+        return Explanation(reasons, _bits(nodes, pressures), np.zeros(len(nodes), np.bool_))
+
+    def cures(self, _pod: Pod, change: Change, _cluster: Snapshot) -> bool:
+        """A node came, or got rid of a pressure."""
+        before, after = change.before, change.after
+        if not isinstance(before, Node) or not isinstance(after, Node):
+            return True
+        was, now = before.conditions, after.conditions
+        return any(was.get(c) == "True" != now.get(c) for c in self._conditions)
+
+
+def _bits(nodes: NodeView, pressures: tuple[Pressure, ...]) -> npt.NDArray[np.uint64]:
+    """Per node, bit i is set under the i-th pressure."""
+    by_code = [
+        sum(1 << i for i, pressure in enumerate(pressures) if (pressure, "True") in conditions)
+        for conditions in nodes.condition_sets
+    ]
+    return np.array(by_code, np.uint64)[nodes.condition_codes]

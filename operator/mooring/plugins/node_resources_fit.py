@@ -1,0 +1,250 @@
+"""Requests must fit into what is left of a node; how full it gets is scored (noderesources/)."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar, Final
+
+import numpy as np
+
+from mooring.framework.cures import left_node
+from mooring.framework.handle import Handle
+from mooring.framework.plugin import Normalise
+from mooring.framework.verdicts import Explanation
+from mooring.model.changes import Action, Change, Kind
+from mooring.model.node import Node
+from mooring.model.pod import Pod
+from mooring.policy.args import (
+    LeastAllocated,
+    MostAllocated,
+    NodeResourcesFitArgs,
+    RatioParam,
+    RequestedToCapacityRatio,
+    ScoringStrategy,
+    ShapePoint,
+)
+from mooring.policy.legacy_args import (
+    NodeResourcesLeastAllocatedArgs,
+    NodeResourcesMostAllocatedArgs,
+    RequestedToCapacityRatioArgs,
+)
+from mooring.state.columns import IntArray
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import BoolArray, NodeView
+
+__all__ = [
+    "NodeResourcesFit",
+    "NodeResourcesLeastAllocated",
+    "NodeResourcesMostAllocated",
+    "RequestedToCapacityRatioScore",
+]
+
+_ALWAYS_SCORED: Final = ("cpu", "memory", "ephemeral-storage")
+_MAX: Final = 100
+
+_Score = Callable[[IntArray, IntArray], IntArray]
+"""Requested and allocatable (not 0) to 0-100."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    resources: Mapping[str, int]
+
+
+class _AllocationScore:
+    """Scores how full a node gets, by a strategy (resource_allocation.go)."""
+
+    row_local: ClassVar[bool] = True
+    normalise: ClassVar[Normalise] = Normalise.NONE
+
+    def __init__(self, strategy: ScoringStrategy) -> None:
+        self._scored = [(resource.name, resource.weight) for resource in strategy.resources]
+        self._by_ratio = isinstance(strategy, RequestedToCapacityRatio)
+        match strategy:
+            case LeastAllocated():
+                self._score: _Score = _least_allocated
+            case MostAllocated():
+                self._score = _most_allocated
+            case RequestedToCapacityRatio():
+                self._score = _ratio(strategy.requested_to_capacity_ratio.shape)
+
+    def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
+        """The weighted mean over the strategy's resources, 0 to 100."""
+        demand = pod.shape.demand
+        wanted = {"cpu": demand.scored_cpu, "memory": demand.scored_memory, **demand.scored_others}
+        total, weights = np.zeros(len(nodes), np.int64), np.zeros(len(nodes), np.int64)
+        for resource, weight in self._scored:
+            amount = wanted.get(resource, 0)
+            if not amount and resource not in _ALWAYS_SCORED:
+                continue
+            allocatable = nodes.allocatable(resource)
+            requested = nodes.requested_scored(resource) + amount
+            score = self._score(requested, np.maximum(allocatable, 1))
+            counts = allocatable > 0
+            if self._by_ratio:
+                counts &= score > 0
+            total += weight * score * counts
+            weights += weight * counts
+        weights = np.maximum(weights, 1)
+        if self._by_ratio:
+            rounded: IntArray = np.floor(total / weights + 0.5).astype(np.int64)
+            return rounded
+        mean: IntArray = total // weights
+        return mean
+
+
+class NodeResourcesFit(_AllocationScore):
+    """Refuses nodes without room for the pod, and scores by the profile's strategy."""
+
+    name: ClassVar[str] = "NodeResourcesFit"
+    Args: ClassVar[type[NodeResourcesFitArgs]] = NodeResourcesFitArgs
+    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        {
+            (Kind.POD, Action.DELETE),
+            (Kind.POD, Action.UPDATE),
+            (Kind.NODE, Action.ADD),
+            (Kind.NODE, Action.UPDATE),
+        }
+    )
+
+    def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:
+        super().__init__(args.scoring_strategy)
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+
+    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> _Need:
+        """What the pod requests, without the resources that others look after."""
+        demand = pod.shape.demand.resources
+        return _Need({name: amount for name, amount in demand.items() if not self._ignores(name)})
+
+    def filter(self, _pod: Pod, nodes: NodeView, need: _Need) -> BoolArray:
+        """True where a pod slot and every requested amount are left."""
+        fits = nodes.pod_count < nodes.pod_slots
+        for resource, amount in need.resources.items():
+            fits &= amount <= nodes.allocatable(resource) - nodes.requested(resource)
+        return fits
+
+    def needs(self, need: _Need) -> Mapping[str, int]:
+        """What must be free beside a pod slot; all that `filter` looks at."""
+        return need.resources
+
+    def explain(self, _pod: Pod, nodes: NodeView, need: _Need) -> Explanation:
+        """Every lacking resource; unresolvable where an empty node would be too small."""
+        bits = (nodes.pod_count >= nodes.pod_slots).astype(np.uint64)
+        resolvable = np.ones(len(nodes), np.bool_)
+        for i, (resource, amount) in enumerate(need.resources.items(), start=1):
+            allocatable = nodes.allocatable(resource)
+            lacking = amount > allocatable - nodes.requested(resource)
+            bits |= lacking.astype(np.uint64) << np.uint64(i)
+            resolvable &= amount <= allocatable
+        reasons = ("Too many pods", *(f"Insufficient {resource}" for resource in need.resources))
+        return Explanation(reasons, bits, resolvable)
+
+    def cures(self, pod: Pod, change: Change, cluster: Snapshot) -> bool:
+        """A node has more to give than before, and room for the pod, now or after evictions."""
+        need = self.pre_filter(pod, cluster).resources
+        name = _grown(change, need)
+        row = cluster.row(name) if name is not None else None
+        if row is None or not _is_large_enough(cluster.node(row), need):
+            return False
+        if cluster.has_room(row, need):
+            return True
+        others = (placed.pod for placed in cluster.pods_on(row) if not placed.pod.terminating)
+        return pod.shape.preempts and any(p.shape.priority < pod.shape.priority for p in others)
+
+    def _ignores(self, resource: str) -> bool:
+        group, slash, _ = resource.partition("/")
+        return resource in self._ignored or (bool(slash) and group in self._ignored_groups)
+
+
+class NodeResourcesLeastAllocated(_AllocationScore):
+    """LeastRequestedPriority, beside another strategy of NodeResourcesFit."""
+
+    name: ClassVar[str] = "NodeResourcesLeastAllocated"
+    Args: ClassVar[type[NodeResourcesLeastAllocatedArgs]] = NodeResourcesLeastAllocatedArgs
+
+    def __init__(self, args: NodeResourcesLeastAllocatedArgs, handle: Handle) -> None:
+        super().__init__(LeastAllocated(resources=args.resources))
+
+
+class NodeResourcesMostAllocated(_AllocationScore):
+    """MostRequestedPriority, beside another strategy of NodeResourcesFit."""
+
+    name: ClassVar[str] = "NodeResourcesMostAllocated"
+    Args: ClassVar[type[NodeResourcesMostAllocatedArgs]] = NodeResourcesMostAllocatedArgs
+
+    def __init__(self, args: NodeResourcesMostAllocatedArgs, handle: Handle) -> None:
+        super().__init__(MostAllocated(resources=args.resources))
+
+
+class RequestedToCapacityRatioScore(_AllocationScore):
+    """RequestedToCapacityRatioPriority, beside another strategy of NodeResourcesFit."""
+
+    name: ClassVar[str] = "RequestedToCapacityRatio"
+    Args: ClassVar[type[RequestedToCapacityRatioArgs]] = RequestedToCapacityRatioArgs
+
+    def __init__(self, args: RequestedToCapacityRatioArgs, handle: Handle) -> None:
+        ratio = RatioParam(shape=args.shape)
+        super().__init__(
+            RequestedToCapacityRatio(resources=args.resources, requested_to_capacity_ratio=ratio)
+        )
+
+
+def _grown(change: Change, wanted: Iterable[str]) -> str | None:
+    """The node that came, or on which a pod slot or a wanted resource has become free."""
+    match change.before, change.after:
+        case Pod() as gone, None:
+            return left_node(gone)
+        case Pod() as before, Pod() as after:
+            held, kept = before.shape.demand.resources, after.shape.demand.resources
+            shrunk = any(kept.get(name, 0) < held.get(name, 0) for name in wanted)
+            return after.node_name if shrunk else None
+        case Node() as before, Node() as after:
+            had, has = before.allocatable, after.allocatable
+            more = any(has.get(name, 0) > had.get(name, 0) for name in wanted)
+            return after.name if more or after.pod_slots > before.pod_slots else None
+        case _, Node() as after:
+            return after.name
+        case _:
+            return None
+
+
+def _is_large_enough(node: Node | None, need: Mapping[str, int]) -> bool:
+    """Whether the pod would fit if it had the node for itself."""
+    if node is None or not node.pod_slots:
+        return False
+    return all(amount <= node.allocatable.get(name, 0) for name, amount in need.items())
+
+
+def _least_allocated(requested: IntArray, allocatable: IntArray) -> IntArray:
+    """The share that stays free (least_allocated.go)."""
+    score: IntArray = np.maximum(allocatable - requested, 0) * _MAX // allocatable
+    return score
+
+
+def _most_allocated(requested: IntArray, allocatable: IntArray) -> IntArray:
+    """The share in use, at most all of it (most_allocated.go)."""
+    score: IntArray = np.minimum(requested, allocatable) * _MAX // allocatable
+    return score
+
+
+def _ratio(shape: tuple[ShapePoint, ...]) -> _Score:
+    """The score of each whole percent in use, looked up (requested_to_capacity_ratio.go)."""
+    by_percent = np.array([_interpolated(shape, percent) for percent in range(_MAX + 1)])
+
+    def score(requested: IntArray, allocatable: IntArray) -> IntArray:
+        used: IntArray = by_percent[np.minimum(requested, allocatable) * _MAX // allocatable]
+        return used
+
+    return score
+
+
+def _interpolated(shape: tuple[ShapePoint, ...], percent: int) -> int:
+    """Linear between the points, flat outside; division truncates towards zero as Go's does."""
+    points = [(point.utilization, point.score * 10) for point in shape]
+    if percent <= points[0][0]:
+        return points[0][1]
+    for (x0, y0), (x1, y1) in pairwise(points):
+        if percent <= x1:
+            return y0 + int((y1 - y0) * (percent - x0) / (x1 - x0))
+    return points[-1][1]

@@ -1,0 +1,44 @@
+"""Cordoned nodes take only pods that tolerate it (nodeunschedulable/)."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from mooring.framework.cures import opened
+from mooring.framework.handle import Handle
+from mooring.framework.registry import NoArgs
+from mooring.framework.verdicts import Explanation
+from mooring.model.changes import Action, Change, Kind
+from mooring.model.pod import Pod
+from mooring.model.taints import NOT_SCHEDULABLE_TAINT, tolerated
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import BoolArray, NodeView
+
+__all__ = ["NodeUnschedulable"]
+
+
+class NodeUnschedulable:
+    """Refuses nodes with `spec.unschedulable`."""
+
+    name: ClassVar[str] = "NodeUnschedulable"
+    row_local: ClassVar[bool] = True
+    ignores_pods: ClassVar[bool] = True
+    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        {(Kind.NODE, Action.ADD), (Kind.NODE, Action.UPDATE)}
+    )
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+
+    def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
+        """True where the node is not cordoned or the pod does not mind."""
+        if tolerated(NOT_SCHEDULABLE_TAINT, pod.shape.tolerations):
+            return np.ones(len(nodes), np.bool_)
+        return ~nodes.unschedulable
+
+    def explain(self, _pod: Pod, nodes: NodeView, _: None) -> Explanation:
+        """One reason; no eviction uncordons a node."""
+        return Explanation.single("node(s) were unschedulable", len(nodes), resolvable=False)
+
+    def cures(self, _pod: Pod, change: Change, _cluster: Snapshot) -> bool:
+        """A node came that is not cordoned, or one was uncordoned."""
+        return opened(change, lambda node: not node.unschedulable)

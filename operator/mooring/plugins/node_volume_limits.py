@@ -1,0 +1,142 @@
+"""A CSI driver attaches only so many volumes to a node (nodevolumelimits/csi.go)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import numpy as np
+
+from mooring.framework.handle import Handle
+from mooring.framework.registry import NoArgs
+from mooring.framework.verdicts import SKIP, Explanation, Skip
+from mooring.model.changes import Action, Change, Kind
+from mooring.model.csi import CSINode, VolumeAttachment
+from mooring.model.migration import csi_source
+from mooring.model.pod import Pod
+from mooring.model.storage import CSISource, PersistentVolumeClaim
+from mooring.model.volumes import CSI_DRIVERS, ClaimVolume, Disk, PodVolume
+from mooring.state.columns import IntArray
+from mooring.state.snapshot import Snapshot
+from mooring.state.storage import StorageView
+from mooring.state.view import BoolArray, NodeView
+
+__all__ = ["NodeVolumeLimits"]
+
+_FULL: Final = "node(s) exceed max volume count"
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The pod's volumes by driver, or the claim without which they are not known."""
+
+    volumes: Mapping[str, Sequence[CSISource]]
+    missing: str | None
+
+
+class NodeVolumeLimits:
+    """Refuses nodes to which a driver could not attach all of the pod's volumes."""
+
+    name: ClassVar[str] = "NodeVolumeLimits"
+    row_local: ClassVar[bool] = False
+    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        {
+            (Kind.NODE, Action.ADD),
+            (Kind.CSI_NODE, Action.ADD),
+            (Kind.CSI_NODE, Action.UPDATE),
+            (Kind.CSI_NODE, Action.DELETE),
+            (Kind.POD, Action.DELETE),
+            (Kind.PERSISTENT_VOLUME_CLAIM, Action.ADD),
+            (Kind.PERSISTENT_VOLUME_CLAIM, Action.UPDATE),
+            (Kind.VOLUME_ATTACHMENT, Action.DELETE),
+            (Kind.STORAGE_CLASS, Action.DELETE),
+        }
+    )
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        self._cluster = handle.cluster
+
+    def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | _Wanted:
+        """The volumes that count against a limit."""
+        if not any(map(_counts, pod.volumes)):
+            return SKIP
+        sources: set[CSISource | None] = set()
+        for volume in pod.volumes:
+            if isinstance(volume, Disk):
+                sources.add(csi_source(volume, {}))
+            elif isinstance(volume, ClaimVolume):
+                key = f"{pod.namespace}/{volume.claim}"
+                if key not in cluster.objects(Kind.PERSISTENT_VOLUME_CLAIM):
+                    missing = f'persistentvolumeclaim "{volume.claim}" not found'
+                    return _Wanted({}, f"looking up PVC {key}: {missing}")
+                sources.add(cluster.storage.source(key))
+        by_driver: dict[str, list[CSISource]] = {}
+        for source in sources:
+            if source is not None:
+                by_driver.setdefault(source.driver, []).append(source)
+        return _Wanted(by_driver, None) if by_driver else SKIP
+
+    def filter(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> BoolArray:
+        """False where a driver would have more volumes than its limit."""
+        fits = np.full(len(nodes), wanted.missing is None)
+        storage, rows = self._cluster.storage, nodes.rows
+        for driver, volumes in wanted.volumes.items():
+            new = _new(volumes, rows, storage)
+            total = storage.attached(driver, rows) + new
+            fits &= (new == 0) | (total <= storage.attach_limits(driver, rows))
+        return fits
+
+    def explain(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> Explanation:
+        """Evicting pods detaches volumes, but brings no claim."""
+        if wanted.missing is not None:
+            return Explanation.single(wanted.missing, len(nodes), resolvable=False)
+        return Explanation.single(_FULL, len(nodes), resolvable=True)
+
+    def cures(self, pod: Pod, change: Change, _cluster: Snapshot) -> bool:
+        """A node came, a limit rose, volumes were detached, or a claim of the pod is new."""
+        match change.before, change.after:
+            case CSINode() as before, CSINode() as after:
+                return any(
+                    limit is not None and _rose(limit, after.limits.get(driver))
+                    for driver, limit in before.limits.items()
+                )
+            case Pod() as gone, None:
+                return any(map(_counts, gone.volumes))
+            case _, PersistentVolumeClaim() as claim:
+                named = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume)}
+                return claim.namespace == pod.namespace and claim.name in named
+            case VolumeAttachment() as detached, None:
+                return any(_detached(volume, detached) for volume in pod.volumes)
+            case _:
+                return True
+
+
+def _new(volumes: Sequence[CSISource], rows: IntArray, storage: StorageView) -> IntArray:
+    """How many of the volumes no pod uses yet, per row.
+
+    A volume that only a VolumeAttachment shows on a node counts twice there, as it does upstream.
+    """
+    new = np.full(len(rows), len(volumes), np.int64)
+    for volume in volumes:
+        used = storage.rows_using(volume)
+        if used:
+            new -= np.isin(rows, list(used))
+    return new
+
+
+def _rose(before: int, after: int | None) -> bool:
+    """Whether a limit is higher now, or gone."""
+    return after is None or after > before
+
+
+def _counts(volume: PodVolume) -> bool:
+    """Whether the volume may be one that a CSI driver attaches."""
+    return isinstance(volume, ClaimVolume) or (
+        isinstance(volume, Disk) and volume.kind in CSI_DRIVERS
+    )
+
+
+def _detached(volume: PodVolume, attachment: VolumeAttachment) -> bool:
+    """Whether the attachment was of such a volume that the pod may need one less."""
+    if isinstance(volume, Disk):
+        return CSI_DRIVERS.get(volume.kind) == attachment.attacher
+    return isinstance(volume, ClaimVolume) and not volume.ephemeral

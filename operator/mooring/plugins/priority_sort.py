@@ -1,0 +1,22 @@
+"""The queue's order: higher priority first, then who has waited longer (queuesort/)."""
+
+from typing import ClassVar
+
+from mooring.framework.handle import Handle
+from mooring.framework.registry import NoArgs
+from mooring.state.queue import QueuedPod
+
+__all__ = ["PrioritySort"]
+
+
+class PrioritySort:
+    """Sorts by priority, then by the time of entering the queue."""
+
+    name: ClassVar[str] = "PrioritySort"
+    row_local: ClassVar[bool] = True
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+
+    def sort_key(self, queued: QueuedPod) -> tuple[int, float]:
+        """Smaller is earlier."""
+        return -queued.pod.shape.priority, queued.since

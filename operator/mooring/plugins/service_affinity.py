@@ -1,0 +1,148 @@
+"""Pods of one Service on nodes that are alike, or spread over nodes that differ.
+
+CheckServiceAffinity and service anti-affinity (serviceaffinity/ of Kubernetes 1.17 to 1.22).
+"""
+
+from collections.abc import Iterable
+from itertools import product
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.framework.handle import Handle
+from mooring.framework.plugin import Normalise
+from mooring.framework.scores import MAX_SCORE
+from mooring.framework.verdicts import SKIP, Explanation, Skip
+from mooring.model.changes import Action, Change, Kind
+from mooring.model.node import Node
+from mooring.model.pod import Pod
+from mooring.model.selectors import Requirement, selector_from_labels
+from mooring.model.workloads import Service
+from mooring.policy.legacy_args import ServiceAffinityArgs
+from mooring.state.columns import IntArray
+from mooring.state.labels import ABSENT, EACH_NODE
+from mooring.state.selection import PodSelector, selection
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import BoolArray, NodeView
+
+__all__ = ["ServiceAffinity"]
+
+_Wanted = tuple[Requirement, ...]
+"""Labels with the one value each that a node must have."""
+
+
+class ServiceAffinity:
+    """Refuses nodes unlike those of the pod's siblings, and scores how few are on alike nodes."""
+
+    name: ClassVar[str] = "ServiceAffinity"
+    row_local: ClassVar[bool] = False
+    normalise: ClassVar[Normalise] = Normalise.NONE
+    Args: ClassVar[type[ServiceAffinityArgs]] = ServiceAffinityArgs
+    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        product((Kind.POD, Kind.NODE, Kind.SERVICE), Action)
+    )
+
+    def __init__(self, args: ServiceAffinityArgs, handle: Handle) -> None:
+        self._affinity = args.affinity_labels
+        self._anti_affinity = args.anti_affinity_labels_preference
+
+    def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | _Wanted:
+        """Values from the pod's nodeSelector, and what is missing from a sibling's node.
+
+        A sibling is a placed pod with all of the pod's labels; they count if a Service is in front
+        of the pod. All of them should be on nodes that are alike, else the first node counts.
+        """
+        wanted = {
+            requirement.key: requirement.values[0]
+            for requirement in pod.shape.node_selector.requirements
+            if requirement.key in self._affinity
+        }
+        missing = [key for key in self._affinity if key not in wanted]
+        if missing and cluster.services(pod):
+            wanted |= _sibling_labels(pod, missing, cluster)
+        return tuple(Requirement(key, "In", (value,)) for key, value in wanted.items()) or SKIP
+
+    def filter(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> BoolArray:
+        """True where every label has the value it must have."""
+        fits = np.ones(len(nodes), np.bool_)
+        for requirement in wanted:
+            fits &= nodes.meets(requirement)
+        return fits
+
+    def explain(self, _pod: Pod, nodes: NodeView, _: _Wanted) -> Explanation:
+        """One reason; without the siblings any node would do."""
+        return Explanation.single(
+            "node(s) didn't match service affinity", len(nodes), resolvable=True
+        )
+
+    def pre_score(self, pod: Pod, nodes: NodeView, cluster: Snapshot) -> Skip | IntArray:
+        """How many pods of the pod's first Service are on each feasible node (int64)."""
+        if not self._anti_affinity:
+            return SKIP
+        services = cluster.services(pod)
+        if not services:
+            return np.zeros(len(nodes), np.int64)
+        part = PodSelector(services[0].selector, frozenset((pod.namespace,)))
+        counts = cluster.counts(selection((part,), terminating=False), EACH_NODE)
+        return counts.at(nodes).astype(np.int64)
+
+    def score(self, _pod: Pod, nodes: NodeView, counts: IntArray) -> IntArray:
+        """The mean over the labels of the share of pods that are not on alike nodes."""
+        total = np.zeros(len(nodes))
+        for key in self._anti_affinity:
+            total += _elsewhere(nodes, key, counts) / len(self._anti_affinity)
+        return total.astype(np.int64)
+
+    def cures(self, pod: Pod, change: Change, _cluster: Snapshot) -> bool:
+        """A sibling, a Service or a node came, went or got other labels."""
+        before, after = change.before, change.after
+        match change.kind:
+            case Kind.POD:
+                return _is_sibling(before, pod) != _is_sibling(after, pod)
+            case Kind.SERVICE:
+                services = [s for s in (before, after) if isinstance(s, Service)]
+                return before != after and services[0].namespace == pod.namespace
+            case _:
+                if not isinstance(before, Node) or not isinstance(after, Node):
+                    return True
+                return before.labels != after.labels
+
+
+def _is_sibling(other: object | None, pod: Pod) -> bool:
+    """Whether a pod that has a place has the namespace and all labels of this one."""
+    return (
+        isinstance(other, Pod)
+        and other.namespace == pod.namespace
+        and pod.labels.items() <= other.labels.items()
+    )
+
+
+def _sibling_labels(pod: Pod, keys: Iterable[str], cluster: Snapshot) -> dict[str, str]:
+    """Those of the labels that the first node with a sibling has."""
+    part = PodSelector(selector_from_labels(pod.labels), frozenset((pod.namespace,)))
+    siblings = cluster.counts(selection((part,), terminating=True), EACH_NODE)
+    if not siblings.total:
+        return {}
+    order = cluster.nodes.take(cluster.nodes_in_order)
+    found = np.flatnonzero(siblings.at(order))
+    if not len(found):
+        return {}
+    node = order.node(int(found[0]))
+    labels = node.labels if node is not None else {}
+    return {key: labels[key] for key in keys if key in labels}
+
+
+def _elsewhere(nodes: NodeView, key: str, counts: IntArray) -> npt.NDArray[np.float64]:
+    """0 to 100 per node: how many of the pods are on nodes with other values of the label.
+
+    0 without the label; 100 where there are no pods.
+    """
+    codes = nodes.label_codes(key)
+    labelled = codes != ABSENT
+    pods = int(counts.sum())
+    if not pods:
+        return np.where(labelled, float(MAX_SCORE), 0.0)
+    by_value = np.bincount(codes[labelled], weights=counts[labelled], minlength=1)
+    share = MAX_SCORE * ((pods - by_value[codes]) / pods)
+    return np.where(labelled, share, 0.0)

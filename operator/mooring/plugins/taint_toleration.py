@@ -1,0 +1,64 @@
+"""Taints keep pods away that do not tolerate them (tainttoleration/)."""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import numpy as np
+
+from mooring.framework.cures import opened
+from mooring.framework.handle import Handle
+from mooring.framework.plugin import Normalise
+from mooring.framework.registry import NoArgs
+from mooring.framework.verdicts import Explanation
+from mooring.model.changes import Action, Change, Kind
+from mooring.model.pod import Pod
+from mooring.model.taints import Taint, repelled, tolerated
+from mooring.state.columns import IntArray
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import BoolArray, NodeView
+
+__all__ = ["TaintToleration"]
+
+
+class TaintToleration:
+    """Refuses nodes with an untolerated hard taint; fewer untolerated soft ones score higher."""
+
+    name: ClassVar[str] = "TaintToleration"
+    row_local: ClassVar[bool] = True
+    ignores_pods: ClassVar[bool] = True
+    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        {(Kind.NODE, Action.ADD), (Kind.NODE, Action.UPDATE)}
+    )
+    normalise: ClassVar[Normalise] = Normalise.REVERSED
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+
+    def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
+        """True where every NoSchedule and NoExecute taint is tolerated."""
+        tolerations = pod.shape.tolerations
+        return np.equal(_per_taint_set(nodes, lambda taints: repelled(taints, tolerations)), 0)
+
+    def explain(self, _pod: Pod, nodes: NodeView, _: None) -> Explanation:
+        """One reason; no eviction removes a taint."""
+        return Explanation.single("node(s) had untolerated taint(s)", len(nodes), resolvable=False)
+
+    def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
+        """How many PreferNoSchedule taints are not tolerated."""
+        soft = [t for t in pod.shape.tolerations if t.effect in ("", "PreferNoSchedule")]
+
+        def untolerated(taints: tuple[Taint, ...]) -> int:
+            return sum(t.effect == "PreferNoSchedule" and not tolerated(t, soft) for t in taints)
+
+        return _per_taint_set(nodes, untolerated)
+
+    def cures(self, pod: Pod, change: Change, _cluster: Snapshot) -> bool:
+        """A node came, or lost taints, so that the pod tolerates the rest."""
+        tolerations = pod.shape.tolerations
+        return opened(change, lambda node: not repelled(node.taints, tolerations))
+
+
+def _per_taint_set(nodes: NodeView, measure: Callable[[tuple[Taint, ...]], int]) -> IntArray:
+    """A number per node, measured once for each distinct list of taints."""
+    distinct, where = np.unique(nodes.taint_codes, return_inverse=True)
+    sets = nodes.taint_sets
+    return np.array([measure(sets[code]) for code in distinct], np.int64)[where]

@@ -1,0 +1,104 @@
+"""Disks and claims that pods cannot share (volumerestrictions/volume_restrictions.go)."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import numpy as np
+
+from mooring.framework.handle import Handle
+from mooring.framework.registry import NoArgs
+from mooring.framework.verdicts import SKIP, Explanation, Refused, Skip
+from mooring.model.changes import Action, Change, Kind
+from mooring.model.pod import Pod
+from mooring.model.storage import PersistentVolumeClaim
+from mooring.model.volumes import ClaimVolume, PodVolume
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import BoolArray, NodeView
+from mooring.state.volume_users import in_conflict, is_restricted
+
+__all__ = ["VolumeRestrictions"]
+
+_NO_DISK: Final = "node(s) had no available disk"
+_IN_USE: Final = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
+    "already in-use by another pod"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What must not be in use: disks on the same node, claims (by namespace/name) anywhere."""
+
+    disks: tuple[PodVolume, ...]
+    claims: tuple[str, ...]
+
+
+class VolumeRestrictions:
+    """Refuses nodes where a pod has the disk, and all while one has a ReadWriteOncePod claim."""
+
+    name: ClassVar[str] = "VolumeRestrictions"
+    row_local: ClassVar[bool] = False
+    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        {
+            (Kind.POD, Action.DELETE),
+            (Kind.NODE, Action.ADD),
+            (Kind.PERSISTENT_VOLUME_CLAIM, Action.ADD),
+        }
+    )
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        self._cluster = handle.cluster
+
+    def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | _Wanted | Refused:
+        """The pod's disks and claims of these kinds; every claim it names must exist."""
+        if not pod.volumes:
+            return SKIP
+        once = []
+        for volume in pod.volumes:
+            if not isinstance(volume, ClaimVolume) or volume.ephemeral:
+                continue
+            key = f"{pod.namespace}/{volume.claim}"
+            claim: PersistentVolumeClaim | None
+            claim = cluster.objects(Kind.PERSISTENT_VOLUME_CLAIM).get(key)
+            if claim is None:
+                return Refused(f'persistentvolumeclaim "{volume.claim}" not found')
+            if "ReadWriteOncePod" in claim.access_modes:
+                once.append(key)
+        disks = tuple(filter(is_restricted, pod.volumes))
+        taken = any(map(cluster.storage.claim_in_use, once))
+        return _Wanted(disks, tuple(once)) if disks or taken else SKIP
+
+    def filter(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> BoolArray:
+        """False where a disk is taken, and everywhere if a claim is."""
+        if any(map(self._cluster.storage.claim_in_use, wanted.claims)):
+            return np.zeros(len(nodes), np.bool_)
+        return ~self._conflicts(nodes, wanted)
+
+    def explain(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> Explanation:
+        """Disks are looked at first; the pod that has it could be evicted."""
+        bits = np.where(self._conflicts(nodes, wanted), np.uint64(1), np.uint64(2))
+        return Explanation((_NO_DISK, _IN_USE), bits, np.ones(len(nodes), np.bool_))
+
+    def cures(self, pod: Pod, change: Change, _cluster: Snapshot) -> bool:
+        """A pod with a disk or claim of this one left, a node came, or a claim."""
+        claims = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume) and not v.ephemeral}
+        match change.before, change.after:
+            case Pod() as gone, None:
+                shared = claims if gone.namespace == pod.namespace else set[str]()
+                return any(_frees(volume, pod, shared) for volume in gone.volumes)
+            case None, PersistentVolumeClaim() as claim:
+                return claim.namespace == pod.namespace and claim.name in claims
+            case _:
+                return True
+
+    def _conflicts(self, nodes: NodeView, wanted: _Wanted) -> BoolArray:
+        """True where a pod has one of the disks."""
+        storage = self._cluster.storage
+        rows = {row for disk in wanted.disks for row in storage.rows_in_conflict(disk)}
+        return np.isin(nodes.rows, list(rows))
+
+
+def _frees(volume: PodVolume, pod: Pod, claims: set[str]) -> bool:
+    if isinstance(volume, ClaimVolume):
+        return not volume.ephemeral and volume.claim in claims
+    return any(in_conflict(volume, own) for own in pod.volumes)

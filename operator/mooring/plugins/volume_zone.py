@@ -1,0 +1,126 @@
+"""A pod goes to the zones and regions of its volumes (volumezone/volume_zone.go)."""
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Final, TypeAlias
+
+import numpy as np
+
+from mooring.framework.handle import Handle
+from mooring.framework.registry import NoArgs
+from mooring.framework.verdicts import SKIP, Explanation, Refused, Skip
+from mooring.model.changes import Action, Change, Kind
+from mooring.model.migration import ZONE_DELIMITER
+from mooring.model.node import BETA_REGION, BETA_ZONE, REGION, ZONE, Node
+from mooring.model.pod import Pod
+from mooring.model.selectors import Requirement
+from mooring.model.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from mooring.model.volumes import ClaimVolume
+from mooring.state.labels import ABSENT
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import BoolArray, NodeView
+
+__all__ = ["VolumeZone"]
+
+_KEYS: Final = (BETA_ZONE, BETA_REGION, ZONE, REGION)
+_CURRENT: Final[Mapping[str, str]] = {BETA_ZONE: ZONE, BETA_REGION: REGION}
+"""What took the place of a beta label; nodes may carry only the one or only the other."""
+
+_Topology: TypeAlias = tuple[str, tuple[str, ...]]
+"""A label of a volume and the values that nodes may have there."""
+
+
+class VolumeZone:
+    """Refuses nodes outside the zones and regions that the labels of bound volumes name."""
+
+    name: ClassVar[str] = "VolumeZone"
+    row_local: ClassVar[bool] = False
+    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        {
+            (Kind.STORAGE_CLASS, Action.ADD),
+            (Kind.NODE, Action.ADD),
+            (Kind.NODE, Action.UPDATE),
+            (Kind.PERSISTENT_VOLUME_CLAIM, Action.ADD),
+            (Kind.PERSISTENT_VOLUME_CLAIM, Action.UPDATE),
+            (Kind.PERSISTENT_VOLUME, Action.ADD),
+            (Kind.PERSISTENT_VOLUME, Action.UPDATE),
+        }
+    )
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+
+    def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | tuple[_Topology, ...] | Refused:
+        """The topologies of the pod's bound volumes."""
+        topologies: list[_Topology] = []
+        for volume in pod.volumes:
+            if isinstance(volume, ClaimVolume) and not volume.ephemeral:
+                found = _volume_of(pod.namespace, volume.claim, cluster)
+                if isinstance(found, Refused):
+                    return found
+                if found is not None:
+                    topologies += _topologies(found)
+        return tuple(topologies) or SKIP
+
+    def filter(self, _pod: Pod, nodes: NodeView, topologies: tuple[_Topology, ...]) -> BoolArray:
+        """True where every topology matches, and on nodes that say nothing of where they are."""
+        somewhere = np.zeros(len(nodes), np.bool_)
+        for key in _KEYS:
+            somewhere |= nodes.label_codes(key) != ABSENT
+        fits = np.ones(len(nodes), np.bool_)
+        for key, values in topologies:
+            matched = nodes.meets(Requirement(key, "In", values))
+            if key in _CURRENT:
+                unlabelled = nodes.label_codes(key) == ABSENT
+                matched |= unlabelled & nodes.meets(Requirement(_CURRENT[key], "In", values))
+            fits &= matched
+        return fits | ~somewhere
+
+    def explain(self, _pod: Pod, nodes: NodeView, _: tuple[_Topology, ...]) -> Explanation:
+        """One reason; no eviction moves a node."""
+        reason = "node(s) had no available volume zone"
+        return Explanation.single(reason, len(nodes), resolvable=False)
+
+    def cures(self, pod: Pod, change: Change, _cluster: Snapshot) -> bool:
+        """A node or volume came or got other labels, or the pod's claim or its class came."""
+        before, after = change.before, change.after
+        match after:
+            case StorageClass():
+                return after.waits_for_consumer
+            case PersistentVolumeClaim():
+                named = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume)}
+                return after.namespace == pod.namespace and after.name in named
+            case PersistentVolume() if isinstance(before, PersistentVolume):
+                return [*_topologies(before)] != [*_topologies(after)]
+            case Node() if isinstance(before, Node):
+                return any(before.labels.get(k) != after.labels.get(k) for k in _KEYS)
+            case _:
+                return True
+
+
+def _volume_of(namespace: str, name: str, cluster: Snapshot) -> PersistentVolume | Refused | None:
+    """The volume a claim is bound to; None while the claim waits for the pod's node."""
+    if not name:
+        return Refused("PersistentVolumeClaim had no name")
+    claim: PersistentVolumeClaim | None
+    claim = cluster.objects(Kind.PERSISTENT_VOLUME_CLAIM).get(f"{namespace}/{name}")
+    if claim is None:
+        return Refused(f'persistentvolumeclaim "{name}" not found')
+    if claim.volume_name:
+        volume: PersistentVolume | None
+        volume = cluster.objects(Kind.PERSISTENT_VOLUME).get(claim.volume_name)
+        missing = Refused(f'persistentvolume "{claim.volume_name}" not found')
+        return missing if volume is None else volume
+    if not claim.storage_class:
+        return Refused("PersistentVolumeClaim had no pv name and storageClass name")
+    made_by: StorageClass | None = cluster.objects(Kind.STORAGE_CLASS).get(claim.storage_class)
+    if made_by is None:
+        return Refused(f'storageclass.storage.k8s.io "{claim.storage_class}" not found')
+    return None if made_by.waits_for_consumer else Refused("PersistentVolume had no name")
+
+
+def _topologies(volume: PersistentVolume) -> Iterator[_Topology]:
+    """The volume's zones and regions; a label with an empty part says nothing."""
+    for key in _KEYS:
+        if key in volume.labels:
+            values = tuple(part.strip() for part in volume.labels[key].split(ZONE_DELIMITER))
+            if all(values):
+                yield key, values

@@ -1,0 +1,1 @@
+"""The policy: pydantic models of the CRDs and of plugin arguments, read, merged, explained."""

@@ -1,0 +1,255 @@
+"""The arguments of upstream's plugins, with upstream's defaults and rules.
+
+Source: staging `kube-scheduler/config/v1/types_pluginargs.go`, `apis/config/v1/defaults.go` and
+`apis/config/validation/validation_pluginargs.go` of v1.36.3.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from itertools import pairwise
+from typing import Annotated, ClassVar, Final, Literal
+
+from pydantic import AfterValidator, Field
+
+from mooring.policy.durations import Duration
+from mooring.policy.errors import FieldError, ProfileInvalid
+from mooring.policy.names import QualifiedName
+from mooring.policy.reading import PolicyModel
+from mooring.policy.selectors import NodeAffinity
+
+__all__ = [
+    "CPU_AND_MEMORY",
+    "UPSTREAM_ARGS",
+    "DefaultConstraint",
+    "DefaultPreemptionArgs",
+    "DynamicResourcesArgs",
+    "InterPodAffinityArgs",
+    "LeastAllocated",
+    "MostAllocated",
+    "NodeAffinityArgs",
+    "NodeResourcesBalancedAllocationArgs",
+    "NodeResourcesFitArgs",
+    "PodTopologySpreadArgs",
+    "RequestedToCapacityRatio",
+    "ResourceSpec",
+    "Resources",
+    "ScoringStrategy",
+    "Shape",
+    "ShapePoint",
+    "VolumeBindingArgs",
+]
+
+
+class DefaultPreemptionArgs(PolicyModel):
+    """How many nodes preemption compares before it chooses one."""
+
+    min_candidate_nodes_percentage: int = Field(10, ge=0, le=100)
+    """Least share of the nodes, in percent, to find as candidates."""
+    min_candidate_nodes_absolute: int = Field(100, ge=0, le=2**31 - 1)
+    """Least number of candidates; the larger of the two counts."""
+
+    def mistakes(self) -> Iterator[FieldError]:
+        """With both at zero no candidate would ever be looked for."""
+        percentage, absolute = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
+        if self.min_candidate_nodes_percentage == self.min_candidate_nodes_absolute == 0:
+            yield FieldError(percentage, f"must not be 0 when {absolute} is 0 too")
+            yield FieldError(absolute, f"must not be 0 when {percentage} is 0 too")
+
+
+class InterPodAffinityArgs(PolicyModel):
+    """How inter-pod affinity scores."""
+
+    hard_pod_affinity_weight: int = Field(1, ge=0, le=100)
+    """What an existing pod's required affinity to the incoming pod adds to a score."""
+    ignore_preferred_terms_of_existing_pods: bool = False
+    """Score by the incoming pod's own preferred terms only."""
+
+
+class ShapePoint(PolicyModel):
+    """One corner of a piecewise linear score."""
+
+    utilization: int = Field(ge=0, le=100)
+    """Percent of a node's capacity."""
+    score: int = Field(ge=0, le=10)
+
+
+def _rising(shape: tuple[ShapePoint, ...]) -> tuple[ShapePoint, ...]:
+    for number, (before, point) in enumerate(pairwise(shape), start=1):
+        if before.utilization >= point.utilization:
+            message = f"must be more than {before.utilization}, the one before it, "
+            message += f"got {point.utilization}"
+            raise ProfileInvalid([FieldError(f"[{number}].utilization", message)])
+    return shape
+
+
+Shape = Annotated[tuple[ShapePoint, ...], Field(min_length=1), AfterValidator(_rising)]
+"""Corners by strictly rising utilization, at least one."""
+
+
+class ResourceSpec(PolicyModel):
+    """A resource and its weight in a score."""
+
+    name: str = Field(min_length=1)
+    weight: Annotated[int, Field(ge=0, le=100), AfterValidator(lambda weight: weight or 1)] = 1
+    """1 to 100; 0 means the default, 1."""
+
+
+CPU_AND_MEMORY: Final = (ResourceSpec(name="cpu"), ResourceSpec(name="memory"))
+"""The resources upstream scores by default."""
+
+Resources = Annotated[
+    tuple[ResourceSpec, ...], AfterValidator(lambda given: given or CPU_AND_MEMORY)
+]
+"""The resources to score; an empty list means cpu and memory."""
+
+
+class _ScoredResources(PolicyModel):
+    resources: Resources = CPU_AND_MEMORY
+
+
+class LeastAllocated(_ScoredResources):
+    """The emptier the node, the higher its score."""
+
+    type: Literal["LeastAllocated"] = "LeastAllocated"
+
+
+class MostAllocated(_ScoredResources):
+    """The fuller the node, the higher its score."""
+
+    type: Literal["MostAllocated"] = "MostAllocated"
+
+
+class RatioParam(PolicyModel):
+    """Score by utilization."""
+
+    shape: Shape
+
+
+class RequestedToCapacityRatio(_ScoredResources):
+    """A score of one's own for each degree of utilization."""
+
+    type: Literal["RequestedToCapacityRatio"] = "RequestedToCapacityRatio"
+    requested_to_capacity_ratio: RatioParam
+
+
+ScoringStrategy = Annotated[
+    LeastAllocated | MostAllocated | RequestedToCapacityRatio, Field(discriminator="type")
+]
+"""How NodeResourcesFit scores, told apart by `type`."""
+
+
+def _without_slash(group: str) -> str:
+    if "/" in group:
+        raise ValueError(f'"{group}" must not contain "/": it is the part before it')
+    return group
+
+
+class NodeResourcesFitArgs(PolicyModel):
+    """Which resources are checked, and how they are scored."""
+
+    ignored_resources: tuple[QualifiedName, ...] = ()
+    """Extended resources the filter leaves to others."""
+    ignored_resource_groups: tuple[
+        Annotated[QualifiedName, AfterValidator(_without_slash)], ...
+    ] = ()
+    """Domains whose resources the filter leaves to others: `example.com` for example.com/gpu."""
+    scoring_strategy: ScoringStrategy = LeastAllocated()
+
+
+class NodeResourcesBalancedAllocationArgs(PolicyModel):
+    """Which resources should be used evenly."""
+
+    resources: Resources = CPU_AND_MEMORY
+
+    def mistakes(self) -> Iterator[FieldError]:
+        """Each resource once, each with weight 1."""
+        seen = set[str]()
+        for number, resource in enumerate(self.resources):
+            if resource.name in seen:
+                yield FieldError(f"resources[{number}].name", f'"{resource.name}" is there twice')
+            if resource.weight != 1:
+                yield FieldError(f"resources[{number}].weight", f"must be 1, got {resource.weight}")
+            seen.add(resource.name)
+
+
+class DefaultConstraint(PolicyModel):
+    """A topology spread constraint for pods that have none of their own."""
+
+    refused: ClassVar[Mapping[str, str]] = {
+        "labelSelector": "must not be set: it is deduced for each pod from its Services and owner",
+        "matchLabelKeys": "must not be set: a default constraint has no labelSelector to narrow",
+    }
+
+    max_skew: int = Field(ge=1, le=2**31 - 1)
+    topology_key: QualifiedName
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
+    min_domains: int | None = Field(None, ge=1, le=2**31 - 1)
+    node_affinity_policy: Literal["Honor", "Ignore"] | None = None
+    node_taints_policy: Literal["Honor", "Ignore"] | None = None
+
+
+class PodTopologySpreadArgs(PolicyModel):
+    """Constraints for pods that have none of their own."""
+
+    default_constraints: tuple[DefaultConstraint, ...] = ()
+    defaulting_type: Literal["System", "List"] = "System"
+    """System: upstream's own constraints; List: those of `defaultConstraints`."""
+
+    def mistakes(self) -> Iterator[FieldError]:
+        """System needs an empty list; a key occurs once per action."""
+        if self.defaulting_type == "System" and self.default_constraints:
+            yield FieldError("defaultingType", "must be List where defaultConstraints are given")
+        seen = set[tuple[str, str]]()
+        for number, constraint in enumerate(self.default_constraints):
+            key = (constraint.topology_key, constraint.when_unsatisfiable)
+            if key in seen:
+                yield FieldError(
+                    f"defaultConstraints[{number}]", f"{key[0]} with {key[1]} is there twice"
+                )
+            seen.add(key)
+
+
+class VolumeBindingArgs(PolicyModel):
+    """How long a pod's volumes may take to bind."""
+
+    refused: ClassVar[Mapping[str, str]] = {
+        "shape": "must not be set: it belongs to the feature StorageCapacityScoring, "
+        "which is off in Kubernetes 1.36",
+    }
+
+    bind_timeout_seconds: int = Field(600, ge=0)
+    """Then the pod gives its node back and is queued again; 0 does not wait at all."""
+
+
+class NodeAffinityArgs(PolicyModel):
+    """Node affinity on top of each pod's own."""
+
+    added_affinity: NodeAffinity | None = None
+
+
+class DynamicResourcesArgs(PolicyModel):
+    """Accepted and checked, because files carry them; Mooring allocates no devices."""
+
+    filter_timeout: Duration = timedelta(seconds=10)
+    """0 switches the limit off."""
+    binding_timeout: Duration = timedelta(seconds=600)
+
+    def mistakes(self) -> Iterator[FieldError]:
+        """Neither is negative, and binding gets at least a second."""
+        if self.filter_timeout < timedelta(0):
+            yield FieldError("filterTimeout", "must be 0s or more")
+        if self.binding_timeout < timedelta(seconds=1):
+            yield FieldError("bindingTimeout", "must be 1s or more")
+
+
+UPSTREAM_ARGS: Final[Mapping[str, type[PolicyModel]]] = {
+    "DefaultPreemption": DefaultPreemptionArgs,
+    "DynamicResources": DynamicResourcesArgs,
+    "InterPodAffinity": InterPodAffinityArgs,
+    "NodeAffinity": NodeAffinityArgs,
+    "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocationArgs,
+    "NodeResourcesFit": NodeResourcesFitArgs,
+    "PodTopologySpread": PodTopologySpreadArgs,
+    "VolumeBinding": VolumeBindingArgs,
+}
+"""The arguments of upstream's plugins, by plugin name."""

@@ -1,0 +1,157 @@
+"""The SchedulingProfile CRD, generated from the models so that the two cannot drift apart.
+
+The API server takes structural schemas only: no references, no unions, no closed objects (it
+prunes unknown fields, and refuses them at `kubectl apply`). Defaults are not written into objects,
+because in a profile absent means "whatever the default is", in this version and the next.
+"""
+
+from typing import Any, Final
+
+import yaml
+from pydantic import BaseModel
+
+from mooring.policy.profile import API_VERSION, KIND, SchedulingProfileSpec
+from mooring.policy.status import SchedulingProfileStatus
+
+__all__ = ["custom_resource_definition", "render"]
+
+_HEADER: Final = "# Generated from mooring.policy.profile by `mooring crds`. Do not edit.\n"
+_KEPT: Final = (
+    "description",
+    "type",
+    "format",
+    "enum",
+    "pattern",
+    "minLength",
+    "maxLength",
+    "minimum",
+    "maximum",
+    "minItems",
+    "maxItems",
+    "maxProperties",
+    "required",
+    "x-kubernetes-list-type",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-preserve-unknown-fields",
+    "x-kubernetes-validations",
+)
+_READY: Final = '.status.conditions[?(@.type=="Ready")]'
+_COLUMNS: Final = (
+    ("Ready", "string", f"{_READY}.status", 0),
+    ("Reason", "string", f"{_READY}.reason", 0),
+    ("Scheduler Names", "string", ".spec.match.schedulerNames", 0),
+    ("Precedence", "integer", ".spec.match.precedence", 1),
+    ("Message", "string", f"{_READY}.message", 1),
+    ("Age", "date", ".metadata.creationTimestamp", 0),
+)
+_DESCRIPTION: Final = (
+    "A scheduling policy in the words of KubeSchedulerConfiguration, and the pods it applies to. "
+    "Without schedulerNames it applies to pods whose schedulerName is the profile's own name."
+)
+
+
+def render() -> str:
+    """The CRD as the text of `crds/schedulingprofiles.yaml`."""
+    text = yaml.dump(
+        custom_resource_definition(), Dumper=_Plain, sort_keys=False, width=100, allow_unicode=True
+    )
+    return _HEADER + text
+
+
+class _Plain(yaml.SafeDumper):
+    """Repeats what occurs twice: people read this file, and anchors do not survive editing."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - PyYAML's signature
+        return True
+
+
+def custom_resource_definition() -> dict[str, Any]:
+    """The CRD as an object of `apiextensions.k8s.io/v1`."""
+    group, version = API_VERSION.split("/")
+    singular = KIND.lower()
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{singular}s.{group}"},
+        "spec": {
+            "group": group,
+            "names": {
+                "kind": KIND,
+                "listKind": f"{KIND}List",
+                "plural": f"{singular}s",
+                "singular": singular,
+                "shortNames": ["sprof"],
+            },
+            "scope": "Cluster",
+            "versions": [_version(version)],
+        },
+    }
+
+
+def _version(name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [
+            {"name": column, "type": kind, "jsonPath": path, "priority": priority}
+            for column, kind, path, priority in _COLUMNS
+        ],
+        "schema": {
+            "openAPIV3Schema": {
+                "description": _DESCRIPTION,
+                "type": "object",
+                "properties": {
+                    "apiVersion": {"type": "string"},
+                    "kind": {"type": "string"},
+                    "metadata": {"type": "object"},
+                    "spec": _schema(SchedulingProfileSpec),
+                    "status": _schema(SchedulingProfileStatus),
+                },
+            }
+        },
+    }
+
+
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    schema = model.model_json_schema(by_alias=True)
+    return _structural(schema, schema.get("$defs", {}))
+
+
+def _structural(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """The schema with references inlined and reduced to what the API server understands."""
+    node = _inlined(node, definitions)
+    kept: dict[str, Any] = {name: node[name] for name in _KEPT if name in node}
+    if "description" in kept:
+        kept["description"] = " ".join(kept["description"].split())
+    if kept["type"] == "integer":
+        kept["format"] = "int32" if "maximum" in kept else "int64"
+    if "properties" in node:
+        kept["properties"] = {
+            name: _structural(schema, definitions) for name, schema in node["properties"].items()
+        }
+    if "items" in node:
+        kept["items"] = _structural(node["items"], definitions)
+    values = _map_values(node)
+    if values:
+        kept["additionalProperties"] = _structural(values, definitions)
+    return kept
+
+
+def _map_values(node: dict[str, Any]) -> dict[str, Any] | None:
+    """The schema of a map's values; the API server cannot check a map's keys."""
+    by_pattern = list(node.get("patternProperties", {}).values())
+    values = by_pattern[0] if by_pattern else node.get("additionalProperties")
+    return values if isinstance(values, dict) else None
+
+
+def _inlined(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """What a reference points at, and what remains of "this or null": null is absent here."""
+    while "$ref" in node or "anyOf" in node:
+        if "$ref" in node:
+            target = definitions[node["$ref"].rpartition("/")[2]]
+        else:
+            (target,) = (option for option in node["anyOf"] if option != {"type": "null"})
+        node = {**target, **{k: v for k, v in node.items() if k not in ("$ref", "anyOf")}}
+    return node

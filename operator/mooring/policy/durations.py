@@ -1,0 +1,51 @@
+"""Durations as Go writes them in configuration files: `1m30s`, `500ms`, `0`."""
+
+import re
+from datetime import timedelta
+from typing import Annotated, Final
+
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+
+__all__ = ["Duration", "format_duration", "parse_duration"]
+
+_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART: Final = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|ms|s|m|h)")
+_LONGEST: Final = 2**63 / 1e9
+"""Seconds in the longest duration of Go, about 292 years."""
+_PATTERN: Final = r"^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^0$"
+
+
+def parse_duration(text: object) -> timedelta:
+    """The duration in text that Go's time.ParseDuration reads; ValueError for any other."""
+    if not isinstance(text, str):
+        raise ValueError(f"must be a duration such as 30s or 1m30s, got {text}")  # noqa: TRY004 - pydantic collects ValueErrors only
+    sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
+    if digits == "0":
+        return timedelta(0)
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(digits))
+    if not digits or _PART.sub("", digits) or seconds >= _LONGEST:
+        raise ValueError(f'must be a duration such as 30s or 1m30s, got "{text}"')
+    return sign * timedelta(seconds=seconds)
+
+
+def format_duration(duration: timedelta) -> str:
+    """The shortest text that reads back as the same duration, to the microsecond."""
+    whole, micros = divmod(duration // timedelta(microseconds=1), 1_000_000)
+    hours, rest = divmod(whole, 3600)
+    minutes, seconds = divmod(rest, 60)
+    fraction = f"{seconds + micros / 1e6:.6f}".rstrip("0").rstrip(".")
+    parts = [f"{hours}h" if hours else "", f"{minutes}m" if minutes else ""]
+    return "".join(parts) + (f"{fraction}s" if fraction != "0" or whole < 60 else "")
+
+
+def _duration(given: object) -> timedelta:
+    return given if isinstance(given, timedelta) else parse_duration(given)
+
+
+Duration = Annotated[
+    timedelta,
+    PlainValidator(_duration),
+    PlainSerializer(format_duration, return_type=str),
+    WithJsonSchema({"type": "string", "maxLength": 32, "pattern": _PATTERN}),
+]
+"""A Go duration in a document, a timedelta in the model."""

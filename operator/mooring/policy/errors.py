@@ -1,0 +1,54 @@
+"""Mistakes in a policy: every one of them, each with the path of its field.
+
+`ProfileInvalid` is the only error this room raises for what a user wrote. Validators inside the
+models raise it too, with paths relative to themselves; `mooring.policy.reading` puts the path of
+the model in front, so what leaves the room starts at the top of the user's document.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+__all__ = ["FieldError", "ProfileInvalid", "did_you_mean", "join_path"]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One mistake: where it is, and what would be right.
+
+    Attributes:
+        path: The field, such as `spec.pluginConfig[0].args.hardPodAffinityWeight`.
+        message: One line that completes "<path>: ...".
+    """
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+    def under(self, parent: str) -> "FieldError":
+        """The same mistake seen from the object that holds `parent`."""
+        return FieldError(join_path(parent, self.path), self.message)
+
+
+class ProfileInvalid(ValueError):  # noqa: N818 - it is a verdict about the profile, with many errors
+    """A policy that cannot be put in force; `errors` holds every mistake found, at least one."""
+
+    def __init__(self, errors: Iterable[FieldError]) -> None:
+        self.errors = tuple(errors)
+        super().__init__("; ".join(map(str, self.errors)))
+
+
+def join_path(parent: str, child: str) -> str:
+    """The path of `child` inside `parent`; an index such as `[1].name` is put without a dot."""
+    if not parent or not child:
+        return parent or child
+    return f"{parent}{child}" if child.startswith("[") else f"{parent}.{child}"
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """`, did you mean X?` for the choice nearest to `word`, or nothing if none is near."""
+    folded = {choice.casefold(): choice for choice in choices}
+    near = get_close_matches(word.casefold(), folded, n=1, cutoff=0.75)
+    return f", did you mean {folded[near[0]]}?" if near else ""

@@ -1,0 +1,193 @@
+"""Scheduler extenders: HTTP services that filter, score, preempt or bind beside the plugins.
+
+Source: staging `kube-scheduler/config/v1/types.go` and `apis/config/validation/validation.go`.
+"""
+
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Annotated, Final
+
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    WithJsonSchema,
+)
+
+from mooring.policy.durations import Duration
+from mooring.policy.errors import FieldError, ProfileInvalid
+from mooring.policy.names import ExtendedResource
+from mooring.policy.reading import PolicyModel
+
+__all__ = ["Extender", "Extenders", "ManagedResource", "TLSConfig"]
+
+_DEFAULT_TIMEOUT: Final = timedelta(seconds=5)
+_URL: Final = r"^https?://[^\s/]+\S*$"
+
+Verb = Annotated[str, Field(max_length=253)]
+Path = Annotated[str, Field(max_length=4096)]
+
+
+def _from_base64(given: object) -> bytes:
+    """As Go reads []byte from JSON: standard base64, line breaks allowed."""
+    if isinstance(given, bytes):
+        return given
+    try:
+        return b64decode("".join(str(given).split()), validate=True)
+    except ValueError:
+        raise ValueError("must be base64") from None
+
+
+PEM = Annotated[
+    bytes,
+    PlainValidator(_from_base64),
+    PlainSerializer(lambda data: b64encode(data).decode(), return_type=str),
+    WithJsonSchema({"type": "string", "format": "byte", "maxLength": 65536}),
+]
+
+
+def _url(text: str) -> str:
+    if not re.fullmatch(_URL, text):
+        raise ValueError(f'must begin with http:// or https:// and a host, got "{text}"')
+    return text
+
+
+class ManagedResource(PolicyModel):
+    """An extended resource that an extender looks after."""
+
+    name: ExtendedResource
+    """The resource's name, such as example.com/gpu."""
+    ignored_by_scheduler: bool = False
+    """Leave the resource out of the scheduler's own fit check."""
+
+
+class TLSConfig(PolicyModel):
+    """How to trust an extender, and how to be trusted by it. Data beats the file of its kind."""
+
+    insecure: bool = False
+    """Do not verify the server's certificate. For tests only."""
+    server_name: str = Field("", max_length=253)
+    """The name to ask for and to verify, where it is not the URL's host."""
+    cert_file: Path = ""
+    """Path of the client certificate."""
+    key_file: Path = ""
+    """Path of the client key."""
+    ca_file: Path = ""
+    """Path of the certificates to trust."""
+    cert_data: PEM = b""
+    """The client certificate, PEM in base64."""
+    key_data: PEM = Field(b"", repr=False)
+    """The client key, PEM in base64. A SchedulingProfile is no Secret: prefer `keyFile`."""
+    ca_data: PEM = b""
+    """The certificates to trust, PEM in base64."""
+
+    def mistakes(self) -> Iterator[FieldError]:
+        """Verification and a trusted certificate exclude each other; key and certificate pair."""
+        if self.insecure and (self.ca_file or self.ca_data):
+            yield FieldError("insecure", "must be false where caFile or caData is given")
+        if bool(self.cert_file or self.cert_data) != bool(self.key_file or self.key_data):
+            yield FieldError("", "needs both a client certificate and its key, or neither")
+
+
+class Extender(PolicyModel):
+    """One extender. A verb that is empty or absent is not offered."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                {
+                    "rule": "!has(self.prioritizeVerb) || self.prioritizeVerb == '' "
+                    "|| (has(self.weight) && self.weight > 0)",
+                    "message": "weight must be at least 1 where prioritizeVerb is given",
+                    "fieldPath": ".weight",
+                }
+            ]
+        }
+    )
+
+    url_prefix: Annotated[str, AfterValidator(_url)] = Field(
+        max_length=2048, json_schema_extra={"pattern": _URL}
+    )
+    """Where the extender listens; a verb is appended after a slash."""
+    filter_verb: Verb = ""
+    """Asks which nodes fit."""
+    preempt_verb: Verb = ""
+    """Asks which victims are acceptable."""
+    prioritize_verb: Verb = ""
+    """Asks for scores from 0 to 10."""
+    weight: int = Field(0, ge=0, le=2**31 - 1)
+    """Multiplies the extender's scores; at least 1 where `prioritizeVerb` is given."""
+    bind_verb: Verb = ""
+    """Asks the extender to bind the pod itself. One extender of a profile may offer it."""
+    enable_https: bool = Field(default=False, alias="enableHTTPS")
+    """Speak TLS as `tlsConfig` says; without certificates to trust, none are verified."""
+    tls_config: TLSConfig | None = None
+    """Certificates and keys for TLS."""
+    http_timeout: Duration = _DEFAULT_TIMEOUT
+    """How long one call may take, such as 500ms; 0 means the default, 5s."""
+    node_cache_capable: bool = False
+    """The extender knows the nodes: send names instead of objects."""
+    managed_resources: tuple[ManagedResource, ...] = Field(
+        (),
+        max_length=64,
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+        },
+    )
+    """Only pods that ask for one of these are sent; without any, every pod is."""
+    ignorable: bool = False
+    """Go on without the extender while it fails or cannot be reached."""
+
+    @property
+    def timeout(self) -> timedelta:
+        """The time one call may take."""
+        return self.http_timeout or _DEFAULT_TIMEOUT
+
+    def mistakes(self) -> Iterator[FieldError]:
+        """Scores need a weight, and time does not run backwards."""
+        if self.prioritize_verb and self.weight == 0:
+            yield FieldError("weight", "must be at least 1 where prioritizeVerb is given")
+        if self.http_timeout < timedelta(0):
+            yield FieldError("httpTimeout", "must be 0s or more")
+
+
+def _agree(extenders: tuple[Extender, ...]) -> tuple[Extender, ...]:
+    mistakes = []
+    binders = [number for number, extender in enumerate(extenders) if extender.bind_verb]
+    for number in binders[1:]:
+        message = f"must not be given: only one extender can bind, and [{binders[0]}] does"
+        mistakes.append(FieldError(f"[{number}].bindVerb", message))
+    owners = dict[str, str]()
+    for number, extender in enumerate(extenders):
+        for position, resource in enumerate(extender.managed_resources):
+            path = f"[{number}].managedResources[{position}].name"
+            if resource.name in owners:
+                message = f'"{resource.name}" is managed already by {owners[resource.name]}'
+                mistakes.append(FieldError(path, message))
+            owners.setdefault(resource.name, f"[{number}]")
+    if mistakes:
+        raise ProfileInvalid(mistakes)
+    return extenders
+
+
+Extenders = Annotated[
+    tuple[Extender, ...],
+    Field(
+        max_length=16,
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                {
+                    "rule": "self.filter(e, has(e.bindVerb) && e.bindVerb != '').size() <= 1",
+                    "message": "only one extender can have a bindVerb",
+                }
+            ]
+        },
+    ),
+    AfterValidator(_agree),
+]
+"""Extenders in the order they are asked; at most one binds, and no resource has two managers."""

@@ -1,0 +1,143 @@
+"""The old Policy as a model: what a scheduler of Kubernetes 1.22 and before was told to run.
+
+Source: `kube-scheduler/config/v1/legacy_types.go` and `validation.go` of v1.20.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal
+
+import yaml
+from pydantic import Field
+
+from mooring.policy.args import CPU_AND_MEMORY, Resources, Shape
+from mooring.policy.errors import FieldError, ProfileInvalid
+from mooring.policy.extender import Extenders
+from mooring.policy.names import QualifiedName
+from mooring.policy.reading import PolicyModel, read
+
+__all__ = ["Policy", "Predicate", "Priority", "Ratio", "read_policy"]
+
+_CONFIG_MAP_KEY: Final = "policy.cfg"
+
+
+class Labels(PolicyModel):
+    """Pods of one Service run on nodes with the same values of these labels."""
+
+    labels: tuple[QualifiedName, ...] = Field(min_length=1)
+
+
+class LabelsPresence(PolicyModel):
+    """Nodes have all of these labels, or none."""
+
+    labels: tuple[QualifiedName, ...] = Field(min_length=1)
+    presence: bool = False
+
+
+class Label(PolicyModel):
+    """Pods of one Service are spread over the values of this label."""
+
+    label: QualifiedName
+
+
+class LabelPreference(PolicyModel):
+    """Nodes that have this label, or do not have it, are better."""
+
+    label: QualifiedName
+    presence: bool = False
+
+
+class Ratio(PolicyModel):
+    """A score by utilization."""
+
+    shape: Shape
+    resources: Resources = CPU_AND_MEMORY
+
+
+class _Argument(PolicyModel):
+    def mistakes(self) -> Iterator[FieldError]:
+        """Exactly one member is given."""
+        given = [name for name, value in self if value is not None]
+        if len(given) != 1:
+            members = ", ".join(field.alias or "" for field in type(self).model_fields.values())
+            yield FieldError("", f"must have exactly one of {members}")
+
+
+class PredicateArgument(_Argument):
+    """What makes a predicate of one's own."""
+
+    service_affinity: Labels | None = None
+    labels_presence: LabelsPresence | None = None
+
+
+class PriorityArgument(_Argument):
+    """What makes a priority of one's own."""
+
+    service_anti_affinity: Label | None = None
+    label_preference: LabelPreference | None = None
+    requested_to_capacity_ratio_arguments: Ratio | None = None
+
+
+class Predicate(PolicyModel):
+    """A filter; with an argument, the name is free."""
+
+    name: str = Field(min_length=1)
+    argument: PredicateArgument | None = None
+
+
+class Priority(PolicyModel):
+    """A score; with an argument, the name is free."""
+
+    name: str = Field(min_length=1)
+    weight: int = Field(ge=1, le=2**31 - 1)
+    argument: PriorityArgument | None = None
+
+
+class Policy(PolicyModel):
+    """A Policy. A list that is absent means the defaults, an empty one means none."""
+
+    api_version: str = ""
+    kind: Literal["Policy"]
+    predicates: tuple[Predicate, ...] | None = None
+    priorities: tuple[Priority, ...] | None = None
+    extenders: Extenders = ()
+    hard_pod_affinity_symmetric_weight: int = Field(0, ge=0, le=100)
+    """0 means the default, 1."""
+    always_check_all_predicates: bool = False
+
+
+def read_policy(document: object) -> tuple[Policy, str]:
+    """The Policy in a file or in a ConfigMap under `policy.cfg`, and the path where it stands.
+
+    Raises:
+        ProfileInvalid: With every mistake of the document's form.
+    """
+    if not isinstance(document, Mapping) or document.get("kind") != "ConfigMap":
+        return read(Policy, _modern(document), ""), ""
+    path = f"data[{_CONFIG_MAP_KEY}]"
+    text = (document.get("data") or {}).get(_CONFIG_MAP_KEY)
+    if not isinstance(text, str):
+        raise ProfileInvalid([FieldError(path, "is required: the Policy as text")])
+    try:
+        inner = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        problem = " ".join(str(error).split())
+        raise ProfileInvalid([FieldError(path, f"is neither JSON nor YAML: {problem}")]) from None
+    return read(Policy, _modern(inner), path), path
+
+
+def _modern(document: object) -> object:
+    if not isinstance(document, Mapping) or not isinstance(document.get("extenders"), list):
+        return document
+    return {**document, "extenders": [_modern_extender(e) for e in document["extenders"]]}
+
+
+def _modern_extender(extender: object) -> object:
+    """Two fields were spelled otherwise: `enableHttps`, and a time-out in nanoseconds."""
+    if not isinstance(extender, Mapping):
+        return extender
+    modern: dict[str, Any] = dict(extender)
+    if "enableHttps" in modern:
+        modern["enableHTTPS"] = modern.pop("enableHttps")
+    if isinstance(modern.get("httpTimeout"), int):
+        modern["httpTimeout"] = f"{modern['httpTimeout']}ns"
+    return modern

@@ -1,0 +1,118 @@
+"""Predicates and priorities of the old Policy, and the plugins that carry them.
+
+Source: `framework/plugins/legacy_registry.go` of v1.20 and, for what was gone by then,
+`algorithm/predicates/predicates.go` and `algorithm/priorities` of v1.11 to v1.17.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from mooring.policy.legacy_args import Pressure
+
+__all__ = [
+    "DEFAULT_PREDICATES",
+    "DEFAULT_PRIORITIES",
+    "MANDATORY_PREDICATES",
+    "PREDICATES",
+    "PRESSURES",
+    "PRIORITIES",
+    "RATIO",
+    "STRATEGIES",
+]
+
+PREDICATES: Final[Mapping[str, tuple[str, ...]]] = {
+    "CheckNodeCondition": ("NodeCondition",),
+    "CheckNodeUnschedulable": ("NodeUnschedulable",),
+    "GeneralPredicates": ("NodeResourcesFit", "NodeName", "NodePorts", "NodeAffinity"),
+    "HostName": ("NodeName",),
+    "PodFitsHostPorts": ("NodePorts",),
+    "PodFitsPorts": ("NodePorts",),
+    "MatchNodeSelector": ("NodeAffinity",),
+    "PodFitsResources": ("NodeResourcesFit",),
+    "NoDiskConflict": ("VolumeRestrictions",),
+    "PodToleratesNodeTaints": ("TaintToleration",),
+    "PodToleratesNodeNoExecuteTaints": ("TaintToleration",),
+    "CheckNodeLabelPresence": ("NodeLabel",),
+    "CheckServiceAffinity": ("ServiceAffinity",),
+    "MaxEBSVolumeCount": ("EBSVolumeCount",),
+    "MaxGCEPDVolumeCount": ("GCEPDVolumeCount",),
+    "MaxCSIVolumeCountPred": ("NodeVolumeLimits",),
+    "MaxAzureDiskVolumeCount": ("AzureDiskVolumeCount",),
+    "MaxCinderVolumeCount": ("NodeVolumeLimits",),
+    "CheckVolumeBinding": ("VolumeBinding",),
+    "NoVolumeNodeConflict": ("VolumeBinding",),
+    "NoVolumeZoneConflict": ("VolumeZone",),
+    "CheckNodeMemoryPressure": ("NodePressure",),
+    "CheckNodePIDPressure": ("NodePressure",),
+    "CheckNodeDiskPressure": ("NodePressure",),
+    "EvenPodsSpread": ("PodTopologySpread",),
+    "MatchInterPodAffinity": ("InterPodAffinity",),
+}
+"""The plugins of each predicate, in the order predicates run.
+
+Cinder volumes of the in-tree plugin are CSI volumes by now, so NodeVolumeLimits counts them.
+"""
+
+MANDATORY_PREDICATES: Final = ("CheckNodeUnschedulable", "PodToleratesNodeTaints")
+"""These run whatever a Policy says."""
+
+DEFAULT_PREDICATES: Final = (
+    "NoVolumeZoneConflict",
+    "MaxEBSVolumeCount",
+    "MaxGCEPDVolumeCount",
+    "MaxAzureDiskVolumeCount",
+    "MaxCSIVolumeCountPred",
+    "MatchInterPodAffinity",
+    "NoDiskConflict",
+    "GeneralPredicates",
+    "CheckVolumeBinding",
+    "EvenPodsSpread",
+)
+"""The predicates of a Policy that names none."""
+
+PRESSURES: Final[Mapping[str, Pressure]] = {
+    "CheckNodeMemoryPressure": "MemoryPressure",
+    "CheckNodeDiskPressure": "DiskPressure",
+    "CheckNodePIDPressure": "PIDPressure",
+}
+"""The node condition each of these predicates looks at."""
+
+PRIORITIES: Final[Mapping[str, str]] = {
+    "BalancedResourceAllocation": "NodeResourcesBalancedAllocation",
+    "EqualPriority": "EqualPriority",
+    "EvenPodsSpreadPriority": "PodTopologySpread",
+    "ImageLocalityPriority": "ImageLocality",
+    "InterPodAffinityPriority": "InterPodAffinity",
+    "LeastRequestedPriority": "NodeResourcesLeastAllocated",
+    "MostRequestedPriority": "NodeResourcesMostAllocated",
+    "NodeAffinityPriority": "NodeAffinity",
+    "NodePreferAvoidPodsPriority": "NodePreferAvoidPods",
+    "ResourceLimitsPriority": "ResourceLimits",
+    "SelectorSpreadPriority": "SelectorSpread",
+    "ServiceSpreadingPriority": "ServiceSpreading",
+    "TaintTolerationPriority": "TaintToleration",
+}
+"""The plugin of each priority."""
+
+RATIO: Final = "RequestedToCapacityRatio"
+"""The plugin of priorities with `requestedToCapacityRatioArguments`."""
+
+STRATEGIES: Final[Mapping[str, str]] = {
+    "NodeResourcesLeastAllocated": "LeastAllocated",
+    "NodeResourcesMostAllocated": "MostAllocated",
+    RATIO: "RequestedToCapacityRatio",
+}
+"""Plugins that a strategy of NodeResourcesFit replaces where a Policy uses only one of them."""
+
+DEFAULT_PRIORITIES: Final[Mapping[str, int]] = {
+    "SelectorSpreadPriority": 1,
+    "InterPodAffinityPriority": 1,
+    "LeastRequestedPriority": 1,
+    "BalancedResourceAllocation": 1,
+    "NodePreferAvoidPodsPriority": 10000,
+    "NodeAffinityPriority": 1,
+    "TaintTolerationPriority": 1,
+    "ImageLocalityPriority": 1,
+    "EvenPodsSpreadPriority": 2,
+}
+"""The priorities, with weights, of a Policy that names none."""

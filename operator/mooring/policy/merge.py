@@ -1,0 +1,81 @@
+"""Which plugins run where: the profile merged into upstream's defaults, then spread over points.
+
+Source: `apis/config/v1/default_plugins.go` (merge) and `framework/runtime/framework.go`
+(expansion and weights) of v1.36.3. Weights are int32 and a set holds at most 64 plugins, so the
+weighted sum of scores cannot overflow the int64 it is computed in.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from pydantic import BaseModel
+
+from mooring.policy.defaults import DEFAULT_WEIGHTS
+from mooring.policy.points import Point
+from mooring.policy.profile import Plugins, PluginSet
+
+__all__ = ["Catalog", "PluginUse", "plugins_by_point"]
+
+
+class Catalog(Protocol):
+    """The plugins that can be named in a profile; the framework's registry is one."""
+
+    def names(self) -> Iterable[str]:
+        """Every plugin's name."""
+        ...
+
+    def points(self, name: str) -> frozenset[Point] | None:
+        """The extension points a plugin implements; None for an unknown name."""
+        ...
+
+    def args_model(self, name: str) -> type[BaseModel] | None:
+        """The model of a plugin's arguments; None where it takes none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PluginUse:
+    """A plugin at an extension point; `weight` is at least 1 at score and 0 everywhere else."""
+
+    name: str
+    weight: int = 0
+
+
+def plugins_by_point(plugins: Plugins, catalog: Catalog) -> dict[Point, tuple[PluginUse, ...]]:
+    """The plugins of every extension point, in the order they run.
+
+    Names the catalog does not know are left out: defaults this Mooring lacks, and mistakes.
+    """
+    multi = _merged(plugins.multi_point, catalog)
+    return {point: _expanded(point, plugins.at(point), multi, catalog) for point in Point}
+
+
+def _merged(custom: PluginSet, catalog: Catalog) -> dict[str, int]:
+    """The weights at multiPoint by name: defaults in their places, then what was added."""
+    added = {plugin.name: plugin.weight for plugin in custom.enabled}
+    off = {plugin.name for plugin in custom.disabled}
+    kept = {} if "*" in off else {n: w for n, w in DEFAULT_WEIGHTS.items() if n not in off}
+    kept.update(added)
+    return {name: weight for name, weight in kept.items() if catalog.points(name) is not None}
+
+
+def _expanded(
+    point: Point, own: PluginSet, multi: Mapping[str, int], catalog: Catalog
+) -> tuple[PluginUse, ...]:
+    """What was named at the point and at multiPoint, the rest of multiPoint, the point's extras."""
+    named = {plugin.name: plugin.weight for plugin in own.enabled}
+    off = {plugin.name for plugin in own.disabled}
+
+    def belongs(name: str) -> bool:
+        return point in (catalog.points(name) or ())
+
+    spread = [] if "*" in off else [n for n in multi if n not in off and belongs(n)]
+    order = [
+        *(name for name in named if name in spread),
+        *(name for name in spread if name not in named),
+        *(name for name in named if name not in spread and belongs(name)),
+    ]
+    scored = point is Point.SCORE
+    weights = {**multi, **named}
+    return tuple(PluginUse(name, (weights[name] or 1) if scored else 0) for name in order)

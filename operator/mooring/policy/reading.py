@@ -1,0 +1,78 @@
+"""From a plain document to a model: strictly, and with every mistake located.
+
+Documents are read as JSON is: text is not a number, a list is not an object, `null` means absent
+(as in the Kubernetes API), and an unknown field is an error.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Self, TypeVar
+
+import orjson
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+
+from mooring.policy.errors import FieldError, ProfileInvalid
+from mooring.policy.translate import translate
+
+__all__ = ["PolicyModel", "read"]
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class PolicyModel(BaseModel):
+    """Base of every model in this room: frozen, camelCase outside, no unknown fields.
+
+    The text below a field is its description in the CRD. `refused` names fields that upstream
+    has and that must not be set here, with the message that says why.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        use_attribute_docstrings=True,
+    )
+
+    refused: ClassVar[Mapping[str, str]] = {}
+
+    def mistakes(self) -> Iterator[FieldError]:
+        """What is wrong between fields that are each right by themselves; paths are relative."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _has_no_mistakes(self) -> Self:
+        if mistakes := tuple(self.mistakes()):
+            raise ProfileInvalid(mistakes)
+        return self
+
+
+def read(model: type[Model], document: object, path: str) -> Model:
+    """The document as a model.
+
+    Raises:
+        ProfileInvalid: With every mistake; their paths begin with `path`. Rules between the
+            fields of one object are checked once those fields are right by themselves.
+    """
+    plain = _plain(document)
+    try:
+        text = orjson.dumps(plain)
+    except TypeError as error:
+        raise ProfileInvalid([FieldError(path, f"cannot be written as JSON: {error}")]) from None
+    try:
+        return model.model_validate_json(
+            text, strict=True, extra="forbid", by_alias=True, by_name=False
+        )
+    except ValidationError as error:
+        mistakes = translate(error, model, plain)
+        raise ProfileInvalid(mistake.under(path) for mistake in mistakes) from None
+
+
+def _plain(value: object) -> Any:
+    """Dicts and lists only (kopf hands out read-only views), without what is null."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

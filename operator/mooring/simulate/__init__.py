@@ -1,0 +1,1 @@
+"""Decisions without a cluster: manifests or a dump in, decision records out."""

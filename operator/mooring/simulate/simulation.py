@@ -1,0 +1,184 @@
+"""The engine without a cluster: every pending pod decided once, each on top of the last."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from mooring.engine.binding import PlaceRefused, hold_place
+from mooring.engine.cycle import decide
+from mooring.engine.outcome import Outcome, Unschedulable
+from mooring.engine.profiles import InForce, Profiles
+from mooring.engine.record import decision_of
+from mooring.engine.seed import seed_of
+from mooring.engine.shared import SharedWork
+from mooring.framework.decision import Decision
+from mooring.framework.handle import Handle
+from mooring.framework.registry import Registry
+from mooring.framework.verdicts import PluginError, Refused
+from mooring.framework.waiting import WaitingRoom
+from mooring.model.changes import Change
+from mooring.model.pod import Pod
+from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile, SchedulingProfileSpec
+from mooring.policy.resolve import resolve
+from mooring.simulate.inputs import Inputs
+from mooring.simulate.offline import OfflineApi
+from mooring.simulate.policies import Policy
+from mooring.state.cluster import ClusterState
+from mooring.state.queue import QueuedPod
+from mooring.state.snapshot import Snapshot
+
+__all__ = ["Attempt", "simulate"]
+
+_FIRST_ATTEMPT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The record of one pod; `feasible` counts the nodes among which it had the choice."""
+
+    decision: Decision
+    feasible: int = 0
+
+
+def simulate(
+    inputs: Inputs, registry: Registry, *, seed: int, every_node: bool
+) -> Iterator[Attempt]:
+    """One attempt per pending pod in queue order; gated pods come last, in the input's order.
+
+    The state of `inputs` is used up. A placed pod stays where it is put. The victims of a
+    preemption stay too, because in a cluster they would leave only after their grace period, but
+    the room they will leave is kept. Permit is not asked: there is nobody to wait for.
+
+    Args:
+        inputs: The cluster, the pods and their policies; without any policy, upstream's defaults.
+        registry: The plugins that policies may name.
+        seed: Chooses among equally good nodes, together with the pod's uid.
+        every_node: Whether records list all nodes, or only the score of the best.
+    """
+    return _Simulation(inputs, registry, seed, every_node=every_node).attempts(inputs.pending)
+
+
+class _Simulation:
+    def __init__(self, inputs: Inputs, registry: Registry, seed: int, *, every_node: bool) -> None:
+        self._state = inputs.state
+        self._cluster = Snapshot(inputs.state)
+        self._shared = SharedWork(inputs.state.nodes)
+        self._seed = seed
+        self._most = None if every_node else 1
+        self._start = 0
+        self._now = _now(inputs.state, inputs.pending)
+        handle = Handle(self._cluster, WaitingRoom(), OfflineApi(), inputs.state)
+        self._profiles = Profiles(registry, handle)
+        for policy in inputs.policies or (_default_policy(registry),):
+            self._profiles.put(policy.profile, policy.effective)
+
+    def attempts(self, pods: Iterable[Pod]) -> Iterator[Attempt]:
+        queue: list[tuple[QueuedPod, InForce]] = []
+        held: list[Attempt] = []
+        for pod in pods:
+            profile = self._profiles.of(pod, self._cluster)
+            if profile is None:
+                name = pod.shape.scheduler_name
+                held.append(_refused(pod, None, f'no profile takes pods of schedulerName "{name}"'))
+                continue
+            if pod.nominated_node is not None:
+                self._state.nominate(pod, pod.nominated_node)
+            gate = _gate(pod, profile)
+            if gate is not None:
+                held.append(_refused(pod, profile, gate.reason))
+            else:
+                queue.append((_queued(pod), profile))
+        for queued, profile in sorted(queue, key=_queue_order):
+            yield self._attempt(queued.pod, profile)
+        yield from held
+
+    def _attempt(self, pod: Pod, profile: InForce) -> Attempt:
+        try:
+            outcome = self._decide(pod, profile)
+        except PluginError as error:
+            return _refused(pod, profile, str(error))
+        decision = decision_of(pod, profile.profile.name, outcome, self._most)
+        if isinstance(outcome, Unschedulable):
+            self._remember(pod, outcome)
+            return Attempt(decision)
+        self._start = (self._start + outcome.visited) % self._cluster.node_count
+        try:
+            hold_place(pod, outcome.row, profile.pipeline, self._state, changed=_nobody_waits)
+        except PlaceRefused as refusal:
+            return _refused(pod, profile, refusal.message)
+        return Attempt(decision, outcome.feasible)
+
+    def _decide(self, pod: Pod, profile: InForce) -> Outcome:
+        return decide(
+            pod,
+            profile.pipeline,
+            self._cluster,
+            self._shared,
+            seed=seed_of(pod.uid, _FIRST_ATTEMPT, self._seed),
+            start=self._start,
+            now=self._now,
+        )
+
+    def _remember(self, pod: Pod, outcome: Unschedulable) -> None:
+        """Later pods leave the room that is to be made for this one, and respect its evictions."""
+        state, plan = self._state, outcome.nomination
+        if plan is None:
+            if not outcome.keeps_nomination:
+                state.withdraw(pod.key)
+            return
+        for nominee in state.nominations:
+            there = state.nodes.names[nominee.row] == plan.node
+            if there and nominee.pod.shape.priority < pod.shape.priority:
+                state.withdraw(nominee.pod.key)
+        state.nominate(pod, plan.node)
+        state.evictions.begun(pod, plan.victims)
+
+
+def _now(state: ClusterState, pending: Iterable[Pod]) -> float:
+    """The latest moment the input speaks of (seconds since the epoch): a clock would be input too.
+
+    How long a pod has run, which profiles may ask before preempting it, is counted up to then.
+    """
+    pods = (*(placed.pod for placed in state.pods), *pending)
+    return max((max(pod.created, pod.started or 0.0) for pod in pods), default=0.0)
+
+
+def _default_policy(registry: Registry) -> Policy:
+    spec = SchedulingProfileSpec()
+    return Policy(SchedulingProfile(DEFAULT_SCHEDULER, spec), resolve(spec, registry))
+
+
+def _nobody_waits(_changes: tuple[Change, ...]) -> None:
+    """Every pod has one attempt, so that no change brings one back."""
+
+
+def _queued(pod: Pod) -> QueuedPod:
+    """The pod as if it had been queued when it was made; one that was never stored, after those."""
+    entered = pod.created or inf
+    return QueuedPod(pod, first_seen=entered, since=entered)
+
+
+def _queue_order(entry: tuple[QueuedPod, InForce]) -> tuple[object, ...]:
+    queued, profile = entry
+    return profile.pipeline.queue_sort.sort_key(queued)
+
+
+def _gate(pod: Pod, profile: InForce) -> Refused | None:
+    answers = (plugin.pre_enqueue(pod) for plugin in profile.pipeline.pre_enqueue)
+    return next((answer for answer in answers if answer is not None), None)
+
+
+def _refused(pod: Pod, profile: InForce | None, message: str) -> Attempt:
+    return Attempt(
+        Decision(
+            pod=pod.key,
+            profile=profile.profile.name if profile is not None else None,
+            node=None,
+            nominated_node=None,
+            victims=(),
+            scores=None,
+            rejections={},
+            message=message,
+        )
+    )

@@ -1,0 +1,135 @@
+"""Growing numpy columns and the log of rows that changed."""
+
+from collections.abc import Hashable, Iterator
+from typing import Any, Final, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["ChangeLog", "Column", "Columns", "IntArray", "Interned", "ResourceColumns", "read_only"]
+
+IntArray = npt.NDArray[np.int64]
+
+_FIRST_CAPACITY: Final = 64
+_Value = TypeVar("_Value", bound=Hashable)
+
+
+def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same data as a view that refuses writes."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+class Column:
+    """One contiguous 1-D array with room to grow; unused rows hold `fill`."""
+
+    __slots__ = ("data", "fill")
+
+    def __init__(self, dtype: npt.DTypeLike, fill: int, capacity: int) -> None:
+        self.fill = fill
+        self.data: npt.NDArray[Any] = np.full(capacity, fill, dtype)
+
+    def grow(self, capacity: int) -> None:
+        """Room for `capacity` rows; rows that were there keep their values."""
+        grown = np.full(capacity, self.fill, self.data.dtype)
+        grown[: len(self.data)] = self.data
+        self.data = grown
+
+
+class Columns:
+    """Columns of one table: all have the same capacity and grow together."""
+
+    def __init__(self) -> None:
+        self.capacity = _FIRST_CAPACITY
+        self._columns: list[Column] = []
+
+    def add(self, dtype: npt.DTypeLike, fill: int = 0) -> Column:
+        """A further column, filled with `fill`."""
+        column = Column(dtype, fill, self.capacity)
+        self._columns.append(column)
+        return column
+
+    def reserve(self, rows: int) -> None:
+        """Room for at least `rows` rows in every column."""
+        if rows <= self.capacity:
+            return
+        while self.capacity < rows:
+            self.capacity *= 2
+        for column in self._columns:
+            column.grow(self.capacity)
+
+
+class ResourceColumns:
+    """One int64 column per resource name, made when the resource is first seen."""
+
+    __slots__ = ("_by_name", "_columns")
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._by_name: dict[str, Column] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def column(self, resource: str) -> Column:
+        """The column of a resource, all zero if it is new."""
+        column = self._by_name.get(resource)
+        if column is None:
+            column = self._by_name[resource] = self._columns.add(np.int64)
+        return column
+
+    def known(self, resource: str) -> Column | None:
+        """The column of a resource, or None where no object ever named it."""
+        return self._by_name.get(resource)
+
+
+class Interned(Generic[_Value]):
+    """A column of which many rows hold the same few values: `codes` (int32) index `values`."""
+
+    __slots__ = ("_index", "codes", "values")
+
+    def __init__(self, columns: Columns, first: _Value) -> None:
+        """`first`, whose code is 0, is what rows hold in the beginning."""
+        self.codes = columns.add(np.int32)
+        self.values: list[_Value] = [first]
+        self._index: dict[_Value, int] = {first: 0}
+
+    def put(self, row: int, value: _Value) -> None:
+        """The row holds the value."""
+        code = self._index.get(value)
+        if code is None:
+            code = self._index[value] = len(self.values)
+            self.values.append(value)
+        self.codes.data[row] = code
+
+
+class ChangeLog:
+    """Which rows changed, in order; readers keep a position and ask what came after it."""
+
+    __slots__ = ("_rows", "_start")
+
+    _KEEP: Final = 16_384
+
+    def __init__(self) -> None:
+        self._rows: list[int] = []
+        self._start = 0
+
+    @property
+    def position(self) -> int:
+        """Where the log stands now."""
+        return self._start + len(self._rows)
+
+    def mark(self, row: int) -> None:
+        """The row changed."""
+        self._rows.append(row)
+        if len(self._rows) > 2 * self._KEEP:
+            dropped = len(self._rows) - self._KEEP
+            del self._rows[:dropped]
+            self._start += dropped
+
+    def since(self, position: int) -> IntArray | None:
+        """The distinct rows changed since `position`, ascending; None if that is too long ago."""
+        if position < self._start:
+            return None
+        return np.array(sorted(set(self._rows[position - self._start :])), dtype=np.int64)

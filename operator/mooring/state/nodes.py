@@ -1,0 +1,288 @@
+"""The node table: one row per node, one contiguous column per quantity.
+
+A row belongs to a node's name for as long as the node exists or pods are accounted on it: a pod's
+event may arrive before its node's, and a deleted node's pods go one by one. Only rows whose
+`present` is True are nodes that can be chosen.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.model.node import Node
+from mooring.model.pod import Pod
+from mooring.model.shape import HostPort
+from mooring.model.taints import Taint
+from mooring.state.columns import ChangeLog, Column, Columns, Interned, ResourceColumns, read_only
+from mooring.state.labels import EACH_NODE, Domains, LabelColumn, LabelColumns
+
+__all__ = ["EVERY_ADDRESS", "Conditions", "Image", "NodeTable"]
+
+EVERY_ADDRESS: Final = "0.0.0.0"
+
+Conditions = frozenset[tuple[str, str]]
+"""Types and statuses of a node's conditions."""
+
+
+@dataclass(slots=True)
+class Image:
+    """An image that nodes have; `size` in bytes is what the first of them said (cache.go)."""
+
+    size: int
+    rows: set[int] = field(default_factory=set)
+
+
+class NodeTable:
+    """What is known of every node and what its pods take of it.
+
+    Resources are int64: cpu in millicores, memory and storage in bytes, others as counts.
+    `requested_scored_cpu` and `requested_scored_memory` sum the requests with upstream's stand-ins
+    for missing ones (NodeInfo.NonZeroRequested).
+    """
+
+    def __init__(self) -> None:
+        columns = self._columns = Columns()
+        self.names: list[str] = []
+        self.nodes: list[Node | None] = []
+        self.row_of: dict[str, int] = {}
+        self._free_rows: list[int] = []
+        self.present = columns.add(np.bool_)
+        self.unschedulable = columns.add(np.bool_)
+        self.pod_slots = columns.add(np.int64)
+        self.pod_count = columns.add(np.int64)
+        self.allocatable = ResourceColumns(columns)
+        self.requested = ResourceColumns(columns)
+        self.requested_scored_cpu = columns.add(np.int64)
+        self.requested_scored_memory = columns.add(np.int64)
+        self.taints: Interned[tuple[Taint, ...]] = Interned(columns, ())
+        self.conditions: Interned[Conditions] = Interned(columns, frozenset())
+        self.zones: Interned[tuple[str, str]] = Interned(columns, ("", ""))
+        """Region and zone; the first value stands for nodes that have neither."""
+        self.avoiding: dict[tuple[str, str], set[int]] = {}
+        """Rows that would rather not have pods of a controller, by its kind and uid."""
+        self._labels = LabelColumns(columns)
+        self._each_node = Domains(EACH_NODE, columns.add(np.int64), self.names)
+        self.images: dict[str, Image] = {}
+        self.host_ports: dict[tuple[str, int], dict[int, Counter[str]]] = {}
+        self.changes = ChangeLog()
+        """Rows whose node or pods changed."""
+        self.node_changes = ChangeLog()
+        """Rows whose node changed."""
+        self.set_version = 0
+        """Grows when a node comes, goes, moves to another zone or changes its images."""
+        self.topology_version = 0
+        """Grows when a node comes, goes or changes its labels or taints."""
+        self._all_rows: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self._order: tuple[int, npt.NDArray[np.int64]] = (-1, np.zeros(0, np.int64))
+
+    @property
+    def row_count(self) -> int:
+        """Rows in use, present or not; every column's first `row_count` values are meaningful."""
+        return len(self.names)
+
+    @property
+    def all_rows(self) -> npt.NDArray[np.int64]:
+        """The numbers of all rows in use."""
+        if len(self._all_rows) != len(self.names):
+            self._all_rows = read_only(np.arange(len(self.names)))
+        return self._all_rows
+
+    @property
+    def present_count(self) -> int:
+        """How many nodes exist."""
+        return len(self.order())
+
+    def row(self, name: str) -> int:
+        """The row of a node name, made (absent) if it is new."""
+        row = self.row_of.get(name)
+        if row is not None:
+            return row
+        if self._free_rows:
+            row = self._free_rows.pop()
+            self.names[row], self.nodes[row] = name, None
+        else:
+            row = len(self.names)
+            self.names.append(name)
+            self.nodes.append(None)
+            self._columns.reserve(row + 1)
+            self._each_node.codes.data[row] = row
+        self.row_of[name] = row
+        return row
+
+    def add_column(self, dtype: npt.DTypeLike, fill: int = 0) -> Column:
+        """A further column of these rows, for somebody else to keep; `fill` is a new row's value.
+
+        A row that serves another name keeps what was written to it.
+        """
+        return self._columns.add(dtype, fill)
+
+    def label(self, key: str) -> LabelColumn:
+        """The column of a node label, kept up to date from the first call on."""
+        labelled = ((i, node.labels) for i, node in enumerate(self.nodes) if node is not None)
+        return self._labels.column(key, labelled)
+
+    def domains(self, key: str) -> Domains:
+        """The rows by the value of a node label, or with EACH_NODE each on its own."""
+        return self._each_node if key == EACH_NODE else self.label(key)
+
+    def order(self) -> npt.NDArray[np.int64]:
+        """Rows of all nodes, zones taking turns (backend/cache/node_tree.go)."""
+        version, order = self._order
+        if version != self.set_version:
+            order = self._interleaved()
+            self._order = (self.set_version, order)
+        return order
+
+    def _interleaved(self) -> npt.NDArray[np.int64]:
+        zones: dict[tuple[str, str], list[int]] = {}
+        for name, row in self.row_of.items():
+            node = self.nodes[row]
+            if node is not None and node.name == name:
+                zones.setdefault(node.zone_key, []).append(row)
+        turns = [
+            (index, zone, row)
+            for zone, rows in enumerate(zones.values())
+            for index, row in enumerate(rows)
+        ]
+        return np.array([row for _, _, row in sorted(turns)], dtype=np.int64)
+
+    def put(self, node: Node) -> Node | None:
+        """The row says what the node says; returns what was known before."""
+        row = self.row(node.name)
+        before = self.nodes[row]
+        self.nodes[row] = node
+        self.present.data[row] = True
+        self.unschedulable.data[row] = node.unschedulable
+        self.pod_slots.data[row] = node.pod_slots
+        self.taints.put(row, node.taints)
+        self.conditions.put(row, frozenset(node.conditions.items()))
+        self.zones.put(row, node.zone_key)
+        self._put_avoided(row, node.avoids, before)
+        self._put_allocatable(row, node, before)
+        relabelled = before is None or before.labels != node.labels
+        if relabelled:
+            self._labels.put(row, node.labels)
+        if relabelled or before is None or before.taints != node.taints:
+            self.topology_version += 1
+        if before is None or before.images != node.images or before.zone_key != node.zone_key:
+            self._put_images(row, node, before)
+            self.set_version += 1
+        self.changes.mark(row)
+        self.node_changes.mark(row)
+        return before
+
+    def drop(self, name: str) -> Node | None:
+        """The node is gone; pods accounted on it keep the row alive. Returns what was known."""
+        row = self.row_of.get(name)
+        before = self.nodes[row] if row is not None else None
+        if row is None or before is None:
+            return None
+        self.nodes[row] = None
+        for column in (self.present, self.unschedulable, self.pod_slots):
+            column.data[row] = 0
+        self.taints.put(row, ())
+        self.conditions.put(row, frozenset())
+        self.zones.put(row, ("", ""))
+        self._put_avoided(row, frozenset(), before)
+        for resource in before.allocatable:
+            self.allocatable.column(resource).data[row] = 0
+        for image in before.images:
+            self._forget_image(image, row)
+        self._labels.put(row, {})
+        self.set_version += 1
+        self.topology_version += 1
+        self.changes.mark(row)
+        self.node_changes.mark(row)
+        self._release(row)
+        return before
+
+    def add_pod(self, row: int, pod: Pod) -> None:
+        """The pod's demand counts on the row."""
+        self._account(row, pod, 1)
+        for port in pod.shape.host_ports:
+            rows = self.host_ports.setdefault((port.protocol, port.port), {})
+            rows.setdefault(row, Counter())[port.ip] += 1
+
+    def remove_pod(self, row: int, pod: Pod) -> None:
+        """The pod's demand counts no more."""
+        self._account(row, pod, -1)
+        for port in pod.shape.host_ports:
+            self._free_port(row, port)
+        self._release(row)
+
+    def _account(self, row: int, pod: Pod, sign: int) -> None:
+        demand = pod.shape.demand
+        self.pod_count.data[row] += sign
+        for resource, amount in demand.resources.items():
+            self.requested.column(resource).data[row] += sign * amount
+        self.requested_scored_cpu.data[row] += sign * demand.node_scored_cpu
+        self.requested_scored_memory.data[row] += sign * demand.node_scored_memory
+        self.changes.mark(row)
+
+    def has_room(self, row: int, amounts: Mapping[str, int]) -> bool:
+        """Whether the row has a pod slot and these amounts left."""
+        if self.pod_count.data.item(row) >= self.pod_slots.data.item(row):
+            return False
+        for resource, amount in amounts.items():
+            offered, taken = self.allocatable.known(resource), self.requested.known(resource)
+            held = taken.data.item(row) if taken is not None else 0
+            if offered is None or amount > offered.data.item(row) - held:
+                return False
+        return True
+
+    def port_taken(self, row: int, port: HostPort) -> bool:
+        """Whether a pod on the row already uses the port on the same or on every address."""
+        taken = self.host_ports.get((port.protocol, port.port), {}).get(row)
+        if not taken:
+            return False
+        return port.ip == EVERY_ADDRESS or port.ip in taken or EVERY_ADDRESS in taken
+
+    def _free_port(self, row: int, port: HostPort) -> None:
+        key = (port.protocol, port.port)
+        rows = self.host_ports[key]
+        rows[row] -= Counter((port.ip,))
+        if not rows[row]:
+            del rows[row]
+        if not rows:
+            del self.host_ports[key]
+
+    def _release(self, row: int) -> None:
+        """A row without node and pods may serve another name."""
+        if self.nodes[row] is None and not self.pod_count.data[row]:
+            del self.row_of[self.names[row]]
+            self.names[row] = ""
+            self._free_rows.append(row)
+
+    def _put_allocatable(self, row: int, node: Node, before: Node | None) -> None:
+        if before is not None:
+            for resource in before.allocatable.keys() - node.allocatable.keys():
+                self.allocatable.column(resource).data[row] = 0
+        for resource, amount in node.allocatable.items():
+            self.allocatable.column(resource).data[row] = amount
+
+    def _put_avoided(
+        self, row: int, avoided: frozenset[tuple[str, str]], before: Node | None
+    ) -> None:
+        known = before.avoids if before is not None else frozenset()
+        for controller in known - avoided:
+            self.avoiding[controller].discard(row)
+            if not self.avoiding[controller]:
+                del self.avoiding[controller]
+        for controller in avoided - known:
+            self.avoiding.setdefault(controller, set()).add(row)
+
+    def _put_images(self, row: int, node: Node, before: Node | None) -> None:
+        for image in before.images if before is not None else ():
+            self._forget_image(image, row)
+        for image, size in node.images.items():
+            self.images.setdefault(image, Image(size)).rows.add(row)
+
+    def _forget_image(self, name: str, row: int) -> None:
+        image = self.images[name]
+        image.rows.discard(row)
+        if not image.rows:
+            del self.images[name]

@@ -1,0 +1,64 @@
+"""Every mirrored object that is neither node nor pod, by kind and key."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from mooring.model.changes import Kind
+from mooring.model.workloads import Namespace, Service
+
+__all__ = ["Objects"]
+
+
+class Objects:
+    """Dictionaries by key (name, or namespace/name), one per kind."""
+
+    def __init__(self) -> None:
+        self._by_kind: dict[Kind, dict[str, Any]] = {kind: {} for kind in Kind}
+        self._services: defaultdict[str, dict[str, Service]] = defaultdict(dict)
+        self._service_tuples: dict[str, tuple[Service, ...]] = {}
+
+    def of(self, kind: Kind) -> Mapping[str, Any]:
+        """The objects of a kind, read-only."""
+        return MappingProxyType(self._by_kind[kind])
+
+    def put(self, kind: Kind, key: str, value: Any) -> Any | None:
+        """The object is stored; returns what was there before."""
+        objects = self._by_kind[kind]
+        before = objects.get(key)
+        objects[key] = value
+        if kind is Kind.SERVICE and value != before:
+            self._services[value.namespace][value.name] = value
+            self._service_tuples.pop(value.namespace, None)
+        return before
+
+    def pop(self, kind: Kind, key: str) -> Any | None:
+        """The object is gone; returns what was there."""
+        before = self._by_kind[kind].pop(key, None)
+        if kind is Kind.SERVICE and before is not None:
+            del self._services[before.namespace][before.name]
+            if not self._services[before.namespace]:
+                del self._services[before.namespace]
+            self._service_tuples.pop(before.namespace, None)
+        return before
+
+    def services(self, namespace: str) -> tuple[Service, ...]:
+        """The Services of a namespace: the same tuple until one of them changes."""
+        if namespace not in self._services:
+            return ()
+        services = self._service_tuples.get(namespace)
+        if services is None:
+            services = tuple(self._services[namespace].values())
+            self._service_tuples[namespace] = services
+        return services
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        """Labels of a namespace, none where it is unknown."""
+        labels = self.known_namespace_labels(name)
+        return {} if labels is None else labels
+
+    def known_namespace_labels(self, name: str) -> Mapping[str, str] | None:
+        """Labels of a namespace, None where it is unknown."""
+        namespace: Namespace | None = self._by_kind[Kind.NAMESPACE].get(name)
+        return None if namespace is None else namespace.labels

@@ -1,0 +1,77 @@
+"""Pods that hold a place on a node, assumed or confirmed.
+
+    Initial --assume--> Assumed --confirm (the watch shows it bound)--> Added --delete--> Deleted
+       |                   |                                              ^
+       |                   +--forget, or expire without confirmation      |
+       +---------------------- confirm (somebody else bound it) ----------+
+
+No pod is held twice: an identity (uid) has one place, and a name has one holder at a time.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from mooring.model.pod import Pod
+from mooring.state.kinds import PodKind
+
+__all__ = ["Placed", "PodTable"]
+
+
+@dataclass(slots=True)
+class Placed:
+    """A pod on a row, `assumed` until the watch confirms.
+
+    `deadline` is when an assumption whose binding went through expires, in seconds on the caller's
+    monotonic clock; None while it is being bound. `kind` is there while the pod is counted.
+    """
+
+    pod: Pod
+    row: int
+    assumed: bool
+    deadline: float | None = None
+    kind: PodKind = field(init=False, repr=False, compare=False)
+
+
+class PodTable:
+    """All placed pods, by key and by row."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, Placed] = {}
+        self._by_row: dict[int, dict[str, Placed]] = {}
+        self.assumed: dict[str, Placed] = {}
+        """The pods that wait for confirmation, by key."""
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def __iter__(self) -> Iterator[Placed]:
+        return iter(self._by_key.values())
+
+    def get(self, key: str) -> Placed | None:
+        """The place of the pod of this namespace/name."""
+        return self._by_key.get(key)
+
+    def on(self, row: int) -> dict[str, Placed]:
+        """The pods of a row by key; not to be changed by the caller."""
+        return self._by_row.get(row, {})
+
+    def put(self, placed: Placed) -> None:
+        """The pod holds its place; its key must be free."""
+        key = placed.pod.key
+        if key in self._by_key:
+            raise ValueError(f"{key} already holds a place")
+        self._by_key[key] = placed
+        self._by_row.setdefault(placed.row, {})[key] = placed
+        if placed.assumed:
+            self.assumed[key] = placed
+
+    def pop(self, key: str) -> Placed | None:
+        """The pod holds its place no more."""
+        placed = self._by_key.pop(key, None)
+        self.assumed.pop(key, None)
+        if placed is not None:
+            on_row = self._by_row[placed.row]
+            del on_row[key]
+            if not on_row:
+                del self._by_row[placed.row]
+        return placed

@@ -1,0 +1,147 @@
+"""The cluster as a decision may read it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from mooring.model.changes import Kind
+from mooring.model.node import Node
+from mooring.model.pod import Pod
+from mooring.model.workloads import Service
+from mooring.state.cluster import ClusterState, Trial
+from mooring.state.columns import IntArray
+from mooring.state.evictions import Evictions
+from mooring.state.kinds import Role
+from mooring.state.nominations import Nominations
+from mooring.state.pod_columns import PodColumns
+from mooring.state.pods import Placed
+from mooring.state.selection import Selection
+from mooring.state.storage import StorageView
+from mooring.state.tally import DomainCounts
+from mooring.state.view import CrowdedView, NodeView
+
+__all__ = ["Snapshot"]
+
+
+class Snapshot:
+    """A read-only face of the live state.
+
+    Nothing is copied: a decision has no await, so nothing can change under it. Do not keep what it
+    hands out beyond the call it was handed out in.
+    """
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+
+    @property
+    def nodes(self) -> NodeView:
+        """All rows of the node table."""
+        return NodeView(self._state.nodes)
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes exist."""
+        return self._state.nodes.present_count
+
+    @property
+    def nodes_in_order(self) -> IntArray:
+        """Rows of the nodes that exist, zones taking turns; not to be written."""
+        return self._state.nodes.order()
+
+    @property
+    def node_names(self) -> Sequence[str]:
+        """Names by row; a copy, so it may be kept."""
+        return tuple(self._state.nodes.names)
+
+    def pods_on(self, row: int) -> Iterable[Placed]:
+        """The pods on a row, assumed ones included."""
+        return self._state.pods.on(row).values()
+
+    @property
+    def pod_columns(self) -> PodColumns:
+        """Placed and nominated pods as columns; only to be read."""
+        return self._state.pod_columns
+
+    @property
+    def nominations(self) -> Nominations:
+        """Pods for which room is being made; only to be read."""
+        return self._state.nominations
+
+    @property
+    def evictions(self) -> Evictions:
+        """What disruption budgets allow now; only to be asked."""
+        return self._state.evictions
+
+    def row(self, node: str) -> int | None:
+        """The row of a node's name, if it has one."""
+        return self._state.nodes.row_of.get(node)
+
+    def nodes_with_nominated(self, rows: IntArray, resources: Iterable[str], pod: Pod) -> NodeView:
+        """Rows with the requests of the nominated pods that this pod must leave the room."""
+        table, columns = self._state.nodes, self._state.pod_columns
+        more_pods, more_requested = columns.nominated_demand(
+            resources, pod.shape.priority, pod.key, table.row_count
+        )
+        return CrowdedView(table, rows, more_pods, more_requested)
+
+    def node(self, row: int) -> Node | None:
+        """The node of a row, if it exists."""
+        return self._state.nodes.nodes[row]
+
+    def has_room(self, row: int, amounts: Mapping[str, int]) -> bool:
+        """Whether the row has a pod slot and these amounts left."""
+        return self._state.nodes.has_room(row, amounts)
+
+    def trial(self) -> AbstractContextManager[Trial]:
+        """A what-if: inside, pods may be moved; afterwards everything is as it was."""
+        return self._state.trial()
+
+    def pod(self, key: str) -> Placed | None:
+        """The placed pod of this namespace/name."""
+        return self._state.pods.get(key)
+
+    def objects(self, kind: Kind) -> Mapping[str, Any]:
+        """The mirrored objects of a kind by name, or by namespace/name."""
+        return self._state.objects.of(kind)
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        """Labels of a namespace, none where it is unknown."""
+        return self._state.objects.namespace_labels(name)
+
+    @property
+    def storage(self) -> StorageView:
+        """Volumes and claims, who uses them, and where they can be attached."""
+        return StorageView(self._state.storage)
+
+    def counts(self, pods: Selection, key: str) -> DomainCounts:
+        """How many placed pods are selected per value of a node label, or per node (EACH_NODE).
+
+        Terminating pods are counted if the selection includes them, assumed pods always.
+        """
+        return self._state.terms.counts(pods, key)
+
+    def owners(self, role: Role, pod: Pod) -> list[tuple[int, DomainCounts]]:
+        """The distinct inter-pod terms of placed pods that are about this pod.
+
+        Each with its weight (1 if required) and the number of its owners per domain, of which there
+        is at least one.
+        """
+        return self._state.terms.owners(role, pod)
+
+    def selects(self, pods: Selection, pod: Pod) -> bool:
+        """Whether the selection includes a pod that need not be placed."""
+        return self._state.terms.selects(pods, pod)
+
+    def siblings(self, pod: Pod) -> Selection | None:
+        """Pods behind the same Services and of the same controller; None if it has neither."""
+        return self._state.siblings.of(pod)
+
+    def behind_services(self, pod: Pod) -> Selection | None:
+        """Pods behind the same Services, whoever owns them; None if there is no Service."""
+        return self._state.siblings.behind_services(pod)
+
+    def services(self, pod: Pod) -> tuple[Service, ...]:
+        """The Services in front of the pod, by name."""
+        return self._state.siblings.services(pod)

@@ -1,0 +1,287 @@
+"""What a plugin sees of the nodes: read-only columns of all rows or of some."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.model.node import Node
+from mooring.model.selectors import (
+    LabelSelector,
+    NodeSelector,
+    NodeSelectorTerm,
+    Requirement,
+    parse_int64,
+)
+from mooring.model.shape import HostPort
+from mooring.model.taints import Taint
+from mooring.state.columns import Column, IntArray, read_only
+from mooring.state.labels import ABSENT, Domains, LabelColumn
+from mooring.state.nodes import Conditions, NodeTable
+
+__all__ = ["BoolArray", "CrowdedView", "NodeView"]
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+class NodeView:
+    """Some rows of the node table, in the order of `rows`; every array has `len(view)` items.
+
+    Resource amounts are int64: cpu in millicores, memory and storage in bytes, others as counts.
+    Rows of names whose node does not exist are part of the full view: `present` tells.
+    """
+
+    __slots__ = ("_all", "_rows", "_table")
+
+    def __init__(self, table: NodeTable, rows: IntArray | None = None) -> None:
+        self._table = table
+        self._all = rows is None
+        self._rows = table.all_rows if rows is None else rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def rows(self) -> IntArray:
+        """Row numbers in the node table."""
+        return self._rows
+
+    def take(self, rows: IntArray) -> "NodeView":
+        """A view of other rows of the same table."""
+        return NodeView(self._table, rows)
+
+    def only(self, name: str) -> "NodeView":
+        """A view of the node of this name alone, or of nothing if it does not exist."""
+        row = self._table.row_of.get(name)
+        exists = row is not None and self._table.nodes[row] is not None
+        return self.take(np.array([row] if exists else [], np.int64))
+
+    def name(self, index: int) -> str:
+        """The name of the node at a position of this view."""
+        return self._table.names[int(self._rows[index])]
+
+    def node(self, index: int) -> Node | None:
+        """The node at a position of this view; None where it does not exist."""
+        return self._table.nodes[int(self._rows[index])]
+
+    @property
+    def present(self) -> BoolArray:
+        """True where the node exists."""
+        return self._taken(self._table.present)
+
+    @property
+    def unschedulable(self) -> BoolArray:
+        """True where the node is cordoned."""
+        return self._taken(self._table.unschedulable)
+
+    @property
+    def pod_slots(self) -> IntArray:
+        """How many pods the node takes."""
+        return self._taken(self._table.pod_slots)
+
+    @property
+    def pod_count(self) -> IntArray:
+        """How many pods the node has, assumed ones included."""
+        return self._taken(self._table.pod_count)
+
+    def allocatable(self, resource: str) -> IntArray:
+        """What the node offers of a resource."""
+        return self._amounts(self._table.allocatable.known(resource))
+
+    def requested(self, resource: str) -> IntArray:
+        """What the node's pods request of a resource."""
+        return self._amounts(self._table.requested.known(resource))
+
+    def requested_scored(self, resource: str) -> IntArray:
+        """Like `requested`, with 100m and 200Mi for containers that name no cpu or memory."""
+        if resource == "cpu":
+            return self._taken(self._table.requested_scored_cpu)
+        if resource == "memory":
+            return self._taken(self._table.requested_scored_memory)
+        return self.requested(resource)
+
+    @property
+    def taint_codes(self) -> npt.NDArray[np.int32]:
+        """Which of `taint_sets` the node carries."""
+        return self._taken(self._table.taints.codes)
+
+    @property
+    def taint_sets(self) -> Sequence[tuple[Taint, ...]]:
+        """The distinct taint lists of the cluster, by code."""
+        return self._table.taints.values
+
+    @property
+    def condition_codes(self) -> npt.NDArray[np.int32]:
+        """Which of `condition_sets` the node has."""
+        return self._taken(self._table.conditions.codes)
+
+    @property
+    def condition_sets(self) -> Sequence[Conditions]:
+        """The distinct sets of conditions of the cluster, by code."""
+        return self._table.conditions.values
+
+    @property
+    def zone_codes(self) -> npt.NDArray[np.int32]:
+        """Which of `zones` the node is in; 0 is none."""
+        return self._taken(self._table.zones.codes)
+
+    @property
+    def zones(self) -> Sequence[tuple[str, str]]:
+        """Region and zone by code."""
+        return self._table.zones.values
+
+    def avoiding(self, kind: str, uid: str) -> BoolArray:
+        """True where the node's annotation asks to keep away the pods of this controller."""
+        return self._at(self._table.avoiding.get((kind, uid), ()))
+
+    def label(self, key: str) -> LabelColumn:
+        """The column of a label over all rows of the table; see `label_codes`."""
+        return self._table.label(key)
+
+    def label_codes(self, key: str) -> IntArray:
+        """The label's value per row as an index into `label(key).values`, or ABSENT."""
+        return self._taken(self._table.label(key).codes)
+
+    def domain_codes(self, domains: Domains) -> IntArray:
+        """The number of each row's domain, or ABSENT."""
+        return self._taken(domains.codes)
+
+    @property
+    def topology_version(self) -> int:
+        """Grows when any node comes, goes or changes its labels or taints."""
+        return self._table.topology_version
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes exist, in this view or not."""
+        return self._table.present_count
+
+    def with_image(self, image: str) -> BoolArray:
+        """True where the node has the image (a normalised name)."""
+        known = self._table.images.get(image)
+        return self._at(known.rows if known is not None else ())
+
+    def image_spread(self, image: str) -> tuple[int, int, int]:
+        """The image's size in bytes, how many nodes have it, and how many nodes there are."""
+        known = self._table.images.get(image)
+        size, holders = (known.size, len(known.rows)) if known is not None else (0, 0)
+        return size, holders, self._table.present_count
+
+    def port_free(self, port: HostPort) -> BoolArray:
+        """True where no pod uses the host port on the same or on every address."""
+        free = np.ones(self._table.row_count, np.bool_)
+        for row in self._table.host_ports.get((port.protocol, port.port), ()):
+            free[row] = not self._table.port_taken(row, port)
+        return free if self._all else free[self._rows]
+
+    def named(self, name: str) -> BoolArray:
+        """True at the node of this name."""
+        return np.equal(self._rows, self._table.row_of.get(name, -1))
+
+    def meets(self, requirement: Requirement) -> BoolArray:
+        """True where the node's label satisfies the requirement."""
+        column, codes = self.label(requirement.key), self.label_codes(requirement.key)
+        match requirement.operator:
+            case "Exists":
+                return np.not_equal(codes, ABSENT)
+            case "DoesNotExist":
+                return np.equal(codes, ABSENT)
+            case "In":
+                return _among(codes, column, requirement.values)
+            case "NotIn":
+                return ~_among(codes, column, requirement.values)
+            case "Gt" | "Lt":
+                return _compared(codes, column, requirement)
+
+    def selected(self, term: NodeSelectorTerm) -> BoolArray:
+        """True where the node satisfies the term (which may be invalid or empty: nowhere)."""
+        if not term.valid or term.empty:
+            return np.zeros(len(self), np.bool_)
+        mask = np.ones(len(self), np.bool_)
+        for requirement in term.expressions:
+            mask &= self.meets(requirement)
+        for requirement in term.fields:
+            named = self.named(requirement.values[0])
+            mask &= named if requirement.operator == "In" else ~named
+        return mask
+
+    def admitted(self, labels: LabelSelector, required: NodeSelector | None) -> BoolArray:
+        """True where a nodeSelector and, if there is one, required node affinity are satisfied."""
+        mask = np.ones(len(self), np.bool_)
+        for requirement in labels.requirements:
+            mask &= self.meets(requirement)
+        if required is not None:
+            any_term = np.zeros(len(self), np.bool_)
+            for term in required.terms:
+                any_term |= self.selected(term)
+            mask &= any_term
+        return mask
+
+    def _at(self, rows: Collection[int]) -> BoolArray:
+        """True at these rows of the table."""
+        chosen = np.zeros(self._table.row_count, np.bool_)
+        chosen[list(rows)] = True
+        return chosen if self._all else chosen[self._rows]
+
+    def _amounts(self, column: Column | None) -> IntArray:
+        return np.zeros(len(self), np.int64) if column is None else self._taken(column)
+
+    def _taken(self, column: Column) -> npt.NDArray[Any]:
+        if self._all:
+            return read_only(column.data[: len(self._rows)])
+        return column.data[self._rows]
+
+
+class CrowdedView(NodeView):
+    """Rows as they would be with more pods on them, as far as pod slots and requests go.
+
+    `more_pods` and `more_requested` are int64 over all rows of the table.
+    """
+
+    __slots__ = ("_more_pods", "_more_requested")
+
+    def __init__(
+        self,
+        table: NodeTable,
+        rows: IntArray,
+        more_pods: IntArray,
+        more_requested: Mapping[str, IntArray],
+    ) -> None:
+        super().__init__(table, rows)
+        self._more_pods = more_pods
+        self._more_requested = more_requested
+
+    def take(self, rows: IntArray) -> "CrowdedView":
+        """The same crowd on other rows."""
+        return CrowdedView(self._table, rows, self._more_pods, self._more_requested)
+
+    @property
+    def pod_count(self) -> IntArray:
+        """How many pods the node would have."""
+        return super().pod_count + self._more_pods[self._rows]
+
+    def requested(self, resource: str) -> IntArray:
+        """What the node's pods would request of a resource."""
+        more = self._more_requested.get(resource)
+        requested = super().requested(resource)
+        return requested if more is None else requested + more[self._rows]
+
+
+def _among(codes: IntArray, column: LabelColumn, values: tuple[str, ...]) -> BoolArray:
+    wanted = [column.index[v] for v in values if v in column.index]
+    if len(wanted) == 1:
+        return np.equal(codes, wanted[0])
+    return np.isin(codes, wanted)
+
+
+def _compared(codes: IntArray, column: LabelColumn, requirement: Requirement) -> BoolArray:
+    bound = parse_int64(requirement.values[0]) if requirement.values else None
+    wanted = [
+        code
+        for value, code in column.index.items()
+        if (number := parse_int64(value)) is not None
+        and bound is not None
+        and (number > bound if requirement.operator == "Gt" else number < bound)
+    ]
+    return np.isin(codes, wanted)

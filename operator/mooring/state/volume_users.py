@@ -1,0 +1,101 @@
+"""Which pods' disks and claims are in use, for volumes that pods cannot share.
+
+(volumerestrictions/volume_restrictions.go)
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias
+
+from mooring.model.pod import Pod
+from mooring.model.volumes import ClaimVolume, Disk, DiskKind, PodVolume, RbdVolume
+
+__all__ = ["VolumeUsers", "in_conflict", "is_restricted"]
+
+_RESTRICTED: Final = frozenset({DiskKind.AWS_EBS, DiskKind.GCE_PD, DiskKind.ISCSI})
+
+_Name: TypeAlias = tuple[str, str]
+"""Plugin and disk, or pool and image: two volumes without it in common are never the same."""
+
+
+def is_restricted(volume: PodVolume) -> bool:
+    """Whether two pods on one node may be unable to share the volume."""
+    return isinstance(volume, RbdVolume) or (
+        isinstance(volume, Disk) and volume.kind in _RESTRICTED
+    )
+
+
+class VolumeUsers:
+    """How many pods use which claims, and which disks on which rows."""
+
+    def __init__(self) -> None:
+        self._claims: Counter[str] = Counter()
+        self._disks: dict[_Name, dict[int, Counter[PodVolume]]] = {}
+
+    def claim_in_use(self, key: str) -> bool:
+        """Whether a pod with a node names the claim (ephemeral ones are not named)."""
+        return key in self._claims
+
+    def rows_in_conflict(self, volume: PodVolume) -> Iterator[int]:
+        """The rows with a pod whose volume is the same, so that they cannot have both."""
+        for row, users in self._disks.get(_name(volume), {}).items():
+            if any(in_conflict(volume, other) for other in users):
+                yield row
+
+    def add(self, row: int, pod: Pod) -> None:
+        """The pod is on the row."""
+        self._claims.update(_named_claims(pod))
+        for volume in filter(is_restricted, pod.volumes):
+            rows = self._disks.setdefault(_name(volume), {})
+            rows.setdefault(row, Counter())[volume] += 1
+
+    def remove(self, row: int, pod: Pod) -> None:
+        """The pod is not on the row any more."""
+        for key in _named_claims(pod):
+            self._claims[key] -= 1
+            if not self._claims[key]:
+                del self._claims[key]
+        for volume in filter(is_restricted, pod.volumes):
+            self._forget_disk(row, volume)
+
+    def _forget_disk(self, row: int, volume: PodVolume) -> None:
+        name = _name(volume)
+        rows = self._disks[name]
+        rows[row] -= Counter((volume,))
+        if not rows[row]:
+            del rows[row]
+        if not rows:
+            del self._disks[name]
+
+
+def _named_claims(pod: Pod) -> Iterable[str]:
+    return (
+        f"{pod.namespace}/{volume.claim}"
+        for volume in pod.volumes
+        if isinstance(volume, ClaimVolume) and not volume.ephemeral
+    )
+
+
+def _name(volume: PodVolume) -> _Name:
+    match volume:
+        case Disk():
+            return volume.kind, volume.id
+        case RbdVolume():
+            return volume.pool, volume.image
+        case _:
+            raise TypeError(f"{volume} is no disk that pods may be unable to share")
+
+
+def in_conflict(one: PodVolume, other: PodVolume) -> bool:
+    """Whether two volumes are the same, and one node can have only one of them."""
+    match one, other:
+        case Disk(), Disk():
+            same = (one.kind, one.id) == (other.kind, other.id) and one.kind in _RESTRICTED
+            writing = not (one.read_only and other.read_only)
+            return same and (writing or one.kind is DiskKind.AWS_EBS)
+        case RbdVolume(), RbdVolume():
+            same = (one.pool, one.image) == (other.pool, other.image)
+            shared = not one.monitors.isdisjoint(other.monitors)
+            return same and shared and not (one.read_only and other.read_only)
+        case _:
+            return False

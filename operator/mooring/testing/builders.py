@@ -1,0 +1,258 @@
+"""Kubernetes objects from a few words, as an API server would store them.
+
+    state = cluster(
+        node("n1", cpu="4", zone="a", taints=["dedicated=gpu:NoSchedule"]),
+        pod("web", cpu="500m", node="n1"),
+    )
+
+Every builder returns a raw API object with a uid and a creation time, to be parsed or to be changed
+further. Names, labels and amounts mean what they mean in a manifest. Those of storage are in
+`mooring.testing.storage_builders`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from mooring.model.changes import Kind
+from mooring.model.node import HOSTNAME, ZONE
+from mooring.model.objects import object_key, parse_object
+from mooring.state.cluster import ClusterState
+
+__all__ = [
+    "CREATED",
+    "api_object",
+    "cluster",
+    "given",
+    "namespace",
+    "node",
+    "pdb",
+    "pod",
+    "priority_class",
+    "service",
+    "toleration",
+]
+
+CREATED: Final = "2026-01-01T00:00:00Z"
+"""When everything was made that does not say otherwise."""
+
+Raw = dict[str, Any]
+Labels = Mapping[str, str]
+Amount = str | int
+
+_API_VERSIONS: Final = {
+    "CSINode": "storage.k8s.io/v1",
+    "CSIDriver": "storage.k8s.io/v1",
+    "CSIStorageCapacity": "storage.k8s.io/v1",
+    "PodDisruptionBudget": "policy/v1",
+    "PriorityClass": "scheduling.k8s.io/v1",
+    "ReplicaSet": "apps/v1",
+    "StatefulSet": "apps/v1",
+    "StorageClass": "storage.k8s.io/v1",
+    "VolumeAttachment": "storage.k8s.io/v1",
+}
+
+
+def cluster(*objects: Mapping[str, Any]) -> ClusterState:
+    """A state that holds the objects; pods without a node leave no trace in it."""
+    state = ClusterState()
+    for raw in objects:
+        kind = Kind(raw["kind"])
+        state.put(kind, object_key(kind, raw), parse_object(kind, raw))
+    return state
+
+
+def api_object(
+    kind: str,
+    name: str,
+    *,
+    namespace: str | None = None,
+    labels: Labels | None = None,
+    annotations: Labels | None = None,
+    created: str = CREATED,
+    **fields: Any,
+) -> Raw:
+    """An object of any kind; `fields` are its top-level fields, such as `spec`."""
+    uid = "-".join(filter(None, (kind.lower(), namespace, name)))
+    metadata: Raw = {"name": name, "uid": uid, "creationTimestamp": created}
+    given = {"namespace": namespace, "labels": labels, "annotations": annotations}
+    metadata |= {field: value for field, value in given.items() if value is not None}
+    version = _API_VERSIONS.get(kind, "v1")
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
+
+
+def pod(
+    name: str = "web",
+    *,
+    namespace: str = "default",
+    cpu: Amount | None = None,
+    memory: Amount | None = None,
+    requests: Mapping[str, Amount] | None = None,
+    labels: Labels | None = None,
+    annotations: Labels | None = None,
+    node: str | None = None,
+    priority: int = 0,
+    ports: Iterable[int | Mapping[str, Any]] = (),
+    images: Sequence[str] = ("registry.example/app:v1",),
+    node_selector: Labels | None = None,
+    affinity: Mapping[str, Any] | None = None,
+    spread: Sequence[Mapping[str, Any]] = (),
+    tolerations: Sequence[Mapping[str, str]] = (),
+    gates: Iterable[str] = (),
+    claims: Iterable[str] = (),
+    owner: Mapping[str, Any] | None = None,
+    created: str = CREATED,
+    started: str | None = None,
+    nominated: str | None = None,
+    terminating: bool = False,
+    phase: str | None = None,
+    spec: Mapping[str, Any] | None = None,
+    status: Mapping[str, Any] | None = None,
+) -> Raw:
+    """A pod with one container per image; the first requests what the pod requests.
+
+    `requests` are resources beside cpu and memory. `ports` are host ports: numbers (TCP, every
+    address) or whole port objects. `affinity`, `spread` (topologySpreadConstraints),
+    `tolerations` and `owner` (the controlling ownerReference) are as in the API; `claims` names
+    PersistentVolumeClaims. `spec` and `status` hold further fields, or replace those above.
+    """
+    raw = api_object(
+        "Pod", name, namespace=namespace, labels=labels, annotations=annotations, created=created
+    )
+    if owner is not None:
+        raw["metadata"]["ownerReferences"] = [{"controller": True, **owner}]
+    if terminating:
+        raw["metadata"]["deletionTimestamp"] = created
+    amounts = {"cpu": cpu, "memory": memory, **(requests or {})}
+    raw["spec"] = {
+        "schedulerName": "default-scheduler",
+        "priority": priority,
+        "containers": _containers(images, amounts, ports),
+        **given(
+            nodeName=node,
+            nodeSelector=node_selector,
+            affinity=affinity,
+            topologySpreadConstraints=spread,
+            tolerations=tolerations,
+            schedulingGates=[{"name": gate} for gate in gates],
+            volumes=[
+                {"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims
+            ],
+        ),
+        **(spec or {}),
+    }
+    raw["status"] = {
+        "phase": phase or ("Running" if node else "Pending"),
+        **given(startTime=started, nominatedNodeName=nominated),
+        **(status or {}),
+    }
+    return raw
+
+
+def node(
+    name: str,
+    *,
+    cpu: Amount = "4",
+    memory: Amount = "16Gi",
+    pods: Amount = 110,
+    resources: Mapping[str, Amount] | None = None,
+    labels: Labels | None = None,
+    annotations: Labels | None = None,
+    zone: str | None = None,
+    taints: Iterable[str] = (),
+    unschedulable: bool = False,
+    images: Mapping[str, int] | None = None,
+    conditions: Labels | None = None,
+    status: Mapping[str, Any] | None = None,
+) -> Raw:
+    """A node with its hostname label; the amounts are its allocatable ones.
+
+    `resources` are those beside cpu, memory and pods. `taints` are written as for kubectl,
+    `key=value:Effect` or `key:Effect`. `images` maps names to bytes; `conditions` maps types to
+    statuses, beside Ready=True. `status` holds further fields.
+    """
+    own = {HOSTNAME: name, **({ZONE: zone} if zone is not None else {})}
+    amounts = {"cpu": cpu, "memory": memory, "pods": pods, **(resources or {})}
+    return api_object(
+        "Node",
+        name,
+        labels=own | dict(labels or {}),
+        annotations=annotations,
+        spec=given(unschedulable=unschedulable, taints=[_taint(text) for text in taints]),
+        status={
+            "allocatable": {resource: str(amount) for resource, amount in amounts.items()},
+            "conditions": [
+                {"type": kind, "status": value}
+                for kind, value in {"Ready": "True", **(conditions or {})}.items()
+            ],
+            "images": [
+                {"names": [image], "sizeBytes": size} for image, size in (images or {}).items()
+            ],
+            **(status or {}),
+        },
+    )
+
+
+def toleration(key: str = "", value: str | None = None, effect: str = "") -> dict[str, str]:
+    """Tolerates the taint of this key (empty: every key) whatever its value, or with this one."""
+    how = {"operator": "Exists"} if value is None else {"operator": "Equal", "value": value}
+    return {"key": key, "effect": effect, **how}
+
+
+def namespace(name: str, labels: Labels | None = None) -> Raw:
+    """A namespace; like every stored one it carries its name as a label."""
+    own = {"kubernetes.io/metadata.name": name}
+    return api_object("Namespace", name, labels=own | dict(labels or {}))
+
+
+def priority_class(
+    name: str, value: int, *, default: bool = False, policy: str = "PreemptLowerPriority"
+) -> Raw:
+    """A priority by name; `default` for pods that name none, `policy` may be Never."""
+    return api_object(
+        "PriorityClass", name, value=value, globalDefault=default, preemptionPolicy=policy
+    )
+
+
+def service(name: str, selector: Labels, *, namespace: str = "default") -> Raw:
+    """A Service before the pods with these labels."""
+    return api_object("Service", name, namespace=namespace, spec={"selector": dict(selector)})
+
+
+def pdb(name: str, selector: Labels, *, allowed: int = 0, namespace: str = "default") -> Raw:
+    """A disruption budget of the pods with these labels that allows so many more disruptions."""
+    return api_object(
+        "PodDisruptionBudget",
+        name,
+        namespace=namespace,
+        spec={"selector": {"matchLabels": dict(selector)}},
+        status={"disruptionsAllowed": allowed},
+    )
+
+
+def given(**fields: Any) -> Raw:
+    """The fields that say something: neither None, False nor empty."""
+    return {name: value for name, value in fields.items() if value}
+
+
+def _containers(
+    images: Sequence[str],
+    amounts: Mapping[str, Amount | None],
+    ports: Iterable[int | Mapping[str, Any]],
+) -> list[Raw]:
+    containers: list[Raw] = [
+        {"name": f"c{index}", "image": image} for index, image in enumerate(images)
+    ]
+    requests = {name: str(amount) for name, amount in amounts.items() if amount is not None}
+    containers[0]["resources"] = {"requests": requests} if requests else {}
+    containers[0]["ports"] = [
+        {"containerPort": port, "hostPort": port} if isinstance(port, int) else dict(port)
+        for port in ports
+    ]
+    return containers
+
+
+def _taint(text: str) -> dict[str, str]:
+    """The taint written as `key=value:Effect` or `key:Effect`."""
+    rest, _, effect = text.rpartition(":")
+    key, _, value = rest.partition("=")
+    return {"key": key, "value": value, "effect": effect}

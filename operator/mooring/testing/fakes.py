@@ -1,0 +1,96 @@
+"""A stand-in for the API that remembers what plugins write, and a handle that holds it."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mooring.framework.handle import Handle
+from mooring.framework.waiting import WaitingRoom
+from mooring.model.pod import Pod
+from mooring.state.cluster import ClusterState
+from mooring.state.snapshot import Snapshot
+
+__all__ = ["FakeApi", "Patch", "handle"]
+
+
+def handle(state: ClusterState, api: "FakeApi | None" = None) -> Handle:
+    """What a plugin is built with, over this state."""
+    return Handle(Snapshot(state), WaitingRoom(), api or FakeApi(), state)
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """One merge patch as it was sent; `key` is the object's name, or namespace/name."""
+
+    resource: str
+    key: str
+    body: Mapping[str, Any]
+
+
+class FakeApi:
+    """Satisfies `mooring.framework.handle.Api`; answers at once and keeps what was asked.
+
+    `bindings` lists (namespace/name, node) and `patches` the patches, both in order. While
+    `failure` is set, every write raises it instead. `objects` are raw objects by resource and key,
+    as `("persistentvolumes", "pv-1")`. `changes` is what happens to the cluster, one after the
+    other, while somebody waits in `until`; then the time is up.
+    """
+
+    def __init__(
+        self,
+        objects: Mapping[tuple[str, str], dict[str, Any]] | None = None,
+        changes: Iterable[Callable[[], object]] = (),
+    ) -> None:
+        self.objects = dict(objects or {})
+        self.changes = deque(changes)
+        self.bindings: list[tuple[str, str]] = []
+        self.patches: list[Patch] = []
+        self.failure: Exception | None = None
+
+    async def bind(self, pod: Pod, node: str) -> None:
+        """The binding is remembered."""
+        self._fail_if_told()
+        self.bindings.append((pod.key, node))
+
+    async def patch(
+        self, resource: str, namespace: str | None, name: str, patch: dict[str, Any]
+    ) -> dict[str, Any]:
+        """The patch is remembered and applied to the object; one unknown so far is made of it.
+
+        An object that has a resourceVersion gets the next one.
+        """
+        self._fail_if_told()
+        key = f"{namespace}/{name}" if namespace else name
+        self.patches.append(Patch(resource, key, patch))
+        known = self.objects.get((resource, key), {})
+        merged = _merged(known, patch)
+        version = known.get("metadata", {}).get("resourceVersion")
+        if version is not None:
+            merged["metadata"]["resourceVersion"] = str(int(version) + 1)
+        self.objects[resource, key] = merged
+        return merged
+
+    async def until(self, done: Callable[[], bool], seconds: float) -> None:
+        """`done` is true, if need be after some of the changes."""
+        while not done():
+            if not self.changes:
+                raise TimeoutError(f"not done after {seconds:g}s")
+            self.changes.popleft()()
+
+    def _fail_if_told(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+
+def _merged(target: Any, patch: Mapping[str, Any]) -> dict[str, Any]:
+    """The target after a JSON merge patch (RFC 7386): null deletes, objects merge."""
+    result = dict(target) if isinstance(target, Mapping) else {}
+    for field, value in patch.items():
+        if value is None:
+            result.pop(field, None)
+        elif isinstance(value, Mapping):
+            result[field] = _merged(result.get(field), value)
+        else:
+            result[field] = value
+    return result

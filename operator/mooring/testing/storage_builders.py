@@ -1,0 +1,153 @@
+"""Volumes, claims, classes and CSI objects from a few words; see `mooring.testing.builders`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mooring.model.node import HOSTNAME
+from mooring.model.storage import BIND_COMPLETED, SELECTED_NODE
+from mooring.testing.builders import api_object, given
+
+__all__ = [
+    "csi_driver",
+    "csi_node",
+    "pv",
+    "pvc",
+    "storage_capacity",
+    "storage_class",
+    "volume_attachment",
+]
+
+
+def storage_class(
+    name: str,
+    *,
+    provisioner: str = "kubernetes.io/no-provisioner",
+    waits: bool = True,
+    **fields: Any,
+) -> dict[str, Any]:
+    """A storage class that binds at once, or `waits` for the first consumer."""
+    mode = "WaitForFirstConsumer" if waits else "Immediate"
+    return api_object(
+        "StorageClass", name, provisioner=provisioner, volumeBindingMode=mode, **fields
+    )
+
+
+def pv(
+    name: str,
+    *,
+    size: str | int = "1Gi",
+    storage_class: str = "",
+    modes: Sequence[str] = ("ReadWriteOnce",),
+    nodes: Sequence[str] = (),
+    claim: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    spec: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A volume that can be had on `nodes` (none: on all) and is kept for `claim`.
+
+    `claim` is `namespace/name`; `spec` holds further fields, such as the source.
+    """
+    hostnames = {"key": HOSTNAME, "operator": "In", "values": [*nodes]}
+    terms = [{"matchExpressions": [hostnames]}] if nodes else []
+    place, _, claim_name = (claim or "").partition("/")
+    return api_object(
+        "PersistentVolume",
+        name,
+        labels=labels,
+        spec={
+            "capacity": {"storage": str(size)},
+            "storageClassName": storage_class,
+            "accessModes": [*modes],
+            **given(
+                nodeAffinity=terms and {"required": {"nodeSelectorTerms": terms}},
+                claimRef=claim and {"namespace": place, "name": claim_name},
+            ),
+            **(spec or {}),
+        },
+        status={"phase": "Bound" if claim else "Available"},
+    )
+
+
+def pvc(
+    name: str,
+    *,
+    namespace: str = "default",
+    size: str | int = "1Gi",
+    storage_class: str = "",
+    modes: Sequence[str] = ("ReadWriteOnce",),
+    volume: str | None = None,
+    selected_node: str | None = None,
+    spec: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A claim, bound for good to `volume` if one is named; `spec` holds further fields.
+
+    `selected_node` is the node for which its volume is to be made.
+    """
+    return api_object(
+        "PersistentVolumeClaim",
+        name,
+        namespace=namespace,
+        annotations=given(
+            **{BIND_COMPLETED: volume and "yes", SELECTED_NODE: selected_node},
+        )
+        or None,
+        spec={
+            "resources": {"requests": {"storage": str(size)}},
+            "storageClassName": storage_class,
+            "accessModes": [*modes],
+            **given(volumeName=volume),
+            **(spec or {}),
+        },
+        status={"phase": "Bound" if volume else "Pending"},
+    )
+
+
+def csi_node(
+    name: str, limits: Mapping[str, int | None], *, migrated: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The CSI drivers of a node with their limits (None: no limit), and the plugins migrated."""
+    drivers = [
+        {
+            "name": driver,
+            "nodeID": name,
+            **({} if limit is None else {"allocatable": {"count": limit}}),
+        }
+        for driver, limit in limits.items()
+    ]
+    annotations = {"storage.alpha.kubernetes.io/migrated-plugins": ",".join(migrated)}
+    return api_object(
+        "CSINode", name, annotations=annotations if migrated else None, spec={"drivers": drivers}
+    )
+
+
+def csi_driver(name: str, *, storage_capacity: bool = False) -> dict[str, Any]:
+    """A driver that may want its free capacity to be looked at."""
+    return api_object("CSIDriver", name, spec={"storageCapacity": storage_capacity})
+
+
+def storage_capacity(
+    name: str,
+    storage_class: str,
+    size: str | int,
+    topology: Mapping[str, str] | None = None,
+    **fields: Any,
+) -> dict[str, Any]:
+    """What a driver could still make of a class on nodes with these labels (None: on none)."""
+    if topology is not None:
+        fields["nodeTopology"] = {"matchLabels": {**topology}}
+    return api_object(
+        "CSIStorageCapacity",
+        name,
+        namespace="default",
+        storageClassName=storage_class,
+        capacity=str(size),
+        **fields,
+    )
+
+
+def volume_attachment(name: str, driver: str, node: str, volume: str) -> dict[str, Any]:
+    """A PersistentVolume that the driver has attached to the node."""
+    source = {"persistentVolumeName": volume}
+    return api_object(
+        "VolumeAttachment", name, spec={"attacher": driver, "nodeName": node, "source": source}
+    )
