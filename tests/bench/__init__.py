@@ -1,0 +1,1 @@
+"""`make bench`: Mooring and kube-scheduler, each alone on the same API server."""

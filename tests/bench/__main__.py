@@ -1,0 +1,102 @@
+"""The command `python -m bench`."""
+
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+import replica
+from bench.figures import Comparison, Run, compare
+from bench.report import runs_table, summary_table, verdict, write_json
+from bench.runs import bench_server, load_nodes, run_once
+from bench.sampling import read_samples
+from bench.schedulers import KubeScheduler, Mooring, Scheduler
+from bench.shares import shares_table
+from bench.workloads import WORKLOADS, Workload
+from controlplane import ControlPlaneError
+from controlplane.progress import Progress
+
+WIDTH = 132
+"""Columns where the output is no terminal."""
+
+progress = Progress()
+console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+
+AT_LEAST_ONE = click.IntRange(1)
+EPILOG = "Workloads:\n\n\b\n" + "\n".join(
+    f"{workload.name:12} {workload.about}" for workload in WORKLOADS.values()
+)
+
+
+@click.command(epilog=EPILOG)
+@click.argument("names", nargs=-1, type=click.Choice([*WORKLOADS]), metavar="[WORKLOAD]...")
+@click.option("--rounds", type=AT_LEAST_ONE, default=1, help="How often to repeat A B B A.")
+@click.option("--scale", type=AT_LEAST_ONE, default=1, help="Divide every size by this.")
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=replica.ROOT / "build" / "bench",
+    help="Folder for the figures and Mooring's log.  [default: build/bench]",
+)
+@click.option("--profile", is_flag=True, help="Run only Mooring, and say where its CPU goes.")
+def main(names: Sequence[str], rounds: int, scale: int, output: Path, *, profile: bool) -> None:
+    """Mooring and kube-scheduler, each alone on the same API server, drain the same workload.
+
+    Runs every workload unless some are named, and writes the figures to build/bench/ as JSON.
+    Exits with 0 if every goal is reached, else with 1.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    output.mkdir(parents=True, exist_ok=True)
+    workloads = [WORKLOADS[name].scaled(scale) for name in names or WORKLOADS]
+    try:
+        if profile:
+            for workload in workloads:
+                _profile(workload, output)
+            return
+        results = [(workload, _compare(workload, rounds, output)) for workload in workloads]
+    except ControlPlaneError as error:
+        raise click.ClickException(str(error)) from error
+    if len(results) > 1:
+        console.print(summary_table(results))
+    sys.exit(not all(result.reached for _, result in results))
+
+
+def _compare(workload: Workload, rounds: int, output: Path) -> Comparison:
+    runs: list[Run] = []
+    log = output / f"{workload.name}-mooring.log"
+    with bench_server() as control_plane:
+        load_nodes(control_plane.access, workload)
+        ours, theirs = Mooring(control_plane, log), KubeScheduler(control_plane)
+        order: list[Scheduler] = [ours, theirs, theirs, ours] * rounds
+        for number, scheduler in enumerate(order, start=1):
+            step = f"{workload.name}: run {number} of {len(order)}, {scheduler.label}"
+            progress.begin(step)
+            runs.append(run_once(control_plane, workload, scheduler))
+            progress.end(f"{runs[-1].pods_per_second:.0f} pods/s")
+    result = compare(runs, Mooring.label, KubeScheduler.label, workload.goal)
+    console.print(runs_table(workload, runs))
+    for line in verdict(result, runs):
+        console.print(line, highlight=False)
+    path = write_json(output, workload, runs, result)
+    console.print(f"written to {path}\n", highlight=False, soft_wrap=True)
+    return result
+
+
+def _profile(workload: Workload, output: Path) -> None:
+    log, samples = (output / f"{workload.name}-{what}" for what in ("mooring.log", "samples.json"))
+    progress.begin(f"{workload.name}: mooring, sampled")
+    with bench_server() as control_plane:
+        load_nodes(control_plane.access, workload)
+        run = run_once(control_plane, workload, Mooring(control_plane, log, samples))
+    progress.end(f"{run.pods_per_second:.0f} pods/s")
+    console.print(runs_table(workload, [run]))
+    for fault in run.faults:
+        console.print(f"void: {fault}", highlight=False)
+    console.print(shares_table(read_samples(samples), run.cpu_us_per_pod))
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m bench")

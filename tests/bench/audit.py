@@ -1,0 +1,117 @@
+"""Whether a placement is right: a slow checker that shares no code with either scheduler.
+
+It knows what the workloads use: requests, required pod anti-affinity and hard topology spread with
+matchLabels. Anything found makes the figures of the run void.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+__all__ = ["faults"]
+
+Raw = Mapping[str, Any]
+
+SUFFIXES = {
+    "": Fraction(1),
+    "m": Fraction(1, 1000),
+    "k": Fraction(1000),
+    "Mi": Fraction(1024**2),
+    "Gi": Fraction(1024**3),
+}
+"""Of the quantities that the workloads use; others are an error."""
+
+
+def faults(nodes: Iterable[Raw], pods: Sequence[Raw], expected: Collection[str]) -> list[str]:
+    """Every way in which the placement is wrong; `expected` are the names of pods to be bound."""
+    by_name = {node["metadata"]["name"]: node for node in nodes}
+    placed = [pod for pod in pods if pod["spec"].get("nodeName")]
+    bound = {pod["metadata"]["name"] for pod in placed}
+    unknown = {pod["spec"]["nodeName"] for pod in placed} - by_name.keys()
+    if unknown:
+        return [f"pods are bound to {len(unknown)} nodes that do not exist"]
+    found = [*_overfull(by_name, placed), *_too_close(by_name, placed), *_uneven(by_name, placed)]
+    if missing := set(expected) - bound:
+        found.append(f"{len(missing)} pods are not bound, {min(missing)} among them")
+    return found
+
+
+def quantity(text: str) -> Fraction:
+    """The value of a quantity such as 250m or 2Gi."""
+    digits = text.rstrip("".join(SUFFIXES))
+    return Fraction(digits) * SUFFIXES[text[len(digits) :]]
+
+
+def _overfull(nodes: Mapping[str, Raw], placed: Iterable[Raw]) -> Iterator[str]:
+    used: dict[str, Counter[str]] = defaultdict(Counter)
+    for pod in placed:
+        of_node = used[pod["spec"]["nodeName"]]
+        of_node["pods"] += 1
+        for container in pod["spec"]["containers"]:
+            for resource, amount in container["resources"]["requests"].items():
+                of_node[resource] += quantity(amount)  # type: ignore[assignment] # counts fractions
+    for name, of_node in used.items():
+        allocatable = nodes[name]["status"]["allocatable"]
+        for resource, amount in of_node.items():
+            if amount > quantity(allocatable[resource]):
+                yield f"node {name} is over its allocatable {resource}"
+
+
+def _too_close(nodes: Mapping[str, Raw], placed: Sequence[Raw]) -> Iterator[str]:
+    """Pods whose required anti-affinity another pod breaks."""
+    counts: dict[tuple[Any, ...], Counter[str]] = {}
+    for pod in placed:
+        terms = _field(pod, "affinity", "podAntiAffinity")
+        for term in terms.get("requiredDuringSchedulingIgnoredDuringExecution", []):
+            key = _key(term)
+            if key not in counts:
+                counts[key] = _matching_per_domain(term, nodes, placed)
+            others = counts[key][_domain(term, nodes, pod)] - _matches(term, pod)
+            if others:
+                yield f"pod {pod['metadata']['name']} is beside {others} that it refuses"
+
+
+def _uneven(nodes: Mapping[str, Raw], placed: Sequence[Raw]) -> Iterator[str]:
+    """Hard spread constraints with too much skew; no placement can have made it worse since."""
+    checked = set()
+    for pod in placed:
+        for constraint in _field(pod, "topologySpreadConstraints"):
+            key = _key(constraint)
+            if constraint["whenUnsatisfiable"] != "DoNotSchedule" or key in checked:
+                continue
+            checked.add(key)
+            counts = _matching_per_domain(constraint, nodes, placed)
+            domains = {node["metadata"]["labels"][key[0]] for node in nodes.values()}
+            per_domain = [counts[domain] for domain in domains]
+            skew = max(per_domain) - min(per_domain)
+            if skew > constraint["maxSkew"]:
+                yield f"pods {dict(key[1])} have a skew of {skew} over {key[0]}"
+
+
+def _matching_per_domain(
+    term: Raw, nodes: Mapping[str, Raw], placed: Iterable[Raw]
+) -> Counter[str]:
+    return Counter(_domain(term, nodes, pod) for pod in placed if _matches(term, pod))
+
+
+def _domain(term: Raw, nodes: Mapping[str, Raw], pod: Raw) -> str:
+    labels: Mapping[str, str] = nodes[pod["spec"]["nodeName"]]["metadata"]["labels"]
+    return labels[term["topologyKey"]]
+
+
+def _matches(term: Raw, pod: Raw) -> bool:
+    labels: Mapping[str, str] = pod["metadata"]["labels"]
+    wanted: Mapping[str, str] = term["labelSelector"]["matchLabels"]
+    return wanted.items() <= labels.items()
+
+
+def _key(term: Raw) -> tuple[str, tuple[tuple[str, str], ...]]:
+    return term["topologyKey"], tuple(sorted(term["labelSelector"]["matchLabels"].items()))
+
+
+def _field(pod: Raw, *path: str) -> Any:
+    found: Any = pod["spec"]
+    for name in path:
+        found = found.get(name) or {}
+    return found

@@ -1,0 +1,96 @@
+"""The figures of a run, and what two schedulers' runs say together."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+__all__ = ["Comparison", "Run", "compare", "rate"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One scheduler on one workload, once."""
+
+    scheduler: str
+    pods: int
+    bound: int
+    seconds: float
+    """From the first sign of a decision to the last binding."""
+    first_bind_seconds: float
+    """From the start of the scheduler's process to the first binding."""
+    cpu_seconds: float
+    """The scheduler's, from its start until it had nothing left to do."""
+    drain_cpu_seconds: float
+    """Of these, those after the first sign of a decision."""
+    peak_mib: float
+    apiserver_cpu_seconds: float
+    etcd_cpu_seconds: float
+    """The servers', from the scheduler's start until it had nothing left to do."""
+    evicted: int
+    writes: dict[str, int] = field(default_factory=dict)
+    """Writes to pods and events, by verb and resource."""
+    refusals: dict[str, int] = field(default_factory=dict)
+    """Requests answered with 409 or 429."""
+    faults: tuple[str, ...] = ()
+    """What is wrong with the placement; any fault makes the figures void."""
+
+    @property
+    def pods_per_second(self) -> float:
+        """Bound pods over the seconds that it took."""
+        return rate(self.bound, self.seconds)
+
+    @property
+    def cpu_us_per_pod(self) -> float:
+        """The scheduler's CPU after its start-up, for each pod."""
+        return 1e6 * self.drain_cpu_seconds / max(self.bound, 1)
+
+    @property
+    def writes_per_pod(self) -> float:
+        """Bindings, events, status patches and deletions."""
+        return sum(self.writes.values()) / max(self.bound, 1)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The first of two schedulers over the second; None where a run is void."""
+
+    ratio: float | None
+    """Of the medians of their pods/s."""
+    cpu_ratio: float | None
+    """Of the medians of their CPU per pod; other load on the machine disturbs it less."""
+    goal: float
+
+    @property
+    def reached(self) -> bool:
+        """Whether the ratio is the goal or more."""
+        return self.ratio is not None and self.ratio >= self.goal
+
+
+def rate(pods: int, seconds: float) -> float:
+    """Pods per second; 0 where fewer than two bindings span no time."""
+    return pods / seconds if seconds > 0 else 0.0
+
+
+def compare(runs: Iterable[Run], first: str, second: str, goal: float) -> Comparison:
+    """The comparison of two schedulers by their labels."""
+    by_label: dict[str, list[Run]] = {first: [], second: []}
+    for run in runs:
+        by_label[run.scheduler].append(run)
+    ours, theirs = by_label[first], by_label[second]
+    if not (ours and theirs) or any(run.faults for run in (*ours, *theirs)):
+        return Comparison(None, None, goal)
+    return Comparison(
+        ratio=_ratio(
+            [run.pods_per_second for run in ours], [run.pods_per_second for run in theirs]
+        ),
+        cpu_ratio=_ratio(
+            [run.cpu_us_per_pod for run in ours], [run.cpu_us_per_pod for run in theirs]
+        ),
+        goal=goal,
+    )
+
+
+def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
+    """None where theirs is 0: nothing was measured."""
+    below = median(theirs)
+    return median(ours) / below if below else None

@@ -1,0 +1,98 @@
+"""The Kubernetes objects of a workload."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from bench.workloads import PodKind, Workload
+from controlplane.nodes import node_object
+
+__all__ = [
+    "Creation",
+    "existing_pods",
+    "hopeless_pods",
+    "measured_pods",
+    "nodes",
+    "priority_classes",
+]
+
+Creation = tuple[str, dict[str, Any]]
+"""The path of a collection and an object to create in it."""
+
+HOPELESS_CPU = "1k"
+"""More than any node has."""
+
+
+def nodes(workload: Workload) -> Iterator[Creation]:
+    """Bare nodes, dealt out to the zones in turn."""
+    for index in range(workload.nodes):
+        zone = f"zone-{index % workload.zones}"
+        yield "/api/v1/nodes", node_object(_node_name(index), zone, workload.node, {})
+
+
+def priority_classes(workloads: Iterable[Workload]) -> Iterator[Creation]:
+    """One for each priority that their pods have, but for zero."""
+    kinds = (kind for work in workloads for kind in (work.kind, work.existing_kind) if kind)
+    for priority in sorted({kind.priority for kind in kinds} - {0}):
+        yield (
+            "/apis/scheduling.k8s.io/v1/priorityclasses",
+            {"metadata": {"name": _priority_name(priority)}, "value": priority},
+        )
+
+
+def existing_pods(workload: Workload, namespace: str) -> Iterator[Creation]:
+    """Pods with a node: every app has as many in each zone, and no two on one node.
+
+    That holds where no node has two of them and apps times zones divides their number.
+    """
+    kind = workload.existing_kind or workload.kind
+    for index in range(workload.existing):
+        app = (index // workload.zones) % kind.apps
+        node = _node_name(index % workload.nodes)
+        pod = _pod(kind, f"existing-{index:05}", app)
+        yield _pods_path(namespace), _with_spec(pod, nodeName=node)
+
+
+def hopeless_pods(workload: Workload, namespace: str, scheduler: str) -> Iterator[Creation]:
+    """Pods that fit nowhere."""
+    kind = PodKind(cpu=HOPELESS_CPU)
+    for index in range(workload.hopeless):
+        pod = _pod(kind, f"hopeless-{index:05}", 0)
+        yield _pods_path(namespace), _with_spec(pod, schedulerName=scheduler)
+
+
+def measured_pods(workload: Workload, namespace: str, scheduler: str) -> Iterator[Creation]:
+    """The pods whose placing is measured, app after app in turn."""
+    kind = workload.kind
+    for index in range(workload.pods):
+        pod = _pod(kind, f"measured-{index:05}", index % kind.apps)
+        yield _pods_path(namespace), _with_spec(pod, schedulerName=scheduler)
+
+
+def _pod(kind: PodKind, name: str, app_number: int) -> dict[str, Any]:
+    app = f"app-{app_number:03}"
+    requests = {"cpu": kind.cpu, "memory": kind.memory}
+    spec: dict[str, Any] = {
+        "containers": [{"name": "main", "image": "pause", "resources": {"requests": requests}}],
+        # No kubelet is there to finish a graceful deletion.
+        "terminationGracePeriodSeconds": 0,
+        **kind.constraint(app),
+    }
+    if kind.priority:
+        spec["priorityClassName"] = _priority_name(kind.priority)
+    return {"metadata": {"name": name, "labels": {"app": app}}, "spec": spec}
+
+
+def _with_spec(pod: Mapping[str, Any], **fields: str) -> dict[str, Any]:
+    return {**pod, "spec": {**pod["spec"], **fields}}
+
+
+def _node_name(index: int) -> str:
+    return f"node-{index:05}"
+
+
+def _priority_name(priority: int) -> str:
+    return f"bench-{priority}"
+
+
+def _pods_path(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/pods"

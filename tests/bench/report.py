@@ -1,0 +1,113 @@
+"""What a reader sees: aligned tables, and the same in JSON."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from bench.figures import Comparison, Run
+from bench.workloads import Workload
+from controlplane.build import kubernetes_version
+
+__all__ = ["runs_table", "summary_table", "verdict", "write_json"]
+
+
+def runs_table(workload: Workload, runs: Sequence[Run]) -> Table:
+    """One row per run, in the order in which they ran."""
+    before = f" beside {workload.existing:,}" if workload.existing else ""
+    behind = f" behind {workload.hopeless:,}" if workload.hopeless else ""
+    size = f"{workload.pods:,} pods{before}{behind} onto {workload.nodes:,} nodes"
+    table = Table(
+        title=f"{workload.name}: {workload.about}; {size}",
+        title_justify="left",
+        caption_justify="left",
+        caption="CPU until the scheduler had nothing left to do; us/pod: after its start-up",
+    )
+    table.add_column("scheduler")
+    columns = ("pods/s", "first bind s", "CPU s", "us/pod", "peak MiB", "apiserver CPU s")
+    for title in (*columns, "etcd CPU s", "writes/pod"):
+        table.add_column(title, justify="right")
+    if workload.evicts:
+        table.add_column("evicted", justify="right")
+    for run in runs:
+        table.add_row(*_cells(run, evicts=workload.evicts), style="red" if run.faults else "")
+    return table
+
+
+def summary_table(results: Sequence[tuple[Workload, Comparison]]) -> Table:
+    """One row per workload."""
+    table = Table(title="mooring / kube-scheduler", title_justify="left")
+    table.add_column("workload")
+    for title in ("pods/s", "goal", "", "CPU per pod"):
+        table.add_column(title, justify="right")
+    for workload, result in results:
+        figures = (_shown(result.ratio), f"{result.goal:.1f}", _word(result))
+        table.add_row(workload.name, *figures, _shown(result.cpu_ratio))
+    return table
+
+
+def verdict(result: Comparison, runs: Sequence[Run]) -> list[str]:
+    """The comparison in words, and what makes it void."""
+    faults = [f"{run.scheduler}: {fault}" for run in runs for fault in run.faults[:5]]
+    if faults:
+        return ["void:", *faults]
+    rates = f"{_shown(result.ratio)} times the pods/s (goal {result.goal:.1f}: {_word(result)})"
+    cpu = f"{_shown(result.cpu_ratio)} times the CPU per pod"
+    return [f"mooring / kube-scheduler: {rates}, {cpu}"]
+
+
+def write_json(
+    folder: Path, workload: Workload, runs: Sequence[Run], result: Comparison | None
+) -> Path:
+    """The figures as a file; its path."""
+    path = folder / f"{workload.name}.json"
+    document = {
+        "workload": _described(workload),
+        "machine": {"cpus": os.cpu_count(), "load": os.getloadavg()},
+        "kubernetes": kubernetes_version(),
+        "runs": [_described_run(run) for run in runs],
+        "comparison": result and {**asdict(result), "reached": result.reached},
+    }
+    path.write_text(json.dumps(document, indent=2) + "\n")
+    return path
+
+
+def _cells(run: Run, *, evicts: bool) -> list[str]:
+    figures = (
+        f"{run.pods_per_second:.0f}",
+        f"{run.first_bind_seconds:.2f}",
+        f"{run.cpu_seconds:.2f}",
+        f"{run.cpu_us_per_pod:.0f}",
+        f"{run.peak_mib:.0f}",
+        f"{run.apiserver_cpu_seconds:.2f}",
+        f"{run.etcd_cpu_seconds:.2f}",
+        f"{run.writes_per_pod:.2f}",
+    )
+    if run.faults:
+        return [run.scheduler, "void"]
+    return [run.scheduler, *figures, *([str(run.evicted)] if evicts else [])]
+
+
+def _shown(ratio: float | None) -> str:
+    return "void" if ratio is None else f"{ratio:.2f}"
+
+
+def _word(result: Comparison) -> str:
+    return "reached" if result.reached else "missed"
+
+
+def _described(workload: Workload) -> dict[str, Any]:
+    described: dict[str, Any] = asdict(workload)
+    for kind in (described["kind"], described["existing_kind"]):
+        if kind:
+            kind["constraint"] = kind["constraint"].__name__
+    return described
+
+
+def _described_run(run: Run) -> Mapping[str, Any]:
+    rates = {"pods_per_second": run.pods_per_second, "cpu_us_per_pod": run.cpu_us_per_pod}
+    return {**rates, **asdict(run)}

@@ -1,0 +1,102 @@
+"""The two schedulers, each with the same right to the API server: 5,000 requests per second."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+import replica
+from controlplane import ControlPlane
+from controlplane.processes import ProcessGroup, Program, free_ports
+
+__all__ = ["KubeScheduler", "Mooring", "Scheduler"]
+
+QPS = 5000
+STOP_SECONDS = 30.0
+
+
+class Scheduler(Protocol):
+    """A scheduler that can be started and stopped."""
+
+    label: str
+    scheduler_name: str
+    """What pods have as spec.schedulerName."""
+
+    @property
+    def pid(self) -> int:
+        """The process id; only while it runs."""
+
+    def start(self) -> None:
+        """It runs, and mirrors the cluster."""
+
+    def stop(self) -> None:
+        """It has ended."""
+
+
+class KubeScheduler:
+    """Upstream's, under its default configuration but for the rate limits."""
+
+    label = "kube-scheduler"
+    scheduler_name = "default-scheduler"
+
+    def __init__(self, control_plane: ControlPlane) -> None:
+        self._control_plane = control_plane
+
+    @property
+    def pid(self) -> int:
+        return self._control_plane.pids["kube-scheduler"]
+
+    def start(self) -> None:
+        limits = {"qps": QPS, "burst": QPS}
+        self._control_plane.start_scheduler({"clientConnection": limits})
+
+    def stop(self) -> None:
+        self._control_plane.stop_scheduler()
+
+
+class Mooring:
+    """This project's, as its own service account under the shipped profile."""
+
+    label = "mooring"
+    scheduler_name = "mooring"
+
+    def __init__(self, control_plane: ControlPlane, log: Path, samples: Path | None = None) -> None:
+        """`samples`: the file that bench.sampling writes, if it is to take samples."""
+        self._access = control_plane.access
+        self._log = log
+        self._samples = samples
+        self._group: ProcessGroup | None = None
+        self._program: Program | None = None
+
+    @property
+    def pid(self) -> int:
+        if self._program is None:
+            raise RuntimeError("Mooring is not running")
+        return self._program.pid
+
+    def start(self) -> None:
+        kubeconfig = self._access.kubeconfig_for_service_account(*replica.SERVICE_ACCOUNT)
+        (port,) = free_ports(1)
+        # kube-scheduler elects no leader here either.
+        options = (f"--qps={QPS}", f"--burst={QPS}", "--no-leader-elect", "--log-level=warning")
+        command = replica.command(kubeconfig, port, *options)
+        if self._samples:
+            command = [sys.executable, "-m", "bench.sampling", str(self._samples), *command[2:]]
+        self._group = ProcessGroup()
+        self._program = self._group.spawn(
+            self.label, command, log=self._log, env=self._environment()
+        )
+        replica.wait_until_ready(self._program, port)
+
+    def stop(self) -> None:
+        if self._group and self._program:
+            self._group.stop(self._program, STOP_SECONDS)
+            self._group.close()
+        self._group = self._program = None
+
+    def _environment(self) -> Mapping[str, str]:
+        environment = replica.environment()
+        if not self._samples:
+            return environment
+        tests = str(replica.ROOT / "tests")
+        return {**environment, "PYTHONPATH": f"{environment['PYTHONPATH']}:{tests}"}

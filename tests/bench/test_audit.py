@@ -1,0 +1,105 @@
+from typing import Any
+
+import pytest
+
+from bench.audit import faults, quantity
+
+HOST = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+
+
+def a_node(name: str, zone: str = "z1", **capacity: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "labels": {HOST: name, ZONE: zone}},
+        "status": {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "10", **capacity}},
+    }
+
+
+def a_pod(name: str, node: str | None, cpu: str = "100m", **spec: Any) -> dict[str, Any]:
+    placed = {"nodeName": node} if node else {}
+    requests = {"cpu": cpu, "memory": "1Mi"}
+    containers = [{"name": "main", "resources": {"requests": requests}}]
+    return {
+        "metadata": {"name": name, "labels": {"app": "a"}},
+        "spec": {"containers": containers, **placed, **spec},
+    }
+
+
+def term(topology_key: str, app: str = "a") -> dict[str, Any]:
+    return {"topologyKey": topology_key, "labelSelector": {"matchLabels": {"app": app}}}
+
+
+def alone(topology_key: str) -> dict[str, Any]:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term(topology_key)]}
+    return {"affinity": {"podAntiAffinity": required}}
+
+
+def spread(when: str = "DoNotSchedule") -> dict[str, Any]:
+    constraint = {**term(ZONE), "maxSkew": 1, "whenUnsatisfiable": when}
+    return {"topologySpreadConstraints": [constraint]}
+
+
+NODES = [a_node("n1", "z1"), a_node("n2", "z2")]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("250m", 0.25), ("4", 4), ("1k", 1000), ("2Gi", 2 * 1024**3)]
+)
+def test_quantities_are_read(text: str, value: float) -> None:
+    assert quantity(text) == value
+
+
+def test_an_unknown_suffix_is_an_error_rather_than_a_wrong_sum() -> None:
+    with pytest.raises(ValueError, match="1T"):
+        quantity("1T")
+
+
+def test_a_right_placement_has_no_faults() -> None:
+    pods = [a_pod("p1", "n1", "500m"), a_pod("p2", "n1", "500m"), a_pod("waits", None)]
+    assert faults(NODES, pods, ["p1", "p2"]) == []
+
+
+def test_a_node_over_its_cpu_is_a_fault() -> None:
+    pods = [a_pod("p1", "n1", "500m"), a_pod("p2", "n1", "501m")]
+    assert faults(NODES, pods, []) == ["node n1 is over its allocatable cpu"]
+
+
+def test_a_node_with_too_many_pods_is_a_fault() -> None:
+    pods = [a_pod("p1", "n1"), a_pod("p2", "n1")]
+    assert faults([a_node("n1", pods="1")], pods, []) == ["node n1 is over its allocatable pods"]
+
+
+def test_a_pod_without_a_node_is_a_fault_if_it_was_to_be_bound() -> None:
+    assert faults(NODES, [a_pod("p1", None)], ["p1"]) == ["1 pods are not bound, p1 among them"]
+
+
+def test_a_pod_on_a_node_that_does_not_exist_is_a_fault() -> None:
+    assert faults(NODES, [a_pod("p1", "n3")], ["p1"]) == [
+        "pods are bound to 1 nodes that do not exist"
+    ]
+
+
+def test_two_pods_of_an_app_on_one_host_break_anti_affinity() -> None:
+    pods = [a_pod("p1", "n1", **alone(HOST)), a_pod("p2", "n1"), a_pod("p3", "n2", **alone(HOST))]
+    assert faults(NODES, pods, []) == ["pod p1 is beside 1 that it refuses"]
+
+
+def test_anti_affinity_holds_in_the_whole_domain() -> None:
+    nodes = [a_node("n1", "z1"), a_node("n2", "z1")]
+    pods = [a_pod("p1", "n1", **alone(ZONE)), a_pod("p2", "n2")]
+    assert faults(nodes, pods, []) == ["pod p1 is beside 1 that it refuses"]
+
+
+def test_a_skew_over_the_most_allowed_is_a_fault_an_empty_zone_included() -> None:
+    pods = [a_pod("p1", "n1", **spread()), a_pod("p2", "n1", **spread())]
+    assert faults(NODES, pods, []) == [f"pods {{'app': 'a'}} have a skew of 2 over {ZONE}"]
+
+
+def test_the_most_skew_allowed_is_no_fault() -> None:
+    pods = [a_pod("p1", "n1", **spread()), a_pod("p2", "n1", **spread()), a_pod("p3", "n2")]
+    assert faults(NODES, pods, []) == []
+
+
+def test_a_soft_spread_is_only_a_wish() -> None:
+    pods = [a_pod("p1", "n1", **spread("ScheduleAnyway")), a_pod("p2", "n1")]
+    assert faults(NODES, pods, []) == []

@@ -1,0 +1,121 @@
+"""Every workload in small, drained by either scheduler on the real control plane."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from bench import objects
+from bench.loader import create
+from bench.runs import bench_server, load_nodes, run_once
+from bench.sampling import read_samples
+from bench.schedulers import KubeScheduler, Mooring, Scheduler
+from bench.shares import parts
+from bench.workloads import WORKLOADS, PodKind, Workload
+from controlplane import ControlPlane, ControlPlaneError
+from controlplane.nodes import delete_nodes
+
+ROOT = Path(__file__).parents[2]
+SCALE = 50
+VICTIMS_PER_PREEMPTOR = 3
+"""Of four low-priority pods of 900m, on a node of 4 cores, for 3 cores."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ControlPlane]:
+    with bench_server() as control_plane:
+        yield control_plane
+
+
+@contextmanager
+def nodes_of(server: ControlPlane, workload: Workload) -> Iterator[None]:
+    """The workload's nodes exist."""
+    load_nodes(server.access, workload)
+    try:
+        yield
+    finally:
+        delete_nodes(server.access)
+
+
+@pytest.mark.parametrize("which", ["mooring", "kube-scheduler"])
+@pytest.mark.parametrize("name", [*WORKLOADS])
+def test_a_scheduler_drains_a_small_workload_and_its_figures_are_valid(
+    server: ControlPlane, name: str, which: str, tmp_path: Path
+) -> None:
+    workload = WORKLOADS[name].scaled(SCALE)
+    scheduler: Scheduler = KubeScheduler(server)
+    if which == "mooring":
+        scheduler = Mooring(server, tmp_path / "mooring.log")
+    with nodes_of(server, workload):
+        run = run_once(server, workload, scheduler)
+    assert run.faults == ()
+    assert (run.scheduler, run.pods, run.bound) == (which, workload.pods, workload.pods)
+    assert run.writes["POST pods/binding"] == workload.pods
+    needed = VICTIMS_PER_PREEMPTOR * workload.pods if workload.evicts else 0
+    assert run.evicted >= needed
+    if which == "mooring":
+        assert run.evicted == needed, "kube-scheduler may evict more than it needs, Mooring not"
+    assert run.pods_per_second > 0
+    assert 0 <= run.drain_cpu_seconds < run.cpu_seconds
+    assert run.first_bind_seconds > 0
+    assert min(run.peak_mib, run.apiserver_cpu_seconds, run.etcd_cpu_seconds) > 0
+
+
+def test_a_run_that_leaves_pods_unbound_is_void(
+    server: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bench.runs.STALL_SECONDS", 3.0)
+    big = PodKind(cpu="20")
+    crowded = Workload("crowded", "too many pods", goal=1.0, nodes=2, pods=3, kind=big)
+    with nodes_of(server, crowded):
+        run = run_once(server, crowded, KubeScheduler(server))
+    assert run.bound == 2
+    assert len(run.faults) == 1
+    assert run.faults[0].startswith("1 pods are not bound, measured-0000")
+
+
+def test_samples_say_which_part_of_mooring_was_at_work(
+    server: ControlPlane, tmp_path: Path
+) -> None:
+    workload = WORKLOADS["basic"].scaled(SCALE)
+    samples = tmp_path / "samples.json"
+    with nodes_of(server, workload):
+        run_once(server, workload, Mooring(server, tmp_path / "mooring.log", samples))
+    assert {"start-up", "kopf"} <= parts(read_samples(samples)).keys()
+
+
+def test_an_object_that_the_server_refuses_is_said_with_its_reason(server: ControlPlane) -> None:
+    collection, node = next(objects.nodes(WORKLOADS["basic"]))
+    node["metadata"]["name"] = "Not A Name"
+    with pytest.raises(ControlPlaneError, match=r"loading /api/v1/nodes: 422: .*Not A Name"):
+        create(server.access, [(collection, node)])
+
+
+def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "bench", *arguments],
+        env={"PYTHONPATH": f"{ROOT / 'operator'}:{ROOT / 'tests'}", "HOME": str(Path.home())},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_command_compares_both_schedulers_and_writes_json(tmp_path: Path) -> None:
+    done = bench("basic", f"--scale={SCALE}", f"--output={tmp_path}")
+    assert done.returncode in {0, 1}, done.stderr  # 60 pods say nothing about who is faster
+    assert "mooring / kube-scheduler: " in done.stdout
+    written = json.loads((tmp_path / "basic.json").read_text())
+    order = ["mooring", "kube-scheduler", "kube-scheduler", "mooring"]
+    assert [run["scheduler"] for run in written["runs"]] == order
+    assert written["comparison"]["ratio"] > 0
+
+
+def test_an_unknown_workload_is_refused_with_the_known_ones() -> None:
+    done = bench("basik")
+    assert done.returncode == 2
+    assert "'basik' is not one of 'basic', 'plain-5000'" in done.stderr

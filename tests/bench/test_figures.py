@@ -1,0 +1,67 @@
+from dataclasses import replace
+
+import pytest
+
+from bench.figures import Run, compare, rate
+
+
+def a_run(scheduler: str, seconds: float, *faults: str) -> Run:
+    return Run(
+        scheduler=scheduler,
+        pods=100,
+        bound=100,
+        seconds=seconds,
+        first_bind_seconds=1.0,
+        cpu_seconds=3.0,
+        drain_cpu_seconds=2.0,
+        peak_mib=100.0,
+        apiserver_cpu_seconds=1.0,
+        etcd_cpu_seconds=1.0,
+        evicted=0,
+        writes={"POST pods/binding": 100, "POST events": 50},
+        faults=faults,
+    )
+
+
+def test_a_rate_is_the_bound_pods_over_the_seconds_they_took() -> None:
+    assert a_run("ours", 4.0).pods_per_second == 25.0
+
+
+def test_a_span_without_time_has_no_rate() -> None:
+    assert rate(1, 0.0) == 0.0
+
+
+def test_cpu_and_writes_are_told_per_bound_pod() -> None:
+    run = a_run("ours", 1.0)
+    assert run.cpu_us_per_pod == pytest.approx(20_000)
+    assert run.writes_per_pod == 1.5
+
+
+def test_the_ratio_is_that_of_the_medians() -> None:
+    runs = [a_run("ours", s) for s in (1.0, 2.0, 100.0)] + [a_run("theirs", 4.0)]
+    result = compare(runs, "ours", "theirs", goal=2.0)
+    assert result.ratio == 2.0
+    assert result.reached
+
+
+def test_the_cpu_per_pod_is_compared_too() -> None:
+    thrifty = replace(a_run("ours", 1.0), drain_cpu_seconds=0.5)
+    assert compare([thrifty, a_run("theirs", 1.0)], "ours", "theirs", 1.0).cpu_ratio == 0.25
+
+
+def test_a_goal_that_is_almost_reached_is_missed() -> None:
+    runs = [a_run("ours", 1.0), a_run("theirs", 1.99)]
+    assert not compare(runs, "ours", "theirs", goal=2.0).reached
+
+
+@pytest.mark.parametrize("void", ["ours", "theirs"])
+def test_one_void_run_makes_the_comparison_void(void: str) -> None:
+    runs = [a_run("ours", 1.0), a_run("theirs", 1.0), a_run(void, 1.0, "a pod is not bound")]
+    result = compare(runs, "ours", "theirs", goal=1.0)
+    assert result.ratio is None
+    assert not result.reached
+
+
+def test_nothing_bound_is_no_ratio_rather_than_a_division_by_zero() -> None:
+    runs = [a_run("ours", 1.0), a_run("theirs", 0.0)]
+    assert compare(runs, "ours", "theirs", goal=1.0).ratio is None

@@ -1,0 +1,57 @@
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from bench import objects
+from bench.audit import faults
+from bench.workloads import WORKLOADS, Workload
+
+
+def existing(workload: Workload) -> list[dict[str, Any]]:
+    return [pod for _, pod in objects.existing_pods(workload, "bench")]
+
+
+@pytest.mark.parametrize("scale", [1, 50])
+@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=str)
+def test_the_pods_that_exist_before_are_placed_rightly(workload: Workload, scale: int) -> None:
+    small = workload.scaled(scale)
+    nodes = [node for _, node in objects.nodes(small)]
+    assert len(nodes) == small.nodes
+    assert faults(nodes, existing(small), []) == []
+
+
+def test_an_app_has_as_many_existing_pods_in_each_zone() -> None:
+    workload = WORKLOADS["spread-zone"]
+    zones = {
+        node["metadata"]["name"]: node["metadata"]["labels"]["topology.kubernetes.io/zone"]
+        for _, node in objects.nodes(workload)
+    }
+    counts = Counter(
+        (pod["metadata"]["labels"]["app"], zones[pod["spec"]["nodeName"]])
+        for _, pod in objects.existing_pods(workload, "bench")
+    )
+    assert len(counts) == 100 * 10
+    assert set(counts.values()) == {3}
+
+
+def test_pods_ask_for_the_scheduler_that_is_measured() -> None:
+    workload = WORKLOADS["hopeless"].scaled(50)
+    pods = [
+        *objects.hopeless_pods(workload, "bench", "mooring"),
+        *objects.measured_pods(workload, "bench", "mooring"),
+    ]
+    assert {pod["spec"]["schedulerName"] for _, pod in pods} == {"mooring"}
+    names = [pod["metadata"]["name"] for _, pod in pods]
+    assert names == sorted(names)  # a scheduler lists the hopeless ones first
+
+
+def test_only_preemptors_have_a_priority_class() -> None:
+    workload = WORKLOADS["preempt"].scaled(50)
+    (path, priority), *others = objects.priority_classes(WORKLOADS.values())
+    assert not others
+    assert path == "/apis/scheduling.k8s.io/v1/priorityclasses"
+    preemptors = objects.measured_pods(workload, "bench", "mooring")
+    named = {pod["spec"]["priorityClassName"] for _, pod in preemptors}
+    assert named == {priority["metadata"]["name"]}
+    assert all("priorityClassName" not in pod["spec"] for pod in existing(workload))

@@ -1,0 +1,89 @@
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.figures import Comparison, Run
+from bench.report import runs_table, summary_table, verdict, write_json
+from bench.workloads import WORKLOADS
+
+RUN = Run(
+    scheduler="mooring",
+    pods=100,
+    bound=100,
+    seconds=0.5,
+    first_bind_seconds=1.25,
+    cpu_seconds=1.0,
+    drain_cpu_seconds=0.04,
+    peak_mib=99.6,
+    apiserver_cpu_seconds=2.0,
+    etcd_cpu_seconds=3.0,
+    evicted=7,
+    writes={"POST pods/binding": 100},
+)
+VOID = replace(RUN, faults=("node n1 is over its allocatable cpu",))
+
+
+def rows(table: Table) -> list[list[str]]:
+    output = io.StringIO()
+    Console(file=output, width=140).print(table)
+    lines = [line for line in output.getvalue().splitlines() if line.startswith("│")]
+    return [[cell.strip() for cell in line.strip("│").split("│")] for line in lines]
+
+
+def test_a_run_is_a_row_of_its_figures() -> None:
+    assert rows(runs_table(WORKLOADS["basic"], [RUN])) == [
+        ["mooring", "200", "1.25", "1.00", "400", "100", "2.00", "3.00", "1.00"]
+    ]
+
+
+def test_evictions_are_shown_where_there_are_any() -> None:
+    ((*_, evicted),) = rows(runs_table(WORKLOADS["preempt"], [RUN]))
+    assert evicted == "7"
+
+
+def test_a_void_run_shows_no_figures_and_its_faults_are_told() -> None:
+    ((_, word, *others),) = rows(runs_table(WORKLOADS["basic"], [VOID]))
+    assert word == "void"
+    assert not any(others)
+    assert verdict(Comparison(None, None, 1.0), [RUN, VOID]) == [
+        "void:",
+        "mooring: node n1 is over its allocatable cpu",
+    ]
+
+
+def test_a_verdict_says_both_ratios_and_whether_the_goal_is_reached() -> None:
+    (line,) = verdict(Comparison(1.5, 0.25, 2.0), [RUN])
+    assert "1.50 times the pods/s (goal 2.0: missed)" in line
+    assert "0.25 times the CPU per pod" in line
+
+
+def test_the_summary_has_a_row_per_workload() -> None:
+    results = [
+        (WORKLOADS["basic"], Comparison(1.2, 0.8, 1.0)),
+        (WORKLOADS["preempt"], Comparison(None, None, 3.0)),
+    ]
+    assert rows(summary_table(results)) == [
+        ["basic", "1.20", "1.0", "reached", "0.80"],
+        ["preempt", "void", "3.0", "missed", "void"],
+    ]
+
+
+def test_the_file_says_what_was_run_and_on_what(tmp_path: Path) -> None:
+    workload = WORKLOADS["anti-host"]
+    path = write_json(tmp_path, workload, [RUN], Comparison(5.0, 0.2, 4.0))
+    written = json.loads(path.read_text())
+    assert path.name == "anti-host.json"
+    assert written["workload"]["kind"]["constraint"] == "alone_on_its_host"
+    assert written["machine"]["cpus"] >= 1
+    assert written["kubernetes"].startswith("v1.")
+    assert written["runs"][0]["pods_per_second"] == 200.0
+    assert written["comparison"] == {
+        "ratio": 5.0,
+        "cpu_ratio": 0.2,
+        "goal": 4.0,
+        "reached": True,
+    }

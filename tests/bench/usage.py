@@ -1,0 +1,45 @@
+"""What a process has used, from /proc."""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["IDLE_SHARE", "Usage", "usage_of", "wait_until_idle"]
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+IDLE_INTERVAL = 0.5
+IDLE_SHARE = 0.04
+"""Of a core: below this nothing but timers runs."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Since the process began."""
+
+    cpu_seconds: float
+    """In user and in kernel mode, to a hundredth."""
+    peak_mib: float
+    """The most memory that was resident at once."""
+
+
+def usage_of(pid: int, proc: Path = Path("/proc")) -> Usage:
+    """The usage of a running process."""
+    folder = proc / str(pid)
+    # The program's name, in parentheses, may itself hold spaces and parentheses.
+    fields = (folder / "stat").read_text().rpartition(")")[2].split()
+    user, system = int(fields[11]), int(fields[12])
+    status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
+    return Usage((user + system) / TICKS_PER_SECOND, int(status["VmHWM"].split()[0]) / 1024)
+
+
+def wait_until_idle(pid: int, limit: float) -> None:
+    """The process does nothing any more, or `limit` seconds are over."""
+    deadline = time.monotonic() + limit
+    before = usage_of(pid).cpu_seconds
+    while time.monotonic() < deadline:
+        time.sleep(IDLE_INTERVAL)
+        now = usage_of(pid).cpu_seconds
+        if now - before < IDLE_SHARE * IDLE_INTERVAL:
+            return
+        before = now

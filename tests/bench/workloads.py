@@ -1,0 +1,169 @@
+"""What is measured: each workload is a value that says which nodes and pods there are.
+
+The sizes follow upstream's scheduler_perf (test/integration/scheduler_perf), so that figures can be
+compared; the same values, made small by `scaled`, run as tests.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+__all__ = ["WORKLOADS", "PodKind", "Workload"]
+
+Constraint = Callable[[str], Mapping[str, Any]]
+"""From an app's name to the fields of a pod's spec that hold its pods together or apart."""
+
+BIG_NODE: Mapping[str, str] = {"cpu": "32", "memory": "256Gi", "pods": "110"}
+SMALL_NODE: Mapping[str, str] = {"cpu": "4", "memory": "32Gi", "pods": "110"}
+
+
+def no_constraint(_app: str) -> Mapping[str, Any]:
+    """A plain pod."""
+    return {}
+
+
+def alone_on_its_host(app: str) -> Mapping[str, Any]:
+    """Required anti-affinity: no two pods of an app on one node."""
+    return {"affinity": {"podAntiAffinity": {_REQUIRED: [_same_app(app, _HOST)]}}}
+
+
+def prefers_its_apps_hosts(app: str) -> Mapping[str, Any]:
+    """Preferred affinity to the nodes where pods of the app are."""
+    term = {"weight": 1, "podAffinityTerm": _same_app(app, _HOST)}
+    return {"affinity": {"podAffinity": {_PREFERRED: [term]}}}
+
+
+def even_over_zones(app: str) -> Mapping[str, Any]:
+    """A hard spread of the app's pods over the zones."""
+    constraint = {
+        **_same_app(app, _ZONE),
+        "maxSkew": 1,
+        "whenUnsatisfiable": "DoNotSchedule",
+    }
+    return {"topologySpreadConstraints": [constraint]}
+
+
+@dataclass(frozen=True)
+class PodKind:
+    """Pods that are alike but for the app that they belong to."""
+
+    cpu: str = "100m"
+    memory: str = "200Mi"
+    apps: int = 1
+    """How many apps the pods are dealt out to."""
+    priority: int = 0
+    constraint: Constraint = no_constraint
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Nodes, pods that are there before, and pods that a scheduler has to place."""
+
+    name: str
+    about: str
+    goal: float
+    """How many times kube-scheduler's pods/s Mooring is meant to reach."""
+    nodes: int
+    pods: int
+    """Pods that get a node; their rate is measured."""
+    kind: PodKind = field(default_factory=PodKind)
+    existing: int = 0
+    """Pods that have a node before, one per node in turn."""
+    existing_kind: PodKind | None = None
+    """None: of the same kind as the measured pods."""
+    hopeless: int = 0
+    """Pods that fit no node; their names sort before those of the measured pods."""
+    evicts: bool = False
+    """Whether existing pods have to go for the measured ones."""
+    node: Mapping[str, str] = field(default_factory=lambda: BIG_NODE)
+    zones: int = 10
+
+    def scaled(self, divisor: int) -> "Workload":
+        """The same in small: an app keeps its number of pods, there are fewer apps."""
+
+        def fewer(kind: PodKind) -> PodKind:
+            return replace(kind, apps=max(1, kind.apps // divisor))
+
+        return replace(
+            self,
+            nodes=self.nodes // divisor,
+            pods=self.pods // divisor,
+            existing=self.existing // divisor,
+            hopeless=self.hopeless // divisor,
+            kind=fewer(self.kind),
+            existing_kind=self.existing_kind and fewer(self.existing_kind),
+        )
+
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_HOST = "kubernetes.io/hostname"
+_ZONE = "topology.kubernetes.io/zone"
+
+
+def _same_app(app: str, topology_key: str) -> dict[str, Any]:
+    return {"topologyKey": topology_key, "labelSelector": {"matchLabels": {"app": app}}}
+
+
+WORKLOADS: Mapping[str, Workload] = {
+    workload.name: workload
+    for workload in (
+        Workload("basic", "plain pods onto empty nodes", goal=1.0, nodes=1000, pods=3000),
+        Workload(
+            "plain-5000",
+            "plain pods among plain pods",
+            goal=1.5,
+            nodes=5000,
+            pods=3000,
+            existing=3000,
+        ),
+        Workload(
+            "anti-host",
+            "required host anti-affinity, 100 apps",
+            goal=4.0,
+            nodes=5000,
+            pods=3000,
+            existing=3000,
+            kind=PodKind(apps=100, constraint=alone_on_its_host),
+        ),
+        Workload(
+            "pref-host",
+            "preferred host affinity, 100 apps",
+            goal=4.0,
+            nodes=5000,
+            pods=3000,
+            existing=3000,
+            kind=PodKind(apps=100, constraint=prefers_its_apps_hosts),
+        ),
+        Workload(
+            "spread-zone",
+            "hard spread over 10 zones, 100 apps",
+            goal=6.0,
+            nodes=5000,
+            pods=3000,
+            existing=3000,
+            kind=PodKind(apps=100, constraint=even_over_zones),
+        ),
+        Workload(
+            "preempt",
+            "preemptors onto nodes full of low-priority pods",
+            goal=3.0,
+            nodes=1000,
+            pods=1000,
+            existing=4000,
+            kind=PodKind(cpu="3", memory="500Mi", priority=1000),
+            existing_kind=PodKind(cpu="900m", memory="500Mi"),
+            evicts=True,
+            node=SMALL_NODE,
+        ),
+        Workload(
+            "hopeless",
+            "pods that fit behind pods that fit nowhere",
+            goal=2.0,
+            nodes=5000,
+            pods=5000,
+            hopeless=5000,
+        ),
+    )
+}
+"""By name, in the order in which they run."""

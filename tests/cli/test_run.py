@@ -1,0 +1,111 @@
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from mooring.cli.run import run
+from mooring.settings import RunSettings
+
+OPTIONS = {option.name: option for option in run.params if isinstance(option, click.Option)}
+
+
+def settings(*words: str) -> RunSettings:
+    """What the command line says; the scheduler is not started."""
+    context = run.make_context("run", list(words))
+    return RunSettings(**context.params)
+
+
+def mooring_run(*words: str, env: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "mooring", "run", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, **env},
+    )
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(RunSettings)])
+def test_every_setting_has_an_option_a_variable_and_help(name: str) -> None:
+    option = OPTIONS[name]
+    assert f"--{name.replace('_', '-')}" in option.opts
+    assert option.envvar == f"MOORING_{name.upper()}"
+    assert option.help
+
+
+def test_without_options_the_settings_are_the_defaults() -> None:
+    assert settings() == RunSettings()
+
+
+def test_options_reach_the_settings() -> None:
+    found = settings("--http-port", "0", "--no-leader-elect", "--qps", "20", "--log-format=json")
+    assert found == RunSettings(http_port=0, leader_elect=False, qps=20.0, log_format="json")
+
+
+def test_variables_reach_the_settings_and_options_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOORING_HTTP_PORT", "1234")
+    monkeypatch.setenv("MOORING_LEADER_ELECT", "false")
+    assert settings() == RunSettings(http_port=1234, leader_elect=False)
+    assert settings("--http-port", "1").http_port == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--http-port", "70000"], "--http-port"),
+        (["--log-level", "loud"], "--log-level"),
+        (["--qps", "0"], "--qps"),
+    ],
+)
+def test_a_value_out_of_range_is_wrong_use(words: list[str], complaint: str) -> None:
+    with pytest.raises(click.BadParameter) as caught:
+        settings(*words)
+    assert complaint in caught.value.format_message()
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--burst", "5"], "--burst needs --qps"),
+        (["--max-backoff", "0.5"], "--max-backoff must be at least --initial-backoff"),
+        (["--renew-deadline", "15"], "--lease-duration must be longer than --renew-deadline"),
+        (["--retry-period", "9"], "--renew-deadline must be over 1.2 times --retry-period"),
+    ],
+)
+def test_values_that_contradict_each_other_are_wrong_use(words: list[str], complaint: str) -> None:
+    context = run.make_context("run", words)
+    with pytest.raises(click.UsageError, match=complaint):
+        run.invoke(context)
+
+
+def test_without_a_cluster_one_line_says_what_to_do(tmp_path: Path) -> None:
+    done = mooring_run("--kubeconfig", str(tmp_path / "none"), env={})
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "does not exist; correct KUBECONFIG or --kubeconfig" in done.stderr
+
+
+def test_an_unreachable_server_is_one_line(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, not listening: a connection is refused
+        server = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        kubeconfig = {
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": server}}],
+            "users": [{"name": "u", "user": {}}],
+        }
+        path = tmp_path / "kubeconfig"
+        path.write_text(yaml.safe_dump(kubeconfig))
+        done = mooring_run(env={"KUBECONFIG": str(path)})
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert server in done.stderr

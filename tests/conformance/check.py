@@ -1,0 +1,76 @@
+"""`python -m conformance.check`: in how many recorded cases Mooring decides as kube-scheduler."""
+
+import argparse
+import gzip
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from conformance.comparing import decided, differences
+
+EPILOG = """examples:
+  python -m conformance.check tests/conformance/data/*.jsonl.gz
+  python -m conformance.check --show 3 /tmp/fresh/spread.jsonl.gz
+"""
+
+DEFAULT_SHOWN = 10
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code: 0 every case agrees, 1 some do not, 2 wrong use or a file of no cases."""
+    parser = argparse.ArgumentParser(
+        prog="python -m conformance.check",
+        description="Decides recorded cases with Mooring and says where kube-scheduler differed.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="as record wrote it")
+    parser.add_argument(
+        "--show",
+        type=int,
+        default=DEFAULT_SHOWN,
+        metavar="N",
+        help="disagreements to explain (default: %(default)s)",
+    )
+    chosen = parser.parse_args(arguments)
+    agreed, differed = Counter[str](), Counter[str]()
+    try:
+        for case in (case for path in chosen.files for case in cases(path)):
+            found = differences(case, decided(case))
+            (differed if found else agreed)[case["suite"]] += 1
+            if found and differed.total() <= chosen.show:
+                sys.stdout.write("\n    ".join([case["id"], *found]) + "\n")
+    except BadFileError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    for suite in sorted(agreed | differed):
+        of = agreed[suite] + differed[suite]
+        sys.stdout.write(f"{suite:<14}{agreed[suite]:>5} of {of:>4} agree\n")
+    of = agreed.total() + differed.total()
+    sys.stdout.write(f"{'all':<14}{agreed.total():>5} of {of:>4} agree\n")
+    return 1 if differed else 0
+
+
+class BadFileError(Exception):
+    """A file holds no recorded cases; the text says which and why."""
+
+
+def cases(path: Path) -> Iterator[dict[str, Any]]:
+    """The cases of a file, one by one; raises BadFileError."""
+    try:
+        with gzip.open(path) as lines:
+            for line in lines:
+                yield orjson.loads(line)
+    except (OSError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BadFileError(f"{path}: cannot be read: {reason}") from error
+    except orjson.JSONDecodeError as error:
+        raise BadFileError(f"{path}: is not one JSON case a line: {error}") from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

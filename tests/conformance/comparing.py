@@ -1,0 +1,96 @@
+"""What Mooring decides about a recorded case, and where that differs from kube-scheduler."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from mooring.framework.decision import Decision
+from mooring.framework.registry import Registry
+from mooring.plugins import SHIPPED
+from mooring.simulate.inputs import inputs_of
+from mooring.simulate.manifests import Manifest
+from mooring.simulate.policies import read_policies
+from mooring.simulate.simulation import simulate
+
+__all__ = ["decided", "differences"]
+
+REGISTRY: Final = Registry(SHIPPED, {})
+
+UNSCORED: Final = "DynamicResources"
+"""Listed by kube-scheduler with 0 for every pod without claims; Mooring's has no score."""
+
+Scores = dict[str, tuple[dict[str, int], int]]
+"""Each plugin's share and the total, by node."""
+
+
+def decided(case: Mapping[str, Any]) -> Decision:
+    """What `mooring simulate` decides about the case's pod."""
+    objects = [Manifest("the case", raw) for raw in (*case["objects"], case["pod"])]
+    configuration = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [case["profile"]],
+    }
+    policies = read_policies([Manifest("the profile", configuration)], REGISTRY)
+    inputs = inputs_of(objects, REGISTRY, policies)
+    (attempt,) = simulate(inputs, REGISTRY, seed=1, every_node=True)
+    return attempt.decision
+
+
+def differences(case: Mapping[str, Any], decision: Decision) -> list[str]:
+    """One line for each thing in which the decision is not kube-scheduler's; none if it agrees.
+
+    Any node with the highest total is the right one: kube-scheduler breaks ties at random.
+    """
+    oracle = case["oracle"]
+    if oracle["node"] is None and oracle["condition"] is not None:
+        return list(_refusal_differences(oracle, decision))
+    nodes = {raw["metadata"]["name"] for raw in case["objects"] if raw["kind"] == "Node"}
+    return list(_choice_differences(oracle, decision, nodes))
+
+
+def _refusal_differences(oracle: Mapping[str, Any], decision: Decision) -> Iterator[str]:
+    yield from _difference("node", None, decision.node)
+    yield from _difference("message", oracle["condition"]["message"], decision.message)
+    yield from _difference("nominated node", oracle["nominatedNode"], decision.nominated_node)
+    yield from _difference("victims", sorted(oracle["victims"]), sorted(decision.victims))
+
+
+def _choice_differences(
+    oracle: Mapping[str, Any], decision: Decision, nodes: set[str]
+) -> Iterator[str]:
+    # Without a node, the pod waits at PreBind on the one nominated.
+    chosen = oracle["node"] or oracle["nominatedNode"]
+    theirs, ours = _scores_of_oracle(oracle), _scores_of_decision(decision)
+    feasible = set(theirs) or {chosen}
+    yield from _difference("feasible nodes", feasible, nodes - decision.rejections.keys())
+    for node in sorted(theirs.keys() | ours.keys()):
+        yield from _difference(f"scores of {node}", theirs.get(node), ours.get(node))
+    best = max((total for _, total in theirs.values()), default=0)
+    right = {node for node, (_, total) in theirs.items() if total == best} or {chosen}
+    if decision.node not in right:
+        yield f"node: kube-scheduler {' or '.join(sorted(right))}, Mooring {decision.node}"
+
+
+def _difference(what: str, theirs: object, ours: object) -> Iterator[str]:
+    if theirs != ours:
+        yield f"{what}: kube-scheduler {_shown(theirs)}, Mooring {_shown(ours)}"
+
+
+def _shown(value: object) -> str:
+    return str(sorted(value)) if isinstance(value, set) else repr(value)
+
+
+def _scores_of_oracle(oracle: Mapping[str, Any]) -> Scores:
+    return {
+        node: (
+            {name: share for name, share in score["plugins"].items() if name != UNSCORED},
+            score["total"],
+        )
+        for node, score in (oracle["scores"] or {}).items()
+    }
+
+
+def _scores_of_decision(decision: Decision) -> Scores:
+    return {
+        node: (dict(score.plugins), score.total) for node, score in (decision.scores or {}).items()
+    }

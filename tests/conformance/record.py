@@ -1,0 +1,125 @@
+"""`python -m conformance.record`: what the real kube-scheduler decides about random cases."""
+
+import argparse
+import gzip
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from conformance.recording.errors import RecordingError
+from conformance.recording.recorder import Recorder
+from conformance.scenes.suites import SUITES, random_scene
+from controlplane import ApiError, ControlPlaneError
+from controlplane.progress import Progress
+
+EPILOG = """examples:
+  the whole corpus anew, after a change of the Kubernetes version in tests/controlplane/go.mod:
+      make controlplane && python -m conformance.record --out tests/conformance/data
+  500 other cases, to see whether Mooring decides them alike:
+      python -m conformance.record --cases 42 --seed 8 --out /tmp/fresh
+      python -m conformance.check /tmp/fresh/*.jsonl.gz
+  some of one suite:
+      python -m conformance.record --suite spread --cases 5 --out /tmp/fresh
+"""
+
+INTERRUPTED = 130
+"""The exit code of a program that Ctrl-C ended, as shells have it."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code: 0 all recorded, 1 failed, 2 wrong use, 130 interrupted."""
+    chosen = _parser().parse_args(arguments)
+    try:
+        chosen.out.mkdir(parents=True, exist_ok=True)
+        _record(chosen.suite or tuple(SUITES), chosen.cases, chosen.seed, chosen.out)
+    except (ControlPlaneError, RecordingError, ApiError, OSError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted: nothing was left running; finished suites are there\n")
+        return INTERRUPTED
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m conformance.record",
+        description="Puts random clusters, each with one pending pod, before the real "
+        "kube-scheduler and writes what it decides to DIR/SUITE.jsonl.gz, one JSON case a line.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--suite",
+        action="append",
+        choices=tuple(SUITES),
+        metavar="SUITE",
+        help=f"may be repeated; default: all of {', '.join(SUITES)}",
+    )
+    parser.add_argument(
+        "--cases", type=_at_least_one, default=85, metavar="N", help="a suite; default: %(default)s"
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=7,
+        metavar="N",
+        help="another seed, other cases; default: %(default)s",
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="made if need be")
+    return parser
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a number from 1 on, is {text!r}")
+    return int(text)
+
+
+def _record(suites: Sequence[str], count: int, seed: int, out: Path) -> None:
+    progress = Progress()
+    progress.begin("kube-scheduler: starting")
+    with Recorder() as recorder:
+        progress.end("running")
+        for suite in suites:
+            started = time.monotonic()
+            progress.begin(f"{suite}: recording {count} cases")
+            with _replaced(out / f"{suite}.jsonl.gz") as path, gzip.open(path, "wb") as lines:
+                for index in range(count):
+                    lines.write(_line(_case(recorder, suite, seed, index)))
+                    progress.tick()
+            rate = count / (time.monotonic() - started)
+            progress.end(f"done, {rate:.1f} a second,")
+
+
+def _case(recorder: Recorder, suite: str, seed: int, index: int) -> dict[str, Any]:
+    name = f"{suite}-{seed}-{index:03}"
+    try:
+        recorded = recorder.record(random_scene(suite, seed, index))
+    except (ApiError, RecordingError) as error:
+        raise RecordingError(f"case {name}: {error}") from error
+    return {"id": name, "suite": suite, **recorded}
+
+
+def _line(case: dict[str, Any]) -> bytes:
+    return orjson.dumps(case, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
+
+
+@contextmanager
+def _replaced(path: Path) -> Iterator[Path]:
+    """A file beside `path` that takes its place at the end, and is gone if that does not come."""
+    partial = path.with_suffix(".partial")
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

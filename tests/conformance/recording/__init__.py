@@ -1,0 +1,1 @@
+"""A scene put before the real kube-scheduler, and what came of it."""

@@ -1,0 +1,110 @@
+"""What kube-scheduler says in its log: which objects it has seen, and every score."""
+
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from conformance.recording.errors import RecordingError
+
+__all__ = ["FLAGS", "Entry", "SchedulerLog", "scores"]
+
+FLAGS: Final = ("--vmodule=schedule_one=10,eventhandlers=4,executor=2",)
+"""Make kube-scheduler log what is read here, and of its many other lines at -v=10 none."""
+
+_PLUGIN_SCORE: Final = "Plugin scored node for pod"
+_TOTAL_SCORE: Final = "Calculated node's final score for pod"
+
+_LINE: Final = re.compile(r'\] "(?P<message>(?:[^"\\]|\\.)*)" ?(?P<fields>.*)')
+_FIELD: Final = re.compile(r'(\w+)=(?:"((?:[^"\\]|\\.)*)"|(\S+))')
+
+_TIMEOUT: Final = 30.0
+"""Seconds until what is awaited must have been logged."""
+
+_POLL: Final = 0.002
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One structured line: `"message" field="value" ...`."""
+
+    message: str
+    fields: Mapping[str, str]
+
+    @property
+    def subject(self) -> str:
+        """The value of the first field, which names what the message is about."""
+        return next(iter(self.fields.values()), "")
+
+
+class SchedulerLog:
+    """Reads a growing log. `entries` are those since the last `forget`."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open()
+        self._rest = ""
+        self.entries: list[Entry] = []
+
+    def close(self) -> None:
+        """The log is read no more."""
+        self._file.close()
+
+    def forget(self) -> None:
+        """What was logged so far does not count any more."""
+        self.read()
+        self.entries.clear()
+
+    def read(self) -> None:
+        """`entries` holds everything logged by now."""
+        *lines, self._rest = (self._rest + self._file.read()).split("\n")
+        self.entries.extend(_parsed(lines))
+
+    def wait_for(self, expected: Iterable[tuple[str, str]]) -> None:
+        """Each message about its subject stands in `entries`, as often as in `expected`.
+
+        Raises:
+            RecordingError: when one does not within 30 seconds.
+        """
+        wanted = Counter(expected)
+        deadline = time.monotonic() + _TIMEOUT
+        while True:
+            self.read()
+            missing = wanted - Counter((entry.message, entry.subject) for entry in self.entries)
+            if not missing:
+                return
+            if time.monotonic() > deadline:
+                message, subject = next(iter(missing))
+                raise RecordingError(
+                    f'kube-scheduler did not log "{message}" about {subject} within '
+                    f"{_TIMEOUT:.0f} s (another version may word it otherwise)"
+                )
+            time.sleep(_POLL)
+
+
+def scores(entries: Iterable[Entry], pod: str) -> dict[str, Any] | None:
+    """Each plugin's share and the total by node, of the pod "namespace/name"; None without any."""
+    nodes: dict[str, Any] = {}
+    for entry in entries:
+        if entry.fields.get("pod") != pod:
+            continue
+        if entry.message in {_PLUGIN_SCORE, _TOTAL_SCORE}:
+            of_node = nodes.setdefault(entry.fields["node"], {"plugins": {}})
+            score = int(entry.fields["score"])
+            if entry.message == _TOTAL_SCORE:
+                of_node["total"] = score
+            else:
+                of_node["plugins"][entry.fields["plugin"]] = score
+    return nodes or None
+
+
+def _parsed(lines: Iterable[str]) -> Iterator[Entry]:
+    for line in lines:
+        match = _LINE.search(line)
+        if match:
+            fields = {
+                name: quoted or bare for name, quoted, bare in _FIELD.findall(match["fields"])
+            }
+            yield Entry(match["message"], fields)

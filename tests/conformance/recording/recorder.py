@@ -1,0 +1,160 @@
+"""Scene after scene before one kube-scheduler, in a control plane of its own."""
+
+from contextlib import ExitStack, closing
+from types import TracebackType
+from typing import Any, Final, Self
+
+from conformance.recording.errors import RecordingError
+from conformance.recording.log import FLAGS, SchedulerLog, scores
+from conformance.recording.stage import Stage
+from conformance.scenes.cluster import Raw, Scene
+from conformance.scenes.profiles import PROFILES
+from controlplane import ControlPlane
+from controlplane.build import kubernetes_version
+from controlplane.cluster import NEEDS_CONTROLLER_MANAGER
+
+__all__ = ["Recorder"]
+
+_CONFIGURATION: Final = {
+    "profiles": PROFILES,
+    "percentageOfNodesToScore": 100,
+    "parallelism": 1,
+    "clientConnection": {"qps": 5000, "burst": 5000},
+}
+
+_ADMISSION_OFF: Final = {*NEEDS_CONTROLLER_MANAGER, "StorageObjectInUseProtection"}
+"""Its finalizers too would wait for a controller for ever."""
+
+_VERDICT_SECONDS: Final = 20
+
+
+class Recorder:
+    """Use it as a context manager: etcd, kube-apiserver and kube-scheduler run inside, no more."""
+
+    def __init__(self) -> None:
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as opening:
+            flags = {"kube-scheduler": FLAGS}
+            control_plane = opening.enter_context(
+                ControlPlane(flags=flags, admission_off=_ADMISSION_OFF)
+            )
+            self._stage = opening.enter_context(Stage(control_plane.access))
+            self._client = opening.enter_context(control_plane.access.client())
+            control_plane.start_scheduler(_CONFIGURATION)
+            self._log = SchedulerLog(control_plane.logs["kube-scheduler"])
+            opening.callback(self._log.close)
+            self._open = opening.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._open.close()
+
+    def record(self, scene: Scene) -> dict[str, Any]:
+        """The scene as stored and what kube-scheduler decided; the scene is gone afterwards.
+
+        Raises:
+            RecordingError: when kube-scheduler does not decide, or does not say what it does.
+        """
+        self._log.forget()
+        self._stage.store(scene.objects)
+        self._log.wait_for(_arrivals(scene))
+        objects = self._stage.stored()
+        pod = self._stage.create(scene.pod)
+        pod["metadata"].pop("managedFields", None)
+        oracle = self._oracle(pod)
+        self._clear(scene, bound=oracle["node"] is not None)
+        return {
+            "kubernetes": kubernetes_version(),
+            "objects": objects,
+            "oracle": oracle,
+            "pod": pod,
+            "profile": scene.profile,
+        }
+
+    def _oracle(self, pod: Raw) -> dict[str, Any]:
+        key = _key(pod)
+        decided = self._verdict(pod)
+        condition, nominated = _condition(decided), _nominated(decided)
+        victims: list[str] = []
+        if nominated and condition:
+            self._log.wait_for([("Async Preemption finished completely", key)])
+            victims = [_key(other) for other in self._stage.stored() if _is_victim(other)]
+        self._log.read()
+        return {
+            "condition": condition,
+            "node": decided["spec"].get("nodeName"),
+            "nominatedNode": nominated,
+            "scores": scores(self._log.entries, key),
+            "victims": victims,
+        }
+
+    def _verdict(self, pod: Raw) -> Raw:
+        """The pod when it is first bound, refused, or left waiting for a volume on a node."""
+        metadata = pod["metadata"]
+        events = self._client.watch(
+            f"/api/v1/namespaces/{metadata['namespace']}/pods?watch=1"
+            f"&fieldSelector=metadata.name%3D{metadata['name']}"
+            f"&resourceVersion={metadata['resourceVersion']}&timeoutSeconds={_VERDICT_SECONDS}"
+        )
+        with closing(events):
+            for event in events:
+                seen: Raw = event["object"]
+                if seen["spec"].get("nodeName") or _condition(seen) or _nominated(seen):
+                    return seen
+        raise RecordingError(
+            f"kube-scheduler decided nothing about {_key(pod)} within {_VERDICT_SECONDS} s"
+        )
+
+    def _clear(self, scene: Scene, *, bound: bool) -> None:
+        self._stage.remove(scene.objects)
+        names = [raw["metadata"]["name"] for raw in scene.objects if raw["kind"] == "Node"]
+        place = "scheduled" if bound else "unscheduled"
+        gone = [("Delete event for node", name) for name in names]
+        self._log.wait_for([*gone, (f"Delete event for {place} pod", _key(scene.pod))])
+
+
+def _arrivals(scene: Scene) -> list[tuple[str, str]]:
+    """What kube-scheduler logs when it has seen the nodes and pods of a scene, as they shall be."""
+    expected = []
+    for raw in scene.objects:
+        if raw["kind"] == "Node":
+            expected.append(("Add event for node", raw["metadata"]["name"]))
+        elif raw["kind"] == "Pod":
+            expected.append(("Add event for scheduled pod", _key(raw)))
+            changes = ("status" in raw) + ("deletionTimestamp" in raw["metadata"])
+            # kube-scheduler watches pods that have not ended: for it, those that have are gone.
+            change = "Delete" if _has_ended(raw) else "Update"
+            expected += [(f"{change} event for scheduled pod", _key(raw))] * changes
+    return expected
+
+
+def _has_ended(pod: Raw) -> bool:
+    return pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}
+
+
+def _condition(pod: Raw) -> dict[str, Any] | None:
+    for condition in pod["status"].get("conditions", ()):
+        if condition["type"] == "PodScheduled":
+            return {name: condition.get(name) for name in ("message", "reason", "status")}
+    return None
+
+
+def _nominated(pod: Raw) -> str | None:
+    node: str | None = pod["status"].get("nominatedNodeName")
+    return node
+
+
+def _is_victim(raw: Raw) -> bool:
+    conditions = raw.get("status", {}).get("conditions", ())
+    return raw["kind"] == "Pod" and any(c["type"] == "DisruptionTarget" for c in conditions)
+
+
+def _key(raw: Raw) -> str:
+    return f"{raw['metadata']['namespace']}/{raw['metadata']['name']}"

@@ -1,0 +1,138 @@
+"""The API server's side of a scene: its objects stored, listed and removed again."""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from itertools import product
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from conformance.scenes.cluster import Raw
+from conformance.scenes.vocabulary import TEAMS, surroundings
+from controlplane import Access, Client
+from mooring.engine.mirror import MIRRORED
+from mooring.kube.resources import NAMESPACE, NODE, POD, PRIORITY_CLASS, Resource
+
+__all__ = ["Stage"]
+
+_CONNECTIONS: Final = 4
+
+_RUNTIME_CLASS: Final = Resource(
+    "node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False
+)
+_LISTED: Final = (*MIRRORED, PRIORITY_CLASS)
+"""Everything a decision may read."""
+_BY_KIND: Final = {resource.kind: resource for resource in (*_LISTED, _RUNTIME_CLASS)}
+_LASTING: Final = (NAMESPACE, PRIORITY_CLASS)
+
+_AT_ONCE: Final = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+
+class Stage:
+    """Use it as a context manager: then namespaces and classes that all scenes use exist."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._open = ExitStack()
+        self._clients = SimpleQueue[Client]()
+
+    def __enter__(self) -> Self:
+        for _ in range(_CONNECTIONS):
+            self._clients.put(self._open.enter_context(self._access.client()))
+        self._pool = self._open.enter_context(ThreadPoolExecutor(_CONNECTIONS))
+        self._each(self._create, surroundings())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._open.close()
+
+    def store(self, objects: Iterable[Raw]) -> None:
+        """The objects exist: nodes before the pods on them, everything else before both."""
+        groups: dict[Resource | None, list[Raw]] = {None: [], NODE: [], POD: []}
+        for raw in objects:
+            resource = _BY_KIND[raw["kind"]]
+            groups[resource if resource in groups else None].append(raw)
+        for group in groups.values():
+            self._each(self._create, group)
+
+    def create(self, raw: Raw) -> Raw:
+        """The stored form of one new object."""
+        return self._create(raw)
+
+    def stored(self) -> list[Raw]:
+        """Every object of the scene, as stored."""
+        found = self._each(self._list, _LISTED)
+        return [raw for objects in found for raw in objects]
+
+    def remove(self, objects: Iterable[Raw]) -> None:
+        """Nothing of the kinds of these objects exists any more."""
+        objects = list(objects)
+        self._each(self._let_go, [raw for raw in objects if raw["metadata"].get("finalizers")])
+        resources = {_BY_KIND[raw["kind"]] for raw in objects} | {POD}
+        paths = [
+            path
+            for resource, team in product(resources, TEAMS)
+            for path in [resource.path(team if resource.namespaced else None)]
+        ]
+        self._each(self._delete_all, dict.fromkeys(paths))
+
+    def _each(self, do: Callable[[A], T], items: Iterable[A]) -> list[T]:
+        return list(self._pool.map(do, items))
+
+    @contextmanager
+    def _client(self) -> Iterator[Client]:
+        client = self._clients.get()
+        try:
+            yield client
+        finally:
+            self._clients.put(client)
+
+    def _create(self, raw: Raw) -> Raw:
+        resource, metadata = _BY_KIND[raw["kind"]], dict(raw["metadata"])
+        leaving = metadata.pop("deletionTimestamp", None)
+        namespace = metadata.get("namespace")
+        body = {**raw, "apiVersion": resource.api_version, "metadata": metadata}
+        path = resource.path(namespace, metadata["name"])
+        with self._client() as client:
+            created: Raw = client.post(resource.path(namespace), body)
+            # Of all kinds here, only nodes keep the status they are created with.
+            if "status" in raw and resource != NODE:
+                client.patch(f"{path}/status", {"status": raw["status"]})
+            if leaving:
+                client.delete(path)
+        return created
+
+    def _list(self, resource: Resource) -> list[Raw]:
+        with self._client() as client:
+            items = client.get(resource.path())["items"]
+        for raw in items:
+            raw |= {"apiVersion": resource.api_version, "kind": resource.kind}
+            raw["metadata"].pop("managedFields", None)
+        return [raw for raw in items if _is_of_scene(resource, raw["metadata"])]
+
+    def _let_go(self, raw: Raw) -> None:
+        metadata = raw["metadata"]
+        path = _BY_KIND[raw["kind"]].path(metadata.get("namespace"), metadata["name"])
+        with self._client() as client:
+            client.patch(path, {"metadata": {"finalizers": None}})
+
+    def _delete_all(self, path: str) -> None:
+        with self._client() as client:
+            client.request("DELETE", path, _AT_ONCE)
+
+
+def _is_of_scene(resource: Resource, metadata: Raw) -> bool:
+    if resource.namespaced:
+        return metadata["namespace"] in TEAMS
+    if resource == NAMESPACE:
+        return metadata["name"] in TEAMS
+    return not metadata["name"].startswith("system-")

@@ -1,0 +1,83 @@
+"""A cluster in the making, and the finished scene."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from conformance.scenes.draw import Draw
+
+__all__ = ["Cluster", "Feature", "Raw", "Scene", "always", "sometimes"]
+
+Raw = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A cluster and a pod that waits in it, as their users would write them.
+
+    The status of an object is the one it shall have; an object with a deletionTimestamp (of any
+    value) shall be on its way out.
+    """
+
+    objects: list[Raw]
+    pod: Raw
+    profile: Raw
+
+
+@dataclass
+class Cluster:
+    """What exists so far. `label` is in the name of everything that no other scene may name too."""
+
+    draw: Draw
+    label: str
+    nodes: list[Raw] = field(default_factory=list)
+    pods: list[Raw] = field(default_factory=list)
+    others: list[Raw] = field(default_factory=list)
+    moments: list[int] = field(default_factory=list, init=False)
+    """Seconds, all different, to be taken one by one."""
+    taken_ports: set[tuple[Any, ...]] = field(default_factory=set, init=False)
+    """Node, number and protocol of the bound pods' host ports."""
+
+    def __post_init__(self) -> None:
+        self.moments = self.draw.sample(range(3600), 100)
+
+    @property
+    def node_names(self) -> list[str]:
+        """The names of the nodes."""
+        return [node["metadata"]["name"] for node in self.nodes]
+
+    def named(self, kind: str) -> list[str]:
+        """The names of the other objects of a kind."""
+        return [raw["metadata"]["name"] for raw in self.others if raw["kind"] == kind]
+
+    def add(self, kind: str, name: str, namespace: str | None = None, **fields: Any) -> Raw:
+        """A new object beside nodes and pods; the result may be changed further."""
+        metadata = {"name": name} if namespace is None else {"name": name, "namespace": namespace}
+        raw = {"kind": kind, "metadata": metadata, **fields}
+        self.others.append(raw)
+        return raw
+
+
+Feature = Callable[[Cluster, Raw], None]
+"""Gives a pod something to decide by, and the cluster what that needs."""
+
+
+def always(features: Iterable[Feature]) -> Feature:
+    """All of the features, in order."""
+    chosen = tuple(features)
+
+    def apply(cluster: Cluster, pod: Raw) -> None:
+        for feature in chosen:
+            feature(cluster, pod)
+
+    return apply
+
+
+def sometimes(probability: float, feature: Feature) -> Feature:
+    """The feature, as often as `probability` says."""
+
+    def apply(cluster: Cluster, pod: Raw) -> None:
+        if cluster.draw.chance(probability):
+            feature(cluster, pod)
+
+    return apply

@@ -1,0 +1,186 @@
+"""What pods ask of a node: amounts, host ports, images, a priority."""
+
+from conformance.scenes.cluster import Cluster, Feature, Raw
+from conformance.scenes.draw import Draw
+from conformance.scenes.nodes import DIGEST
+from conformance.scenes.vocabulary import (
+    CPU,
+    GPU,
+    HUGE_PAGES,
+    IMAGES,
+    MEMORY,
+    STORAGE,
+    WIDGET,
+    image,
+)
+
+__all__ = [
+    "host_ports",
+    "images",
+    "init_containers",
+    "limits_only",
+    "modest_requests",
+    "overhead",
+    "pod_level",
+    "priority",
+    "requests",
+    "resize",
+    "scarce",
+]
+
+
+def requests(cluster: Cluster, pod: Raw) -> None:
+    """Each container asks for some of cpu, memory and disk."""
+    for container in pod["spec"]["containers"]:
+        container["resources"] = {"requests": _amounts(cluster.draw)}
+
+
+def modest_requests(cluster: Cluster, pod: Raw) -> None:
+    """Each container asks for cpu and memory, of which small nodes have several times as much."""
+    for container in pod["spec"]["containers"]:
+        container["resources"] = {
+            "requests": {
+                "cpu": cluster.draw.choice(("500m", "500m", "1", "1500m", "2")),
+                "memory": cluster.draw.choice(("256Mi", "1Gi")),
+            }
+        }
+
+
+def scarce(cluster: Cluster, pod: Raw) -> None:
+    """One container asks for what few nodes have: devices or huge pages."""
+    name, amounts = cluster.draw.choice(
+        ((GPU, ("1", "2")), (GPU, ("1", "2")), (WIDGET, ("1", "2")), (HUGE_PAGES, ("32Mi", "64Mi")))
+    )
+    container = cluster.draw.choice(pod["spec"]["containers"])
+    asked = container.setdefault("resources", {}).setdefault("requests", {})
+    if name == HUGE_PAGES and not asked.keys() & {"cpu", "memory"}:
+        asked["cpu"] = "100m"  # the API refuses huge pages alone
+    amount = cluster.draw.choice(amounts)
+    asked[name] = amount
+    container["resources"].setdefault("limits", {})[name] = amount
+
+
+def limits_only(cluster: Cluster, pod: Raw) -> None:
+    """One container has limits, which the API server takes for its requests, or asks for zero."""
+    container = cluster.draw.choice(pod["spec"]["containers"])
+    if cluster.draw.chance(0.7):
+        container["resources"] = {"limits": _amounts(cluster.draw)}
+    else:
+        container["resources"] = {"requests": {"cpu": "0", "memory": "0"}}
+
+
+def init_containers(cluster: Cluster, pod: Raw) -> None:
+    """One to three init containers, half of them sidecars."""
+    pod["spec"]["initContainers"] = [
+        {
+            "name": f"i{number}",
+            "image": image("init"),
+            "resources": {"requests": _amounts(cluster.draw)},
+            **({"restartPolicy": "Always"} if cluster.draw.chance(0.5) else {}),
+        }
+        for number in range(cluster.draw.randint(1, 3))
+    ]
+
+
+def pod_level(cluster: Cluster, pod: Raw) -> None:
+    """The pod asks as a whole, and its containers for nothing or for less than that."""
+    for container in (*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())):
+        container["resources"] = (
+            {"requests": {"cpu": "100m", "memory": "64Mi"}} if cluster.draw.chance(0.3) else {}
+        )
+    whole = {"requests": {"cpu": "3500m", "memory": "6Gi"}}
+    if cluster.draw.chance(0.3):
+        whole = {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "2Gi"}}
+    pod["spec"]["resources"] = whole
+
+
+def overhead(_: Cluster, pod: Raw) -> None:
+    """The pod runs under a runtime class that costs something itself."""
+    pod["spec"]["runtimeClassName"] = "heavy"
+
+
+def resize(cluster: Cluster, pod: Raw) -> None:
+    """A bound pod is being resized in place: a container still has more than it asks for."""
+    container = pod["spec"]["containers"][0]
+    had = {"cpu": cluster.draw.choice(CPU), "memory": cluster.draw.choice(MEMORY)}
+    state = {"name": container["name"], "image": container["image"], "imageID": "", "ready": True}
+    status = pod.setdefault("status", {})
+    status["containerStatuses"] = [
+        {**state, "restartCount": 0, "allocatedResources": had, "resources": {"requests": had}}
+    ]
+    if cluster.draw.chance(0.5):
+        reason = cluster.draw.choice(("Infeasible", "Deferred"))
+        status["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": reason}]
+
+
+def host_ports(cluster: Cluster, pod: Raw) -> None:
+    """One or two ports of the host, on an address or all; perhaps the host's whole network."""
+    draw = cluster.draw
+    wanted = [_host_port(draw, number) for number in draw.some((8080, 8081, 9000), 1, 2)]
+    wanted = [port for port in wanted if _is_free(cluster, pod, port)]
+    holder = pod["spec"]["containers"][0]
+    if draw.chance(0.15):
+        holder = {"name": "i9", "image": image("init"), "restartPolicy": "Always"}
+        pod["spec"].setdefault("initContainers", []).append(holder)
+    elif draw.chance(0.15):
+        pod["spec"]["hostNetwork"] = True
+        wanted = [{**port, "containerPort": port["hostPort"]} for port in wanted]
+    holder["ports"] = wanted
+
+
+def _is_free(cluster: Cluster, pod: Raw, port: Raw) -> bool:
+    """Whether no other pod on the bound pod's node has the port, as its kubelet would see to."""
+    node = pod["spec"].get("nodeName")
+    if node is None:
+        return True
+    taken = (node, port["hostPort"], port.get("protocol"))
+    free = taken not in cluster.taken_ports
+    cluster.taken_ports.add(taken)
+    return free
+
+
+def _host_port(draw: Draw, number: int) -> Raw:
+    port: Raw = {"containerPort": 80, "hostPort": number}
+    if draw.chance(0.4):
+        port["protocol"] = draw.choice(("UDP", "SCTP"))
+    if draw.chance(0.5):
+        port["hostIP"] = draw.choice(("127.0.0.1", "10.1.1.1", "0.0.0.0"))
+    return port
+
+
+def images(cluster: Cluster, pod: Raw) -> None:
+    """One to three containers of images that nodes may have, by tag, without one, or by digest."""
+    draw = cluster.draw
+    pod["spec"]["containers"] = [
+        {"name": f"c{number}", "image": _image_name(draw)} for number in range(draw.randint(1, 3))
+    ]
+    if draw.chance(0.2):
+        pod["spec"]["initContainers"] = [{"name": "i0", "image": _image_name(draw)}]
+    if draw.chance(0.1):
+        volume = {"name": "files", "image": {"reference": _image_name(draw)}}
+        pod["spec"].setdefault("volumes", []).append(volume)
+
+
+def _image_name(draw: Draw) -> str:
+    stem = draw.choice((*IMAGES, "huge", "absent"))
+    return image(stem, draw.choice((":v1", ":v1", ":v1", "", DIGEST)))
+
+
+def priority(*classes: str) -> Feature:
+    """The pod is of one of the priority classes."""
+
+    def apply(cluster: Cluster, pod: Raw) -> None:
+        pod["spec"]["priorityClassName"] = cluster.draw.choice(classes)
+
+    return apply
+
+
+def _amounts(draw: Draw) -> dict[str, str]:
+    amounts = {}
+    if draw.chance(0.72):
+        amounts["cpu"] = draw.choice(CPU)
+    if draw.chance(0.6):
+        amounts["memory"] = draw.choice(MEMORY)
+    if draw.chance(0.18):
+        amounts["ephemeral-storage"] = draw.choice(STORAGE)
+    return amounts

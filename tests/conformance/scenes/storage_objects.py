@@ -1,0 +1,106 @@
+"""Volumes, claims, and what nodes can attach."""
+
+from typing import Final
+
+from conformance.scenes.cluster import Cluster, Raw
+from conformance.scenes.vocabulary import ZONE
+
+__all__ = [
+    "DRIVER",
+    "EBS_DRIVER",
+    "TRACKED_DRIVER",
+    "attach",
+    "bound_claim",
+    "claim",
+    "csi_nodes",
+    "users",
+    "volume",
+]
+
+DRIVER: Final = "csi.example"
+TRACKED_DRIVER: Final = "csi.tracked"
+EBS_DRIVER: Final = "ebs.csi.aws.com"
+
+SIZE: Final = "5Gi"
+
+
+def csi_nodes(cluster: Cluster) -> None:
+    """Most nodes can attach a few volumes of DRIVER, or any number."""
+    draw = cluster.draw
+    for name in cluster.node_names:
+        if draw.chance(0.7):
+            driver: Raw = {"name": DRIVER, "nodeID": name, "topologyKeys": [ZONE]}
+            if draw.chance(0.9):
+                driver["allocatable"] = {"count": draw.choice((1, 1, 2, 5))}
+            cluster.add("CSINode", name, spec={"drivers": [driver]})
+
+
+def volume(
+    cluster: Cluster, name: str, storage_class: str, source: Raw, size: str, mode: str
+) -> Raw:
+    """A new volume that is nobody's yet."""
+    return cluster.add(
+        "PersistentVolume",
+        name,
+        spec={
+            **source,
+            "capacity": {"storage": size},
+            "accessModes": [mode],
+            "storageClassName": storage_class,
+            "persistentVolumeReclaimPolicy": "Retain",
+        },
+        status={"phase": "Available"},
+    )
+
+
+def claim(
+    cluster: Cluster,
+    namespace: str,
+    name: str,
+    storage_class: str,
+    mode: str = "ReadWriteOnce",
+) -> Raw:
+    """A new claim that waits for a volume."""
+    return cluster.add(
+        "PersistentVolumeClaim",
+        name,
+        namespace,
+        spec={
+            "accessModes": [mode],
+            "resources": {"requests": {"storage": SIZE}},
+            "storageClassName": storage_class,
+        },
+        status={"phase": "Pending"},
+    )
+
+
+def bound_claim(
+    cluster: Cluster, namespace: str, name: str, source: Raw, mode: str = "ReadWriteOnce"
+) -> Raw:
+    """The volume of a new claim (the newest object) of the same name, bound to each other."""
+    made = volume(cluster, name, "now", source, SIZE, mode)
+    made["spec"]["claimRef"] = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": namespace,
+        "name": name,
+    }
+    made["status"]["phase"] = "Bound"
+    bound = claim(cluster, namespace, name, "now", mode)
+    bound["metadata"]["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
+    bound["spec"]["volumeName"] = name
+    bound["status"] = {"phase": "Bound", "accessModes": [mode], "capacity": {"storage": SIZE}}
+    return made
+
+
+def users(cluster: Cluster, namespace: str, most: int) -> list[Raw]:
+    """Some of the bound pods of a namespace, which may use its claims."""
+    there = [pod for pod in cluster.pods if pod["metadata"]["namespace"] == namespace]
+    return cluster.draw.some(there, most, most)
+
+
+def attach(pod: Raw, claim_name: str) -> None:
+    """The pod mounts the claim too."""
+    mounted = pod["spec"].setdefault("volumes", [])
+    source = {"persistentVolumeClaim": {"claimName": claim_name}}
+    mounted.append({"name": f"v{len(mounted)}", **source})

@@ -1,0 +1,173 @@
+"""The suites: what each decides by, and how its clusters look."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from conformance.scenes.budgets import budgets
+from conformance.scenes.cluster import Cluster, Feature, Scene, always, sometimes
+from conformance.scenes.demand import (
+    host_ports,
+    images,
+    init_containers,
+    limits_only,
+    modest_requests,
+    overhead,
+    pod_level,
+    priority,
+    requests,
+    resize,
+    scarce,
+)
+from conformance.scenes.draw import Draw
+from conformance.scenes.nodes import NodeStyle, random_nodes
+from conformance.scenes.placement import (
+    avoid_own_app,
+    node_affinity,
+    owner,
+    pod_affinity,
+    required_pod_affinity,
+    services,
+    spread,
+    tolerations,
+)
+from conformance.scenes.pods import finished, leaving, new_pod, started
+from conformance.scenes.profiles import DEFAULT, PROFILES
+from conformance.scenes.storage import inline_disk, volumes
+
+__all__ = ["SUITES", "random_scene"]
+
+
+_USUAL_NODES: Final = NodeStyle()
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The features of the pending pod and of the bound ones, at least and at most so many."""
+
+    pending: Sequence[Feature]
+    bound: Sequence[Feature] = (requests, sometimes(0.1, scarce))
+    nodes: NodeStyle = _USUAL_NODES
+    pods: tuple[int, int] = (0, 30)
+    profiles: Sequence[Mapping[str, Any]] = (DEFAULT,)
+
+
+_EXTRAS = (
+    sometimes(0.25, scarce),
+    sometimes(0.1, limits_only),
+    sometimes(0.35, init_containers),
+    sometimes(0.15, pod_level),
+    sometimes(0.12, overhead),
+)
+_PLAIN = (requests, sometimes(0.1, scarce))
+_LIGHT = (sometimes(0.4, requests), sometimes(0.05, scarce))
+"""Of a pending pod for which amounts should seldom be what decides."""
+_LEAVING = sometimes(0.08, leaving)
+
+SUITES: Final[Mapping[str, Suite]] = {
+    "resources": Suite((requests, *_EXTRAS), (requests, *_EXTRAS, sometimes(0.08, resize))),
+    "taints": Suite((*_LIGHT, sometimes(0.85, tolerations)), nodes=NodeStyle(tainted=0.65)),
+    "nodeaffinity": Suite((*_LIGHT, node_affinity)),
+    "ports": Suite((*_LIGHT, host_ports), (*_PLAIN, sometimes(0.4, host_ports))),
+    "images": Suite((images, *_LIGHT), nodes=NodeStyle(imaged=0.75)),
+    "spread": Suite(
+        (*_LIGHT, sometimes(0.3, tolerations), sometimes(0.2, node_affinity), spread),
+        (*_PLAIN, _LEAVING),
+        NodeStyle(tainted=0.25),
+        (10, 40),
+    ),
+    "defaultspread": Suite((*_PLAIN, sometimes(0.9, services), sometimes(0.4, owner))),
+    "podaffinity": Suite(
+        (*_LIGHT, pod_affinity),
+        (*_PLAIN, sometimes(0.25, pod_affinity), sometimes(0.1, required_pod_affinity), _LEAVING),
+    ),
+    "volumes": Suite((*_LIGHT, volumes, sometimes(0.3, inline_disk))),
+    "preemption": Suite(
+        (
+            modest_requests,
+            priority("high", "high", "mid", "never", "low"),
+            sometimes(0.15, avoid_own_app),
+            sometimes(0.15, host_ports),
+            sometimes(0.15, spread),
+            sometimes(0.15, required_pod_affinity),
+            sometimes(0.1, inline_disk),
+            sometimes(0.08, volumes),
+            budgets,
+        ),
+        (
+            modest_requests,
+            priority("low", "low", "lower", "mid", "high", "negative"),
+            sometimes(0.15, host_ports),
+            sometimes(0.08, required_pod_affinity),
+            started,
+        ),
+        NodeStyle(3, 6, plain=True),
+        (10, 30),
+    ),
+    "profiles": Suite(
+        (
+            *_LIGHT,
+            sometimes(0.4, scarce),
+            sometimes(0.4, pod_affinity),
+            sometimes(0.3, node_affinity),
+            sometimes(0.3, tolerations),
+            sometimes(0.3, host_ports),
+            sometimes(0.3, services),
+            sometimes(0.2, spread),
+        ),
+        (*_PLAIN, sometimes(0.3, pod_affinity), sometimes(0.2, host_ports)),
+        NodeStyle(tainted=0.2, imaged=0.3),
+        profiles=PROFILES,
+    ),
+    "mixed": Suite(
+        (
+            sometimes(0.15, images),
+            requests,
+            *_EXTRAS,
+            sometimes(0.3, tolerations),
+            sometimes(0.25, node_affinity),
+            sometimes(0.2, host_ports),
+            sometimes(0.3, spread),
+            sometimes(0.3, pod_affinity),
+            sometimes(0.2, services),
+            sometimes(0.2, owner),
+            sometimes(0.2, volumes),
+            sometimes(0.1, inline_disk),
+            sometimes(0.35, priority("high", "low", "mid", "never")),
+            sometimes(0.3, budgets),
+        ),
+        (
+            requests,
+            *_EXTRAS,
+            sometimes(0.15, pod_affinity),
+            sometimes(0.15, host_ports),
+            sometimes(0.3, priority("low", "mid", "negative")),
+            sometimes(0.05, resize),
+            started,
+        ),
+        NodeStyle(tainted=0.2, imaged=0.3),
+    ),
+}
+"""By name, in the order in which they are recorded."""
+
+
+def random_scene(suite: str, seed: int, index: int) -> Scene:
+    """The scene of this number in a suite: the same for the same seed, whatever else is drawn."""
+    draw = Draw(f"{seed} {suite} {index}")
+    return _compose(SUITES[suite], draw, f"{suite}-{index:03}")
+
+
+def _compose(suite: Suite, draw: Draw, label: str) -> Scene:
+    cluster = Cluster(draw, label, random_nodes(draw, label, suite.nodes))
+    bound = always((*suite.bound, sometimes(0.03, finished)))
+    places = [*cluster.node_names * 8, f"{label}-gone"]
+    for number in range(draw.randint(*suite.pods)):
+        pod = new_pod(draw, f"e{number:02}")
+        pod["spec"]["nodeName"] = draw.choice(places)
+        bound(cluster, pod)
+        cluster.pods.append(pod)
+    profile = draw.choice(suite.profiles)
+    pending = new_pod(draw, f"{label}-pending")
+    pending["spec"]["schedulerName"] = profile["schedulerName"]
+    always(suite.pending)(cluster, pending)
+    return Scene([*cluster.others, *cluster.nodes, *cluster.pods], pending, dict(profile))

@@ -1,0 +1,66 @@
+import gzip
+from pathlib import Path
+
+import orjson
+import pytest
+
+from conformance.check import cases, main
+
+TAINTS = Path(__file__).parent / "data" / "taints.jsonl.gz"
+
+DISAGREES = "taints-dev-000"
+
+
+@pytest.fixture
+def one_wrong(tmp_path: Path) -> Path:
+    """The first two cases of a suite, the first with a score that Mooring does not give."""
+    recorded = list(cases(TAINTS))[:2]
+    oracle = recorded[0]["oracle"]
+    oracle["scores"][oracle["node"]]["total"] += 1
+    path = tmp_path / "taints.jsonl.gz"
+    path.write_bytes(gzip.compress(b"\n".join(map(orjson.dumps, recorded))))
+    return path
+
+
+def test_where_all_agree_the_answer_is_yes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(TAINTS)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "taints           85 of   85 agree",
+        "all              85 of   85 agree",
+    ]
+
+
+def test_a_case_that_differs_is_named_and_explained(
+    one_wrong: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(one_wrong)]) == 1
+    first, second, *_, last = capsys.readouterr().out.splitlines()
+    assert first == DISAGREES
+    assert second.startswith("    scores of n")
+    assert last == "all               1 of    2 agree"
+
+
+def test_explanations_can_be_left_out(one_wrong: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--show", "0", str(one_wrong)]) == 1
+    assert DISAGREES not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (None, "cannot be read: No such file"),
+        (b"{}", "cannot be read: Not a gzipped file"),
+        (gzip.compress(b"no case\n"), "is not one JSON case a line"),
+    ],
+)
+def test_a_file_without_cases_is_named(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    content: bytes | None,
+    complaint: str,
+) -> None:
+    path = tmp_path / "fresh.jsonl.gz"
+    if content is not None:
+        path.write_bytes(content)
+    assert main([str(path)]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {path}: {complaint}")

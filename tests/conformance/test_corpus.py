@@ -1,0 +1,45 @@
+"""Decisions recorded from the real kube-scheduler v1.36.3, case by case the same.
+
+Each `data/SUITE.jsonl.gz` holds one JSON case a line: the objects of a random cluster as its API
+server stored them, one pending pod, the profile that its schedulerName selects, and as `oracle`
+what kube-scheduler decided. No controller ran. The chosen node is one of those with the highest
+total, for kube-scheduler breaks ties at random. A case with neither node nor condition nor victims
+waited at PreBind for a volume; its `nominatedNode` is the node it had chosen. Where there is a node
+with a condition False, the condition is an earlier pod's of that name, whose binding failed late.
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from conformance.check import cases
+from conformance.comparing import decided, differences
+
+DATA: Final = Path(__file__).parent / "data"
+
+
+@cache
+def corpus() -> dict[str, list[dict[str, Any]]]:
+    """The cases by suite."""
+    return {
+        path.name.removesuffix(".jsonl.gz"): list(cases(path)) for path in sorted(DATA.iterdir())
+    }
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=f"{suite}-{index}")
+        for suite, recorded in corpus().items()
+        for index, case in enumerate(recorded)
+    ],
+)
+def test_the_decision_is_that_of_kube_scheduler(case: dict[str, Any]) -> None:
+    assert differences(case, decided(case)) == []
+
+
+def test_every_suite_is_there_and_none_is_empty() -> None:
+    assert len(corpus()) == 12
+    assert all(len(recorded) > 80 for recorded in corpus().values())

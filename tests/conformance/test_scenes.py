@@ -1,0 +1,82 @@
+import json
+
+import pytest
+
+from conformance.scenes.profiles import PROFILES
+from conformance.scenes.suites import SUITES, random_scene
+
+SEED = 7
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_a_scene_is_the_same_again_whatever_else_was_drawn(suite: str) -> None:
+    first = random_scene(suite, SEED, 3)
+    random_scene(suite, SEED, 4)
+    assert random_scene(suite, SEED, 3) == first
+
+
+def test_another_seed_and_another_number_give_other_scenes() -> None:
+    scenes = [random_scene("mixed", SEED, 0), random_scene("mixed", 8, 0)]
+    assert random_scene("mixed", SEED, 1) not in scenes
+    assert scenes[0] != scenes[1]
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_no_two_objects_of_a_scene_have_one_name(suite: str) -> None:
+    for index in range(30):
+        scene = random_scene(suite, SEED, index)
+        names = [
+            (raw["kind"], raw["metadata"].get("namespace"), raw["metadata"]["name"])
+            for raw in (*scene.objects, scene.pod)
+        ]
+        assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("suite", ["preemption", "mixed"])
+def test_no_two_pods_that_may_be_victims_started_at_once(suite: str) -> None:
+    for index in range(30):
+        pods = [raw for raw in random_scene(suite, SEED, index).objects if raw["kind"] == "Pod"]
+        assert len({pod["status"]["startTime"] for pod in pods}) == len(pods)
+
+
+def test_every_profile_has_its_cases() -> None:
+    names = {random_scene("profiles", SEED, index).profile["schedulerName"] for index in range(200)}
+    assert names == {profile["schedulerName"] for profile in PROFILES}
+
+
+@pytest.mark.parametrize(
+    ("suite", "corner"),
+    [
+        ("resources", '"restartPolicy": "Always"'),
+        ("resources", '"runtimeClassName"'),
+        ("resources", '"hugepages-2Mi"'),
+        ("resources", '"allocatedResources"'),
+        ("taints", '[{"operator": "Exists"}'),
+        ("taints", '"tolerationSeconds"'),
+        ("nodeaffinity", '"Gt"'),
+        ("nodeaffinity", '"matchFields"'),
+        ("nodeaffinity", '"nodeSelectorTerms": [{}'),
+        ("ports", '"hostNetwork"'),
+        ("ports", '"SCTP"'),
+        ("images", '"image": "registry.example/big"'),
+        ("spread", '"minDomains"'),
+        ("spread", '"nodeTaintsPolicy": "Honor"'),
+        ("spread", '"matchLabelKeys"'),
+        ("spread", '"deletionTimestamp"'),
+        ("defaultspread", '"kind": "ReplicationController"'),
+        ("podaffinity", '"namespaceSelector": {}'),
+        ("podaffinity", '"mismatchLabelKeys"'),
+        ("volumes", '"ReadWriteOncePod"'),
+        ("volumes", '"local"'),
+        ("volumes", '"WaitForFirstConsumer"'),
+        ("volumes", '"kind": "CSIStorageCapacity"'),
+        ("volumes", '"kind": "VolumeAttachment"'),
+        ("preemption", '"priorityClassName": "never"'),
+        ("preemption", '"disruptedPods"'),
+        ("profiles", '"RequestedToCapacityRatio"'),
+        ("profiles", '"addedAffinity"'),
+    ],
+)
+def test_the_corners_of_the_api_are_reached(suite: str, corner: str) -> None:
+    scenes = (random_scene(suite, SEED, index) for index in range(85))
+    assert any(corner in json.dumps([s.objects, s.pod, s.profile]) for s in scenes)

@@ -1,0 +1,88 @@
+"""Ways into a running control plane: kubeconfig files, kubectl, a JSON client."""
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from controlplane.client import Client
+from controlplane.errors import ControlPlaneError
+
+ADMIN = "admin"
+"""The user with every right."""
+
+TOKEN_SECONDS = 24 * 3600
+"""How long a service account's token is good: longer than any demo is looked at."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """How to reach a control plane, and as whom."""
+
+    url: str
+    folder: Path
+    """Where kubeconfig files are written."""
+    ca_file: Path
+    kubectl_program: Path
+    tokens: Mapping[str, str]
+    """Bearer token by user name, as the API server's token file has them."""
+
+    @property
+    def admin_kubeconfig(self) -> Path:
+        """The kubeconfig file of the user with every right."""
+        return self.kubeconfig_for(ADMIN)
+
+    def kubeconfig_for(self, user: str) -> Path:
+        """The kubeconfig file of a user that the control plane was started with."""
+        if user not in self.tokens:
+            known = ", ".join(sorted(self.tokens))
+            raise ControlPlaneError(f"user {user!r} was not given to ControlPlane; known: {known}")
+        return self._write_kubeconfig(user, self.tokens[user], "default")
+
+    def kubeconfig_for_service_account(self, namespace: str, name: str) -> Path:
+        """The kubeconfig file of an existing service account, with a fresh token for a day."""
+        with self.client() as client:
+            answer = client.post(
+                f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token",
+                {"spec": {"expirationSeconds": TOKEN_SECONDS}},
+            )
+        token = answer["status"]["token"]
+        return self._write_kubeconfig(f"{namespace}-{name}", token, namespace)
+
+    def client(self, user: str = ADMIN) -> Client:
+        """A JSON client acting as the user."""
+        return Client(self.url, self.tokens[user], self.ca_file)
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """The standard output of `kubectl` run as admin; raises ControlPlaneError if it fails."""
+        command = [str(self.kubectl_program), f"--cache-dir={self.folder / 'kubectl-cache'}"]
+        done = subprocess.run(
+            [*command, *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "KUBECONFIG": str(self.admin_kubeconfig)},
+        )
+        if done.returncode:
+            raise ControlPlaneError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def _write_kubeconfig(self, user: str, token: str, namespace: str) -> Path:
+        # JSON is YAML: no YAML library is needed here, and every client reads it.
+        context = {"cluster": "mooring", "user": user, "namespace": namespace}
+        cluster = {"server": self.url, "certificate-authority": str(self.ca_file)}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "mooring", "cluster": cluster}],
+            "users": [{"name": user, "user": {"token": token}}],
+            "contexts": [{"name": "mooring", "context": context}],
+            "current-context": "mooring",
+        }
+        path = self.folder / f"{user.replace(':', '-')}.kubeconfig"
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(config, indent=2) + "\n")
+        return path

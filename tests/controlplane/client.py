@@ -1,0 +1,100 @@
+"""A small synchronous JSON client for setting the stage: nodes, namespaces, tokens."""
+
+import http.client
+import json
+import ssl
+from collections.abc import Generator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+TIMEOUT = 30.0
+"""Seconds a request may take."""
+
+
+class ApiError(Exception):
+    """The API server answered with an HTTP status of 400 or more."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"{status}: {message}")
+        self.status = status
+
+
+class Client:
+    """One kept-alive connection to an API server; use it as a context manager."""
+
+    def __init__(self, url: str, token: str, ca_file: Path) -> None:
+        parts = urlsplit(url)
+        self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+        self._connection = http.client.HTTPSConnection(
+            parts.hostname or "",
+            parts.port,
+            timeout=TIMEOUT,
+            context=ssl.create_default_context(cafile=str(ca_file)),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._connection.close()
+
+    def request(
+        self, method: str, path: str, body: object = None, *, content_type: str = "application/json"
+    ) -> Any:
+        """The decoded answer; raises ApiError for a refusal and OSError for a lost connection."""
+        payload = None if body is None else json.dumps(body)
+        headers = self._headers if body is None else {**self._headers, "Content-Type": content_type}
+        self._connection.request(method, path, payload, headers)
+        response = self._connection.getresponse()
+        answer = response.read()
+        if response.status >= http.HTTPStatus.BAD_REQUEST:
+            raise ApiError(response.status, _message(answer))
+        return json.loads(answer)
+
+    def watch(self, path: str) -> Generator[Any, None, None]:
+        """The events of a watch as they come, until the server or the caller ends it."""
+        self._connection.request("GET", path, headers=self._headers)
+        try:
+            response = self._connection.getresponse()
+            if response.status >= http.HTTPStatus.BAD_REQUEST:
+                raise ApiError(response.status, _message(response.read()))
+            for line in response:
+                yield json.loads(line)
+        finally:
+            # What was not read would stand before the next answer; the next request reconnects.
+            self._connection.close()
+
+    def get(self, path: str) -> Any:
+        """The object or list at the path."""
+        return self.request("GET", path)
+
+    def post(self, path: str, body: object) -> Any:
+        """The created object."""
+        return self.request("POST", path, body)
+
+    def put(self, path: str, body: object) -> Any:
+        """The replaced object."""
+        return self.request("PUT", path, body)
+
+    def patch(self, path: str, body: object) -> Any:
+        """The object after a JSON merge patch."""
+        return self.request("PATCH", path, body, content_type="application/merge-patch+json")
+
+    def delete(self, path: str) -> Any:
+        """The deleted object, or the status of the deletion."""
+        return self.request("DELETE", path)
+
+
+def _message(answer: bytes) -> str:
+    try:
+        decoded = json.loads(answer)
+    except ValueError:
+        return answer.decode(errors="replace").strip()
+    return str(decoded.get("message", decoded)) if isinstance(decoded, dict) else str(decoded)

@@ -1,0 +1,26 @@
+"""The one error that the control plane's user sees: a sentence, and the log it rests on."""
+
+from pathlib import Path
+
+TAIL_LINES = 8
+TAIL_BYTES = 16_384
+
+
+class ControlPlaneError(Exception):
+    """A build, a start or a stop failed; the text says what, and where the log is."""
+
+
+def log_tail(path: Path, lines: int = TAIL_LINES) -> str:
+    """The last lines of a log, indented for printing below an error; empty without a log."""
+    try:
+        with path.open("rb") as log:
+            log.seek(max(0, path.stat().st_size - TAIL_BYTES))
+            text = log.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    return "\n".join(f"    {line}" for line in text.splitlines()[-lines:])
+
+
+def with_log(sentence: str, log: Path) -> ControlPlaneError:
+    """An error whose text is the sentence, the log's path and the log's last lines."""
+    return ControlPlaneError(f"{sentence}; log: {log}\n{log_tail(log)}".rstrip())

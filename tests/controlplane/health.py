@@ -1,0 +1,49 @@
+"""Whether a program answers on its health endpoint."""
+
+import http.client
+import ssl
+import time
+from urllib.parse import urlsplit
+
+from controlplane.errors import with_log
+from controlplane.processes import Program
+
+PROBE_TIMEOUT = 2.0
+"""Seconds one probe may take."""
+
+PROBE_INTERVAL = 0.05
+"""Seconds between two probes of a program that is starting."""
+
+
+def is_healthy(url: str) -> bool:
+    """Whether a GET of the URL answers 200 now.
+
+    The certificate is not verified: a starting program has only just generated it.
+    """
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port
+    connection: http.client.HTTPConnection
+    if parts.scheme == "https":
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        connection = http.client.HTTPSConnection(host, port, timeout=PROBE_TIMEOUT, context=context)
+    else:
+        connection = http.client.HTTPConnection(host, port, timeout=PROBE_TIMEOUT)
+    try:
+        connection.request("GET", parts.path)
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def wait_until_healthy(program: Program, url: str, timeout: float) -> None:
+    """The program answers 200; raises ControlPlaneError when it ends or takes too long."""
+    deadline = time.monotonic() + timeout
+    while not is_healthy(url):
+        if time.monotonic() > deadline:
+            raise with_log(f"{program.name} was not healthy within {timeout:.0f} s", program.log)
+        program.wait(PROBE_INTERVAL)
+        program.require_alive()

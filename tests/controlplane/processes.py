@@ -1,0 +1,151 @@
+"""Programs as children: each with a log, each stopped by its own pid, none left behind."""
+
+import contextlib
+import random
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from controlplane.errors import ControlPlaneError, with_log
+
+STOP_GRACE = 5.0
+"""Seconds between SIGTERM and SIGKILL when a program is stopped."""
+
+PORT_RANGE = range(20_000, 32_768)
+
+
+class Program:
+    """One running program."""
+
+    def __init__(self, name: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+        self.name = name
+        self.log = log
+        self._process = process
+
+    @property
+    def pid(self) -> int:
+        """The process id, also after the end."""
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while the program runs; negative when a signal ended it."""
+        return self._process.poll()
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """The exit code, or None when the program still runs after `timeout` seconds."""
+        try:
+            return self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def require_alive(self) -> None:
+        """Raises ControlPlaneError with the log's last lines when the program has ended."""
+        if self.exit_code is not None:
+            raise with_log(f"{self.name} ended with exit code {self.exit_code}", self.log)
+
+    def stop(self, grace: float = STOP_GRACE) -> None:
+        """The program has ended: asked by SIGTERM, forced by SIGKILL after `grace` seconds."""
+        self._process.terminate()
+        if self.wait(grace) is None:
+            self._process.kill()
+            self._process.wait()
+
+
+class ProcessGroup:
+    """Programs that run in a process group of their own, away from the terminal's Ctrl-C.
+
+    Leaving the `with` block, or `close`, stops them newest first. Should the owner die without
+    either, the reaper ends the group, and removes the folder `remove` if one is given.
+    """
+
+    def __init__(self, remove: Path | None = None) -> None:
+        script = Path(__file__).with_name("reaper.py")
+        arguments = [str(remove)] if remove else []
+        self._programs: list[Program] = []
+        self._reaper = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(script), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            process_group=0,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def programs(self) -> Sequence[Program]:
+        """The programs started and not stopped, oldest first."""
+        return tuple(self._programs)
+
+    def spawn(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        log: Path,
+        env: Mapping[str, str],
+        cwd: Path | None = None,
+    ) -> Program:
+        """The command runs; its output is appended to `log`, its environment is exactly `env`."""
+        with log.open("ab") as output:
+            try:
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=dict(env),
+                    cwd=cwd,
+                    process_group=self._reaper.pid,
+                )
+            except OSError as error:
+                raise ControlPlaneError(f"{name} could not be started: {error}") from error
+        program = Program(name, process, log)
+        self._programs.append(program)
+        return program
+
+    def stop(self, program: Program, grace: float = STOP_GRACE) -> None:
+        """The program has ended and is forgotten."""
+        program.stop(grace)
+        self._programs.remove(program)
+
+    def close(self) -> None:
+        """Every program has ended, and the reaper too."""
+        for program in reversed(self.programs):
+            self.stop(program)
+        self._reaper.kill()
+        self._reaper.wait()
+        if self._reaper.stdin:
+            self._reaper.stdin.close()
+
+
+def free_ports(count: int) -> list[int]:
+    """Different TCP ports that were free on 127.0.0.1 a moment ago.
+
+    They lie below the ephemeral range, so that no outgoing connection takes one while its server is
+    down, in particular not a client's own attempt to connect to it.
+    """
+    ports: list[int] = []
+    with contextlib.ExitStack() as sockets:
+        for port in random.sample(PORT_RANGE, len(PORT_RANGE)):
+            if len(ports) == count:
+                break
+            opened = sockets.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                opened.bind(("127.0.0.1", port))
+                ports.append(port)
+    return ports

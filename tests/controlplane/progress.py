@@ -1,0 +1,56 @@
+"""Says what is being waited for: one line rewritten on a terminal, a line now and then in a log."""
+
+import sys
+import time
+from typing import TextIO
+
+TICK = 1.0
+"""Seconds between two looks at the clock; also the pace of the line on a terminal."""
+
+LOG_INTERVAL = 20.0
+"""Seconds between two lines about the same step where lines cannot be rewritten."""
+
+
+class Progress:
+    """Reports steps and their elapsed time to a stream (standard error by default)."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._rewrites = self._stream.isatty()
+        self._step = ""
+        self._started = 0.0
+        self._last_line = 0.0
+
+    def begin(self, step: str) -> None:
+        """The step is shown as running."""
+        self._step, self._started = step, time.monotonic()
+        self._show(force=True)
+
+    def tick(self) -> None:
+        """The running step's elapsed time is shown, when it is time for it."""
+        self._show(force=False)
+
+    def end(self, result: str = "done") -> None:
+        """The running step is shown with its result and the seconds it took."""
+        elapsed = time.monotonic() - self._started
+        self._write(f"{self._step}: {result} in {elapsed:.1f} s", final=True)
+
+    def say(self, line: str) -> None:
+        """One line is shown, outside any step."""
+        self._write(line, final=True)
+
+    def _show(self, *, force: bool) -> None:
+        now = time.monotonic()
+        interval = TICK if self._rewrites else LOG_INTERVAL
+        if not force and now - self._last_line < interval:
+            return
+        self._last_line = now
+        elapsed = int(now - self._started)
+        self._write(f"{self._step} ..." + (f" {elapsed} s" if elapsed else ""), final=False)
+
+    def _write(self, line: str, *, final: bool) -> None:
+        if self._rewrites:
+            self._stream.write(f"\r\x1b[K{line}" + ("\n" if final else ""))
+        else:
+            self._stream.write(f"{line}\n")
+        self._stream.flush()

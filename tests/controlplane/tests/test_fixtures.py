@@ -1,0 +1,51 @@
+from collections.abc import Callable
+
+import pytest
+
+from controlplane import ApiError, ControlPlane
+from controlplane.namespaces import create_namespace, delete_namespace
+from controlplane.nodes import create_nodes, delete_nodes
+
+
+def _pod(name: str) -> dict[str, object]:
+    container = {"name": "main", "image": "pause"}
+    metadata = {"name": name, "finalizers": ["example.com/held"]}
+    return {"metadata": metadata, "spec": {"containers": [container]}}
+
+
+def test_a_pod_can_be_created_in_the_namespace_of_the_shared_server(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    with control_plane.access.client() as client:
+        created = client.post(f"/api/v1/namespaces/{namespace}/pods", _pod("plain"))
+    assert created["metadata"]["namespace"] == namespace
+
+
+def test_a_deleted_namespace_is_gone_with_a_pod_that_a_finalizer_held(
+    control_plane: ControlPlane,
+) -> None:
+    access = control_plane.access
+    namespace = create_namespace(access)
+    with access.client() as client:
+        client.post(f"/api/v1/namespaces/{namespace}/pods", _pod("held"))
+        delete_namespace(access, namespace)
+        assert client.get(f"/api/v1/namespaces/{namespace}/pods")["items"] == []
+        with pytest.raises(ApiError, match="404"):
+            client.get(f"/api/v1/namespaces/{namespace}")
+
+
+def test_a_bare_node_on_the_shared_server_stays_without_taints(control_plane: ControlPlane) -> None:
+    create_nodes(control_plane.access, 2, zones=2)
+    with control_plane.access.client() as client:
+        nodes = client.get("/api/v1/nodes")["items"]
+    delete_nodes(control_plane.access)
+    assert [node["spec"].get("taints") for node in nodes] == [None, None]
+
+
+def test_a_fresh_control_plane_is_another_server(
+    control_plane: ControlPlane, fresh_control_plane: Callable[..., ControlPlane]
+) -> None:
+    fresh = fresh_control_plane(users={"dora": ["developers"]})
+    assert fresh.access.url != control_plane.access.url
+    with fresh.access.client("dora") as client, pytest.raises(ApiError, match=r"403.*dora"):
+        client.get("/api/v1/nodes")

@@ -1,0 +1,74 @@
+"""A cluster, a profile and the decision of the real cycle about a pod."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mooring.engine.cycle import decide
+from mooring.engine.filtering import Asked, Search
+from mooring.engine.outcome import Outcome
+from mooring.engine.profiles import Profiles
+from mooring.engine.record import decision_of
+from mooring.engine.shared import SharedWork
+from mooring.framework.decision import Decision
+from mooring.framework.pipeline import Pipeline
+from mooring.framework.registry import Registry
+from mooring.model.pod import parse_pod
+from mooring.plugins import SHIPPED
+from mooring.policy.profile import read_profile
+from mooring.policy.resolve import resolve
+from mooring.state.snapshot import Snapshot
+from mooring.testing.builders import cluster
+from mooring.testing.fakes import handle
+
+__all__ = ["Deciding"]
+
+Raw = Mapping[str, Any]
+
+
+class Deciding:
+    """Decides about pods in one cluster under one profile; `spec` is as a user writes it."""
+
+    def __init__(self, *objects: Raw, **spec: Any) -> None:
+        self.state = cluster(*objects)
+        self.cluster = Snapshot(self.state)
+        registry = Registry(SHIPPED, {})
+        profile = read_profile(
+            {
+                "apiVersion": "scheduling.mooring.dev/v1alpha1",
+                "kind": "SchedulingProfile",
+                "metadata": {"name": "default-scheduler"},
+                "spec": spec,
+            }
+        )
+        profiles = Profiles(registry, handle(self.state))
+        in_force = profiles.put(profile, resolve(profile.spec, registry))
+        self.pipeline: Pipeline = in_force.pipeline
+        self.shared = SharedWork(self.state.nodes)
+
+    def outcome(self, raw: Raw, *, seed: int = 0, start: int = 0, now: float = 0.0) -> Outcome:
+        """How the attempt ends."""
+        pod = parse_pod(raw)
+        return decide(
+            pod, self.pipeline, self.cluster, self.shared, seed=seed, start=start, now=now
+        )
+
+    def decision(self, raw: Raw, **arguments: Any) -> Decision:
+        """The record of the attempt, with all nodes."""
+        return decision_of(parse_pod(raw), self.pipeline.profile, self.outcome(raw, **arguments))
+
+    def search(self, raw: Raw) -> tuple[Search, Asked]:
+        """The search for a pod that no pre_filter refuses."""
+        pod = parse_pod(raw)
+        work = self.shared.of(pod, self.pipeline, self.cluster)
+        search = Search(pod, self.pipeline, self.cluster, work)
+        asked = search.pre_filter()
+        assert isinstance(asked, Asked)
+        return search, asked
+
+    def place(self, raw: Raw, node: str) -> None:
+        """The pod is assumed on the node."""
+        self.state.assume(parse_pod(raw), self.state.nodes.row_of[node])
+
+    def nominate(self, raw: Raw, node: str) -> None:
+        """Room is being made for the pod on the node."""
+        self.state.nominate(parse_pod(raw), node)

@@ -1,0 +1,175 @@
+"""The demo, step by step; every step ends when what it promises has come true."""
+
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import replica
+from demo.errors import DemoError
+from demo.placement import bound_nodes, node_uses
+from demo.stage import NODES, ZONES, Operator, Stage
+from demo.views import Narrator, placement_table
+
+__all__ = ["tell"]
+
+STEP_SECONDS = 60.0
+"""How long one step may take before the demo has failed."""
+LOOK_AGAIN = 0.1
+"""Seconds between two looks at what a step waits for."""
+
+FIRST_PODS = 30
+ALL_PODS = 60
+MOST_PACKED_NODES = 3
+"""Nodes that 30 more pods need, where a node takes 16 and holds one or two already."""
+
+PROFILE = "mooring"
+PROFILES = "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles"
+PODS = "/api/v1/namespaces/default/pods"
+DEPLOYMENT = Path(__file__).with_name("deployment.yaml")
+BIN_PACKING = replica.ROOT / "manifests" / "examples" / "bin-packing.yaml"
+
+
+def tell(stage: Stage, narrator: Narrator) -> Operator:
+    """The story has been shown, and all of it was true; the operator that still runs.
+
+    Raises:
+        DemoError: for what did not come true.
+        ControlPlaneError: for what could not be run.
+    """
+    return _Story(stage, narrator).tell()
+
+
+class _Story:
+    def __init__(self, stage: Stage, narrator: Narrator) -> None:
+        self._stage = stage
+        self._say = narrator.say
+        self._note = narrator.note
+        self._heading = narrator.heading
+        self._show = narrator.show
+
+    def tell(self) -> Operator:
+        """All steps in order."""
+        self._set_up()
+        operator = self._run_operator()
+        first = self._spread(operator)
+        self._change_policy(operator)
+        packed = self._pack(operator, first)
+        self._sum_up(operator, len(set(first.values())), packed)
+        return operator
+
+    def _set_up(self) -> None:
+        self._say(f"{', '.join(self._stage.programs)} run at {self._stage.access.url}")
+        self._wait(lambda: self._ready_nodes() == NODES, "all nodes are Ready")
+        self._say(f"{NODES} nodes in {ZONES} zones are Ready; kwok stands in for their kubelets")
+        replica.apply_manifests(self._stage.access)
+        self._say("crds/ are established, manifests/ are applied")
+        self._note("(but for Mooring's own Deployment: nothing here runs containers)")
+
+    def _run_operator(self) -> Operator:
+        operator = self._stage.start_operator()
+        namespace, name = replica.SERVICE_ACCOUNT
+        self._say(f"Mooring runs, process {operator.program.pid}")
+        self._note(f"as the service account {namespace}/{name}, with the shipped RBAC only")
+        self._wait_for_profile(operator)
+        return operator
+
+    def _spread(self, operator: Operator) -> dict[str, str]:
+        """Node by pod of the first pods, which run spread over all nodes."""
+        self._heading(f"1. A Deployment of {FIRST_PODS} pods, under the shipped policy")
+        self._stage.access.kubectl("apply", "-f", str(DEPLOYMENT))
+        self._wait_for_pods(operator, FIRST_PODS)
+        self._say(f"{FIRST_PODS} pods are Running, with spec.schedulerName: {PROFILE}")
+        found = self._show_placement(f"{FIRST_PODS} pods, spread", None)
+        if len(set(found.values())) != NODES:
+            raise DemoError(f"the pods use {len(set(found.values()))} of {NODES} empty nodes")
+        return found
+
+    def _change_policy(self, operator: Operator) -> None:
+        self._heading("2. Another policy, applied while Mooring runs")
+        profile = yaml.safe_load(BIN_PACKING.read_text())
+        profile["metadata"]["name"] = PROFILE
+        self._stage.access.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(profile))
+        self._say(f"SchedulingProfile {PROFILE} is replaced by manifests/examples/bin-packing.yaml")
+        self._note("(NodeResourcesFit: MostAllocated fills the fullest node that still fits)")
+        self._wait_for_profile(operator)
+
+    def _pack(self, operator: Operator, first: Collection[str]) -> int:
+        """How many nodes the further pods are on."""
+        self._heading(f"3. The Deployment is scaled to {ALL_PODS} pods")
+        self._stage.access.kubectl("scale", "deployment/web", f"--replicas={ALL_PODS}")
+        self._wait_for_pods(operator, ALL_PODS)
+        self._say(f"{ALL_PODS} pods are Running")
+        found = self._show_placement(f"{ALL_PODS} pods, the new ones packed", first)
+        packed = len({node for pod, node in found.items() if pod not in first})
+        if packed > MOST_PACKED_NODES:
+            raise DemoError(f"the new pods are on {packed} nodes, not on {MOST_PACKED_NODES}")
+        return packed
+
+    def _sum_up(self, operator: Operator, spread: int, packed: int) -> None:
+        operator.program.require_alive()
+        self._heading("Summary")
+        self._say(f"{FIRST_PODS} pods were spread over {spread} nodes")
+        self._note(f"{ALL_PODS - FIRST_PODS} more were packed onto {packed} under the new policy")
+        self._note(f"one operator all the time: process {operator.program.pid}, never restarted")
+
+    def _wait_for_profile(self, operator: Operator) -> None:
+        """The profile's status says that it is in force as it is now."""
+        with self._stage.access.client() as client:
+            generation = client.get(f"{PROFILES}/{PROFILE}")["metadata"]["generation"]
+
+        def in_force() -> bool:
+            with self._stage.access.client() as client:
+                status = client.get(f"{PROFILES}/{PROFILE}").get("status", {})
+            for condition in status.get("conditions", []):
+                if condition["status"] == "False" and status["observedGeneration"] == generation:
+                    raise DemoError(f"the profile is refused: {condition['message']}")
+            return bool(status.get("inForceGeneration") == generation)
+
+        what = f"generation {generation} of SchedulingProfile {PROFILE} is in force"
+        self._wait(in_force, what, operator)
+        self._say(f"{what}, says its status")
+        for line in self._stage.access.kubectl("get", "sprof", PROFILE).splitlines():
+            self._note(line)
+
+    def _wait_for_pods(self, operator: Operator, count: int) -> None:
+        def running() -> bool:
+            phases = [pod["status"]["phase"] for pod in self._pods()]
+            return phases.count("Running") == count
+
+        self._wait(running, f"{count} pods are Running", operator)
+
+    def _show_placement(self, title: str, earlier: Collection[str] | None) -> dict[str, str]:
+        with self._stage.access.client() as client:
+            nodes = client.get("/api/v1/nodes")["items"]
+        pods = self._pods()
+        self._show(placement_table(title, node_uses(nodes, pods, earlier=earlier)))
+        return bound_nodes(pods)
+
+    def _pods(self) -> list[dict[str, Any]]:
+        with self._stage.access.client() as client:
+            found: list[dict[str, Any]] = client.get(PODS)["items"]
+        return found
+
+    def _ready_nodes(self) -> int:
+        with self._stage.access.client() as client:
+            nodes = client.get("/api/v1/nodes")["items"]
+        return sum(
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for node in nodes
+            for condition in node["status"].get("conditions", [])
+        )
+
+    def _wait(self, holds: Callable[[], bool], what: str, operator: Operator | None = None) -> None:
+        """`holds` is asked until it is true; at once a failure if the operator ends meanwhile."""
+        deadline = time.monotonic() + STEP_SECONDS
+        while not holds():
+            if time.monotonic() > deadline:
+                raise DemoError(f"not within {STEP_SECONDS:.0f} s: {what}")
+            if operator:
+                operator.program.wait(LOOK_AGAIN)
+                operator.program.require_alive()
+            else:
+                time.sleep(LOOK_AGAIN)

@@ -1,0 +1,147 @@
+"""`make demo` from its first line to its last, as a process of its own."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from controlplane.build import cache_root
+from controlplane.tests.waiting import session_members, wait_for
+
+ROOT = Path(__file__).parents[2]
+SUMMARY = "one operator all the time"
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """A cache of the test's own, so that a demo that somebody has kept is not in the way."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / "controlplane").symlink_to(cache_root() / "controlplane")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    return {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT / 'operator'}:{ROOT / 'tests'}",
+        "MOORING_CACHE": str(cache),
+        "TMPDIR": str(temporary),
+    }
+
+
+@contextmanager
+def demo(environment: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
+    """The demo as the leader of a session, so that whatever it leaves behind is found."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "demo"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()  # the reaper then ends what it started
+
+
+def operator_of(process: "subprocess.Popen[str]") -> int:
+    """The operator's process id, as soon as the demo says it."""
+    assert process.stdout
+    for line in process.stdout:
+        if found := re.search(r"Mooring runs, process (\d+)", line):
+            return int(found[1])
+    raise AssertionError("the demo ended without an operator")
+
+
+def assert_nothing_is_left(process: "subprocess.Popen[str]") -> None:
+    wait_for(lambda: not session_members(process.pid), "every process of the demo has ended")
+
+
+def test_the_demo_shows_a_spread_then_a_packed_deployment_and_leaves_nothing(
+    environment: dict[str, str],
+) -> None:
+    with demo(environment) as process:
+        output, errors = process.communicate(timeout=120)
+        assert (process.returncode, errors) == (0, "")
+    assert "30 pods are Running, with spec.schedulerName: mooring" in output
+    assert "30 pods were spread over 20 nodes" in output
+    assert "generation 1 of SchedulingProfile mooring is in force" in output
+    assert "generation 2 of SchedulingProfile mooring is in force" in output
+    assert re.search(r"30 more were packed onto [23] under the new policy", output)
+    assert SUMMARY in output
+    seconds = float(re.findall(r"([\d.]+) s  done; nothing is left running", output)[0])
+    assert seconds < 60
+    assert_nothing_is_left(process)
+    assert list(Path(environment["TMPDIR"]).iterdir()) == []
+
+
+def test_a_kept_demo_stays_up_and_goes_by_the_command_that_it_prints(
+    environment: dict[str, str],
+) -> None:
+    with demo({**environment, "KEEP": "1"}) as process:
+        output, errors = process.communicate(timeout=120)
+        assert (process.returncode, errors) == (0, "")
+    (kubeconfig,) = re.findall(r"export KUBECONFIG=(\S+)", output)
+    (get_pods,) = re.findall(r"^ +(\S+kubectl get pods.*)$", output, re.MULTILINE)
+    (stop,) = re.findall(r"stop it: +(.*)$", output, re.MULTILINE)
+    pods = subprocess.check_output(
+        get_pods.split(), env={**environment, "KUBECONFIG": kubeconfig}, text=True
+    )
+    assert pods.count("Running") == 60
+
+    with demo({**environment, "KEEP": "1"}) as second:
+        _, errors = second.communicate(timeout=60)
+        assert second.returncode == 1
+    assert errors == "error: a demo is still up; stop it first, as it said at its end\n"
+
+    operator = int(stop.split()[1].rstrip(";"))
+    stopped = subprocess.check_output(["/bin/sh", "-c", stop], env=environment, text=True)
+    assert stopped == "demo: stopped\n"
+    wait_for(lambda: not session_members(operator), "the operator has ended")
+    assert not Path(kubeconfig).exists()
+
+
+def test_an_operator_that_dies_fails_the_demo_with_one_line_and_its_log(
+    environment: dict[str, str],
+) -> None:
+    with demo(environment) as process:
+        os.kill(operator_of(process), signal.SIGKILL)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 1
+    assert "error: mooring ended with exit code -9; log: " in errors
+    (logs,) = re.findall(r"^logs: (\S+)$", errors, re.MULTILINE)
+    assert {log.name for log in Path(logs).iterdir()} >= {"mooring.log", "kube-apiserver.log"}
+    assert [path.name for path in Path(logs).parent.iterdir()] == ["logs"]
+    assert "Traceback" not in errors
+    assert_nothing_is_left(process)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_leaves_nothing(
+    environment: dict[str, str], signum: signal.Signals
+) -> None:
+    with demo(environment) as process:
+        operator_of(process)
+        process.send_signal(signum)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 130
+    assert errors == "interrupted: nothing was left running\n"
+    assert_nothing_is_left(process)
+    assert list(Path(environment["TMPDIR"]).iterdir()) == []
+
+
+def test_a_control_plane_that_is_not_built_is_said_in_one_line(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    empty = tmp_path / "empty"
+    with demo({**environment, "MOORING_CACHE": str(empty)}) as process:
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 1
+    assert errors == "error: the control plane is not built: run `make controlplane`\n"

@@ -1,0 +1,51 @@
+"""One cluster with one running scheduler, for the tests that need no more than that."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+import replica
+from controlplane import Access, ControlPlane
+from controlplane.client import Client
+from controlplane.namespaces import create_namespace, delete_namespace
+from e2e.replicas import Replica, Replicas
+from e2e.rooms import Room
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A control plane without controllers, and Mooring as shipped."""
+
+    access: Access
+    scheduler: Replica
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Shared: every test has its own namespace and its own nodes, and leaves none of them."""
+    with ControlPlane() as plane:
+        replica.apply_manifests(plane.access)
+        with Replicas.of(plane.access, tmp_path_factory.mktemp("shared")) as replicas:
+            scheduler = replicas.start()
+            scheduler.wait_until_leads()
+            yield Cluster(plane.access, scheduler)
+            assert scheduler.terminate() == 0
+
+
+@pytest.fixture
+def client(cluster: Cluster) -> Iterator[Client]:
+    with cluster.access.client() as client:
+        yield client
+
+
+@pytest.fixture
+def room(cluster: Cluster) -> Iterator[Room]:
+    """A namespace, and nodes that only its pods ask for."""
+    name = create_namespace(cluster.access, "room")
+    with cluster.access.client() as client:
+        room = Room(name, cluster.access, client)
+        yield room
+        delete_namespace(cluster.access, name)
+        for node in client.get(f"/api/v1/nodes?labelSelector=pool={name}")["items"]:
+            client.delete(f"/api/v1/nodes/{node['metadata']['name']}")

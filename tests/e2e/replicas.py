@@ -1,0 +1,204 @@
+"""Replicas of Mooring as processes, and the cluster they work on as a user sees it.
+
+Whoever waits here polls with a deadline: the API server says when a pod is bound, but nobody says
+when a log line has been written or a port has been opened.
+"""
+
+import json
+import os
+import signal
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import replica
+from controlplane import Access
+from controlplane.client import Client
+from controlplane.processes import ProcessGroup, Program
+
+__all__ = [
+    "PROFILES",
+    "QUICK_LEASE",
+    "Replica",
+    "Replicas",
+    "bound",
+    "create_pods",
+    "delete_now",
+    "eventually",
+    "pod",
+    "pods",
+    "pods_per_node",
+    "profile",
+    "ready",
+]
+
+Raw = dict[str, Any]
+T = TypeVar("T")
+
+PROFILES: Final = "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles"
+QUICK_LEASE: Final = ("--lease-duration=3", "--renew-deadline=2", "--retry-period=0.5")
+"""A replica that is killed is followed after three seconds instead of fifteen."""
+
+WAIT_SECONDS: Final = 60.0
+LOOK_AGAIN: Final = 0.05
+
+
+def eventually(ask: Callable[[], T], holds: Callable[[T], object], what: str) -> T:
+    """The first answer that is as it should be."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not holds(answer := ask()):
+        assert time.monotonic() < deadline, f"{what} did not come about; at last: {answer!r:.2000}"
+        time.sleep(LOOK_AGAIN)
+    return answer
+
+
+class Replica:
+    """One `mooring run`."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    def log(self) -> list[Raw]:
+        """The records written so far; a line that is no record stands as its own message."""
+        lines = self._program.log.read_text().splitlines()
+        return [json.loads(line) if line.startswith("{") else {"message": line} for line in lines]
+
+    def says(self, words: str) -> bool:
+        """Whether some record's message has these words."""
+        return any(words in record["message"] for record in self.log())
+
+    def wait_until_says(self, words: str) -> None:
+        """Some record's message has these words."""
+        eventually(self._messages, lambda all_: words in all_, f"the log line {words!r}")
+
+    def wait_until_leads(self) -> None:
+        """It holds the lease, has seen the cluster, and schedules."""
+        self.wait_until_says("leading:")
+        eventually(lambda: self.get("/readyz")[0], lambda status: status == 200, "readiness")
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and text of one of its endpoints."""
+        [address] = eventually(self._addresses, bool, "an open port")
+        try:
+            with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                return refusal.code, refusal.read().decode()
+
+    def terminate(self) -> int | None:
+        """Its exit code after SIGTERM; None if it went on for longer than Kubernetes would wait."""
+        os.kill(self._program.pid, signal.SIGTERM)
+        return self.wait()
+
+    def wait(self) -> int | None:
+        """Its exit code once it has ended."""
+        return self._program.wait(WAIT_SECONDS)
+
+    def kill(self) -> None:
+        """It has ended in the middle of whatever it did."""
+        os.kill(self._program.pid, signal.SIGKILL)
+        self._program.wait()
+
+    def _messages(self) -> str:
+        return "\n".join(record["message"] for record in self.log())
+
+    def _addresses(self) -> list[str]:
+        return [record["address"] for record in self.log() if "address" in record]
+
+
+class Replicas:
+    """Starts replicas as the shipped service account; they end with the context."""
+
+    def __init__(self, access: Access, folder: Path, group: ProcessGroup) -> None:
+        self._kubeconfig = access.kubeconfig_for_service_account(*replica.SERVICE_ACCOUNT)
+        self._folder = folder
+        self._group = group
+        self._started = 0
+
+    @classmethod
+    @contextmanager
+    def of(cls, access: Access, folder: Path) -> Iterator["Replicas"]:
+        """The cluster's replicas, none of which may have written a traceback in the end."""
+        with ProcessGroup() as group:
+            yield cls(access, folder, group)
+        for log in folder.glob("mooring-*.log"):
+            assert "Traceback" not in log.read_text(), log.read_text()
+
+    def start(self, *options: str, kubeconfig: Path | None = None) -> Replica:
+        """A replica that is only beginning."""
+        self._started += 1
+        log = self._folder / f"mooring-{self._started}.log"
+        program = self._group.spawn(
+            "mooring",
+            replica.command(kubeconfig or self._kubeconfig, 0, "--log-format=json", *options),
+            log=log,
+            env=replica.environment(),
+        )
+        return Replica(program)
+
+
+def pod(name: str, *, cpu: str = "100m", scheduler: str = "mooring", **fields: Any) -> Raw:
+    """A pod with one container; `labels` go to its metadata, other fields to its spec."""
+    requests = {"cpu": cpu, **fields.pop("requests", {})}
+    resources = {"requests": requests, "limits": fields.pop("limits", {})}
+    return {
+        "metadata": {"name": name, "labels": fields.pop("labels", {})},
+        "spec": {
+            "schedulerName": scheduler,
+            "containers": [{"name": "c", "image": "registry.example/c:1", "resources": resources}],
+            **fields,
+        },
+    }
+
+
+def create_pods(client: Client, namespace: str, *created: Raw) -> None:
+    for raw in created:
+        client.post(f"/api/v1/namespaces/{namespace}/pods", raw)
+
+
+def delete_now(client: Client, namespace: str, name: str) -> None:
+    """The pod is gone, without the grace for which a kubelet would have to answer."""
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+    client.request("DELETE", path, {"gracePeriodSeconds": 0})
+
+
+def pods(client: Client, namespace: str) -> dict[str, Raw]:
+    """The namespace's pods by name."""
+    items = client.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
+    return {raw["metadata"]["name"]: raw for raw in items}
+
+
+def bound(client: Client, namespace: str) -> dict[str, str]:
+    """The node of every bound pod, by the pod's name."""
+    found = pods(client, namespace)
+    return {
+        name: raw["spec"]["nodeName"] for name, raw in found.items() if "nodeName" in raw["spec"]
+    }
+
+
+def profile(name: str, **spec: Any) -> Raw:
+    """A SchedulingProfile."""
+    return {
+        "apiVersion": "scheduling.mooring.dev/v1alpha1",
+        "kind": "SchedulingProfile",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def ready(raw: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Status, reason and message of a profile's Ready condition; empty while it has none."""
+    for condition in raw.get("status", {}).get("conditions", ()):
+        return condition["status"], condition["reason"], condition["message"]
+    return "", "", ""
+
+
+def pods_per_node(client: Client, namespace: str) -> Counter[str]:
+    """How many of the namespace's pods each node has."""
+    return Counter(bound(client, namespace).values())

@@ -1,0 +1,84 @@
+"""A test's own corner of a shared cluster: a namespace, and nodes that only its pods ask for."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from controlplane import Access
+from controlplane.client import Client
+from controlplane.nodes import create_nodes
+from e2e.replicas import bound, create_pods, eventually, pod, pods
+
+__all__ = ["GPU", "Room"]
+
+Raw = dict[str, Any]
+
+GPU: Final = "example.com/gpu"
+"""An extended resource."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """Its namespace's name is also the value of its nodes' label `pool`."""
+
+    name: str
+    access: Access
+    client: Client
+
+    def add_nodes(
+        self, count: int = 1, *, cpu: str = "4", prefix: str = "n", gpus: int = 0
+    ) -> list[str]:
+        """The names of new nodes with so much room each."""
+        return create_nodes(
+            self.access,
+            count,
+            prefix=f"{self.name}-{prefix}",
+            capacity={"cpu": cpu, "memory": "8Gi", "pods": "110", GPU: str(gpus)},
+            labels={"pool": self.name},
+        )
+
+    def delete_node(self, name: str) -> None:
+        """The node is gone, and the pods on it are not."""
+        self.client.delete(f"/api/v1/nodes/{name}")
+
+    def add_pod(self, name: str, **fields: Any) -> None:
+        """A pod that asks for this room's nodes; fields are those of `replicas.pod`."""
+        create_pods(self.client, self.name, pod(name, nodeSelector={"pool": self.name}, **fields))
+
+    def patch_pod(self, name: str, patch: Raw) -> None:
+        """The pod after a JSON merge patch."""
+        self.client.patch(f"/api/v1/namespaces/{self.name}/pods/{name}", patch)
+
+    def bound(self) -> dict[str, str]:
+        """The node of every bound pod, by the pod's name."""
+        return bound(self.client, self.name)
+
+    def wait_until_bound(self, *names: str) -> Counter[str]:
+        """How many pods each node has, once these are bound."""
+        nodes = eventually(self.bound, lambda b: b.keys() >= set(names), f"{names} bound")
+        return Counter(nodes.values())
+
+    def wait_until_refused(self, name: str) -> Raw:
+        """The pod's PodScheduled condition once it says that no node will do."""
+        raw = eventually(lambda: pods(self.client, self.name)[name], _refusal, f"{name} refused")
+        refusal = _refusal(raw)
+        assert refusal is not None
+        return refusal
+
+    def events(self, reason: str) -> list[Raw]:
+        """The events of this reason about pods of this room."""
+        events = self.client.get(f"/apis/events.k8s.io/v1/namespaces/{self.name}/events")["items"]
+        return [event for event in events if event["reason"] == reason]
+
+    def node_count(self) -> int:
+        """How many nodes the whole cluster has."""
+        return len(self.client.get("/api/v1/nodes")["items"])
+
+
+def _refusal(raw: Raw) -> Raw | None:
+    conditions: Iterable[Raw] = raw["status"].get("conditions", ())
+    for condition in conditions:
+        if condition["type"] == "PodScheduled" and condition["reason"] == "Unschedulable":
+            return condition
+    return None

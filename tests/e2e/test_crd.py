@@ -1,0 +1,155 @@
+"""The shipped CRD on a real API server: what `kubectl apply` takes, and what it refuses."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from controlplane import ControlPlane, ControlPlaneError
+
+CRD = Path(__file__).parents[2] / "crds" / "schedulingprofiles.yaml"
+PATH = "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles"
+
+
+def profile(spec: dict[str, Any], name: str = "tested") -> str:
+    return yaml.safe_dump(
+        {
+            "apiVersion": "scheduling.mooring.dev/v1alpha1",
+            "kind": "SchedulingProfile",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """The shared server with the CRD."""
+    control_plane.access.kubectl("apply", "-f", str(CRD))
+    control_plane.access.kubectl("wait", "--for=condition=Established", "-f", str(CRD))
+    yield control_plane
+    control_plane.access.kubectl("delete", "sprof", "tested", "shown")
+
+
+RICH = {
+    "match": {
+        "schedulerNames": ["default-scheduler", "batch"],
+        "namespaceSelector": {"matchLabels": {"team": "a"}},
+        "podSelector": {
+            "matchExpressions": [
+                {"key": "example.com/tier", "operator": "In", "values": ["web", ""]},
+                {"key": "gpu", "operator": "Exists"},
+            ]
+        },
+        "precedence": -5,
+    },
+    "percentageOfNodesToScore": 0,
+    "alwaysCheckAllFilters": True,
+    "plugins": {
+        "multiPoint": {"enabled": [{"name": "NodeAffinity", "weight": 9}]},
+        "score": {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeResourcesFit"}]},
+    },
+    "pluginConfig": [
+        {
+            "name": "NodeResourcesFit",
+            "args": {
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "NodeResourcesFitArgs",
+                "scoringStrategy": {"type": "MostAllocated"},
+            },
+        }
+    ],
+    "extenders": [
+        {
+            "urlPrefix": "https://gpu.example.com/share",
+            "prioritizeVerb": "score",
+            "weight": 2,
+            "bindVerb": "bind",
+            "enableHTTPS": True,
+            "tlsConfig": {"caData": "Y2E="},
+            "httpTimeout": "1m0.5s",
+            "managedResources": [{"name": "example.com/gpu", "ignoredByScheduler": True}],
+        }
+    ],
+    "preemption": {"disruptionBudgets": "Strict", "maxVictims": 3, "minRuntimeSeconds": 60},
+}
+
+
+@pytest.mark.parametrize("spec", [{}, RICH], ids=["empty", "rich"])
+def test_a_good_profile_is_stored_as_it_was_written(
+    cluster: ControlPlane, spec: dict[str, Any]
+) -> None:
+    cluster.access.kubectl("apply", "-f", "-", stdin=profile(spec))
+    with cluster.access.client() as client:
+        stored = client.get(f"{PATH}/tested")
+    assert stored["spec"] == spec
+
+
+REQUIREMENT = {"key": "a", "operator": "In"}
+EXTENDER = {"urlPrefix": "http://example.com"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        ({"percentageOfNodeToScore": 5}, 'unknown field "spec.percentageOfNodeToScore"'),
+        ({"percentageOfNodesToScore": 101}, "less than or equal to 100"),
+        ({"match": {"schedulerNames": ["a", "a"]}}, "Duplicate value"),
+        ({"match": {"namespaceSelector": {"matchExpressions": [REQUIREMENT]}}}, "need values"),
+        ({"match": {"podSelector": {"matchLabels": {"a": "b c"}}}}, "should match"),
+        ({"plugins": {"scores": {}}}, 'unknown field "spec.plugins.scores"'),
+        ({"plugins": {"score": {"enabled": [{"name": "*"}]}}}, "should match"),
+        ({"plugins": {"score": {"enabled": [{"name": "A", "weight": -1}]}}}, "greater than or"),
+        ({"plugins": {"score": {"enabled": [{"name": "A"}, {"name": "A"}]}}}, "once only"),
+        ({"plugins": {"score": {"enabled": [{"weight": 3}]}}}, "name: Required value"),
+        ({"pluginConfig": [{"name": "A"}, {"name": "A"}]}, "Duplicate value"),
+        ({"extenders": [{}]}, "urlPrefix: Required value"),
+        ({"extenders": [{"urlPrefix": "example.com"}]}, "should match"),
+        ({"extenders": [{**EXTENDER, "prioritizeVerb": "p"}]}, "weight must be at least 1"),
+        ({"extenders": [{**EXTENDER, "bindVerb": "b"}] * 2}, "only one extender"),
+        ({"extenders": [{**EXTENDER, "httpTimeout": "5"}]}, "should match"),
+        ({"extenders": [{**EXTENDER, "managedResources": [{"name": "cpu"}]}]}, "should match"),
+        ({"preemption": {"disruptionBudgets": "strict"}}, "Unsupported value"),
+        ({"preemption": {"maxVictims": 0}}, "greater than or equal to 1"),
+    ],
+)
+def test_a_mistake_is_refused_by_the_api_server(
+    cluster: ControlPlane, spec: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ControlPlaneError) as refusal:
+        cluster.access.kubectl("apply", "-f", "-", stdin=profile(spec, "refused"))
+    assert complaint in str(refusal.value)
+
+
+def test_the_status_is_a_subresource_and_its_reason_shows_in_kubectl_get(
+    cluster: ControlPlane,
+) -> None:
+    status = {
+        "observedGeneration": 2,
+        "inForceGeneration": 1,
+        "conditions": [
+            {
+                "type": "Ready",
+                "status": "False",
+                "observedGeneration": 2,
+                "lastTransitionTime": "2026-01-02T03:04:05Z",
+                "reason": "Invalid",
+                "message": "spec.plugins.score.enabled[0].name: unknown plugin",
+            }
+        ],
+        "effective": {
+            "schedulerNames": ["batch"],
+            "percentageOfNodesToScore": 100,
+            "plugins": {"score": [{"name": "NodeResourcesFit", "weight": 3}]},
+        },
+    }
+    spec = {"match": {"schedulerNames": ["batch"]}}
+    cluster.access.kubectl("apply", "-f", "-", stdin=profile(spec, "shown"))
+    with cluster.access.client() as client:
+        client.patch(f"{PATH}/shown/status", {"status": status})
+        assert client.get(f"{PATH}/shown")["status"] == status
+    header, row = cluster.access.kubectl("get", "sprof", "shown").splitlines()
+    assert header.split() == ["NAME", "READY", "REASON", "SCHEDULER", "NAMES", "AGE"]
+    assert row.split()[:4] == ["shown", "False", "Invalid", '["batch"]']

@@ -1,0 +1,121 @@
+"""Several replicas, of which one binds; and what a replica knows that has only just begun."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import replica
+from controlplane import ControlPlane
+from controlplane.client import Client
+from controlplane.nodes import create_nodes
+from e2e.replicas import (
+    PROFILES,
+    QUICK_LEASE,
+    Replicas,
+    bound,
+    create_pods,
+    eventually,
+    pod,
+    profile,
+    ready,
+)
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/mooring-system/leases/mooring"
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    with ControlPlane() as plane:
+        replica.apply_manifests(plane.access)
+        create_nodes(plane.access, 3)
+        yield plane
+
+
+@pytest.fixture
+def replicas(plane: ControlPlane, tmp_path: Path) -> Iterator[Replicas]:
+    with Replicas.of(plane.access, tmp_path) as replicas:
+        yield replicas
+
+
+@pytest.fixture
+def client(plane: ControlPlane) -> Iterator[Client]:
+    with plane.access.client() as client:
+        yield client
+
+
+def place(client: Client, name: str, scheduler: str = "mooring") -> None:
+    """A new pod is bound."""
+    create_pods(client, "default", pod(name, cpu="1m", scheduler=scheduler))
+    eventually(lambda: bound(client, "default"), lambda nodes: name in nodes, f"{name} bound")
+
+
+def holder(client: Client) -> str:
+    found: str = client.get(LEASE)["spec"]["holderIdentity"]
+    return found
+
+
+def test_a_standby_takes_over_when_the_leader_is_stopped_or_killed(
+    client: Client, replicas: Replicas
+) -> None:
+    first = replicas.start(*QUICK_LEASE)
+    first.wait_until_leads()
+    second = replicas.start(*QUICK_LEASE)
+    eventually(lambda: second.get("/readyz"), lambda page: page[0] == 200, "a warm stand-by")
+    assert not second.says("leading:")
+    place(client, "by-first")
+
+    before = holder(client)
+    assert first.terminate() == 0
+    second.wait_until_says("leading:")
+    assert holder(client) not in ("", before)
+    place(client, "by-second")
+
+    third = replicas.start(*QUICK_LEASE)
+    second.kill()
+    third.wait_until_says("leading:")
+    place(client, "by-third")
+    assert third.terminate() == 0
+    assert holder(client) == ""
+
+
+def test_a_standby_that_is_told_to_stop_stops_at_once(replicas: Replicas) -> None:
+    leader = replicas.start(*QUICK_LEASE)
+    leader.wait_until_leads()
+    standby = replicas.start(*QUICK_LEASE)
+    eventually(lambda: standby.get("/readyz"), lambda page: page[0] == 200, "a warm stand-by")
+    assert standby.terminate() == 0
+    assert leader.terminate() == 0
+
+
+def test_a_leader_whose_lease_is_taken_away_ends_with_an_error(
+    client: Client, replicas: Replicas
+) -> None:
+    leader = replicas.start(*QUICK_LEASE)
+    leader.wait_until_leads()
+    client.patch(LEASE, {"spec": {"holderIdentity": "somebody else"}})
+    assert leader.wait() == 1
+    assert leader.says("another replica binds now")
+    client.delete(LEASE)
+
+
+def test_a_new_replica_goes_on_with_the_last_good_version_of_a_broken_profile(
+    client: Client, replicas: Replicas
+) -> None:
+    path = f"{PROFILES}/team"
+    first = replicas.start()
+    good = client.post(PROFILES, profile("team", percentageOfNodesToScore=50))
+    eventually(lambda: ready(client.get(path))[0], lambda status: status == "True", "in force")
+    broken = {"plugins": {"score": {"enabled": [{"name": "NoSuchPlugin"}]}}}
+    client.put(path, {**client.get(path), "spec": broken})
+    eventually(lambda: ready(client.get(path))[0], lambda status: status == "False", "refused")
+    assert first.terminate() == 0
+
+    second = replicas.start()
+    place(client, "after-restart", scheduler="team")
+    restored = client.get(path)
+    assert ready(restored)[:2] == ("False", "Invalid")
+    assert restored["status"]["inForceGeneration"] == good["metadata"]["generation"]
+    assert restored["status"]["inForceSpec"] == {"percentageOfNodesToScore": 50}
+    assert restored["status"]["effective"]["percentageOfNodesToScore"] == 50
+    assert second.terminate() == 0

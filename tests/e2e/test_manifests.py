@@ -1,0 +1,215 @@
+"""What manifests/ and crds/ do on a real API server, applied as their users apply them."""
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.access import Access
+from controlplane.client import ApiError
+from controlplane.cluster import ControlPlane
+from mooring.kube import resources
+from mooring.kube.resources import Resource
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "manifests" / "examples").glob("*.yaml"))
+DEFAULT_SCHEDULER_LABEL = "scheduling.mooring.dev/default-scheduler"
+SERVICE_ACCOUNT = "system:serviceaccount:mooring-system:mooring"
+
+names = itertools.count()
+
+
+def pod(**spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": f"pod-{next(names)}"},
+        "spec": {"containers": [{"name": "main", "image": "busybox"}], **spec},
+    }
+
+
+def eventually(holds: Callable[[], bool], what: str) -> None:
+    """`holds` is asked again until it is true; nothing tells when a server's caches are filled."""
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline, f"not within 20 s: {what}"
+
+
+@pytest.fixture(scope="module")
+def access() -> Iterator[Access]:
+    """A server of this module's own, because the policies and CRDs it gets hold everywhere."""
+    with ControlPlane() as control_plane:
+        kubectl = control_plane.access.kubectl
+        kubectl("apply", "-f", str(ROOT / "crds"))
+        kubectl("wait", "--for=condition=Established", "-f", str(ROOT / "crds"))
+        kubectl("apply", "-k", str(ROOT / "manifests"))
+        yield control_plane.access
+
+
+def test_a_server_accepts_everything_again_so_that_gitops_settles(access: Access) -> None:
+    output = access.kubectl("apply", "-k", str(ROOT / "manifests"), "--dry-run=server")
+    assert "created" not in output
+    assert "deployment.apps/mooring unchanged (server dry run)" in output.splitlines()
+
+
+def test_the_pods_meet_the_restricted_pod_security_standard(access: Access) -> None:
+    with access.client() as client:
+        deployment = client.get("/apis/apps/v1/namespaces/mooring-system/deployments/mooring")
+        replica = {"metadata": {"name": "replica"}, "spec": deployment["spec"]["template"]["spec"]}
+        client.post("/api/v1/namespaces/mooring-system/pods?dryRun=All", replica)
+        with pytest.raises(ApiError, match="violates PodSecurity"):
+            client.post("/api/v1/namespaces/mooring-system/pods?dryRun=All", pod())
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=[path.stem for path in EXAMPLES])
+def test_every_example_is_accepted(access: Access, example: Path) -> None:
+    output = access.kubectl("apply", "-f", str(example), "--dry-run=server")
+    assert "schedulingprofile.scheduling.mooring.dev/" in output
+
+
+def may(access: Access, verb: str, resource: Resource, **where: str) -> bool:
+    """Whether the shipped roles let Mooring's service account do this."""
+    attributes = {"verb": verb, "group": resource.group, "resource": resource.plural, **where}
+    review = {"spec": {"user": SERVICE_ACCOUNT, "resourceAttributes": attributes}}
+    with access.client() as client:
+        answer = client.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])
+
+
+MIRRORED = (
+    resources.CSI_DRIVER,
+    resources.CSI_NODE,
+    resources.CSI_STORAGE_CAPACITY,
+    resources.NAMESPACE,
+    resources.NODE,
+    resources.PERSISTENT_VOLUME,
+    resources.PERSISTENT_VOLUME_CLAIM,
+    resources.POD,
+    resources.POD_DISRUPTION_BUDGET,
+    resources.POD_GROUP,
+    resources.PRIORITY_CLASS,
+    resources.REPLICATION_CONTROLLER,
+    resources.REPLICA_SET,
+    resources.SCHEDULING_PROFILE,
+    resources.SERVICE,
+    resources.STATEFUL_SET,
+    resources.STORAGE_CLASS,
+    resources.VOLUME_ATTACHMENT,
+)
+
+
+@pytest.mark.parametrize("resource", MIRRORED, ids=str)
+def test_the_service_account_may_mirror_all_that_a_decision_reads(
+    access: Access, resource: Resource
+) -> None:
+    assert all(may(access, verb, resource) for verb in ("get", "list", "watch"))
+
+
+LEASE_OF_MOORING = {"namespace": "mooring-system", "name": "mooring"}
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "where"),
+    [
+        ("create", resources.POD, {"subresource": "binding"}),
+        ("patch", resources.POD, {"subresource": "status"}),
+        ("delete", resources.POD, {}),
+        ("create", resources.POD, {"subresource": "eviction"}),
+        ("create", resources.EVENT, {}),
+        ("patch", resources.EVENT, {}),
+        ("patch", resources.SCHEDULING_PROFILE, {"subresource": "status"}),
+        ("patch", resources.PERSISTENT_VOLUME_CLAIM, {}),
+        ("update", resources.PERSISTENT_VOLUME, {}),
+        ("create", resources.LEASE, {"namespace": "mooring-system"}),
+        ("get", resources.LEASE, LEASE_OF_MOORING),
+        ("update", resources.LEASE, LEASE_OF_MOORING),
+    ],
+    ids=str,
+)
+def test_the_service_account_may_do_a_schedulers_work(
+    access: Access, verb: str, resource: Resource, where: dict[str, str]
+) -> None:
+    assert may(access, verb, resource, **where)
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "where"),
+    [
+        ("get", Resource("", "v1", "secrets", "Secret"), {}),
+        ("get", Resource("", "v1", "configmaps", "ConfigMap"), {}),
+        ("create", resources.POD, {}),
+        ("patch", resources.POD, {}),
+        ("create", resources.POD, {"subresource": "exec"}),
+        ("patch", resources.NODE, {}),
+        ("delete", resources.NODE, {}),
+        ("patch", resources.SCHEDULING_PROFILE, {}),
+        ("create", resources.LEASE, {"namespace": "kube-system"}),
+        ("update", resources.LEASE, {"namespace": "mooring-system", "name": "another"}),
+    ],
+    ids=str,
+)
+def test_the_service_account_may_do_no_more_than_that(
+    access: Access, verb: str, resource: Resource, where: dict[str, str]
+) -> None:
+    assert not may(access, verb, resource, **where)
+
+
+class Admission:
+    """Creates pods in namespaces that do or do not ask for a scheduler."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    def namespace(self, scheduler: str | None) -> str:
+        """A new namespace; `scheduler` is the label's value, None leaves the label out."""
+        name = f"team-{next(names)}"
+        labels = {} if scheduler is None else {DEFAULT_SCHEDULER_LABEL: scheduler}
+        with self._access.client() as client:
+            client.post("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
+        return name
+
+    def scheduler_of(self, namespace: str, body: dict[str, Any]) -> str:
+        """The schedulerName with which the API server stores the pod."""
+        with self._access.client() as client:
+            stored = client.post(f"/api/v1/namespaces/{namespace}/pods", body)
+        return str(stored["spec"]["schedulerName"])
+
+
+@pytest.fixture(scope="module")
+def admission(access: Access) -> Admission:
+    """The admission policy, in force."""
+    access.kubectl("apply", "-k", str(ROOT / "manifests" / "admission"))
+    applied = Admission(access)
+    probe = applied.namespace("probe")
+    eventually(
+        lambda: applied.scheduler_of(probe, pod()) == "probe", "the admission policy in force"
+    )
+    return applied
+
+
+def test_pods_of_a_labelled_namespace_get_its_scheduler(admission: Admission) -> None:
+    assert admission.scheduler_of(admission.namespace("mooring"), pod()) == "mooring"
+
+
+@pytest.mark.parametrize("label", [None, ""], ids=["no label", "empty label"])
+def test_pods_of_other_namespaces_keep_the_default_scheduler(
+    admission: Admission, label: str | None
+) -> None:
+    assert admission.scheduler_of(admission.namespace(label), pod()) == "default-scheduler"
+
+
+def test_a_pod_that_names_another_scheduler_keeps_it(admission: Admission) -> None:
+    asking = pod(schedulerName="bin-packing")
+    assert admission.scheduler_of(admission.namespace("mooring"), asking) == "bin-packing"
+
+
+def test_a_pod_that_already_has_a_node_is_left_alone(admission: Admission) -> None:
+    placed = pod(nodeName="node-1")
+    assert admission.scheduler_of(admission.namespace("mooring"), placed) == "default-scheduler"
+
+
+def test_a_pod_that_sets_a_variable_twice_is_not_refused(admission: Admission) -> None:
+    twice = pod()
+    twice["spec"]["containers"][0]["env"] = [{"name": "A", "value": v} for v in ("1", "2")]
+    assert admission.scheduler_of(admission.namespace("mooring"), twice) == "mooring"

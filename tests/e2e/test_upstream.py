@@ -1,0 +1,103 @@
+"""Plugins merged and spread over extension points as the real kube-scheduler does it."""
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+from controlplane import ControlPlane
+from mooring.policy.absent import WithAbsentDefaults
+from mooring.policy.args import UPSTREAM_ARGS
+from mooring.policy.defaults import DEFAULT_WEIGHTS
+from mooring.policy.merge import plugins_by_point
+from mooring.policy.points import Point
+from mooring.policy.profile import Plugins
+from mooring.policy.reading import read
+
+PROFILES = 60
+CHANGED = ["multiPoint", "preFilter", "filter", "preScore", "score", "preBind"]
+
+Uses = list[tuple[str, int]]
+
+
+class RecordedCatalog:
+    """Plugins at the points where kube-scheduler's first, unchanged profile runs them."""
+
+    def __init__(self, defaults: dict[str, Uses]) -> None:
+        self._points = {
+            name: frozenset(p for p in Point if name in dict(defaults[p]))
+            for name in DEFAULT_WEIGHTS
+        }
+
+    def names(self) -> list[str]:
+        return [*self._points]
+
+    def points(self, name: str) -> frozenset[Point] | None:
+        return self._points.get(name)
+
+    def args_model(self, name: str) -> Any:
+        return UPSTREAM_ARGS.get(name)
+
+
+def random_plugins(dice: random.Random) -> dict[str, Any]:
+    """Changes kube-scheduler accepts: a weight may be absent, a star may stand beside names."""
+    by_point = {
+        "preFilter": ["NodeAffinity", "NodePorts", "VolumeZone", "InterPodAffinity"],
+        "filter": ["NodeName", "NodePorts", "NodeAffinity", "VolumeZone", "TaintToleration"],
+        "preScore": ["TaintToleration", "NodeAffinity", "VolumeBinding"],
+        "score": ["TaintToleration", "NodeAffinity", "ImageLocality", "PodTopologySpread"],
+        "preBind": ["VolumeBinding"],
+    }
+    movable = sorted({name for names in by_point.values() for name in names})
+
+    def one_set(names: list[str]) -> dict[str, Any]:
+        enabled = dice.sample(names, dice.randint(0, min(3, len(names))))
+        disabled = dice.sample([*names, "*"], dice.randint(0, 2))
+        return {
+            "enabled": [
+                {"name": n, **dice.choice([{}, {"weight": dice.randint(0, 9)}])} for n in enabled
+            ],
+            "disabled": [{"name": n} for n in disabled],
+        }
+
+    changed = dice.sample(CHANGED, dice.randint(1, 4))
+    plugins = {point: one_set(by_point.get(point, movable)) for point in changed}
+    multi = plugins.get("multiPoint", {"enabled": [], "disabled": []})
+    if {"name": "*"} in multi["disabled"]:
+        multi["enabled"] += [{"name": "PrioritySort"}, {"name": "DefaultBinder"}]
+    return plugins
+
+
+def reported(log: str) -> list[dict[str, Uses]]:
+    """Per profile, in order: the plugins kube-scheduler says it works with, by point."""
+    marker = '"the scheduler starts to work with those plugins" Plugins='
+    lines = [line.partition(marker)[2] for line in log.splitlines() if marker in line]
+    return [
+        {
+            point[0].lower() + point[1:]: [
+                (plugin["Name"], plugin["Weight"]) for plugin in plugins["Enabled"] or ()
+            ]
+            for point, plugins in json.loads(line).items()
+        }
+        for line in lines
+    ]
+
+
+def test_kube_scheduler_runs_the_same_plugins_with_the_same_weights(
+    fresh_control_plane: Callable[..., ControlPlane],
+) -> None:
+    dice = random.Random(20260301)  # noqa: S311 - reproducible, not secret
+    changes = [{}, *(random_plugins(dice) for _ in range(PROFILES))]
+    profiles = [{"schedulerName": f"p{n}", "plugins": c} for n, c in enumerate(changes)]
+    cluster = fresh_control_plane(
+        components={"kube-scheduler"},
+        flags={"kube-scheduler": ["--v=2"]},
+        scheduler_config={"profiles": profiles},
+    )
+    theirs = reported(cluster.logs["kube-scheduler"].read_text())
+    assert len(theirs) == len(changes)
+    catalog = WithAbsentDefaults(RecordedCatalog(theirs[0]))
+    for change, expected in zip(changes, theirs, strict=True):
+        ours = plugins_by_point(read(Plugins, change, ""), catalog)
+        for point in Point:
+            assert [(use.name, use.weight) for use in ours[point]] == expected[point], change

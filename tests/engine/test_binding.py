@@ -1,0 +1,265 @@
+"""From a chosen node to a bound pod, and back where that fails."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import pytest
+
+from mooring.engine.binding import (
+    Attempted,
+    BindingFailed,
+    PlaceRefused,
+    after_binding,
+    bind,
+    take_place,
+)
+from mooring.framework.verdicts import SKIP, Refused, Skip, Wait
+from mooring.kube.errors import NotFoundError
+from mooring.kube.resources import Call
+from mooring.model.changes import Action, Change, Kind
+from mooring.model.pod import Pod, parse_pod
+from mooring.testing.builders import node, pod
+from worlds import put_profile, world
+
+WEB = parse_pod(pod("web"))
+NOT_FOUND = NotFoundError(Call("create", "pods/binding"), "no such pod", status=404)
+
+
+class Step:
+    """A plugin of every point from reserve on that says when it is called, and does `as_told`.
+
+    `as_told` maps a point to what it answers, or to the error it raises.
+    """
+
+    row_local: ClassVar[bool] = True
+
+    def __init__(self, name: str, said: list[str], **as_told: Any) -> None:
+        self.name = name
+        self._said = said
+        self._as_told = as_told
+
+    def _answer(self, point: str) -> Any:
+        self._said.append(f"{point} {self.name}")
+        answer = self._as_told.get(point)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def reserve(self, _pod: Pod, _node: str) -> Refused | None:
+        answer: Refused | None = self._answer("reserve")
+        return answer
+
+    def unreserve(self, _pod: Pod, _node: str) -> None:
+        self._answer("unreserve")
+
+    def permit(self, _pod: Pod, _node: str) -> Wait | Refused | None:
+        answer: Wait | Refused | None = self._answer("permit")
+        return answer
+
+    async def pre_bind(self, _pod: Pod, _node: str) -> None:
+        work: Callable[[], Awaitable[None]] | None = self._answer("pre_bind")
+        if work is not None:
+            await work()
+
+    async def bind(self, _pod: Pod, _node: str) -> Skip | None:
+        answer: Skip | None = self._answer("bind")
+        return answer
+
+    async def post_bind(self, _pod: Pod, _node: str) -> None:
+        self._answer("post_bind")
+
+
+class Stage:
+    """A world of one node, a popped pod, and what was said and heard."""
+
+    def __init__(self) -> None:
+        self.world = world(node("a"))
+        self.profile = put_profile(self.world)
+        self.world.queue.add(WEB, 0.0)
+        self.said: list[str] = []
+        self.heard: list[Change] = []
+
+    def take(self, **points: list[Step]) -> Attempted:
+        """The pod's place is taken; the profile has these plugins, and no others, at `points`."""
+        queued = self.world.queue.get(WEB.key)
+        assert queued is not None
+        none = dict.fromkeys(("reserve", "permit", "pre_bind", "bind"), ())
+        chosen: dict[str, Any] = none | {point: tuple(steps) for point, steps in points.items()}
+        pipeline = replace(self.profile.pipeline, **chosen)
+        return take_place(queued, 0, pipeline, self.world, changed=self.heard.extend, now=0.0)
+
+    async def bind(self, attempted: Attempted) -> None:
+        """As the loop does it: by a task of its own."""
+        await asyncio.create_task(bind(attempted, self.world.preparing))
+
+    def step(self, name: str, **as_told: Any) -> Step:
+        """A plugin that speaks here."""
+        return Step(name, self.said, **as_told)
+
+    def holds_a_place(self) -> bool:
+        """Whether the pod is counted on the node."""
+        return self.world.state.pods.get(WEB.key) is not None
+
+    def heard_actions(self) -> list[Action]:
+        """What others heard of the pod's place."""
+        return [change.action for change in self.heard]
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+async def test_a_bound_pod_keeps_its_place(stage: Stage) -> None:
+    every = stage.step("One")
+    attempted = stage.take(reserve=[every], permit=[every], pre_bind=[every], bind=[every])
+    assert attempted.permitted is None
+    await stage.bind(attempted)
+    assert stage.said == [f"{point} One" for point in ("reserve", "permit", "pre_bind", "bind")]
+    assert stage.holds_a_place()
+    assert stage.heard_actions() == [Action.ADD]
+
+
+async def test_everything_is_undone_in_reverse_and_the_place_last(stage: Stage) -> None:
+    one, two = stage.step("One"), stage.step("Two")
+    failing = stage.step("Failing", bind=RuntimeError("no route"))
+    attempted = stage.take(reserve=[one, two], bind=[failing])
+    with pytest.raises(BindingFailed, match=r'rejected: running Bind plugin "Failing": no route'):
+        await stage.bind(attempted)
+    assert stage.said[-2:] == ["unreserve Two", "unreserve One"]
+    assert not stage.holds_a_place()
+    assert stage.heard_actions() == [Action.ADD, Action.DELETE]
+
+
+def test_a_refused_reservation_unreserves_all_as_upstream_does(stage: Stage) -> None:
+    one, three = stage.step("One"), stage.step("Three")
+    two = stage.step("Two", reserve=Refused("the licences are gone"))
+    with pytest.raises(PlaceRefused) as refused:
+        stage.take(reserve=[one, two, three])
+    assert refused.value.plugin == "Two"
+    assert refused.value.message == "0/1 nodes are available: 1 the licences are gone."
+    assert stage.said == [
+        "reserve One",
+        "reserve Two",
+        "unreserve Three",
+        "unreserve Two",
+        "unreserve One",
+    ]
+    assert not stage.holds_a_place()
+
+
+def test_a_plugin_that_fails_to_unreserve_keeps_no_other_from_it(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = stage.step("One")
+    two = stage.step("Two", reserve=Refused("no"), unreserve=RuntimeError("stuck"))
+    with pytest.raises(PlaceRefused):
+        stage.take(reserve=[one, two])
+    assert stage.said[-1] == "unreserve One"
+    assert not stage.holds_a_place()
+    assert "plugin Two failed to unreserve a for default/web" in caplog.text
+
+
+def test_a_refused_permit_gives_the_place_back(stage: Stage) -> None:
+    with pytest.raises(PlaceRefused) as refused:
+        stage.take(reserve=[stage.step("One")], permit=[stage.step("Gang", permit=Refused("no"))])
+    assert refused.value.plugin == "Gang"
+    assert stage.said == ["reserve One", "permit Gang", "unreserve One"]
+    assert not stage.holds_a_place()
+
+
+def test_nobody_hears_of_a_place_that_was_refused_at_once(stage: Stage) -> None:
+    with pytest.raises(PlaceRefused):
+        stage.take(reserve=[stage.step("One", reserve=Refused("no"))])
+    assert stage.heard_actions() == []
+
+
+def test_what_the_place_of_a_predecessor_freed_is_heard_of_all_the_same(stage: Stage) -> None:
+    raw = pod("web", node="a")
+    raw["metadata"]["uid"] = "predecessor"
+    stage.world.state.put(Kind.POD, WEB.key, parse_pod(raw))
+    with pytest.raises(PlaceRefused):
+        stage.take(reserve=[stage.step("One", reserve=Refused("no"))])
+    assert stage.heard_actions() == [Action.DELETE]
+
+
+async def test_a_pod_waits_for_every_permit_before_it_is_bound(stage: Stage) -> None:
+    gangs = [stage.step(name, permit=Wait(10.0)) for name in ("First", "Second")]
+    attempted = stage.take(permit=gangs, bind=[stage.step("Binder")])
+    binding = asyncio.create_task(stage.bind(attempted))
+    stage.world.waiting.allow(WEB.uid, "First")
+    assert attempted.permitted is not None
+    assert not attempted.permitted.done()
+    stage.world.waiting.allow(WEB.uid, "Second")
+    await binding
+    assert stage.said[-1] == "bind Binder"
+    assert stage.holds_a_place()
+
+
+async def test_a_wait_that_ends_in_a_refusal_gives_the_place_back(stage: Stage) -> None:
+    attempted = stage.take(permit=[stage.step("Gang", permit=Wait(10.0))])
+    stage.world.waiting.expire(10.0)
+    with pytest.raises(PlaceRefused, match="timeout after waiting 10s at plugin Gang"):
+        await stage.bind(attempted)
+    assert not stage.holds_a_place()
+
+
+async def test_the_first_binder_that_does_not_skip_binds(stage: Stage) -> None:
+    names = ("Skips", "Binds", "Never")
+    skips, binds, never = (
+        stage.step(name, bind=SKIP if name == "Skips" else None) for name in names
+    )
+    await stage.bind(stage.take(bind=[skips, binds, never]))
+    assert stage.said == ["bind Skips", "bind Binds"]
+
+
+async def test_a_pod_that_every_binder_skips_is_not_bound(stage: Stage) -> None:
+    attempted = stage.take(bind=[stage.step("Skips", bind=SKIP)])
+    with pytest.raises(BindingFailed, match="no bind plugin took the pod"):
+        await stage.bind(attempted)
+    assert not stage.holds_a_place()
+
+
+@pytest.mark.parametrize(("point", "gone"), [("bind", True), ("pre_bind", False)])
+async def test_only_at_bind_does_not_found_mean_that_the_pod_has_gone(
+    stage: Stage, point: str, *, gone: bool
+) -> None:
+    failing = stage.step("Failing", **{point: NOT_FOUND})
+    attempted = stage.take(**{point: [failing]})
+    with pytest.raises(BindingFailed) as failed:
+        await stage.bind(attempted)
+    assert failed.value.gone is gone
+    assert "no such pod" in str(failed.value)
+
+
+async def test_a_binding_can_be_called_off_only_while_it_is_prepared(stage: Stage) -> None:
+    begun = asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    volumes = stage.step("Volumes", pre_bind=work)
+    attempted = stage.take(reserve=[volumes], pre_bind=[volumes], bind=[stage.step("Binder")])
+    binding = asyncio.create_task(bind(attempted, stage.world.preparing))
+    await begun.wait()
+    stage.world.preparing[WEB.uid]()
+    with pytest.raises(asyncio.CancelledError):
+        await binding
+    assert stage.world.preparing == {}
+    assert stage.said == ["reserve Volumes", "pre_bind Volumes", "unreserve Volumes"]
+    assert not stage.holds_a_place()
+
+
+async def test_nothing_depends_on_post_bind(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    failing = stage.step("Failing", post_bind=RuntimeError("too late"))
+    attempted = stage.take(bind=[stage.step("Binder")], post_bind=[failing, stage.step("Next")])
+    await stage.bind(attempted)
+    with caplog.at_level(logging.ERROR):
+        await after_binding(attempted)
+    assert stage.said[-2:] == ["post_bind Failing", "post_bind Next"]
+    assert "plugin Failing failed after default/web was bound" in caplog.text
+    assert stage.holds_a_place()

@@ -1,0 +1,112 @@
+"""Where a pod goes, or why it goes nowhere."""
+
+from deciding import Deciding
+from mooring.engine.outcome import Placement, Unschedulable
+from mooring.testing.builders import node, pod
+
+
+def placed(deciding: Deciding, raw: dict[str, object], **arguments: int) -> Placement:
+    outcome = deciding.outcome(raw, **arguments)
+    assert isinstance(outcome, Placement)
+    return outcome
+
+
+def refused(deciding: Deciding, raw: dict[str, object]) -> Unschedulable:
+    outcome = deciding.outcome(raw)
+    assert isinstance(outcome, Unschedulable)
+    return outcome
+
+
+def test_the_node_with_the_highest_total_is_chosen() -> None:
+    outcome = placed(Deciding(node("small", cpu="2"), node("large", cpu="8")), pod(cpu="1"))
+    assert outcome.node == "large"
+    assert outcome.scores is not None
+    assert outcome.feasible == 2
+
+
+def test_a_node_that_fits_alone_is_chosen_without_scores() -> None:
+    outcome = placed(Deciding(node("small", cpu="1"), node("large")), pod(cpu="2"))
+    assert (outcome.node, outcome.feasible, outcome.scores) == ("large", 1, None)
+
+
+def test_a_tie_is_broken_by_the_seed_alone() -> None:
+    nodes = [node(f"n{i}") for i in range(3)]
+    chosen = [placed(Deciding(*nodes), pod(), seed=seed).node for seed in range(6)]
+    assert chosen == ["n0", "n1", "n2", "n0", "n1", "n2"]
+
+
+def test_the_seed_does_not_let_a_lower_total_win() -> None:
+    deciding = Deciding(node("small", cpu="2"), node("large", cpu="8"))
+    assert {placed(deciding, pod(cpu="1"), seed=seed).node for seed in range(5)} == {"large"}
+
+
+def test_without_nodes_there_is_one_sentence_and_no_post_filter() -> None:
+    outcome = refused(Deciding(), pod(priority=9))
+    assert outcome.message == "no nodes available to schedule pods"
+    assert outcome.nomination is None
+
+
+def test_a_refusal_counts_reasons_and_adds_what_post_filters_say() -> None:
+    deciding = Deciding(node("a", cpu="1"), node("b", cpu="1"), node("c", unschedulable=True))
+    assert refused(deciding, pod(cpu="2")).message == (
+        "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu. "
+        "no new claims to deallocate, "
+        "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+    )
+
+
+def test_the_first_post_filter_that_finds_room_ends_the_matter() -> None:
+    deciding = Deciding(node("n1", cpu="1"), pod("victim", cpu="1", node="n1"))
+    outcome = refused(deciding, pod("urgent", cpu="1", priority=9))
+    assert outcome.nomination is not None
+    assert outcome.nomination.node == "n1"
+    assert [victim.name for victim in outcome.nomination.victims] == ["victim"]
+    assert outcome.message == "0/1 nodes are available: 1 Insufficient cpu."
+
+
+def test_a_pod_goes_to_the_node_that_was_nominated_for_it_though_others_score_higher() -> None:
+    deciding = Deciding(node("kept", cpu="2"), node("large", cpu="64"))
+    raw = pod(cpu="1")
+    deciding.nominate(raw, "kept")
+    outcome = placed(deciding, raw)
+    assert (outcome.node, outcome.feasible, outcome.visited) == ("kept", 1, 1)
+
+
+def test_a_nominated_node_that_does_not_fit_any_more_is_passed_over() -> None:
+    deciding = Deciding(node("kept", cpu="1"), node("large", cpu="64"))
+    raw = pod(cpu="2")
+    deciding.nominate(raw, "kept")
+    assert placed(deciding, raw).node == "large"
+
+
+def test_room_kept_for_a_nominated_pod_is_refused_to_its_equals_and_given_to_its_betters() -> None:
+    deciding = Deciding(node("n1", cpu="1"))
+    deciding.nominate(pod("hopeful", cpu="1", priority=5), "n1")
+    assert "Insufficient cpu" in refused(deciding, pod("equal", cpu="1", priority=5)).message
+    assert placed(deciding, pod("better", cpu="1", priority=6)).node == "n1"
+
+
+def test_a_search_that_samples_says_how_far_it_went_and_starts_where_it_is_told() -> None:
+    nodes = [node(f"n{i:03}") for i in range(300)]
+    deciding = Deciding(*nodes, percentageOfNodesToScore=10)
+    first = placed(deciding, pod())
+    assert (first.feasible, first.visited) == (100, 100)
+    later = placed(deciding, pod(), start=150)
+    assert later.scores is not None
+    assert later.scores(None).keys() == {f"n{i:03}" for i in range(150, 250)}
+
+
+def test_the_diagnosis_of_a_placement_tells_why_the_other_nodes_were_not() -> None:
+    decision = Deciding(node("small", cpu="1"), node("large")).decision(pod(cpu="2"))
+    assert decision.node == "large"
+    assert decision.rejections.keys() == {"small"}
+
+
+def test_deciding_changes_nothing() -> None:
+    deciding = Deciding(node("n1", cpu="1"), pod("victim", cpu="1", node="n1"))
+    raw = pod("urgent", cpu="1", priority=9)
+    first = deciding.decision(raw)
+    assert deciding.decision(raw) == first
+    assert [p.pod.name for p in deciding.state.pods] == ["victim"]
+    assert len(deciding.state.nominations) == 0
+    assert deciding.state.nodes.requested.column("cpu").data[0] == 1000

@@ -1,0 +1,102 @@
+"""Which nodes are left, and what is said of the others."""
+
+from deciding import Deciding
+from mooring.engine.filtering import Asked, Search
+from mooring.framework.diagnosis import Diagnosis
+from mooring.model.pod import parse_pod
+from mooring.testing.builders import node, pod
+
+
+def by_name(*names: str) -> dict[str, object]:
+    terms = [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
+        for name in names
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"nodeAffinity": required}
+
+
+def test_a_pod_that_names_its_nodes_narrows_the_search_to_them() -> None:
+    deciding = Deciding(node("a", cpu="1"), node("b"), node("c"))
+    raw = pod("new", cpu="2", affinity=by_name("a", "missing"))
+    search, asked = deciding.search(raw)
+    assert asked.inside.tolist() == [0]
+    diagnosis = search.diagnose(asked)
+    assert diagnosis.message == (
+        "0/3 nodes are available: 1 Insufficient cpu, "
+        "2 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+    )
+
+
+def test_terms_that_contradict_each_other_refuse_the_pod_before_any_node() -> None:
+    fields = [{"key": "metadata.name", "operator": "In", "values": [name]} for name in ("a", "b")]
+    required = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchFields": fields}]
+        }
+    }
+    deciding = Deciding(node("a"))
+    pending = parse_pod(pod("new", affinity={"nodeAffinity": required}))
+    work = deciding.shared.of(pending, deciding.pipeline, deciding.cluster)
+    diagnosis = Search(pending, deciding.pipeline, deciding.cluster, work).pre_filter()
+    assert isinstance(diagnosis, Diagnosis)
+    assert diagnosis.message == "0/1 nodes are available: pod affinity terms conflict."
+    assert diagnosis.plugins == {"NodeAffinity"}
+
+
+def test_a_node_is_out_at_its_first_refusal() -> None:
+    deciding = Deciding(node("a", cpu="1", unschedulable=True))
+    search, asked = deciding.search(pod("new", cpu="2"))
+    assert [group.plugin for group in search.diagnose(asked).refused] == ["NodeUnschedulable"]
+
+
+def test_a_profile_may_ask_for_every_reason() -> None:
+    deciding = Deciding(node("a", cpu="1", unschedulable=True), alwaysCheckAllFilters=True)
+    decision = deciding.decision(pod("new", cpu="2"))
+    assert decision.message is not None
+    assert decision.message.startswith(
+        "0/1 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable."
+    )
+    (rejection,) = decision.rejections.values()
+    assert rejection.plugin == "NodeUnschedulable"
+    assert rejection.reasons == ("node(s) were unschedulable", "Insufficient cpu")
+    assert not rejection.resolvable
+
+
+def test_rows_kept_for_nominated_pods_are_told_with_the_filters_reason() -> None:
+    deciding = Deciding(node("a", cpu="1"), node("b", cpu="1"))
+    deciding.nominate(pod("hoping", cpu="1", priority=9), "a")
+    search, asked = deciding.search(pod("new", cpu="1"))
+    (kept,) = search.kept_for_others(asked, search.feasible(asked))
+    assert kept.rows.tolist() == [0]
+    assert kept.explanation.of(0) == ("Insufficient cpu",)
+
+
+def test_counting_and_trying_agree_about_rows_kept_for_nominated_pods() -> None:
+    deciding = Deciding(node("a", cpu="1"), node("b", cpu="2"))
+    for name in ("a", "b"):
+        deciding.nominate(pod(f"to-{name}", cpu="1", priority=9), name)
+    counted, asked = deciding.search(pod("new", cpu="1"))
+    tried, asked_too = deciding.search(pod("new", cpu="1", ports=[80]))
+    assert counted.contest(asked) is not None
+    assert tried.contest(asked_too) is None
+    for search, said in ((counted, asked), (tried, asked_too)):
+        kept = search.kept_for_others(said, search.feasible(said))
+        assert [row for group in kept for row in group.rows.tolist()] == [0]
+
+
+def test_a_pod_with_filters_beyond_its_shape_does_not_share_its_diagnosis() -> None:
+    spread = [
+        {
+            "maxSkew": 1,
+            "topologyKey": "zone",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {},
+        }
+    ]
+    deciding = Deciding(node("a"))
+    plain, asked = deciding.search(pod("plain"))
+    spreading, asked_too = deciding.search(pod("spreading", spread=spread))
+    assert isinstance(asked, Asked)
+    assert plain.shares_everything(asked)
+    assert not spreading.shares_everything(asked_too)

@@ -1,0 +1,283 @@
+"""The loop: pods popped, decided, bound or refused, against an API server on loopback."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from typing import ClassVar
+
+import pytest
+
+from kube.api_server import ApiServer, Request
+from mooring.engine import loop as loop_module
+from mooring.engine.api import PluginApi
+from mooring.engine.cures import Cures
+from mooring.engine.intake import Intake
+from mooring.engine.loop import SchedulingLoop
+from mooring.engine.preempting import Preemptions
+from mooring.engine.profiles import Profiles
+from mooring.engine.reports import Reports
+from mooring.engine.world import World
+from mooring.framework.handle import Handle
+from mooring.framework.registry import NoArgs, Registry
+from mooring.framework.verdicts import Refused, Wait
+from mooring.framework.waiting import WaitingRoom
+from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
+from mooring.kube.recorder import EventRecorder
+from mooring.kube.writes import PodWriter
+from mooring.model.changes import Change, Kind
+from mooring.model.objects import parse_object
+from mooring.model.pod import Pod, parse_pod
+from mooring.observe.metrics import Metrics
+from mooring.observe.records import DecisionLog
+from mooring.plugins import SHIPPED
+from mooring.state.queue import Part, SchedulingQueue
+from mooring.state.snapshot import Snapshot
+from mooring.testing.builders import cluster, node, pod
+from worlds import put_profile
+
+SECONDS = 10.0
+
+
+class Marked:
+    """Does at reserve and permit what a pod's label `does` says."""
+
+    name: ClassVar[str] = "Marked"
+    row_local: ClassVar[bool] = False
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+
+    def reserve(self, pod: Pod, _node: str) -> Refused | None:
+        """Refuses or fails if the pod is marked so."""
+        if pod.labels.get("does") == "fail":
+            raise ValueError("the plugin is broken")
+        return (
+            Refused("the plugin does not like it") if pod.labels.get("does") == "refuse" else None
+        )
+
+    def unreserve(self, _pod: Pod, _node: str) -> None:
+        """Nothing was set aside."""
+
+    def permit(self, pod: Pod, _node: str) -> Wait | None:
+        """Has the pod wait if it is marked so."""
+        return Wait(3600.0) if pod.labels.get("does") == "wait" else None
+
+
+PLUGINS = Registry((*SHIPPED, Marked), {})
+
+
+class Engine:
+    """A loop over its own world, with the real writers behind it."""
+
+    def __init__(self, client: ApiClient, *objects: dict[str, object]) -> None:
+        state = cluster(*objects)
+        snapshot, waiting, writer = Snapshot(state), WaitingRoom(), PodWriter(client)
+        api = PluginApi(client, writer)
+        profiles = Profiles(PLUGINS, Handle(snapshot, waiting, api, state))
+        cures = Cures(profiles, snapshot)
+        queue = SchedulingQueue(
+            lambda q: (-q.pod.shape.priority, q.since), cures.signature, cures.may_cure
+        )
+        self.world = World(state, snapshot, queue, profiles, waiting)
+        points = {"multiPoint": {"enabled": [{"name": Marked.name}]}}
+        put_profile(self.world, registry=PLUGINS, plugins=points)
+        self.decisions, self.metrics = DecisionLog(), Metrics()
+        reports = Reports(writer, EventRecorder(client, "mooring", "test"))
+        self.clock = asyncio.get_running_loop().time
+        self.loop = SchedulingLoop(
+            self.world,
+            reports=reports,
+            metrics=self.metrics,
+            decisions=self.decisions,
+            preemptions=Preemptions(self.world, writer, reports, self.changed, self.clock),
+            changed=self.changed,
+        )
+        self.intake = Intake(self.world, clock=self.clock, wake=self.loop.wake, left=reports.forget)
+
+    def changed(self, changes: tuple[Change, ...]) -> None:
+        self.intake.cluster_changed(changes)
+
+    def pending(self, *pods: dict[str, object]) -> None:
+        for raw in pods:
+            self.intake.pending(parse_pod(raw))
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        task = asyncio.create_task(self.loop.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not holds():  # noqa: ASYNC110 - the parts have no event for every state
+            await asyncio.sleep(0)
+
+
+class Bindings:
+    """Answers bindings as told, and remembers them in their order."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[str, str]] = []
+        self.refuse: dict[str, int] = {}
+
+    def __call__(self, request: Request) -> None:
+        name = request.path.split("/")[-2]
+        if name in self.refuse:
+            request.refuse(self.refuse[name], "Refused", "no")
+            return
+        self.made.append((name, request.body["target"]["name"]))
+        request.reply({}, 201)
+
+
+@pytest.fixture
+def bindings() -> Bindings:
+    return Bindings()
+
+
+@pytest.fixture
+async def client(bindings: Bindings) -> AsyncIterator[ApiClient]:
+    async with ApiServer(bindings) as server, ApiClient(Connection(server.url)) as connected:
+        yield connected
+
+
+async def test_pods_are_bound_the_most_important_first(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a", cpu="2"))
+    engine.pending(pod("low", cpu="1"), pod("high", cpu="1", priority=10))
+    with engine.running():
+        await until(lambda: len(bindings.made) == 2 and not engine.loop.binding)
+    assert engine.decisions.of("default/high")[0]["node"] == "a"
+    assert len(engine.world.state.pods.assumed) == 2
+    assert engine.world.queue.get("default/low") is None
+
+
+async def test_a_refused_pod_waits_until_a_node_comes(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("small", cpu="1"))
+    engine.pending(pod("big", cpu="4"))
+    with engine.running():
+        await until(lambda: engine.world.queue.counts()["unschedulable"] == 1)
+        raw = node("large", cpu="8")
+        engine.changed(engine.world.state.put(Kind.NODE, "large", parse_object(Kind.NODE, raw)))
+        await until(lambda: bindings.made)
+    assert bindings.made == [("big", "large")]
+
+
+async def test_a_failed_binding_gives_the_place_back_and_backs_off(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    bindings.refuse["web"] = 403
+    engine = Engine(client, node("a"))
+    engine.pending(pod("web", cpu="1"))
+    with engine.running():
+        await until(lambda: engine.world.queue.counts()["backoff"] == 1)
+    waiting = engine.world.queue.get("default/web")
+    assert waiting is not None
+    assert (waiting.part, waiting.errors) == (Part.BACKOFF, 1)
+    assert len(engine.world.state.pods) == 0
+
+
+async def test_a_pod_that_has_gone_while_it_was_bound_leaves_nothing_behind(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    bindings.refuse["web"] = 404
+    engine = Engine(client, node("a"))
+    engine.pending(pod("web", cpu="1"))
+    with engine.running():
+        await until(lambda: engine.world.queue.get("default/web") is None)
+        await until(lambda: not engine.loop.binding)
+    assert len(engine.world.state.pods) == 0
+
+
+async def test_a_terminating_pod_is_not_placed(client: ApiClient, bindings: Bindings) -> None:
+    engine = Engine(client, node("a"))
+    engine.pending(pod("leaving", terminating=True), pod("staying"))
+    with engine.running():
+        await until(lambda: bindings.made)
+    assert bindings.made == [("staying", "a")]
+
+
+async def test_a_pod_whose_profile_went_before_its_turn_waits_for_another(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a"))
+    engine.pending(pod("web"))
+    engine.world.profiles.remove("default-scheduler")
+    with engine.running():
+        await until(lambda: engine.world.unclaimed)
+        assert engine.world.queue.get("default/web") is None
+        put_profile(engine.world)
+        engine.intake.profiles_changed()
+        await until(lambda: bindings.made)
+
+
+async def test_a_plugin_that_breaks_fails_one_attempt_and_nothing_else(
+    client: ApiClient, bindings: Bindings, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = Engine(client, node("a"))
+    engine.pending(pod("marked", labels={"does": "fail"}, priority=1), pod("plain"))
+    with engine.running():
+        await until(lambda: bindings.made)
+    assert bindings.made == [("plain", "a")]
+    assert engine.world.queue.counts()["backoff"] == 1
+    assert engine.world.state.pods.get("default/marked") is None
+    assert "scheduling pod default/marked failed" in caplog.text
+
+
+async def test_pods_refused_their_places_at_once_do_not_wake_one_another(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a"))
+    refused = [pod(f"m{i}", labels={"does": "refuse", "i": str(i)}) for i in range(3)]
+    engine.pending(*refused)
+    with engine.running():
+        await until(lambda: engine.world.queue.counts()["unschedulable"] == 3)
+        engine.pending(pod("last"))
+        await until(lambda: bindings.made)
+    attempts = {queued.pod.name: queued.attempts for queued in engine.world.queue.waiting()}
+    # One of their own, and one because the place that "last" took might have cured them.
+    assert all(attempts[f"m{i}"] <= 2 for i in range(3))
+
+
+async def test_pods_that_wait_at_permit_keep_no_others_from_being_bound(
+    client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_module, "_MOST_BINDING", 2)
+    engine = Engine(client, node("a"))
+    waiting = [pod(f"w{i}", labels={"does": "wait"}, priority=1) for i in range(5)]
+    engine.pending(*waiting, *(pod(f"p{i}") for i in range(5)))
+    with engine.running():
+        await until(lambda: len(bindings.made) == 5)
+        assert len(engine.world.waiting) == 5
+    await engine.loop.finish(SECONDS)
+    assert len(engine.world.state.pods) == 5
+
+
+async def test_at_the_end_pods_on_their_way_are_bound(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a"))
+    engine.pending(*(pod(f"p{i}") for i in range(20)))
+    with engine.running():
+        await until(lambda: engine.loop.binding)
+    began = engine.loop.binding
+    await engine.loop.finish(SECONDS)
+    assert len(bindings.made) >= began
+    assert engine.loop.binding == 0
+
+
+async def test_attempts_are_counted_by_their_result(client: ApiClient, bindings: Bindings) -> None:
+    engine = Engine(client, node("a", cpu="1"))
+    engine.pending(pod("fits", cpu="1", priority=1), pod("waits", cpu="1"))
+    with engine.running():
+        await until(lambda: engine.world.queue.counts()["unschedulable"])
+        await until(lambda: bindings.made and not engine.loop.binding)
+    page, _ = engine.metrics.exposition("text/plain")
+    for result in ("scheduled", "unschedulable"):
+        line = f'scheduler_schedule_attempts_total{{profile="default-scheduler",result="{result}"}}'
+        assert f"{line} 1.0" in page.decode()

@@ -1,0 +1,89 @@
+from typing import Any
+
+import pytest
+
+from mooring.engine.profiles import Profiles
+from mooring.framework.handle import Handle
+from mooring.framework.registry import NoArgs, PluginLoadError, Registry
+from mooring.framework.verdicts import Refused
+from mooring.model.pod import Pod, parse_pod
+from mooring.plugins import SHIPPED
+from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
+from mooring.policy.reading import read
+from mooring.policy.resolve import resolve
+from mooring.state.snapshot import Snapshot
+from mooring.testing.builders import cluster, namespace, pod
+from mooring.testing.fakes import handle
+
+
+class Fails:
+    """Cannot be built."""
+
+    name = "Fails"
+    row_local = True
+
+    def __init__(self, _args: NoArgs, _handle: Handle) -> None:
+        raise RuntimeError("no licence")
+
+    def pre_enqueue(self, _pod: Pod) -> Refused | None:
+        return None
+
+
+STATE = cluster(namespace("batch", {"env": "batch"}))
+CLUSTER = Snapshot(STATE)
+REGISTRY = Registry((*SHIPPED, Fails), {})
+
+
+def profiles(**specs: dict[str, Any]) -> Profiles:
+    known = Profiles(REGISTRY, handle(STATE))
+    for name, raw in specs.items():
+        put(known, name, **raw)
+    return known
+
+
+def put(known: Profiles, name: str, **raw: Any) -> None:
+    spec = read(SchedulingProfileSpec, raw, "spec")
+    known.put(SchedulingProfile(name, spec), resolve(spec, REGISTRY))
+
+
+def of(known: Profiles, scheduler: str, namespace_name: str = "default") -> str | None:
+    raw = pod(namespace=namespace_name, spec={"schedulerName": scheduler})
+    found = known.of(parse_pod(raw), CLUSTER)
+    return found.profile.name if found is not None else None
+
+
+def test_a_pods_profile_is_found_by_scheduler_name() -> None:
+    known = profiles(a={}, b={})
+    assert (of(known, "a"), of(known, "b"), of(known, "c")) == ("a", "b", None)
+
+
+def test_a_pods_profile_is_found_by_the_labels_of_its_namespace() -> None:
+    batch = {"schedulerNames": ["x"], "namespaceSelector": {"matchLabels": {"env": "batch"}}}
+    known = profiles(all={"match": {"schedulerNames": ["x"]}}, some={"match": batch})
+    put(known, "some", match=batch | {"precedence": 1})
+    assert (of(known, "x", "batch"), of(known, "x", "default")) == ("some", "all")
+
+
+def test_a_profile_that_is_put_again_replaces_its_pipeline() -> None:
+    known = profiles(a={})
+    before = known.in_force["a"].pipeline
+    put(known, "a", percentageOfNodesToScore=7)
+    after = known.in_force["a"].pipeline
+    assert (before.percentage, after.percentage) == (100, 7)
+    assert after is not before
+
+
+def test_a_profile_that_cannot_be_built_leaves_the_last_one_in_force() -> None:
+    known = profiles(a={"percentageOfNodesToScore": 7})
+    with pytest.raises(PluginLoadError, match=r"Fails cannot be built: RuntimeError: no licence"):
+        put(known, "a", plugins={"preEnqueue": {"enabled": [{"name": "Fails"}]}})
+    assert known.in_force["a"].pipeline.percentage == 7
+    assert of(known, "a") == "a"
+
+
+def test_a_removed_profile_takes_no_pods_and_its_absence_is_no_error() -> None:
+    known = profiles(a={})
+    known.remove("a")
+    known.remove("a")
+    assert of(known, "a") is None
+    assert known.in_force == {}

@@ -1,0 +1,246 @@
+"""What users see of an attempt: events and the PodScheduled condition."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from kube.api_server import ApiServer, Request
+from kube.virtual_clock import VirtualClock
+from mooring.engine.reports import Reports
+from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
+from mooring.kube.recorder import EventRecorder
+from mooring.kube.writes import PodWriter
+from mooring.model.pod import parse_pod
+from mooring.testing.builders import pod
+
+WEB = parse_pod(pod("web"))
+OTHER = parse_pod(pod("other"))
+FULL = "0/1 nodes are available: 1 Insufficient cpu."
+TAINTED = "0/1 nodes are available: 1 node(s) had untolerated taint(s)."
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    async with ApiServer() as running:
+        yield running
+
+
+@pytest.fixture
+async def client(server: ApiServer) -> AsyncIterator[ApiClient]:
+    async with ApiClient(Connection(server.url)) as session:
+        yield session
+
+
+@pytest.fixture
+async def recorder(client: ApiClient) -> EventRecorder:
+    """Keeps events; those who want to see them let it run."""
+    return EventRecorder(client, "mooring", "test")
+
+
+@pytest.fixture
+async def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+async def reports(
+    client: ApiClient, recorder: EventRecorder, clock: VirtualClock
+) -> AsyncIterator[Reports]:
+    made = Reports(PodWriter(client), recorder, clock.sleep)
+    task = asyncio.create_task(made.run())
+    yield made
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+
+
+def about(request: Request) -> str:
+    return request.path.removeprefix("/api/v1/namespaces/default/pods/").removesuffix("/status")
+
+
+def condition(request: Request) -> dict[str, Any]:
+    (only,) = request.body["status"]["conditions"]
+    return dict(only)
+
+
+async def answered(server: ApiServer) -> Request:
+    request = await server.next()
+    request.reply({})
+    return request
+
+
+async def event(server: ApiServer, recorder: EventRecorder) -> dict[str, Any]:
+    """The one event recorded so far, as it is written."""
+    task = asyncio.create_task(recorder.run())
+    try:
+        return dict((await answered(server)).body)
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_a_refused_pod_gets_the_condition_with_the_time_it_began(
+    server: ApiServer, reports: Reports
+) -> None:
+    reports.unschedulable(WEB, FULL)
+    request = await answered(server)
+    written = condition(request)
+    assert request.body["metadata"]["uid"] == WEB.uid
+    assert written.pop("lastTransitionTime").endswith("Z")
+    assert written == {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": FULL,
+    }
+
+
+async def test_the_same_message_is_not_written_again(server: ApiServer, reports: Reports) -> None:
+    reports.unschedulable(WEB, FULL)
+    assert about(await answered(server)) == "web"
+    reports.unschedulable(WEB, FULL)
+    reports.unschedulable(OTHER, FULL)
+    assert about(await answered(server)) == "other"
+    assert len(server.seen) == 2
+
+
+async def test_what_the_pod_carries_already_is_not_written_by_a_new_leader(
+    server: ApiServer, reports: Reports
+) -> None:
+    said = {"type": "PodScheduled", "status": "False", "message": FULL}
+    told = parse_pod(pod("told", status={"conditions": [said]}))
+    reports.unschedulable(told, FULL)
+    reports.unschedulable(OTHER, FULL)
+    assert about(await answered(server)) == "other"
+
+
+async def test_a_changed_message_leaves_the_time_of_the_transition(
+    server: ApiServer, reports: Reports
+) -> None:
+    reports.unschedulable(WEB, FULL)
+    await answered(server)
+    reports.error(WEB, "plugin Gang failed")
+    written = condition(await answered(server))
+    assert (written["reason"], written["message"]) == ("SchedulerError", "plugin Gang failed")
+    assert "lastTransitionTime" not in written
+
+
+async def test_only_the_newest_of_what_waits_to_be_said_is_written(
+    server: ApiServer, reports: Reports
+) -> None:
+    reports.unschedulable(WEB, FULL)
+    held = await server.next()
+    reports.unschedulable(WEB, TAINTED, "a")
+    reports.unschedulable(WEB, "0/2 nodes are available: 2 Insufficient cpu.", "a")
+    reports.unschedulable(OTHER, FULL)
+    assert about(await answered(server)) == "other"  # another lane; no second one about web
+    held.reply({})
+    newest = await answered(server)
+    assert condition(newest)["message"].startswith("0/2")
+    assert newest.body["status"]["nominatedNodeName"] == "a"
+    assert len(server.seen) == 3
+
+
+async def test_a_cleared_nomination_is_written_without_repeating_the_message(
+    server: ApiServer, reports: Reports
+) -> None:
+    reports.unschedulable(WEB, FULL, "a")
+    assert (await answered(server)).body["status"]["nominatedNodeName"] == "a"
+    reports.nomination_cleared(WEB)
+    assert (await answered(server)).body["status"] == {"nominatedNodeName": None}
+
+
+async def test_a_pod_that_is_about_to_be_bound_is_spoken_of_no_more(
+    server: ApiServer, reports: Reports
+) -> None:
+    reports.unschedulable(WEB, FULL)
+    held = await server.next()
+    reports.unschedulable(WEB, TAINTED)
+    hushed = asyncio.create_task(reports.hush(WEB))
+    reports.unschedulable(OTHER, FULL)
+    assert about(await answered(server)) == "other"
+    assert not hushed.done()
+    held.reply({})
+    await hushed
+    assert len(server.seen) == 2
+
+
+async def test_a_pod_that_has_gone_is_forgotten(server: ApiServer, reports: Reports) -> None:
+    reports.unschedulable(WEB, FULL)
+    (await server.next()).refuse(404, "NotFound", "pods web not found")
+    await reports.hush(WEB)
+    reports.unschedulable(WEB, FULL)
+    assert "lastTransitionTime" in condition(await answered(server))
+
+
+async def test_a_status_that_could_not_be_written_is_logged_and_said_again(
+    server: ApiServer, reports: Reports, caplog: pytest.LogCaptureFixture
+) -> None:
+    reports.unschedulable(WEB, FULL)
+    forbidden = await server.next()
+    reports.nomination_cleared(WEB)
+    forbidden.refuse(403, "Forbidden", "no")
+    await answered(server)  # the nomination, which is written after the failure has been seen
+    assert "the status of pods is not written: patch pods/status default/web" in caplog.text
+    reports.unschedulable(WEB, FULL)
+    assert condition(await answered(server))["message"] == FULL
+
+
+async def test_what_no_server_answered_is_written_with_what_is_newer(
+    server: ApiServer, reports: Reports, clock: VirtualClock
+) -> None:
+    reports.unschedulable(WEB, FULL, "a")
+    (await server.next()).cut()
+    await clock.sleepers()
+    reports.nomination_cleared(WEB)
+    await clock.advance(1.0)
+    again = await answered(server)
+    assert condition(again)["message"] == FULL
+    assert again.body["status"]["nominatedNodeName"] is None
+
+
+async def test_a_bound_pod_is_told_where(
+    server: ApiServer, reports: Reports, recorder: EventRecorder
+) -> None:
+    reports.scheduled(WEB, "a")
+    written = await event(server, recorder)
+    assert (written["type"], written["reason"], written["action"], written["note"]) == (
+        "Normal",
+        "Scheduled",
+        "Binding",
+        "Successfully assigned default/web to a",
+    )
+    assert written["regarding"]["uid"] == WEB.uid
+
+
+async def test_a_refused_pod_is_warned_in_the_words_of_its_condition(
+    server: ApiServer, reports: Reports, recorder: EventRecorder
+) -> None:
+    reports.unschedulable(WEB, FULL)
+    await answered(server)
+    written = await event(server, recorder)
+    assert (written["type"], written["reason"], written["action"], written["note"]) == (
+        "Warning",
+        "FailedScheduling",
+        "Scheduling",
+        FULL,
+    )
+
+
+async def test_a_victim_is_told_for_whom_and_for_which_priority(
+    server: ApiServer, reports: Reports, recorder: EventRecorder
+) -> None:
+    high = parse_pod(pod("high", priority=1000))
+    reports.preempted(WEB, high, "a")
+    written = await event(server, recorder)
+    assert (written["reason"], written["action"]) == ("Preempted", "Preempting")
+    assert written["note"].startswith(f"Preempted by pod {high.uid} on node a")
+    assert "priority 1000 (its own is 0)" in written["note"]
+    assert written["related"]["name"] == "high"
+    reports.preempting(high, [WEB], "a")
+    assert (await event(server, recorder))["note"] == (
+        "Making room on node a by evicting default/web (priority 0)"
+    )

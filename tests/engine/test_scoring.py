@@ -1,0 +1,63 @@
+"""Totals of the feasible nodes, and how they are told."""
+
+import numpy as np
+
+from deciding import Deciding
+from mooring.engine.outcome import Placement
+from mooring.engine.scoring import score
+from mooring.framework.decision import NodeScore
+from mooring.testing.builders import node, pod
+
+
+def test_the_total_is_the_sum_of_the_shares_that_are_told() -> None:
+    deciding = Deciding(node("a", cpu="4", taints=["x:PreferNoSchedule"]), node("b", cpu="8"))
+    search, _ = deciding.search(pod("new", cpu="1", memory="1Gi"))
+    sheet = score(search, np.array([0, 1]))
+    told = sheet.by_node(None, chosen=0)
+    assert {name: told[name].total for name in told} == {
+        name: sum(told[name].plugins.values()) for name in told
+    }
+    assert told["a"].plugins["TaintToleration"] == 0
+    assert told["b"].plugins["TaintToleration"] == 300
+
+
+def test_the_best_nodes_are_told_first() -> None:
+    deciding = Deciding(*(node(f"n{i}", cpu=str(2 + i)) for i in range(5)))
+    search, _ = deciding.search(pod("new", cpu="1"))
+    sheet = score(search, np.arange(5))
+    assert list(sheet.by_node(2, chosen=4)) == ["n4", "n3"]
+    assert list(sheet.by_node(None, chosen=4))[:2] == ["n4", "n3"]
+
+
+def test_the_chosen_node_is_told_even_among_many_equals() -> None:
+    deciding = Deciding(*(node(f"n{i}") for i in range(20)))
+    for seed in range(20):
+        decision = decision_of_three(deciding, seed)
+        assert len(decision) == 3
+        assert next(iter(decision)) == f"n{seed}"
+
+
+def decision_of_three(deciding: Deciding, seed: int) -> dict[str, NodeScore]:
+    outcome = deciding.outcome(pod("new", cpu="1"), seed=seed)
+    assert isinstance(outcome, Placement)
+    assert outcome.scores is not None
+    return dict(outcome.scores(3))
+
+
+def test_a_plugin_that_skips_the_pod_has_no_share() -> None:
+    deciding = Deciding(node("a"), node("b"))
+    search, _ = deciding.search(pod("new"))
+    told = score(search, np.array([0, 1])).by_node(None, chosen=0)
+    assert "NodeResourcesBalancedAllocation" not in told["a"].plugins
+
+
+def test_weights_multiply_normalised_scores() -> None:
+    weighted = {"score": {"enabled": [{"name": "NodeResourcesFit", "weight": 7}]}}
+    plain, heavy = Deciding(node("a"), node("b")), Deciding(node("a"), node("b"), plugins=weighted)
+    shares = [
+        score(deciding.search(pod("new", cpu="1"))[0], np.array([0, 1]))
+        .by_node(None, chosen=0)["a"]
+        .plugins["NodeResourcesFit"]
+        for deciding in (plain, heavy)
+    ]
+    assert shares[1] == 7 * shares[0]

@@ -1,0 +1,153 @@
+"""A profile's plugins, built and sorted by extension point."""
+
+from typing import Any, ClassVar
+
+import pytest
+from pydantic import BaseModel
+
+from mooring.framework.handle import Handle
+from mooring.framework.pipeline import Pipeline, build_pipeline
+from mooring.framework.plugin import Normalise
+from mooring.framework.registry import PluginLoadError, Registry
+from mooring.model.pod import Pod
+from mooring.plugins import SHIPPED
+from mooring.policy.profile import read_profile
+from mooring.policy.resolve import resolve
+from mooring.state.columns import IntArray
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import NodeView
+from mooring.testing.builders import cluster
+from mooring.testing.fakes import handle
+
+
+class Racks(BaseModel):
+    """The arguments of RackAware."""
+
+    most: int = 1
+
+
+class RackAware:
+    """Serves two points, and keeps what it was built with."""
+
+    name: ClassVar[str] = "RackAware"
+    row_local: ClassVar[bool] = True
+    normalise: ClassVar[Normalise] = Normalise.MAX
+    Args = Racks
+
+    def __init__(self, args: Racks, handle: Handle) -> None:
+        if args.most < 1:
+            raise ValueError("most must be positive")
+        self.args = args
+        self.handle = handle
+
+    def pre_score(self, _pod: Pod, _nodes: NodeView, _cluster: Snapshot) -> None: ...
+
+    def score(self, _pod: Pod, nodes: NodeView, _state: None) -> IntArray:
+        """Prefers the later rows."""
+        return nodes.rows
+
+
+def built(**spec: Any) -> Pipeline:
+    """The pipeline of a profile with this spec; RackAware is known beside what is shipped."""
+    registry = Registry((*SHIPPED, RackAware), {})
+    profile = read_profile(
+        {
+            "apiVersion": "scheduling.mooring.dev/v1alpha1",
+            "kind": "SchedulingProfile",
+            "metadata": {"name": "batch"},
+            "spec": spec,
+        }
+    )
+    return build_pipeline(profile, resolve(profile.spec, registry), registry, handle(cluster()))
+
+
+def with_racks(weight: int = 0, **args: Any) -> Pipeline:
+    return built(
+        plugins={"multiPoint": {"enabled": [{"name": "RackAware", "weight": weight}]}},
+        pluginConfig=[{"name": "RackAware", "args": args}],
+    )
+
+
+def test_filters_run_in_upstreams_order() -> None:
+    assert [plugin.name for plugin in built().filters] == [
+        "NodeUnschedulable",
+        "NodeName",
+        "TaintToleration",
+        "NodeAffinity",
+        "NodePorts",
+        "NodeResourcesFit",
+        "VolumeRestrictions",
+        "NodeVolumeLimits",
+        "VolumeBinding",
+        "VolumeZone",
+        "PodTopologySpread",
+        "InterPodAffinity",
+    ]
+
+
+def test_a_plugin_named_at_a_point_runs_there_before_the_others() -> None:
+    pipeline = built(plugins={"filter": {"enabled": [{"name": "NodePorts"}]}})
+    assert [plugin.name for plugin in pipeline.filters][:3] == [
+        "NodePorts",
+        "NodeUnschedulable",
+        "NodeName",
+    ]
+    assert pipeline.pre_filter[0].name != "NodePorts"
+
+
+def test_a_disabled_plugin_is_not_part_of_the_pipeline() -> None:
+    pipeline = built(plugins={"multiPoint": {"disabled": [{"name": "ImageLocality"}]}})
+    assert "ImageLocality" not in [scorer.name for scorer in pipeline.scores]
+    assert "ImageLocality" not in pipeline.row_local
+
+
+def test_scores_count_with_the_weights_of_upstream_unless_the_profile_gives_others() -> None:
+    upstream = {scorer.name: scorer.weight for scorer in built().scores}
+    assert upstream["TaintToleration"] == 3
+    assert upstream["NodeResourcesFit"] == 1
+    own = {scorer.name: scorer.weight for scorer in with_racks(weight=7).scores}
+    assert own == upstream | {"RackAware": 7}
+
+
+def test_a_plugin_is_built_once_however_many_points_it_serves() -> None:
+    pipeline = with_racks()
+    scoring: object = next(s.plugin for s in pipeline.scores if s.name == "RackAware")
+    assert scoring is next(p for p in pipeline.pre_score if p.name == "RackAware")
+
+
+def test_two_pipelines_share_no_plugin() -> None:
+    assert with_racks().queue_sort is not with_racks().queue_sort
+
+
+def test_a_plugin_gets_its_arguments_or_their_defaults() -> None:
+    def most(pipeline: Pipeline) -> int:
+        (racks,) = (s.plugin for s in pipeline.scores if isinstance(s.plugin, RackAware))
+        return racks.args.most
+
+    assert most(with_racks(most=3)) == 3
+    assert most(built(plugins={"multiPoint": {"enabled": [{"name": "RackAware"}]}})) == 1
+
+
+def test_a_constructor_that_fails_is_named_with_its_cause() -> None:
+    with pytest.raises(PluginLoadError) as failure:
+        with_racks(most=0)
+    text = "plugin RackAware cannot be built: ValueError: most must be positive"
+    assert str(failure.value) == text
+    assert isinstance(failure.value.__cause__, ValueError)
+
+
+def test_without_a_percentage_every_node_is_looked_at_and_zero_is_upstreams_rule() -> None:
+    assert built().percentage == 100
+    assert built(percentageOfNodesToScore=0).percentage == 0
+
+
+def test_plugins_that_say_what_cures_them_are_found_by_name() -> None:
+    cures = with_racks().cures
+    assert cures["NodeName"].name == "NodeName"
+    assert "RackAware" not in cures
+
+
+def test_plugins_whose_answers_identical_pods_share_are_known() -> None:
+    shared = with_racks().row_local
+    assert {"RackAware", "NodeResourcesFit"} <= shared
+    assert not {"InterPodAffinity", "NodeName"} & shared

@@ -1,0 +1,124 @@
+"""Plugins by name: those shipped, and those announced by entry points."""
+
+import sys
+from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint, PathDistribution
+from pathlib import Path
+
+import pytest
+
+from mooring.framework.registry import ENTRY_POINT_GROUP, NoArgs, PluginLoadError, Registry
+from mooring.plugins import SHIPPED
+from mooring.policy.points import Point
+from mooring.policy.profile import Enabled, Plugins, PluginSet, SchedulingProfileSpec
+from mooring.policy.resolve import resolve
+
+Announce = Callable[[str], Registry]
+
+FINE = """
+class RackAware:
+    name = "RackAware"
+    row_local = True
+    def filter(self, pod, nodes, state): ...
+    def explain(self, pod, nodes, state): ...
+"""
+
+MODULE = "acme_rack"
+
+
+@pytest.fixture
+def announce(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Announce]:
+    """A registry with one announced plugin, whose module is written when a test says what it is."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, MODULE, raising=False)
+
+    def announced(source: str) -> Registry:
+        (tmp_path / f"{MODULE}.py").write_text(source)
+        info = tmp_path / "acme-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(
+            f"[{ENTRY_POINT_GROUP}]\nRackAware = {MODULE}:RackAware\n"
+        )
+        (entry,) = PathDistribution(info).entry_points
+        return Registry(SHIPPED, {entry.name: entry})
+
+    yield announced
+    sys.modules.pop(MODULE, None)
+
+
+def test_every_shipped_plugin_is_known_by_its_name() -> None:
+    registry = Registry(SHIPPED, {})
+    assert set(registry.names()) == {plugin.name for plugin in SHIPPED}
+    assert all(registry.plugin(plugin.name) is plugin for plugin in SHIPPED)
+
+
+def test_an_unknown_name_has_no_points_no_arguments_and_no_class() -> None:
+    registry = Registry(SHIPPED, {})
+    assert registry.points("RackAware") is None
+    assert registry.args_model("RackAware") is None
+    with pytest.raises(KeyError, match="RackAware"):
+        registry.plugin("RackAware")
+
+
+def test_an_announced_plugin_is_imported_only_once_a_profile_names_it(announce: Announce) -> None:
+    registry = announce(FINE)
+    assert "RackAware" in registry.names()
+    assert registry.points("NodeName") is not None
+    assert MODULE not in sys.modules
+    assert registry.points("RackAware") == frozenset({Point.FILTER})
+    assert MODULE in sys.modules
+
+
+def test_an_announced_plugin_is_resolved_like_a_shipped_one(announce: Announce) -> None:
+    enabled = Plugins(multi_point=PluginSet(enabled=(Enabled(name="RackAware"),)))
+    effective = resolve(SchedulingProfileSpec(plugins=enabled), announce(FINE))
+    assert [use.name for use in effective.plugins[Point.FILTER]][-1] == "RackAware"
+    assert effective.args["RackAware"] == NoArgs()
+
+
+def test_a_plugin_without_arguments_refuses_every_argument(announce: Announce) -> None:
+    assert announce(FINE).args_model("RackAware") is NoArgs
+    assert NoArgs.model_config["extra"] == "forbid"
+
+
+def test_a_shipped_plugin_is_not_replaced_by_one_of_the_same_name() -> None:
+    imposter = EntryPoint("NodeName", f"{MODULE}:NodeName", ENTRY_POINT_GROUP)
+    shipped = next(plugin for plugin in SHIPPED if plugin.name == "NodeName")
+    assert Registry(SHIPPED, {"NodeName": imposter}).plugin("NodeName") is shipped
+
+
+def test_installed_packages_are_searched_where_nothing_else_is_said(announce: Announce) -> None:
+    announce(FINE)
+    assert "RackAware" in Registry(SHIPPED).names()
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ("import acme_missing", "cannot be imported: ModuleNotFoundError: No module named 'acme_"),
+        ("", "cannot be imported: AttributeError: "),
+        ("1 / 0", "cannot be imported: ZeroDivisionError: division by zero"),
+        ("RackAware = 1", "is not a class"),
+        (FINE.replace('"RackAware"', '"Rack"'), "has the name 'Rack'; it must be that of its ent"),
+        (f"{FINE}    Args = dict", "has an Args that is not a pydantic model"),
+        ('class RackAware:\n    name = "RackAware"', "implements no extension point"),
+        (FINE.replace("explain", "tell"), "has a filter but no explain"),
+        (FINE.replace("filter", "score"), "has a score but does not say how it is normalised"),
+        (FINE.replace("row_local", "local"), "does not say whether it is row_local"),
+    ],
+)
+def test_a_broken_plugin_is_named_with_its_distribution_and_the_cause(
+    announce: Announce, source: str, problem: str
+) -> None:
+    registry = announce(source)
+    with pytest.raises(PluginLoadError) as failure:
+        registry.points("RackAware")
+    text = str(failure.value)
+    assert text.startswith(f"plugin RackAware ({MODULE}:RackAware of acme) {problem}")
+
+
+def test_an_entry_point_of_no_distribution_is_reported_as_such() -> None:
+    entry = EntryPoint("RackAware", "acme_missing:RackAware", ENTRY_POINT_GROUP)
+    with pytest.raises(PluginLoadError, match="acme_missing:RackAware of an unknown distribution"):
+        Registry(SHIPPED, {"RackAware": entry}).plugin("RackAware")

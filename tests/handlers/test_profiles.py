@@ -1,0 +1,139 @@
+"""SchedulingProfiles as the API server shows them, and the status they get."""
+
+from typing import Any
+
+import pytest
+
+from mooring.engine.intake import Intake
+from mooring.engine.world import World
+from mooring.handlers.profiles import ProfileDesk
+from mooring.model.pod import parse_pod
+from mooring.testing.builders import pod
+from worlds import SHIPPED_ONLY, world
+
+Raw = dict[str, Any]
+
+BROKEN: Raw = {
+    "percentageOfNodesToScore": 101,
+    "plugins": {"filter": {"enabled": [{"name": "NodNam"}]}},
+}
+
+
+@pytest.fixture
+def shared() -> World:
+    return world()
+
+
+@pytest.fixture
+def desk(shared: World) -> ProfileDesk:
+    intake = Intake(shared, clock=lambda: 0.0, wake=lambda: None, left=lambda _: None)
+    return ProfileDesk(shared.profiles, SHIPPED_ONLY, intake)
+
+
+def profile(generation: int = 1, *, uid: str = "u1", status: Raw | None = None, **spec: Any) -> Raw:
+    return {
+        "apiVersion": "scheduling.mooring.dev/v1alpha1",
+        "kind": "SchedulingProfile",
+        "metadata": {"name": "packed", "uid": uid, "generation": generation},
+        "spec": spec,
+        **({"status": status} if status else {}),
+    }
+
+
+def ready(status: Raw | None) -> tuple[str, str, str]:
+    assert status is not None
+    (condition,) = status["conditions"]
+    return condition["status"], condition["reason"], condition["message"]
+
+
+def test_a_good_profile_is_in_force_and_its_status_says_what_that_means(
+    desk: ProfileDesk, shared: World
+) -> None:
+    status = desk.applied(profile(3))
+    assert status is not None
+    assert ready(status) == ("True", "InForce", "in force for pods with schedulerName packed")
+    assert (status["observedGeneration"], status["inForceGeneration"]) == (3, 3)
+    assert {"name": "NodeResourcesFit", "weight": 1} in status["effective"]["plugins"]["score"]
+    assert list(shared.profiles.in_force) == ["packed"]
+
+
+def test_a_status_that_is_right_already_is_not_written_again(desk: ProfileDesk) -> None:
+    status = desk.applied(profile())
+    assert desk.applied(profile(status=status)) is None
+
+
+def test_a_broken_profile_leaves_the_last_good_one_in_force(
+    desk: ProfileDesk, shared: World
+) -> None:
+    before = desk.applied(profile(1))
+    status = desk.applied(profile(2, status=before, **BROKEN))
+    holds, reason, message = ready(status)
+    assert (holds, reason) == ("False", "Invalid")
+    assert "spec.percentageOfNodesToScore: " in message
+    assert "spec.plugins.filter.enabled[0].name: " in message
+    assert status is not None
+    assert status["observedGeneration"] == 2
+    assert "inForceGeneration" not in status, "it is still 1, so the patch need not say it"
+    assert shared.profiles.in_force["packed"].profile.generation == 1
+
+
+def test_what_was_in_force_before_a_restart_is_so_again(desk: ProfileDesk, shared: World) -> None:
+    kept = {"inForceGeneration": 7, "inForceSpec": {"percentageOfNodesToScore": 42}}
+    status = desk.applied(profile(8, status=kept, **BROKEN))
+    assert ready(status)[:2] == ("False", "Invalid")
+    in_force = shared.profiles.in_force["packed"].profile
+    assert (in_force.generation, in_force.spec.percentage_of_nodes_to_score) == (7, 42)
+
+
+def test_a_broken_profile_that_never_was_good_puts_nothing_in_force(
+    desk: ProfileDesk, shared: World
+) -> None:
+    status = desk.applied(profile(1, **BROKEN))
+    assert status is not None
+    assert status["inForceGeneration"] == 0
+    assert "effective" not in status
+    assert not shared.profiles.in_force
+
+
+def test_a_profile_that_asks_for_extenders_is_refused(desk: ProfileDesk) -> None:
+    status = desk.applied(profile(extenders=[{"urlPrefix": "http://a", "filterVerb": "filter"}]))
+    assert ready(status) == (
+        "False",
+        "Invalid",
+        "spec.extenders: are not called by this version of Mooring: remove them",
+    )
+
+
+def test_pods_that_waited_for_the_profile_are_queued_when_it_comes(
+    desk: ProfileDesk, shared: World
+) -> None:
+    waiting = parse_pod(pod("early", spec={"schedulerName": "packed"}))
+    shared.unclaimed[waiting.key] = waiting
+    desk.applied(profile())
+    assert shared.queue.get(waiting.key) is not None
+
+
+def test_a_profile_that_goes_decides_no_more(desk: ProfileDesk, shared: World) -> None:
+    desk.applied(profile())
+    desk.gone("packed", "another uid")
+    assert desk.known() == {"packed": "u1"}
+    desk.gone("packed", "u1")
+    assert not shared.profiles.in_force
+    assert desk.known() == {}
+
+
+def test_a_successor_of_the_same_name_does_not_inherit_what_was_in_force(
+    desk: ProfileDesk, shared: World
+) -> None:
+    desk.applied(profile(5))
+    desk.applied(profile(1, uid="u2", **BROKEN))
+    assert not shared.profiles.in_force
+
+
+def test_the_time_of_the_last_change_stays_while_nothing_changes(desk: ProfileDesk) -> None:
+    first = desk.applied(profile(1))
+    assert first is not None
+    first["conditions"][0]["lastTransitionTime"] = "2020-01-01T00:00:00Z"
+    second = desk.applied(profile(2, status=first, percentageOfNodesToScore=50))
+    assert second is not None
+    assert second["conditions"][0]["lastTransitionTime"] == "2020-01-01T00:00:00Z"

@@ -1,0 +1,99 @@
+"""A sink that keeps what a reflector tells it, and the reflector at work."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
+from mooring.kube.reflector import EventType, Reflector
+from mooring.kube.resources import POD, Resource
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from mooring.kube.errors import ApiError
+
+WAIT_SECONDS: Final = 10.0
+
+
+class Mirror:
+    """The mirrored versions by name, every call that led there, and what else was told."""
+
+    def __init__(self) -> None:
+        self.versions: dict[str, int] = {}
+        self.replaced: list[set[str]] = []
+        self.applied: list[tuple[EventType, str]] = []
+        self.troubles: list[ApiError | None] = []
+        self.pauses: list[float] = []
+        self.went_back: list[str] = []
+        self.refuses: str | None = None
+        self._changed = asyncio.Event()
+
+    def replace(self, resource: Resource, items: list[dict[str, Any]]) -> None:
+        assert resource == POD
+        self._changed.set()
+        self.replaced.append({_name(obj) for obj in items})
+        self.versions = {_name(obj): _version(obj) for obj in items}
+        assert self.refuses != "everything"
+
+    def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
+        assert resource == POD
+        self._changed.set()
+        self.applied.append((event, _name(obj)))
+        assert _name(obj) != self.refuses
+        if event == "DELETED":
+            self.versions.pop(_name(obj))
+        else:
+            if _version(obj) <= self.versions.get(_name(obj), 0):
+                self.went_back.append(_name(obj))
+            self.versions[_name(obj)] = _version(obj)
+
+    def on_trouble(self, resource: Resource, error: ApiError | None) -> None:
+        assert resource == POD
+        self.troubles.append(error)
+        self._changed.set()
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for a call after which `condition` holds."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+
+def _name(obj: dict[str, Any]) -> str:
+    return str(obj["metadata"]["name"])
+
+
+def _version(obj: dict[str, Any]) -> int:
+    return int(obj["metadata"]["resourceVersion"])
+
+
+@asynccontextmanager
+async def reflecting(url: str, **options: Any) -> AsyncIterator[tuple[Mirror, Reflector]]:
+    """A reflector of pods that runs within the context and whose pauses take no time."""
+    mirror = Mirror()
+    async with ApiClient(Connection(url)) as client:
+        reflector = Reflector(
+            client,
+            POD,
+            mirror,
+            on_trouble=mirror.on_trouble,
+            random=Random(0),  # noqa: S311 - reproducible jitter
+            sleep=mirror.sleep,
+            **options,
+        )
+        task = asyncio.create_task(reflector.run())
+        try:
+            yield mirror, reflector
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()

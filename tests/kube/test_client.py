@@ -1,0 +1,130 @@
+"""The verbs: what each sends, and what it makes of the answer."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kube.api_server import ApiServer, Request, pod
+from mooring.kube.client import ApiClient, Listing, PatchType
+from mooring.kube.config import Connection
+from mooring.kube.errors import GoneError, ServerError, explain
+from mooring.kube.resources import LEASE, NODE, POD
+
+LEASE_OBJECT = {"metadata": {"name": "mooring", "namespace": "kube-system"}, "spec": {}}
+
+
+def page(items: list[dict[str, Any]], version: int, token: str = "") -> dict[str, Any]:
+    return {"metadata": {"resourceVersion": str(version), "continue": token}, "items": items}
+
+
+async def test_an_object_is_read_by_name(server: ApiServer, client: ApiClient) -> None:
+    answer = asyncio.create_task(client.get(POD, "web", "team-a"))
+    request = await server.next()
+    request.reply(pod("web", 3))
+    assert await answer == pod("web", 3)
+    assert (request.method, request.path) == ("GET", "/api/v1/namespaces/team-a/pods/web")
+
+
+async def test_a_list_is_read_page_by_page(server: ApiServer, client: ApiClient) -> None:
+    selectors = {"fieldSelector": "spec.nodeName!="}
+    answer = asyncio.create_task(client.list_all(POD, selectors=selectors))
+    first = await server.next()
+    first.reply(page([pod("a", 1)], 9, "more"))
+    second = await server.next()
+    second.reply(page([pod("b", 2)], 9))
+    assert await answer == Listing([pod("a", 1), pod("b", 2)], "9")
+    assert first.query == {"fieldSelector": "spec.nodeName!=", "limit": "500"}
+    assert second.query == {**first.query, "continue": "more"}
+
+
+async def test_a_list_of_metadata_says_that_it_wants_no_more(
+    server: ApiServer, client: ApiClient
+) -> None:
+    answer = asyncio.create_task(client.list_all(POD, metadata_only=True))
+    request = await server.next()
+    request.reply(page([pod("a", 1)], 9))
+    assert await answer == Listing([pod("a", 1)], "9")
+    wanted, otherwise = request.headers["Accept"].split(",")
+    assert wanted == "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+    assert otherwise == "application/json"
+
+
+async def test_a_list_whose_pages_expire_is_read_at_once(
+    server: ApiServer, client: ApiClient
+) -> None:
+    answer = asyncio.create_task(client.list_all(POD))
+    (await server.next()).reply(page([pod("a", 1)], 9, "more"))
+    (await server.next()).refuse(410, "Expired", "the token is too old")
+    whole = await server.next()
+    whole.reply(page([pod("b", 2)], 11))
+    assert await answer == Listing([pod("b", 2)], "11")
+    assert whole.query == {}
+
+
+async def test_a_list_that_is_gone_from_the_start_is_an_error(
+    server: ApiServer, client: ApiClient
+) -> None:
+    answer = asyncio.create_task(client.list_all(POD))
+    (await server.next()).refuse(410, "Expired", "gone")
+    with pytest.raises(GoneError):
+        await answer
+
+
+async def test_an_empty_collection_may_have_no_items(server: ApiServer, client: ApiClient) -> None:
+    answer = asyncio.create_task(client.list_all(NODE))
+    (await server.next()).reply({"metadata": {"resourceVersion": "4"}, "items": None})
+    assert await answer == Listing([], "4")
+
+
+async def test_writes_go_where_the_metadata_say(server: ApiServer, client: ApiClient) -> None:
+    creation = asyncio.create_task(client.create(LEASE, LEASE_OBJECT))
+    created = await server.next()
+    created.reply(LEASE_OBJECT)
+    await creation
+    update = asyncio.create_task(client.update(LEASE, LEASE_OBJECT))
+    updated = await server.next()
+    updated.reply(LEASE_OBJECT)
+    await update
+    collection = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+    assert (created.method, created.path, created.body) == ("POST", collection, LEASE_OBJECT)
+    assert (updated.method, updated.path) == ("PUT", f"{collection}/mooring")
+    assert created.headers["Content-Type"] == "application/json"
+
+
+@pytest.mark.parametrize("patch_type", PatchType)
+async def test_a_patch_says_of_which_kind_it_is(
+    server: ApiServer, client: ApiClient, patch_type: PatchType
+) -> None:
+    patch = asyncio.create_task(
+        client.patch(
+            NODE, "n", {"a": 1}, subresource="status", patch_type=patch_type, params={"force": "1"}
+        )
+    )
+    request = await server.next()
+    request.reply({})
+    await patch
+    assert (request.method, request.path) == ("PATCH", "/api/v1/nodes/n/status")
+    assert request.headers["Content-Type"] == patch_type.value
+    assert (request.query, request.body) == ({"force": "1"}, {"a": 1})
+
+
+async def test_a_deletion_may_name_the_uid(server: ApiServer, client: ApiClient) -> None:
+    for uid, body in (("u1", {"preconditions": {"uid": "u1"}}), (None, None)):
+        deletion = asyncio.create_task(client.delete(POD, "web", "team-a", uid=uid))
+        request = await server.next()
+        request.reply({})
+        await deletion
+        assert (request.method, request.body) == ("DELETE", body)
+
+
+async def test_a_page_of_html_is_not_taken_for_an_api_server() -> None:
+    def web_page(request: Request) -> None:
+        request.reply(b"<html>welcome</html>")
+
+    async with ApiServer(web_page) as server, ApiClient(Connection(server.url)) as client:
+        with pytest.raises(ServerError) as raised:
+            await client.list_all(NODE)
+    assert explain(raised.value) == (
+        "list nodes: the answer is not JSON; is this the URL of an API server?"
+    )

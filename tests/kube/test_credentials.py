@@ -1,0 +1,98 @@
+"""Headers that stay fresh."""
+
+import asyncio
+
+from kube.virtual_clock import VirtualClock
+from mooring.kube.credentials import REREAD_SECONDS, Credentials, NoToken
+from mooring.kube.errors import ConfigError
+
+
+class Source:
+    """Gives what it is told to, and counts what it was asked."""
+
+    def __init__(self) -> None:
+        self.value: str | None = "first"
+        self.asked: list[str] = []
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def current(self) -> str | None:
+        return await self._give("current")
+
+    async def replaced(self) -> str | None:
+        return await self._give("replaced")
+
+    async def _give(self, how: str) -> str | None:
+        self.asked.append(how)
+        await self.open.wait()
+        if self.value is None:
+            raise ConfigError("the file is gone")
+        return self.value
+
+
+async def test_a_token_is_read_again_only_after_a_while() -> None:
+    clock, source = VirtualClock(), Source()
+    credentials = Credentials(source, "first", clock=clock)
+    source.value = "second"
+    await clock.advance(REREAD_SECONDS - 1)
+    assert await credentials.headers() == {"Authorization": "first"}
+    await clock.advance(1)
+    assert await credentials.headers() == {"Authorization": "second"}
+    await credentials.headers()
+    assert source.asked == ["current"]
+
+
+async def test_a_source_without_a_period_is_asked_only_after_a_refusal() -> None:
+    clock, source = VirtualClock(), Source()
+    credentials = Credentials(source, "first", reread=None, clock=clock)
+    await clock.advance(1e9)
+    refused = await credentials.headers()
+    assert source.asked == []
+    source.value = "second"
+    assert await credentials.renew(refused)
+    assert await credentials.headers() == {"Authorization": "second"}
+    assert source.asked == ["replaced"]
+
+
+async def test_the_same_token_again_is_not_worth_another_try() -> None:
+    credentials = Credentials(Source(), "first")
+    assert not await credentials.renew(await credentials.headers())
+
+
+async def test_a_refusal_of_old_headers_asks_nobody() -> None:
+    source = Source()
+    credentials = Credentials(source, "first")
+    old = await credentials.headers()
+    source.value = "second"
+    assert await credentials.renew(old)
+    assert await credentials.renew(old)
+    assert source.asked == ["replaced"]
+
+
+async def test_a_source_that_fails_leaves_the_present_header() -> None:
+    clock, source = VirtualClock(), Source()
+    credentials = Credentials(source, "first", clock=clock)
+    source.value = None
+    await clock.advance(REREAD_SECONDS)
+    assert await credentials.headers() == {"Authorization": "first"}
+    assert not await credentials.renew(await credentials.headers())
+
+
+async def test_requests_go_on_while_a_slow_source_is_read() -> None:
+    clock, source = VirtualClock(), Source()
+    credentials = Credentials(source, "first", clock=clock)
+    source.value = "second"
+    source.open.clear()
+    await clock.advance(REREAD_SECONDS)
+    reader = asyncio.create_task(credentials.headers())
+    await asyncio.sleep(0)
+    assert await credentials.headers() == {"Authorization": "first"}
+    source.open.set()
+    assert await reader == {"Authorization": "second"}
+
+
+async def test_a_connection_without_a_token_sends_no_header() -> None:
+    credentials = Credentials(NoToken(), None)
+    headers = await credentials.headers()
+    assert headers == {}
+    assert not await credentials.renew(headers)

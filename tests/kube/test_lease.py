@@ -1,0 +1,308 @@
+"""Leader election on a virtual clock against a server with real optimistic locking."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from random import Random
+
+import pytest
+
+from kube.api_server import ApiServer
+from kube.lease_server import PATH, LeaseServer
+from kube.virtual_clock import VirtualClock
+from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
+from mooring.kube.lease import LeaderElector
+
+RETRY = 2.0
+DEADLINE = 10.0
+DURATION = 15
+
+
+class NoJitter(Random):
+    """Waiting replicas try every retry period exactly."""
+
+    def random(self) -> float:
+        return 0.0
+
+
+class Replica:
+    """An elector at work, and what it told."""
+
+    def __init__(self, client: ApiClient, identity: str, clock: VirtualClock) -> None:
+        self.told: list[str] = []
+        self.elector = LeaderElector(
+            client,
+            name="mooring",
+            namespace="kube-system",
+            identity=identity,
+            clock=clock,
+            sleep=clock.sleep,
+            now=lambda: datetime.fromtimestamp(clock.time, UTC),
+            random=NoJitter(),
+        )
+        self.task = asyncio.create_task(
+            self.elector.run(lambda: self.told.append("started"), lambda: self.told.append("lost"))
+        )
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.wait([self.task])
+
+
+class Cluster:
+    """The lease server, the clock, and as many replicas as the test starts."""
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self.leases = LeaseServer()
+        self.clock = VirtualClock()
+        self.server = ApiServer(self.leases.respond)
+        self._stack = stack
+
+    async def replica(self, identity: str = "a") -> Replica:
+        client = await self._stack.enter_async_context(ApiClient(Connection(self.server.url)))
+        replica = Replica(client, identity, self.clock)
+        self._stack.push_async_callback(replica.stop)
+        return replica
+
+    async def leader(self, identity: str = "a") -> Replica:
+        replica = await self.replica(identity)
+        await self.clock.sleepers(seconds=RETRY)
+        assert replica.told == ["started"]
+        return replica
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let time pass in retry periods, everybody's next step taken after each."""
+        while seconds > 0:
+            await self.clock.advance(RETRY)
+            await self.clock.sleepers(seconds=RETRY)
+            seconds -= RETRY
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    async with AsyncExitStack() as stack:
+        cluster = Cluster(stack)
+        await stack.enter_async_context(cluster.server)
+        yield cluster
+
+
+async def test_a_lease_that_does_not_exist_is_created(cluster: Cluster) -> None:
+    replica = await cluster.leader("a")
+    assert replica.elector.is_leader
+    assert replica.elector.holder == "a"
+    assert cluster.leases.spec == {
+        "holderIdentity": "a",
+        "leaseDurationSeconds": DURATION,
+        "acquireTime": "1970-01-01T00:16:40.000000Z",
+        "renewTime": "1970-01-01T00:16:40.000000Z",
+        "leaseTransitions": 0,
+    }
+
+
+async def test_a_released_lease_is_taken_at_once(cluster: Cluster) -> None:
+    cluster.leases.write("", seconds=1)
+    await cluster.leader("a")
+    assert cluster.leases.spec["holderIdentity"] == "a"
+    assert cluster.leases.spec["leaseTransitions"] == 4
+
+
+async def test_a_leader_renews_every_retry_period_without_reading(cluster: Cluster) -> None:
+    await cluster.leader()
+    await cluster.pass_time(3 * RETRY)
+    methods = [(request.method, request.path) for request in cluster.server.seen[2:]]
+    assert methods == [("PUT", PATH)] * 3
+    assert cluster.leases.spec["renewTime"] == "1970-01-01T00:16:46.000000Z"
+    assert cluster.leases.spec["acquireTime"] == "1970-01-01T00:16:40.000000Z"
+    assert cluster.leases.spec["leaseTransitions"] == 0
+
+
+async def test_a_lease_that_keeps_changing_is_never_taken(cluster: Cluster) -> None:
+    cluster.leases.write("b")
+    replica = await cluster.replica("a")
+    await cluster.clock.sleepers(seconds=RETRY)
+    for renewal in range(20):
+        cluster.leases.write("b", renewTime=str(renewal))
+        await cluster.pass_time(RETRY)
+    assert replica.told == []
+    assert replica.elector.holder == "b"
+
+
+@pytest.mark.parametrize("written", ["1970-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z"])
+async def test_a_lease_expires_by_the_own_clock_whatever_times_it_carries(
+    cluster: Cluster, written: str
+) -> None:
+    cluster.leases.write("b", renewTime=written)
+    replica = await cluster.replica("a")
+    await cluster.clock.sleepers(seconds=RETRY)
+    await cluster.pass_time(DURATION - 1)
+    assert replica.told == []
+    await cluster.pass_time(RETRY)
+    assert replica.told == ["started"]
+    assert cluster.leases.spec["leaseTransitions"] == 4
+
+
+async def test_of_two_replicas_one_leads_and_the_other_takes_over(cluster: Cluster) -> None:
+    first, second = await cluster.replica("a"), await cluster.replica("b")
+    await cluster.clock.sleepers(2, seconds=RETRY)
+    leader, follower = (first, second) if first.elector.is_leader else (second, first)
+    assert (leader.told, follower.told) == (["started"], [])
+    await leader.stop()
+    await cluster.pass_time(RETRY)
+    assert follower.told == ["started"]
+
+
+async def test_of_two_replicas_that_see_the_same_expiry_one_wins(cluster: Cluster) -> None:
+    cluster.leases.write("dead")
+    replicas = [await cluster.replica("a"), await cluster.replica("b")]
+    await cluster.clock.sleepers(2, seconds=RETRY)
+    for _ in range(DURATION // 2 + 1):
+        await cluster.clock.advance(RETRY)
+        await cluster.clock.sleepers(2, seconds=RETRY)
+    assert sorted(replica.told for replica in replicas) == [[], ["started"]]
+    assert len(cluster.leases.writes) == 1
+
+
+async def test_a_stolen_lease_is_lost_at_the_next_renewal(cluster: Cluster) -> None:
+    replica = await cluster.leader("a")
+    cluster.leases.write("b")
+    await cluster.clock.advance(RETRY)
+    await replica.task
+    assert replica.told == ["started", "lost"]
+    assert not replica.elector.is_leader
+    assert cluster.leases.spec["holderIdentity"] == "b"
+
+
+async def test_a_server_that_fails_for_too_long_costs_the_lease(cluster: Cluster) -> None:
+    replica = await cluster.leader()
+    cluster.leases.fails = True
+    await cluster.pass_time(DEADLINE - RETRY)
+    assert replica.told == ["started"]
+    await cluster.clock.advance(RETRY)
+    await replica.task
+    assert replica.told == ["started", "lost"]
+
+
+async def test_a_short_failure_does_not(cluster: Cluster) -> None:
+    replica = await cluster.leader()
+    for _ in range(5):
+        cluster.leases.fails = True
+        await cluster.pass_time(DEADLINE - 2 * RETRY)
+        cluster.leases.fails = False
+        await cluster.pass_time(RETRY)
+    assert replica.told == ["started"]
+
+
+async def test_a_server_that_hangs_costs_the_lease_on_time(cluster: Cluster) -> None:
+    replica = await cluster.leader()
+    cluster.leases.hangs = True
+    await cluster.clock.advance(RETRY)
+    await cluster.clock.sleepers(seconds=DEADLINE - RETRY)
+    await cluster.clock.advance(DEADLINE - RETRY - 0.1)
+    assert replica.told == ["started"]
+    await cluster.clock.advance(0.1)
+    await replica.task
+    assert replica.told == ["started", "lost"]
+
+
+async def test_leading_is_counted_from_the_sending_of_a_renewal(cluster: Cluster) -> None:
+    """An answer that took 7 s leaves 3 s, not another 10: others count from the write."""
+    replica = await cluster.leader()
+    cluster.leases.hangs = True
+    await cluster.clock.advance(RETRY)
+    await cluster.leases.holding.wait()
+    await cluster.clock.advance(7)
+    cluster.leases.answer_held_back()
+    cluster.leases.fails = True
+    await cluster.clock.sleepers(seconds=RETRY)
+    await cluster.clock.advance(RETRY)
+    await cluster.clock.sleepers(seconds=DEADLINE - 7 - RETRY)
+    await cluster.clock.advance(DEADLINE - 7 - RETRY)
+    await replica.task
+    assert replica.told == ["started", "lost"]
+
+
+async def test_a_lease_touched_by_others_is_read_again_and_renewed(cluster: Cluster) -> None:
+    replica = await cluster.leader("a")
+    cluster.leases.write("a", note="kubectl annotate")
+    await cluster.pass_time(2 * RETRY)
+    assert replica.told == ["started"]
+    methods = [request.method for request in cluster.server.seen[2:]]
+    assert methods == ["PUT", "GET", "PUT", "PUT"]
+
+
+async def test_a_deleted_lease_is_created_again(cluster: Cluster) -> None:
+    replica = await cluster.leader("a")
+    cluster.leases.lease = None
+    await cluster.pass_time(RETRY)
+    assert cluster.leases.spec["holderIdentity"] == "a"
+    assert replica.told == ["started"]
+
+
+async def test_a_clean_stop_releases_the_lease_without_crying_loss(cluster: Cluster) -> None:
+    replica = await cluster.leader("a")
+    await replica.stop()
+    assert replica.told == ["started"]
+    assert not replica.elector.is_leader
+    assert cluster.leases.spec["holderIdentity"] == ""
+    assert cluster.leases.spec["leaseDurationSeconds"] == 1
+    await cluster.leader("b")
+    assert cluster.leases.spec["leaseTransitions"] == 1
+
+
+async def test_a_stop_never_releases_what_another_holds(cluster: Cluster) -> None:
+    replica = await cluster.leader("a")
+    cluster.leases.write("b")
+    await replica.stop()
+    assert cluster.leases.spec["holderIdentity"] == "b"
+
+
+async def test_a_stop_does_not_hang_on_a_server_that_does(cluster: Cluster) -> None:
+    replica = await cluster.leader()
+    cluster.leases.hangs = True
+    replica.task.cancel()
+    await cluster.leases.holding.wait()
+    await cluster.clock.sleepers(seconds=RETRY)
+    await cluster.clock.advance(RETRY)
+    await asyncio.wait([replica.task])
+    assert replica.task.cancelled()
+
+
+async def test_a_waiting_replica_that_stops_leaves_the_lease_alone(cluster: Cluster) -> None:
+    cluster.leases.write("b")
+    replica = await cluster.replica("a")
+    await cluster.clock.sleepers(seconds=RETRY)
+    await replica.stop()
+    assert cluster.leases.writes == []
+
+
+async def test_trouble_while_waiting_is_logged_once(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.leases.fails = True
+    await cluster.replica()
+    await cluster.clock.sleepers(seconds=RETRY)
+    await cluster.pass_time(3 * RETRY)
+    line = (
+        "lease kube-system/mooring: get leases.coordination.k8s.io kube-system/mooring: "
+        "etcd has no leader (500 InternalError)"
+    )
+    assert caplog.messages == [line]
+
+
+@pytest.mark.parametrize("durations", [(10, 10, 2), (15, 2, 2), (15, 10, 0)])
+async def test_durations_that_cannot_work_are_refused(
+    cluster: Cluster, durations: tuple[int, float, float]
+) -> None:
+    async with ApiClient(Connection(cluster.server.url)) as client:
+        with pytest.raises(ValueError, match="leader election needs lease duration > "):
+            LeaderElector(
+                client,
+                name="mooring",
+                namespace="kube-system",
+                identity="a",
+                lease_duration=durations[0],
+                renew_deadline=durations[1],
+                retry_period=durations[2],
+            )

@@ -1,0 +1,159 @@
+"""The engine's writes to pods, as they reach the server."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kube.api_server import ApiServer
+from kube.virtual_clock import VirtualClock
+from mooring.kube.client import ApiClient
+from mooring.kube.errors import (
+    ApiError,
+    ConflictError,
+    NotFoundError,
+    TooManyRequestsError,
+    UnansweredError,
+)
+from mooring.kube.writes import PodWriter
+
+POD_PATH = "/api/v1/namespaces/team-a/pods/web"
+
+
+@pytest.fixture
+def writer(client: ApiClient) -> PodWriter:
+    return PodWriter(client)
+
+
+def binding(writer: PodWriter) -> asyncio.Task[None]:
+    return asyncio.create_task(writer.bind("team-a", "web", "u1", "node-1"))
+
+
+def bound(uid: str, node: str | None) -> dict[str, Any]:
+    return {"metadata": {"name": "web", "uid": uid}, "spec": {"nodeName": node} if node else {}}
+
+
+async def test_a_binding_names_pod_uid_and_node(server: ApiServer, writer: PodWriter) -> None:
+    task = binding(writer)
+    request = await server.next()
+    request.reply({}, 201)
+    await task
+    assert (request.method, request.path) == ("POST", f"{POD_PATH}/binding")
+    assert request.body == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"namespace": "team-a", "name": "web", "uid": "u1"},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "node-1"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "error"), [(404, NotFoundError), (409, ConflictError), (429, TooManyRequestsError)]
+)
+async def test_a_refused_binding_is_told_at_once(
+    server: ApiServer, writer: PodWriter, status: int, error: type[ApiError]
+) -> None:
+    task = binding(writer)
+    (await server.next()).refuse(status, "Reason", "words", Retry_After="5")
+    with pytest.raises(error):
+        await task
+    assert len(server.seen) == 1
+
+
+async def test_a_binding_whose_answer_is_lost_is_looked_up(
+    server: ApiServer, writer: PodWriter
+) -> None:
+    task = binding(writer)
+    (await server.next()).cut()
+    look = await server.next()
+    look.reply(bound("u1", "node-1"))
+    await task
+    assert (look.method, look.path) == ("GET", POD_PATH)
+
+
+@pytest.mark.parametrize(
+    "found", [bound("u1", None), bound("u1", "node-2"), bound("u2", "node-1"), None]
+)
+async def test_a_lost_answer_counts_as_failure_unless_this_very_binding_is_seen(
+    server: ApiServer, writer: PodWriter, found: dict[str, Any] | None
+) -> None:
+    task = binding(writer)
+    (await server.next()).cut()
+    look = await server.next()
+    if found is None:
+        look.refuse(404, "NotFound", "no pod")
+    else:
+        look.reply(found)
+    with pytest.raises(UnansweredError):
+        await task
+
+
+async def test_a_binding_that_the_server_failed_at_is_looked_up(
+    server: ApiServer, writer: PodWriter
+) -> None:
+    task = binding(writer)
+    (await server.next()).refuse(500, "InternalError", "etcdserver: request timed out")
+    (await server.next()).reply(bound("u1", "node-1"))
+    await task
+
+
+async def test_a_pod_is_looked_at_until_the_server_answers(
+    server: ApiServer, client: ApiClient
+) -> None:
+    clock = VirtualClock()
+    task = binding(PodWriter(client, sleep=clock.sleep))
+    (await server.next()).cut()
+    (await server.next()).refuse(500, "InternalError", "no leader")
+    await clock.sleepers()
+    await clock.advance(1.0)
+    (await server.next()).refuse(503, "ServiceUnavailable", "starting")
+    await clock.sleepers()
+    await clock.advance(2.0)
+    (await server.next()).reply(bound("u1", "node-1"))
+    await task
+
+
+async def test_a_status_patch_touches_only_the_status_of_this_pod(
+    server: ApiServer, writer: PodWriter
+) -> None:
+    status = {"conditions": [{"type": "PodScheduled", "status": "False"}]}
+    task = asyncio.create_task(writer.patch_pod_status("team-a", "web", "u1", status))
+    request = await server.next()
+    request.reply({})
+    await task
+    assert (request.method, request.path) == ("PATCH", f"{POD_PATH}/status")
+    assert request.headers["Content-Type"] == "application/strategic-merge-patch+json"
+    assert request.body == {"metadata": {"uid": "u1"}, "status": status}
+
+
+async def test_a_deletion_names_the_uid(server: ApiServer, writer: PodWriter) -> None:
+    task = asyncio.create_task(writer.delete_pod("team-a", "web", "u1"))
+    request = await server.next()
+    request.reply({})
+    await task
+    assert (request.method, request.path) == ("DELETE", POD_PATH)
+    assert request.body == {"preconditions": {"uid": "u1"}}
+
+
+async def test_an_eviction_names_the_uid(server: ApiServer, writer: PodWriter) -> None:
+    task = asyncio.create_task(writer.evict_pod("team-a", "web", "u1"))
+    request = await server.next()
+    request.reply({}, 201)
+    await task
+    assert (request.method, request.path) == ("POST", f"{POD_PATH}/eviction")
+    assert request.body == {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"namespace": "team-a", "name": "web"},
+        "deleteOptions": {"preconditions": {"uid": "u1"}},
+    }
+
+
+async def test_an_eviction_that_a_budget_forbids_is_not_repeated(
+    server: ApiServer, writer: PodWriter
+) -> None:
+    task = asyncio.create_task(writer.evict_pod("team-a", "web", "u1"))
+    (await server.next()).refuse(429, "TooManyRequests", "budget", Retry_After="10")
+    with pytest.raises(TooManyRequestsError):
+        await task
+    assert len(server.seen) == 1

@@ -1,0 +1,160 @@
+"""The demand of random pods against the rules, restated resource by resource."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mooring.model.demand import Demand, pod_demand
+
+Amounts = dict[str, int]
+NAMES = ("cpu", "memory", "hugepages-2Mi", "nvidia.com/gpu")
+POD_LEVEL = NAMES[:3]
+SCORED_DEFAULTS = {"cpu": 100, "memory": 200 * 2**20}
+
+
+def as_text(amounts: Amounts) -> dict[str, str]:
+    return {name: f"{n}m" if name == "cpu" else str(n) for name, n in amounts.items()}
+
+
+@dataclass
+class Piece:
+    """A container, or the pod as a whole, in plain numbers."""
+
+    requests: Amounts
+    sidecar: bool = False
+    used: Amounts | None = None
+    allocated: Amounts = field(default_factory=dict)
+
+    def spec(self, name: str) -> dict[str, Any]:
+        raw = {"name": name, "resources": {"requests": as_text(self.requests)}}
+        return raw | ({"restartPolicy": "Always"} if self.sidecar else {})
+
+    def status(self, name: str) -> dict[str, Any]:
+        raw: dict[str, Any] = {"name": name, "allocatedResources": as_text(self.allocated)}
+        if self.used is not None:
+            raw["resources"] = {"requests": as_text(self.used)}
+        return raw
+
+    def held(self, name: str, *, infeasible: bool) -> int | None:
+        """What the piece holds while it is resized, None if nobody names the resource."""
+        if self.used is None:
+            return self.requests.get(name)
+        places = [self.used, self.allocated] + ([] if infeasible else [self.requests])
+        return max((place[name] for place in places if name in place), default=None)
+
+
+@dataclass
+class Case:
+    apps: list[Piece]
+    init: list[Piece]
+    pod: Piece
+    overhead: Amounts
+    assigned: bool
+    infeasible: bool
+
+    def spec(self) -> dict[str, Any]:
+        return {
+            "containers": [p.spec(f"a{i}") for i, p in enumerate(self.apps)],
+            "initContainers": [p.spec(f"i{i}") for i, p in enumerate(self.init)],
+            "resources": self.pod.spec("pod")["resources"],
+            "overhead": as_text(self.overhead),
+        }
+
+    def status(self) -> dict[str, Any]:
+        reason = "Infeasible" if self.infeasible else "Deferred"
+        return self.pod.status("pod") | {
+            "containerStatuses": [p.status(f"a{i}") for i, p in enumerate(self.apps)],
+            "initContainerStatuses": [p.status(f"i{i}") for i, p in enumerate(self.init)],
+            "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}],
+        }
+
+    def need(self, piece: Piece, name: str, *, resizes: bool = True) -> int | None:
+        if self.assigned and resizes:
+            return piece.held(name, infeasible=self.infeasible)
+        return piece.requests.get(name)
+
+    def in_containers(self, name: str, missing: int = 0) -> int | None:
+        """The most of a resource needed at once, None if no container names it."""
+        apps = [self.need(p, name) for p in self.apps]
+        init = [self.need(p, name, resizes=p.sidecar) for p in self.init]
+        if not missing and all(amount is None for amount in (*apps, *init)):
+            return None
+        beside, peaks = 0, [0]
+        for piece, amount in zip(self.init, init, strict=True):
+            own = missing if amount is None else amount
+            peaks.append(beside + own)
+            beside += own if piece.sidecar else 0
+        return max(*peaks, beside + sum(missing if a is None else a for a in apps))
+
+    def requested(self, name: str) -> int | None:
+        """The effective request, None if the resource is named nowhere in the pod."""
+        amount = self.in_containers(name)
+        if name in self.pod.requests and name in POD_LEVEL:
+            amount = self.need(self.pod, name) or 0
+        if name in self.overhead:
+            return (amount or 0) + self.overhead[name]
+        return amount
+
+    def scored(self, name: str) -> int:
+        """What the incoming pod counts for: containers and overhead, never the pod level."""
+        missing = SCORED_DEFAULTS.get(name, 0)
+        return (self.in_containers(name, missing) or 0) + self.overhead.get(name, 0)
+
+    def node_scored(self, name: str) -> int:
+        """What the pod adds to its node: with pod-level requests, no default where it is named."""
+        requested = self.requested(name)
+        if requested is not None and any(r in POD_LEVEL for r in self.pod.requests):
+            return requested
+        return self.scored(name)
+
+
+amounts = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 300))
+pieces = st.builds(
+    Piece, amounts, sidecar=st.booleans(), used=st.none() | amounts, allocated=amounts
+)
+cases = st.builds(
+    Case,
+    apps=st.lists(pieces, min_size=1, max_size=3),
+    init=st.lists(pieces, max_size=3),
+    pod=pieces,
+    overhead=amounts,
+    assigned=st.booleans(),
+    infeasible=st.booleans(),
+)
+
+
+@given(cases)
+def test_the_demand_is_what_the_rules_say(case: Case) -> None:
+    assert pod_demand(case.spec(), case.status(), assigned=case.assigned) == Demand(
+        resources={name: n for name in NAMES if (n := case.requested(name))},
+        scored_cpu=case.scored("cpu"),
+        scored_memory=case.scored("memory"),
+        scored_others={name: n for name in NAMES[2:] if (n := case.scored(name))},
+        node_scored_cpu=case.node_scored("cpu"),
+        node_scored_memory=case.node_scored("memory"),
+    )
+
+
+@given(cases)
+def test_without_a_status_it_does_not_matter_whether_the_pod_is_assigned(case: Case) -> None:
+    raw = case.spec()
+    assert pod_demand(raw, None, assigned=True) == pod_demand(raw, None, assigned=False)
+
+
+@given(cases, amounts, amounts)
+def test_a_pod_that_the_api_server_completed_demands_what_its_manifest_did(
+    case: Case, limits: Amounts, pod_limits: Amounts
+) -> None:
+    manifest, stored = case.spec(), case.spec()
+    app = manifest["containers"][0]["resources"]
+    app["limits"] = as_text(limits)
+    manifest["resources"]["limits"] = as_text(pod_limits)
+    stored["containers"][0]["resources"]["requests"] = app["limits"] | app["requests"]
+    if pod_limits:
+        case.apps[0].requests = limits | case.apps[0].requests
+        case.assigned = False
+        named = {r: n for r in ("cpu", "memory") if (n := case.in_containers(r)) is not None}
+        stored["resources"]["requests"] = as_text(pod_limits | named | case.pod.requests)
+    assert pod_demand(manifest, None, assigned=False) == pod_demand(stored, None, assigned=False)

@@ -1,0 +1,211 @@
+import copy
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mooring.model.changes import Kind
+from mooring.model.errors import ManifestError
+from mooring.model.objects import NAMESPACED, object_key, parse_object
+from mooring.testing.builders import api_object, node, pdb, pod, priority_class, service, toleration
+from mooring.testing.storage_builders import pv, pvc, storage_class
+
+Path = tuple[str | int, ...]
+
+HARD = "requiredDuringSchedulingIgnoredDuringExecution"
+SOFT = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def a_pod_with_everything() -> dict[str, Any]:
+    selector = {
+        "matchLabels": {"app": "web"},
+        "matchExpressions": [{"key": "env", "operator": "In", "values": ["prod"]}],
+    }
+    node_term = {
+        "matchExpressions": [{"key": "disk", "operator": "Gt", "values": ["5"]}],
+        "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}],
+    }
+    pod_term = {
+        "topologyKey": "zone",
+        "labelSelector": selector,
+        "namespaces": ["a"],
+        "namespaceSelector": selector,
+    }
+    both_ways = {HARD: [pod_term], SOFT: [{"weight": 1, "podAffinityTerm": pod_term}]}
+    resources = {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}}
+    statuses = [{"name": "c0", "resources": resources, "allocatedResources": {"cpu": "1"}}]
+    return pod(
+        namespace="team-a",
+        cpu="1",
+        labels={"app": "web"},
+        annotations={"a": "b"},
+        node="n1",
+        nominated="n2",
+        ports=[{"containerPort": 80, "hostPort": 80, "protocol": "TCP", "hostIP": "10.0.0.1"}],
+        node_selector={"disk": "ssd"},
+        affinity={
+            "nodeAffinity": {
+                HARD: {"nodeSelectorTerms": [node_term]},
+                SOFT: [{"weight": 1, "preference": node_term}],
+            },
+            "podAffinity": both_ways,
+            "podAntiAffinity": both_ways,
+        },
+        spread=[{"maxSkew": 1, "topologyKey": "zone", "minDomains": 1, "labelSelector": selector}],
+        tolerations=[toleration("a", "b")],
+        gates=["wait"],
+        owner={"kind": "ReplicaSet", "name": "web", "uid": "1"},
+        started="2026-01-01T00:00:00Z",
+        terminating=True,
+        spec={
+            "initContainers": [{"name": "i", "image": "i", "resources": resources}],
+            "overhead": {"cpu": "1"},
+            "resources": resources,
+            "resourceClaims": [{"name": "gpu"}],
+            "volumes": [
+                {"name": "v", "image": {"reference": "model"}},
+                {"name": "c", "persistentVolumeClaim": {"claimName": "data"}},
+                {"name": "e", "ephemeral": {}},
+                {"name": "d", "awsElasticBlockStore": {"volumeID": "1", "readOnly": True}},
+                {"name": "r", "rbd": {"monitors": ["m"], "pool": "p", "image": "i"}},
+                {"name": "s", "csi": {"driver": "d"}},
+            ],
+        },
+        status={
+            "conditions": [
+                {"type": "PodScheduled", "status": "False", "message": "m"},
+                {"type": "PodResizePending", "status": "True", "reason": "Infeasible"},
+            ],
+            "containerStatuses": statuses,
+            "initContainerStatuses": statuses,
+            "resources": resources,
+            "allocatedResources": {"cpu": "1"},
+        },
+    )
+
+
+def a_node_with_everything() -> dict[str, Any]:
+    return node(
+        "n1",
+        zone="a",
+        annotations={"a": "b"},
+        taints=["a=b:NoSchedule"],
+        unschedulable=True,
+        images={"app": 5},
+        resources={"example.com/gpu": 1},
+    )
+
+
+WORKLOAD = {"selector": {"matchLabels": {"app": "web"}}}
+OBJECTS: dict[Kind, dict[str, Any]] = {
+    Kind.POD: a_pod_with_everything(),
+    Kind.NODE: a_node_with_everything(),
+    Kind.NAMESPACE: api_object("Namespace", "team-a", labels={"a": "b"}),
+    Kind.SERVICE: service("web", {"app": "web"}),
+    Kind.PERSISTENT_VOLUME: pv("pv-1", nodes=["n1"], claim="team-a/data", labels={"a": "b"}),
+    Kind.PERSISTENT_VOLUME_CLAIM: pvc("data", volume="pv-1"),
+    Kind.STORAGE_CLASS: storage_class(
+        "fast",
+        allowedTopologies=[{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}],
+    ),
+    Kind.CSI_NODE: api_object(
+        "CSINode", "n1", spec={"drivers": [{"name": "d", "allocatable": {"count": 1}}]}
+    ),
+    Kind.CSI_DRIVER: api_object("CSIDriver", "d", spec={"storageCapacity": True}),
+    Kind.CSI_STORAGE_CAPACITY: api_object(
+        "CSIStorageCapacity",
+        "c",
+        namespace="team-a",
+        storageClassName="fast",
+        nodeTopology={"matchLabels": {"zone": "a"}},
+        capacity="1Gi",
+    ),
+    Kind.VOLUME_ATTACHMENT: api_object(
+        "VolumeAttachment",
+        "a",
+        spec={"attacher": "d", "nodeName": "n1", "source": {"persistentVolumeName": "pv-1"}},
+    ),
+    Kind.POD_DISRUPTION_BUDGET: pdb("web", {"app": "web"}),
+    Kind.REPLICA_SET: api_object("ReplicaSet", "web", namespace="team-a", spec=WORKLOAD),
+    Kind.REPLICATION_CONTROLLER: api_object(
+        "ReplicationController", "web", spec={"template": {"metadata": {"labels": {"a": "b"}}}}
+    ),
+    Kind.STATEFUL_SET: api_object("StatefulSet", "web", spec=WORKLOAD),
+    Kind.PRIORITY_CLASS: priority_class("high", 10),
+}
+ODD_VALUES: tuple[Any, ...] = (
+    *(None, True, False, 0, -1, 2**63, 1.5, float("nan"), "", "x", "9" * 5000),
+    *([], [None], [[]], [1], ["x"], [{}]),
+    *({}, {"x": None}, {"x": 1}, {"x": "y"}, {"x": []}, {"x": {}}),
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(), inner, max_size=2),
+)
+
+
+def paths(value: Any, at: Path = ()) -> Iterator[Path]:
+    """The path of every field and item, at every depth."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, inner in items:
+        yield (*at, key)
+        if isinstance(inner, dict | list):
+            yield from paths(inner, (*at, key))
+
+
+def replaced(raw: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:
+    changed = copy.deepcopy(raw)
+    inner: Any = changed
+    for step in path[:-1]:
+        inner = inner[step]
+    inner[path[-1]] = value
+    return changed
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_every_kind_is_parsed(kind: Kind) -> None:
+    raw = OBJECTS[kind]
+    assert raw["kind"] == kind
+    assert parse_object(kind, raw).name == raw["metadata"]["name"]
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_the_key_is_the_name_with_the_namespace_where_there_is_one(kind: Kind) -> None:
+    raw = api_object(str(kind), "web")
+    assert object_key(kind, raw) == ("default/web" if kind in NAMESPACED else "web")
+    assert object_key(kind, {**raw, "metadata": {"name": "web", "namespace": "team-a"}}) == (
+        "team-a/web" if kind in NAMESPACED else "web"
+    )
+
+
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("metadata", [{}, {"name": ""}, {"name": ["web"]}, None, []])
+def test_an_object_without_a_name_is_refused(kind: Kind, metadata: Any) -> None:
+    raw = {**OBJECTS[kind], "metadata": metadata}
+    with pytest.raises(ManifestError, match=rf"^{kind} .*metadata"):
+        parse_object(kind, raw)
+    with pytest.raises(ManifestError, match="metadata"):
+        object_key(kind, raw)
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_whatever_a_field_holds_the_parser_answers_or_refuses_it_by_name(kind: Kind) -> None:
+    raw = OBJECTS[kind]
+    for path in paths(raw):
+        for value in ODD_VALUES:
+            with suppress(ManifestError):
+                parse_object(kind, replaced(raw, path, value))
+
+
+@pytest.mark.parametrize("kind", Kind)
+@given(data=st.data())
+def test_whatever_json_a_field_holds_the_parser_answers_or_refuses_it_by_name(
+    kind: Kind, data: st.DataObject
+) -> None:
+    raw = OBJECTS[kind]
+    path = data.draw(st.sampled_from(list(paths(raw))))
+    with suppress(ManifestError):
+        parse_object(kind, replaced(raw, path, data.draw(JSON)))

@@ -1,0 +1,149 @@
+from typing import Any
+
+import pytest
+
+from mooring.model.errors import ManifestError
+from mooring.model.pod import OwnerRef, parse_pod
+from mooring.model.volumes import ClaimVolume
+from mooring.testing.builders import pod
+
+NEW_YEAR = 1_767_225_600.0
+
+
+def metadata(**fields: Any) -> dict[str, Any]:
+    raw = pod("web", namespace="team-a")
+    raw["metadata"] |= fields
+    return raw
+
+
+def test_a_pod_has_an_identity_and_a_place() -> None:
+    parsed = parse_pod(
+        pod(
+            "web",
+            namespace="team-a",
+            labels={"app": "web"},
+            annotations={"a": "b"},
+            node="n1",
+            nominated="n2",
+            claims=["data"],
+        )
+    )
+    assert (parsed.key, parsed.namespace, parsed.name) == ("team-a/web", "team-a", "web")
+    assert parsed.uid == "pod-team-a-web"
+    assert (parsed.node_name, parsed.nominated_node) == ("n1", "n2")
+    assert (parsed.labels, parsed.annotations) == ({"app": "web"}, {"a": "b"})
+    assert parsed.volumes == (ClaimVolume("data", ephemeral=False),)
+
+
+def test_without_a_namespace_a_pod_is_in_default() -> None:
+    assert parse_pod({"metadata": {"name": "web"}, "spec": {}}).key == "default/web"
+
+
+def test_a_new_pod_is_nowhere() -> None:
+    parsed = parse_pod({"metadata": {"name": "web"}, "spec": {"nodeName": ""}})
+    assert parsed.node_name is None
+    assert parsed.nominated_node is None
+    assert parsed.owner is None
+    assert parsed.unscheduled_message is None
+    assert (parsed.phase, parsed.terminating, parsed.disrupted) == ("Pending", False, False)
+
+
+def test_times_are_seconds_since_the_epoch() -> None:
+    parsed = parse_pod(pod(created="2026-01-01T00:00:00Z", started="2026-01-01T02:00:00.5+01:00"))
+    assert parsed.created == NEW_YEAR
+    assert parsed.started == NEW_YEAR + 3600.5
+    assert parse_pod({"metadata": {"name": "web"}, "spec": {}}).started is None
+
+
+@pytest.mark.parametrize(
+    ("phase", "finished"),
+    [("Pending", False), ("Running", False), ("Succeeded", True), ("Failed", True)],
+)
+def test_a_pod_that_ran_to_its_end_is_finished(phase: str, *, finished: bool) -> None:
+    assert parse_pod(pod(phase=phase)).finished is finished
+
+
+def test_a_pod_being_deleted_is_terminating() -> None:
+    assert parse_pod(pod(terminating=True)).terminating
+    assert not parse_pod(metadata(deletionTimestamp=None)).terminating
+
+
+def test_the_owner_is_the_controlling_one() -> None:
+    owners = [
+        {"kind": "Node", "name": "n1", "uid": "1"},
+        {"kind": "ReplicaSet", "name": "web-1", "uid": "2", "controller": True},
+    ]
+    assert parse_pod(metadata(ownerReferences=owners)).owner == OwnerRef("ReplicaSet", "web-1", "2")
+    assert parse_pod(metadata(ownerReferences=owners[:1])).owner is None
+
+
+@pytest.mark.parametrize(
+    ("condition", "message", "disrupted"),
+    [
+        ({"type": "PodScheduled", "status": "False", "message": "0/3"}, "0/3", False),
+        ({"type": "PodScheduled", "status": "False"}, "", False),
+        ({"type": "PodScheduled", "status": "True", "message": "x"}, None, False),
+        (
+            {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"},
+            None,
+            True,
+        ),
+        (
+            {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"},
+            None,
+            False,
+        ),
+        (
+            {"type": "DisruptionTarget", "status": "False", "reason": "PreemptionByScheduler"},
+            None,
+            False,
+        ),
+    ],
+)
+def test_conditions_tell_of_earlier_refusals_and_of_preemption(
+    condition: dict[str, str], message: str | None, *, disrupted: bool
+) -> None:
+    parsed = parse_pod(pod(status={"conditions": [{"type": "Ready"}, condition]}))
+    assert (parsed.unscheduled_message, parsed.disrupted) == (message, disrupted)
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ({}, "Pod (no name) metadata: is missing; it must be an object"),
+        ({"metadata": "x"}, "Pod (no name) metadata: must be an object, not 'x'"),
+        (
+            {"metadata": {"namespace": "team-a"}, "spec": {}},
+            "Pod team-a metadata.name: is missing; every object needs a name",
+        ),
+        ({"metadata": {"name": "web"}}, "Pod web spec: is missing; it must be an object"),
+        (metadata(labels=["a"]), "Pod team-a/web metadata.labels: must be an object, not ['a']"),
+        (metadata(labels={"a": 1}), "Pod team-a/web metadata.labels.a: must be a string, not 1"),
+        (
+            metadata(ownerReferences={}),
+            "Pod team-a/web metadata.ownerReferences: must be a list, not {}",
+        ),
+        (
+            pod(status={"conditions": ["x"]}),
+            "Pod default/web status.conditions[0]: must be an object, not 'x'",
+        ),
+        (
+            pod(spec={"volumes": {"name": "v"}}),
+            "Pod default/web spec.volumes: must be a list, not {'name': 'v'}",
+        ),
+    ],
+)
+def test_a_malformed_pod_is_refused_by_field(raw: dict[str, Any], message: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        parse_pod(raw)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("time", ["yesterday", "2026-01-01T00:00:00", "2026-13-01T00:00:00Z"])
+def test_a_time_must_be_one_and_say_its_zone(time: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        parse_pod(metadata(creationTimestamp=time))
+    assert caught.value.where == "Pod team-a/web metadata.creationTimestamp"
+    assert caught.value.problem == (
+        f"{time!r} is not a time; write one such as 2026-01-31T12:00:00Z"
+    )

@@ -1,0 +1,165 @@
+from typing import Any
+
+import pytest
+
+from mooring.model.errors import ManifestError
+from mooring.model.pod import parse_pod
+from mooring.model.shape import HostPort, PodShape
+from mooring.testing.builders import pod, toleration
+
+
+def shape_of(raw: dict[str, Any]) -> PodShape:
+    return parse_pod(raw).shape
+
+
+def spec(**fields: Any) -> dict[str, Any]:
+    return pod(spec=fields)
+
+
+def test_copies_of_a_template_share_one_shape() -> None:
+    first = pod("web-1", cpu="1", labels={"app": "web"}, annotations={"a": "1"})
+    second = pod("web-2", cpu="1", labels={"app": "db"})
+    assert shape_of(first) is shape_of(second)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pod(cpu="2"),
+        pod(cpu="1", namespace="team-b"),
+        pod(cpu="1", priority=5),
+        pod(cpu="1", ports=[80]),
+        pod(cpu="1", images=("other",)),
+        pod(cpu="1", node_selector={"disk": "ssd"}),
+        pod(cpu="1", tolerations=[toleration()]),
+        pod(cpu="1", gates=["wait"]),
+        pod(cpu="1", affinity={"podAffinity": {}}),
+        pod(cpu="1", spread=[{"topologyKey": "zone"}]),
+        pod(cpu="1", spec={"schedulerName": "mooring"}),
+    ],
+)
+def test_pods_that_differ_in_what_decides_differ_in_shape(other: dict[str, Any]) -> None:
+    assert shape_of(other) is not shape_of(pod(cpu="1"))
+
+
+def test_a_pod_of_defaults_asks_for_nothing() -> None:
+    shape = shape_of(spec(containers=[{"name": "c"}], schedulerName=None, priority=None))
+    assert shape.scheduler_name == "default-scheduler"
+    assert (shape.priority, shape.preempts, shape.qos) == (0, True, "BestEffort")
+    assert shape.node_selector.empty
+    assert shape.affinity.empty
+    assert not shape.demand.resources
+    assert not any((shape.gates, shape.tolerations, shape.host_ports, shape.spread))
+
+
+def test_what_the_spec_says_is_in_the_shape() -> None:
+    shape = shape_of(
+        spec(
+            priority=10,
+            preemptionPolicy="Never",
+            schedulingGates=[{"name": "a"}, {"name": "b"}],
+            nodeSelector={"disk": "ssd"},
+            resourceClaims=[{"name": "gpu"}],
+        )
+    )
+    assert (shape.priority, shape.preempts, shape.claims_devices) == (10, False, True)
+    assert shape.gates == ("a", "b")
+    assert shape.node_selector.matches({"disk": "ssd", "other": "label"})
+
+
+def test_node_affinity_is_compiled() -> None:
+    match = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [match]},
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 3, "preference": match}],
+        }
+    }
+    shape = shape_of(pod(affinity=affinity))
+    assert shape.required_nodes is not None
+    assert shape.required_nodes.matches("n1", {"disk": "ssd"})
+    assert [preferred.weight for preferred in shape.preferred_nodes] == [3]
+
+
+def test_host_ports_are_those_of_containers_and_sidecars_each_once() -> None:
+    def container(*ports: dict[str, Any], **fields: Any) -> dict[str, Any]:
+        return {"name": "c", "ports": list(ports), **fields}
+
+    shape = shape_of(
+        spec(
+            containers=[
+                container({"hostPort": 80}, {"containerPort": 9}, {"hostPort": 0}),
+                container({"hostPort": 80}),
+            ],
+            initContainers=[
+                container({"hostPort": 81}),
+                container(
+                    {"hostPort": 82, "protocol": "UDP", "hostIP": "10.0.0.1"},
+                    restartPolicy="Always",
+                ),
+            ],
+        )
+    )
+    assert set(shape.host_ports) == {
+        HostPort("TCP", 80, "0.0.0.0"),
+        HostPort("UDP", 82, "10.0.0.1"),
+    }
+    assert len(shape.host_ports) == 2
+
+
+def test_images_are_those_of_all_containers_and_of_image_volumes() -> None:
+    shape = shape_of(
+        spec(
+            initContainers=[{"name": "i", "image": "init:v1"}],
+            containers=[{"name": "c", "image": "app"}, {"name": "d"}],
+            volumes=[{"name": "v", "image": {"reference": "model:v2"}}, {"name": "e"}],
+        )
+    )
+    assert shape.images == ("init:v1", "app:latest", "model:v2")
+    assert shape.container_count == 3
+
+
+def test_a_resize_under_way_counts_for_an_assigned_pod_only() -> None:
+    grown = {"containerStatuses": [{"name": "c0", "resources": {"requests": {"cpu": "3"}}}]}
+    waiting, placed = pod(cpu="1", status=grown), pod(cpu="1", node="n1", status=grown)
+    assert shape_of(waiting).demand.resources["cpu"] == 1000
+    assert shape_of(placed).demand.resources["cpu"] == 3000
+
+
+def test_an_infeasible_resize_counts_what_is_in_use() -> None:
+    status = {
+        "containerStatuses": [{"name": "c0", "resources": {"requests": {"cpu": "1"}}}],
+        "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}],
+    }
+    assert shape_of(pod(cpu="8", node="n1", status=status)).demand.resources["cpu"] == 1000
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"containers": {}}, "spec.containers: must be a list, not {}"),
+        ({"initContainers": [1]}, "spec.initContainers[0]: must be an object, not 1"),
+        ({"nodeSelector": ["a"]}, "spec.nodeSelector: must be an object, not ['a']"),
+        ({"priority": "high"}, "spec.priority: must be a whole number, not 'high'"),
+        ({"affinity": {"nodeAffinity": 1}}, "spec.affinity.nodeAffinity: must be an object, not 1"),
+        ({"schedulingGates": ["a"]}, "spec.schedulingGates[0]: must be an object, not 'a'"),
+        ({"volumes": [{"image": "x"}]}, "spec.volumes[0].image: must be an object, not 'x'"),
+        (
+            {"containers": [{"ports": [{"hostPort": "80"}]}]},
+            "spec.containers[0].ports[0].hostPort: must be a whole number, not '80'",
+        ),
+        (
+            {"initContainers": [{"image": 7}]},
+            "spec.initContainers[0].image: must be a string, not 7",
+        ),
+    ],
+)
+def test_a_malformed_field_is_refused_by_name(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        parse_pod(spec(**fields))
+    assert str(caught.value) == f"Pod default/web {message}"
+
+
+def test_what_json_cannot_hold_is_refused() -> None:
+    with pytest.raises(ManifestError, match="Pod default/web spec: cannot be written as JSON"):
+        parse_pod(spec(nodeSelector={1: "a"}))

@@ -1,0 +1,159 @@
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from mooring import __version__
+from mooring.observe.metrics import Metrics
+from mooring.observe.readings import Readings
+
+BUCKETS = {
+    "scheduler_scheduling_attempt_duration_seconds": (0.001, 16.384, 15),
+    "scheduler_scheduling_algorithm_duration_seconds": (0.001, 16.384, 15),
+    "scheduler_framework_extension_point_duration_seconds": (0.0001, 0.2048, 12),
+    "scheduler_plugin_execution_duration_seconds": (1e-5, 0.02216837820053101, 20),
+    "scheduler_permit_wait_duration_seconds": (0.001, 16.384, 15),
+    "scheduler_pod_scheduling_sli_duration_seconds": (0.01, 5242.88, 20),
+    "scheduler_pod_scheduling_attempts": (1, 16, 5),
+    "scheduler_preemption_victims": (1, 64, 7),
+}
+"""Upstream's first bound, last finite bound and number of bounds."""
+
+
+def scrape(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    page, _ = metrics.exposition("")
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(page.decode())
+        for sample in family.samples
+    }
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float:
+    return scrape(metrics)[name, frozenset(labels.items())]
+
+
+def test_an_attempt_is_counted_and_timed_under_its_result_and_profile() -> None:
+    metrics = Metrics()
+    metrics.for_profile("mooring").attempt("scheduled", 0.0005, 0.003)
+    labels = {"result": "scheduled", "profile": "mooring"}
+    duration = "scheduler_scheduling_attempt_duration_seconds"
+    assert value(metrics, "scheduler_schedule_attempts_total", **labels) == 1
+    assert value(metrics, f"{duration}_sum", **labels) == 0.003
+    assert value(metrics, f"{duration}_bucket", **labels, le="0.002") == 0
+    assert value(metrics, f"{duration}_bucket", **labels, le="0.004") == 1
+    assert value(metrics, "scheduler_scheduling_algorithm_duration_seconds_sum") == 0.0005
+
+
+def test_a_profile_shows_zeroes_before_its_first_attempt_so_that_rates_start_right() -> None:
+    metrics = Metrics()
+    metrics.for_profile("mooring")
+    for result in ("scheduled", "unschedulable", "error"):
+        labels = {"result": result, "profile": "mooring"}
+        assert value(metrics, "scheduler_schedule_attempts_total", **labels) == 0
+
+
+def test_two_profiles_share_the_algorithm_duration_and_nothing_else() -> None:
+    metrics = Metrics()
+    for profile in ("mooring", "batch"):
+        metrics.for_profile(profile).attempt("scheduled", 0.001, 0.002)
+    attempts = "scheduler_schedule_attempts_total"
+    assert value(metrics, attempts, result="scheduled", profile="batch") == 1
+    assert value(metrics, "scheduler_scheduling_algorithm_duration_seconds_count") == 2
+
+
+def test_a_profile_keeps_its_recorder_when_its_policy_is_replaced() -> None:
+    metrics = Metrics()
+    assert metrics.for_profile("mooring") is metrics.for_profile("mooring")
+
+
+@pytest.mark.parametrize(("attempts", "label"), [(1, "1"), (14, "14"), (15, "15+"), (900, "15+")])
+def test_the_attempts_label_is_bounded(attempts: int, label: str) -> None:
+    metrics = Metrics()
+    metrics.pod_bound(attempts, 0.5)
+    name = "scheduler_pod_scheduling_sli_duration_seconds_count"
+    assert value(metrics, name, attempts=label) == 1
+    assert value(metrics, "scheduler_pod_scheduling_attempts_sum") == attempts
+
+
+def everything_happened_once() -> Metrics:
+    metrics = Metrics()
+    profile = metrics.for_profile("mooring")
+    profile.attempt("unschedulable", 0.001, 0.001)
+    profile.extension_point("Filter", "Success", 0.001)
+    metrics.plugin_ran("NodePorts", "Filter", "Success", 0.0001)
+    metrics.pod_queued("active", "PodAdd")
+    metrics.pod_bound(1, 0.1)
+    metrics.permit_waited("Success", 2.0)
+    metrics.preemption_attempted()
+    metrics.preempted(victims=3)
+    metrics.relisted("nodes")
+    return metrics
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "expected"),
+    [
+        (
+            "scheduler_framework_extension_point_duration_seconds_count",
+            {"extension_point": "Filter", "status": "Success", "profile": "mooring"},
+            1,
+        ),
+        (
+            "scheduler_plugin_execution_duration_seconds_count",
+            {"plugin": "NodePorts", "extension_point": "Filter", "status": "Success"},
+            1,
+        ),
+        ("scheduler_queue_incoming_pods_total", {"queue": "active", "event": "PodAdd"}, 1),
+        ("scheduler_permit_wait_duration_seconds_sum", {"result": "Success"}, 2),
+        ("scheduler_preemption_attempts_total", {}, 1),
+        ("scheduler_preemption_victims_sum", {}, 3),
+        ("mooring_reflector_relists_total", {"resource": "nodes"}, 1),
+        ("mooring_build_info", {"version": __version__}, 1),
+    ],
+)
+def test_what_happened_is_shown_under_upstreams_name_and_labels(
+    name: str, labels: dict[str, str], expected: float
+) -> None:
+    assert value(everything_happened_once(), name, **labels) == expected
+
+
+@pytest.mark.parametrize("name", BUCKETS)
+def test_buckets_are_upstreams(name: str) -> None:
+    bounds = {
+        float(dict(labels)["le"])
+        for sample, labels in scrape(everything_happened_once())
+        if sample == f"{name}_bucket"
+    }
+    finite = sorted(bounds - {float("inf")})
+    assert (finite[0], finite[-1], len(finite)) == pytest.approx(BUCKETS[name])
+
+
+def test_readings_are_taken_at_the_scrape_and_not_before() -> None:
+    metrics = Metrics()
+    active = 1
+    pending = ("scheduler_pending_pods", frozenset({("queue", "active")}))
+    assert pending not in scrape(metrics)
+    metrics.read_from(
+        Readings(
+            pending_pods=lambda: {"active": active},
+            unschedulable_pods=dict,
+            cache_size=dict,
+            watch_lag_seconds=dict,
+            bindings_in_flight=int,
+            events_dropped=int,
+            leading=bool,
+        )
+    )
+    active = 7
+    assert scrape(metrics)[pending] == 7
+
+
+def test_the_process_shows_its_cpu_time_and_memory() -> None:
+    shown = scrape(Metrics())
+    for name in ("process_cpu_seconds_total", "process_resident_memory_bytes"):
+        assert shown[name, frozenset()] > 0
+
+
+def test_the_page_is_in_the_format_the_scraper_asks_for() -> None:
+    page, content_type = Metrics().exposition("application/openmetrics-text; version=1.0.0")
+    assert content_type.startswith("application/openmetrics-text")
+    assert page.endswith(b"# EOF\n")

@@ -1,0 +1,41 @@
+from mooring.observe.readings import Readings
+
+
+def readings(*, leading: bool = True) -> Readings:
+    return Readings(
+        pending_pods=lambda: {"active": 3, "backoff": 0, "unschedulable": 1, "gated": 2},
+        unschedulable_pods=lambda: {("NodeResourcesFit", "mooring"): 1},
+        cache_size=lambda: {"nodes": 20, "pods": 30, "assumed_pods": 4},
+        watch_lag_seconds=lambda: {"pods": 0.25},
+        bindings_in_flight=lambda: 4,
+        events_dropped=lambda: 5,
+        leading=lambda: leading,
+    )
+
+
+def shown(source: Readings) -> dict[str, dict[tuple[str, ...], float]]:
+    return {
+        family.name: {tuple(sample.labels.values()): sample.value for sample in family.samples}
+        for family in source.collect()
+    }
+
+
+def test_every_reading_is_shown_under_its_name_and_labels() -> None:
+    assert shown(readings()) == {
+        "scheduler_pending_pods": {
+            ("active",): 3,
+            ("backoff",): 0,
+            ("unschedulable",): 1,
+            ("gated",): 2,
+        },
+        "scheduler_unschedulable_pods": {("NodeResourcesFit", "mooring"): 1},
+        "scheduler_cache_size": {("nodes",): 20, ("pods",): 30, ("assumed_pods",): 4},
+        "leader_election_master_status": {("mooring",): 1},
+        "mooring_watch_lag_seconds": {("pods",): 0.25},
+        "mooring_bindings_in_flight": {(): 4},
+        "mooring_events_dropped": {(): 5},
+    }
+
+
+def test_a_standby_replica_says_that_it_does_not_lead() -> None:
+    assert shown(readings(leading=False))["leader_election_master_status"] == {("mooring",): 0}

@@ -1,0 +1,29 @@
+from asking import Asking
+from deciding import Deciding
+from mooring.plugins.dynamic_resources import DynamicResources
+from mooring.testing.builders import node, pod
+
+CLAIMING = pod(spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]})
+
+
+def test_a_pod_with_resource_claims_is_refused_rather_than_placed_without_its_devices() -> None:
+    """After a refusal before the filters upstream's plugin adds "not found", and so does this."""
+    decision = Deciding(node("n1")).decision(CLAIMING)
+    assert decision.node is None
+    assert decision.message is not None
+    assert decision.message.startswith(
+        "0/1 nodes are available: pod has resource claims, which Mooring does not allocate. "
+        "not found"
+    )
+
+
+def test_after_a_failed_search_it_says_what_upstreams_plugin_says() -> None:
+    message = Deciding(node("n1", cpu="1")).decision(pod(cpu="2")).message
+    assert message is not None
+    assert message.startswith(
+        "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate,"
+    )
+
+
+def test_no_change_of_the_cluster_cures_it() -> None:
+    assert not Asking(DynamicResources).cures(CLAIMING, after=node("n1"))

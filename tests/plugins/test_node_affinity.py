@@ -1,0 +1,161 @@
+from typing import Any
+
+import pytest
+
+from asking import Asking, Refusal
+from mooring.framework.verdicts import Narrowed, Refused
+from mooring.model.pod import parse_pod
+from mooring.plugins.node_affinity import NodeAffinity
+from mooring.policy.args import NodeAffinityArgs
+from mooring.state.snapshot import Snapshot
+from mooring.testing.builders import cluster, node, pod
+from mooring.testing.fakes import handle
+
+HARD = "requiredDuringSchedulingIgnoredDuringExecution"
+SOFT = "preferredDuringSchedulingIgnoredDuringExecution"
+OUT = Refusal(("node(s) didn't match Pod's node affinity/selector",), resolvable=False)
+ENFORCED = Refusal(("node(s) didn't match scheduler-enforced node affinity",), resolvable=False)
+
+NODES = (
+    node("ssd-2", labels={"disk": "ssd", "cores": "2"}),
+    node("ssd-8", labels={"disk": "ssd", "cores": "8"}),
+    node("hdd-8", labels={"disk": "hdd", "cores": "8"}),
+    node("plain"),
+)
+ALL = {raw["metadata"]["name"] for raw in NODES}
+
+
+def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"key": key, "operator": operator, "values": [*values]}
+
+
+def term(*expressions: dict[str, Any], names: tuple[str, ...] = ()) -> dict[str, Any]:
+    fields = [expression("metadata.name", "In", name) for name in names]
+    return {"matchExpressions": [*expressions], "matchFields": fields}
+
+
+def requiring(*terms: dict[str, Any], **features: Any) -> dict[str, Any]:
+    return pod(affinity={"nodeAffinity": {HARD: {"nodeSelectorTerms": [*terms]}}}, **features)
+
+
+def preferring(*weighted: tuple[int, dict[str, Any]]) -> dict[str, Any]:
+    terms = [{"weight": weight, "preference": preference} for weight, preference in weighted]
+    return pod(affinity={"nodeAffinity": {SOFT: terms}})
+
+
+def fitting(raw: dict[str, Any], **args: Any) -> set[str]:
+    refusals = Asking(NodeAffinity, *NODES, **args).refusals(raw)
+    assert refusals is not None
+    return ALL - refusals.keys()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "fits"),
+    [
+        (expression("disk", "In", "ssd", "nvme"), {"ssd-2", "ssd-8"}),
+        (expression("disk", "NotIn", "ssd"), {"hdd-8", "plain"}),
+        (expression("disk", "Exists"), {"ssd-2", "ssd-8", "hdd-8"}),
+        (expression("disk", "DoesNotExist"), {"plain"}),
+        (expression("cores", "Gt", "2"), {"ssd-8", "hdd-8"}),
+        (expression("cores", "Lt", "8"), {"ssd-2"}),
+        (expression("disk", "Gt", "2"), set()),
+        (expression("cores", "Gt", "many"), set()),
+        (expression("disk", "In"), set()),
+    ],
+)
+def test_an_expression_selects_by_its_operator(wanted: dict[str, Any], fits: set[str]) -> None:
+    assert fitting(requiring(term(wanted))) == fits
+
+
+def test_expressions_of_a_term_are_anded_and_terms_ored() -> None:
+    ssd, eight = expression("disk", "In", "ssd"), expression("cores", "In", "8")
+    assert fitting(requiring(term(ssd, eight))) == {"ssd-8"}
+    assert fitting(requiring(term(ssd), term(eight))) == {"ssd-2", "ssd-8", "hdd-8"}
+
+
+def test_an_empty_term_selects_nothing() -> None:
+    assert fitting(requiring(term())) == set()
+    assert fitting(requiring(term(), term(expression("disk", "Exists")))) == ALL - {"plain"}
+
+
+def test_the_node_selector_and_the_affinity_must_both_hold() -> None:
+    wanted = requiring(term(expression("cores", "In", "8")), node_selector={"disk": "ssd"})
+    assert fitting(wanted) == {"ssd-8"}
+    assert fitting(pod(node_selector={"disk": "ssd"})) == {"ssd-2", "ssd-8"}
+
+
+def test_a_node_is_out_for_good() -> None:
+    asking = Asking(NodeAffinity, *NODES)
+    assert asking.refusals(pod(node_selector={"disk": "tape"})) == dict.fromkeys(ALL, OUT)
+
+
+def test_a_pod_that_wants_no_special_node_is_not_asked_about() -> None:
+    asking = Asking(NodeAffinity, *NODES)
+    assert asking.refusals(pod()) is None
+    assert asking.scores(pod()) is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        (requiring(term(names=("plain",))), {"plain"}),
+        (requiring(term(names=("plain",)), term(names=("hdd-8",))), {"plain", "hdd-8"}),
+        (requiring(term(expression("disk", "Exists"), names=("ssd-2",))), {"ssd-2"}),
+    ],
+)
+def test_where_every_term_goes_by_name_only_those_nodes_are_looked_at(
+    wanted: dict[str, Any], names: set[str]
+) -> None:
+    state = cluster(*NODES)
+    answer = NodeAffinity(NodeAffinityArgs(), handle(state)).pre_filter(
+        parse_pod(wanted), Snapshot(state)
+    )
+    assert isinstance(answer, Narrowed)
+    assert answer.names == names
+
+
+def test_names_that_exclude_each_other_refuse_the_pod() -> None:
+    state = cluster(*NODES)
+    answer = NodeAffinity(NodeAffinityArgs(), handle(state)).pre_filter(
+        parse_pod(requiring(term(names=("plain", "hdd-8")))), Snapshot(state)
+    )
+    assert answer == Refused("pod affinity terms conflict", resolvable=False)
+
+
+def test_weights_of_the_preferred_terms_that_match_add_up() -> None:
+    wanted = preferring(
+        (10, term(expression("disk", "In", "ssd"))), (30, term(expression("cores", "In", "8")))
+    )
+    assert Asking(NodeAffinity, *NODES).scores(wanted) == {
+        "ssd-2": 25,
+        "ssd-8": 100,
+        "hdd-8": 75,
+        "plain": 0,
+    }
+
+
+def test_the_profiles_own_affinity_is_added_to_every_pods() -> None:
+    added = {HARD: {"nodeSelectorTerms": [term(expression("disk", "Exists"))]}}
+    asking = Asking(NodeAffinity, *NODES, addedAffinity=added)
+    assert asking.refusals(pod()) == {"plain": ENFORCED}
+    assert asking.refusals(pod(node_selector={"cores": "2"})) == {
+        "ssd-8": OUT,
+        "hdd-8": OUT,
+        "plain": ENFORCED,
+    }
+
+
+def test_the_profiles_own_preferences_score_too() -> None:
+    added = {SOFT: [{"weight": 5, "preference": term(expression("disk", "In", "hdd"))}]}
+    scores = Asking(NodeAffinity, *NODES, addedAffinity=added).scores(pod())
+    assert scores == {"ssd-2": 0, "ssd-8": 0, "hdd-8": 100, "plain": 0}
+
+
+def test_a_node_that_came_or_was_relabelled_cures_if_it_is_selected_now() -> None:
+    asking, wanted = Asking(NodeAffinity), pod(node_selector={"disk": "ssd"})
+    plain, ssd = node("n1"), node("n1", labels={"disk": "ssd"})
+    assert asking.cures(wanted, after=ssd)
+    assert asking.cures(wanted, before=plain, after=ssd)
+    assert not asking.cures(wanted, after=plain)
+    assert not asking.cures(wanted, before=ssd, after=ssd)
+    assert not asking.cures(wanted, before=plain, after=node("n1", cpu="64"))

@@ -1,0 +1,58 @@
+import pytest
+
+from asking import Asking, Refusal
+from mooring.plugins.node_condition import NodeCondition
+from mooring.testing.builders import node, pod, toleration
+
+NOT_READY = "node(s) were not ready"
+OUT_OF_DISK = "node(s) were out of disk space"
+NO_NETWORK = "node(s) had unavailable network"
+CORDONED = "node(s) were unschedulable"
+
+
+@pytest.mark.parametrize(
+    ("conditions", "reasons"),
+    [
+        ({"Ready": "True"}, ()),
+        ({"Ready": "False"}, (NOT_READY,)),
+        ({"Ready": "Unknown"}, (NOT_READY,)),
+        ({"NetworkUnavailable": "False"}, ()),
+        ({"NetworkUnavailable": "True"}, (NO_NETWORK,)),
+        ({"NetworkUnavailable": "Unknown"}, (NO_NETWORK,)),
+        ({"OutOfDisk": "True"}, (OUT_OF_DISK,)),
+        ({"OutOfDisk": "Unknown"}, (OUT_OF_DISK,)),
+        ({"MemoryPressure": "True"}, ()),
+        (
+            {"Ready": "False", "OutOfDisk": "True", "NetworkUnavailable": "True"},
+            (NOT_READY, OUT_OF_DISK, NO_NETWORK),
+        ),
+    ],
+)
+def test_a_node_that_reports_being_unfit_is_out_with_every_reason(
+    conditions: dict[str, str], reasons: tuple[str, ...]
+) -> None:
+    asking = Asking(NodeCondition, node("n1", conditions=conditions), node("sound"))
+    expected = {"n1": Refusal(reasons, resolvable=False)} if reasons else {}
+    assert asking.refusals(pod()) == expected
+
+
+def test_a_condition_that_is_not_reported_is_no_reason() -> None:
+    assert Asking(NodeCondition, node("n1", status={"conditions": []})).refusals(pod()) == {}
+
+
+def test_a_cordoned_node_is_out_whatever_the_pod_tolerates() -> None:
+    asking = Asking(NodeCondition, node("n1", unschedulable=True, conditions={"Ready": "False"}))
+    assert asking.refusals(pod(tolerations=[toleration()])) == {
+        "n1": Refusal((NOT_READY, CORDONED), resolvable=False)
+    }
+
+
+def test_a_node_cures_when_it_comes_or_becomes_sound() -> None:
+    asking, sound = Asking(NodeCondition), node("n1")
+    ill, cordoned = node("n1", conditions={"Ready": "False"}), node("n1", unschedulable=True)
+    assert asking.cures(pod(), after=sound)
+    assert asking.cures(pod(), before=ill, after=sound)
+    assert asking.cures(pod(), before=cordoned, after=sound)
+    assert not asking.cures(pod(), after=ill)
+    assert not asking.cures(pod(), before=ill, after=cordoned)
+    assert not asking.cures(pod(), before=sound, after=node("n1", cpu="9"))

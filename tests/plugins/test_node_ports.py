@@ -1,0 +1,65 @@
+from typing import Any
+
+import pytest
+
+from asking import Asking, Refusal
+from mooring.plugins.node_ports import NodePorts
+from mooring.testing.builders import node, pod
+
+REFUSAL = Refusal(("node(s) didn't have free ports for the requested pod ports",), resolvable=True)
+
+
+def port(number: int = 80, protocol: str = "TCP", address: str = "") -> dict[str, Any]:
+    return {"containerPort": 1, "hostPort": number, "protocol": protocol, "hostIP": address}
+
+
+@pytest.mark.parametrize(
+    ("taken", "wanted", "clash"),
+    [
+        (port(), port(), True),
+        (port(), port(81), False),
+        (port(), port(protocol="UDP"), False),
+        (port(address="10.0.0.1"), port(address="10.0.0.2"), False),
+        (port(address="10.0.0.1"), port(address="10.0.0.1"), True),
+        (port(address="10.0.0.1"), port(), True),
+        (port(), port(address="10.0.0.1"), True),
+        (port(address="0.0.0.0"), port(), True),
+    ],
+)
+def test_a_port_has_one_user_per_address(
+    taken: dict[str, Any], wanted: dict[str, Any], *, clash: bool
+) -> None:
+    asking = Asking(NodePorts, node("n1"), pod("user", node="n1", ports=[taken]))
+    assert asking.refusals(pod(ports=[wanted])) == ({"n1": REFUSAL} if clash else {})
+
+
+def test_every_wanted_port_must_be_free() -> None:
+    asking = Asking(NodePorts, node("n1"), node("n2"), pod("user", node="n1", ports=[81]))
+    assert asking.refusals(pod(ports=[80, 81])) == {"n1": REFUSAL}
+
+
+def test_a_pod_without_host_ports_is_not_asked_about() -> None:
+    assert Asking(NodePorts, node("n1")).refusals(pod(ports=[{"containerPort": 80}])) is None
+
+
+def test_a_port_stays_taken_while_any_of_its_users_is_there() -> None:
+    one, other = port(address="10.0.0.1"), port(address="10.0.0.2")
+    asking = Asking(
+        NodePorts,
+        node("n1"),
+        pod("a", node="n1", ports=[one]),
+        pod("b", node="n1", ports=[other]),
+    )
+    placed = asking.state.pods.get("default/a")
+    assert placed is not None
+    asking.state.nodes.remove_pod(placed.row, placed.pod)
+    assert asking.refusals(pod(ports=[one])) == {}
+    assert asking.refusals(pod(ports=[other])) == {"n1": REFUSAL}
+
+
+def test_a_new_node_or_a_pod_that_frees_the_port_cures() -> None:
+    asking, waiting = Asking(NodePorts), pod(ports=[80])
+    assert asking.cures(waiting, after=node("n1"))
+    assert asking.cures(waiting, before=pod(node="n1", ports=[80]))
+    assert not asking.cures(waiting, before=pod(node="n1", ports=[81]))
+    assert not asking.cures(waiting, before=pod(node="n1"))

@@ -1,0 +1,97 @@
+"""Policies of older clusters, from the file to the decision."""
+
+from typing import Any
+
+import pytest
+
+from mooring.engine.cycle import decide
+from mooring.engine.outcome import Placement
+from mooring.engine.profiles import Profiles
+from mooring.engine.record import decision_of
+from mooring.engine.shared import SharedWork
+from mooring.framework.decision import Decision
+from mooring.framework.registry import Registry
+from mooring.model.pod import parse_pod
+from mooring.plugins import SHIPPED
+from mooring.policy.legacy import import_policy
+from mooring.policy.legacy_names import PREDICATES, PRIORITIES, RATIO
+from mooring.policy.resolve import resolve
+from mooring.state.snapshot import Snapshot
+from mooring.testing.builders import cluster, node, pod
+from mooring.testing.fakes import handle
+
+REGISTRY = Registry(SHIPPED, {})
+
+
+def decided(policy: dict[str, Any], *objects: dict[str, Any]) -> Decision:
+    """The decision about a pod without requests under the Policy."""
+    state = cluster(*objects)
+    snapshot, incoming = Snapshot(state), parse_pod(pod("incoming"))
+    profile = import_policy({"apiVersion": "v1", "kind": "Policy", **policy}, REGISTRY)
+    profiles = Profiles(REGISTRY, handle(state))
+    pipeline = profiles.put(profile, resolve(profile.spec, REGISTRY)).pipeline
+    outcome = decide(incoming, pipeline, snapshot, SharedWork(state.nodes), seed=0)
+    assert isinstance(outcome, Placement)
+    return decision_of(incoming, profile.name, outcome)
+
+
+@pytest.mark.parametrize("name", sorted({p for plugins in PREDICATES.values() for p in plugins}))
+def test_every_predicate_has_a_plugin_that_filters(name: str) -> None:
+    points = REGISTRY.points(name)
+    assert points is not None
+    assert "filter" in points
+
+
+@pytest.mark.parametrize("name", sorted({*PRIORITIES.values(), RATIO}))
+def test_every_priority_has_a_plugin_that_scores(name: str) -> None:
+    points = REGISTRY.points(name)
+    assert points is not None
+    assert "score" in points
+
+
+def test_a_policy_of_predicates_refuses_as_it_says() -> None:
+    presence = {"labelsPresence": {"labels": ["retiring"], "presence": False}}
+    decision = decided(
+        {
+            "predicates": [
+                {"name": "CheckNodeCondition"},
+                {"name": "CheckNodeMemoryPressure"},
+                {"name": "CheckNodePIDPressure"},
+                {"name": "NotRetiring", "argument": presence},
+            ],
+            "priorities": [],
+        },
+        node("fine", conditions={"DiskPressure": "True"}),
+        node("memory", conditions={"MemoryPressure": "True"}),
+        node("pid", conditions={"PIDPressure": "True"}),
+        node("dead", conditions={"Ready": "Unknown"}),
+        node("retiring", labels={"retiring": ""}),
+    )
+    assert decision.node == "fine"
+    assert {name: refusal.plugin for name, refusal in decision.rejections.items()} == {
+        "memory": "NodePressure",
+        "pid": "NodePressure",
+        "dead": "NodeCondition",
+        "retiring": "NodeLabel",
+    }
+
+
+def test_a_policy_of_priorities_scores_as_it_says() -> None:
+    preference = {"labelPreference": {"label": "ssd", "presence": True}}
+    decision = decided(
+        {
+            "predicates": [],
+            "priorities": [
+                {"name": "EqualPriority", "weight": 7},
+                {"name": "PreferSsd", "weight": 2, "argument": preference},
+            ],
+        },
+        node("slow"),
+        node("fast", labels={"ssd": ""}),
+    )
+    assert decision.node == "fast"
+    assert decision.scores is not None
+    assert {name: dict(score.plugins) for name, score in decision.scores.items()} == {
+        "slow": {"EqualPriority": 7, "NodeLabel": 0},
+        "fast": {"EqualPriority": 7, "NodeLabel": 200},
+    }

@@ -1,0 +1,90 @@
+"""The plugins of kube-scheduler v1.36.3 as a catalog, and short ways to say what is wrong."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from mooring.policy.args import UPSTREAM_ARGS
+from mooring.policy.errors import ProfileInvalid
+from mooring.policy.merge import Catalog
+from mooring.policy.points import Point
+
+POINTS = {
+    "SchedulingGates": "preEnqueue",
+    "PrioritySort": "queueSort",
+    "NodeUnschedulable": "filter",
+    "NodeName": "filter",
+    "TaintToleration": "filter preScore score",
+    "NodeAffinity": "preFilter filter preScore score",
+    "NodePorts": "preFilter filter",
+    "NodeResourcesFit": "preFilter filter preScore score",
+    "VolumeRestrictions": "preFilter filter",
+    "NodeVolumeLimits": "preFilter filter",
+    "VolumeBinding": "preFilter filter preScore score reserve preBind",
+    "VolumeZone": "preFilter filter",
+    "PodTopologySpread": "preFilter filter preScore score",
+    "InterPodAffinity": "preFilter filter preScore score",
+    "DynamicResources": "preEnqueue preFilter filter postFilter score reserve preBind",
+    "DefaultPreemption": "preEnqueue postFilter",
+    "NodeResourcesBalancedAllocation": "preScore score",
+    "ImageLocality": "score",
+    "DefaultBinder": "bind",
+}
+
+
+class RackArgs(BaseModel):
+    """Arguments of a third party, who did not think of forbidding unknown fields."""
+
+    label: str
+    spread: bool = False
+
+
+class KubeCatalog:
+    """kube-scheduler's plugins, and RackAware by a third party (filter, with required args)."""
+
+    def names(self) -> Iterable[str]:
+        return (*POINTS, "RackAware")
+
+    def points(self, name: str) -> frozenset[Point] | None:
+        words = "filter" if name == "RackAware" else POINTS.get(name)
+        return frozenset(map(Point, words.split())) if words else None
+
+    def args_model(self, name: str) -> type[BaseModel] | None:
+        return RackArgs if name == "RackAware" else UPSTREAM_ARGS.get(name)
+
+
+@pytest.fixture(scope="session")
+def catalog() -> Catalog:
+    return KubeCatalog()
+
+
+Mistakes = Callable[[Callable[[], object]], dict[str, str]]
+
+
+@pytest.fixture(scope="session")
+def mistakes() -> Mistakes:
+    """Calls what must raise ProfileInvalid, and returns each message by its path."""
+
+    def collect(call: Callable[[], object]) -> dict[str, str]:
+        with pytest.raises(ProfileInvalid) as caught:
+            call()
+        return {error.path: error.message for error in caught.value.errors}
+
+    return collect
+
+
+@pytest.fixture(scope="session")
+def manifest() -> Callable[..., Mapping[str, Any]]:
+    """Builds a SchedulingProfile object around the fields of its spec."""
+
+    def build(name: str = "tested", **spec: object) -> Mapping[str, Any]:
+        return {
+            "apiVersion": "scheduling.mooring.dev/v1alpha1",
+            "kind": "SchedulingProfile",
+            "metadata": {"name": name, "generation": 3, "labels": {"any": "thing"}},
+            "spec": spec,
+        }
+
+    return build

@@ -1,0 +1,113 @@
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from mooring.policy.crd import custom_resource_definition, render
+from mooring.policy.profile import SchedulingProfileSpec
+from mooring.policy.status import SchedulingProfileStatus
+
+COMMITTED = Path(__file__).parents[2] / "crds" / "schedulingprofiles.yaml"
+
+
+def version() -> dict[str, Any]:
+    (only,) = custom_resource_definition()["spec"]["versions"]
+    return dict(only)
+
+
+def schema() -> dict[str, Any]:
+    return dict(version()["schema"]["openAPIV3Schema"])
+
+
+def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every schema in a schema, with its path."""
+    yield path, node
+    for name, inner in node.get("properties", {}).items():
+        yield from nodes(inner, f"{path}.{name}")
+    for name in ("items", "additionalProperties"):
+        if name in node:
+            yield from nodes(node[name], f"{path}[]")
+
+
+NAMED_BY_US = ("properties", "$defs", "patternProperties")
+
+
+def keywords(value: object) -> set[str]:
+    """Every keyword of a JSON schema, but not the names we chose nor what stands in defaults."""
+    if isinstance(value, list):
+        return {word for item in value for word in keywords(item)}
+    if not isinstance(value, dict):
+        return set()
+    inner = [
+        [*item.values()] if name in NAMED_BY_US else item
+        for name, item in value.items()
+        if name != "default"
+    ]
+    return {*value} | keywords(inner)
+
+
+def test_the_committed_file_is_what_the_models_say() -> None:
+    assert COMMITTED.read_text() == render(), "run: mooring crds > crds/schedulingprofiles.yaml"
+
+
+def test_no_keyword_of_the_models_is_lost_unnoticed() -> None:
+    """What the API server cannot check, or must not: types of maps' keys, defaults, unions."""
+
+    def used(model: type[BaseModel]) -> set[str]:
+        return keywords(model.model_json_schema(by_alias=True))
+
+    understood = {word for _, node in nodes(schema()) for word in node}
+    lost = (used(SchedulingProfileSpec) | used(SchedulingProfileStatus)) - understood
+    unions = {"$defs", "$ref", "anyOf"}
+    keys = {"patternProperties", "propertyNames"}
+    rules = {"rule", "message", "fieldPath"}
+    assert lost == {"title", "default", *unions, *keys, *rules}
+
+
+def test_every_schema_is_structural() -> None:
+    """https://kubernetes.io/docs: each has a type, none has both properties and free keys."""
+    for path, node in nodes(schema()):
+        assert node["type"], path
+        assert not ("properties" in node and "additionalProperties" in node), path
+
+
+def test_only_arguments_of_plugins_and_a_spec_that_was_accepted_may_hold_anything() -> None:
+    keeps = "x-kubernetes-preserve-unknown-fields"
+    assert [path for path, node in nodes(schema()) if keeps in node] == [
+        ".spec.pluginConfig[].args",
+        ".status.inForceSpec",
+    ]
+
+
+def test_nothing_the_user_left_out_is_written_into_the_object() -> None:
+    assert not [path for path, node in nodes(schema()) if "default" in node]
+
+
+def test_every_field_of_the_spec_is_described() -> None:
+    assert not [
+        path
+        for path, node in nodes(schema()["properties"]["spec"])
+        if "description" not in node and not path.endswith("[]")
+    ]
+
+
+def test_every_list_in_the_spec_is_bounded() -> None:
+    """The API server refuses a rule whose cost it cannot bound."""
+    assert not [
+        path
+        for path, node in nodes(schema()["properties"]["spec"])
+        if node["type"] == "array" and "maxItems" not in node
+    ]
+
+
+def test_kubectl_shows_what_matters() -> None:
+    shown = [c["name"] for c in version()["additionalPrinterColumns"] if c["priority"] == 0]
+    assert shown == ["Ready", "Reason", "Scheduler Names", "Age"]
+
+
+def test_it_is_cluster_scoped_with_a_short_name_and_a_status() -> None:
+    spec = custom_resource_definition()["spec"]
+    assert spec["scope"] == "Cluster"
+    assert spec["names"]["shortNames"] == ["sprof"]
+    assert version()["subresources"] == {"status": {}}

@@ -1,0 +1,50 @@
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mooring.policy.durations import format_duration, parse_duration
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0.0),
+        ("5s", 5.0),
+        ("1m30s", 90.0),
+        ("10m0s", 600.0),
+        ("1.5h", 5400.0),
+        ("250ms", 0.25),
+        ("3us", 3e-6),
+        ("-2s", -2.0),
+        ("+2s", 2.0),
+        (".5s", 0.5),
+    ],
+)
+def test_a_duration_reads_as_go_reads_it(text: str, seconds: float) -> None:
+    assert parse_duration(text) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("text", ["", "5", "s", "5 s", "5d", "1m30", "--5s", 5, "9999999h"])
+def test_what_go_cannot_read_is_refused_with_an_example(text: object) -> None:
+    with pytest.raises(ValueError, match="such as 30s or 1m30s"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("duration", "text"),
+    [
+        (timedelta(0), "0s"),
+        (timedelta(seconds=90), "1m30s"),
+        (timedelta(minutes=1), "1m"),
+        (timedelta(hours=25, milliseconds=500), "25h0.5s"),
+    ],
+)
+def test_a_duration_is_written_as_short_as_it_can_be(duration: timedelta, text: str) -> None:
+    assert format_duration(duration) == text
+
+
+@given(st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=365)))
+def test_what_is_written_reads_back_the_same(duration: timedelta) -> None:
+    assert parse_duration(format_duration(duration)) == duration

@@ -1,0 +1,42 @@
+import pytest
+
+from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean, join_path
+
+
+@pytest.mark.parametrize(
+    ("parent", "child", "path"),
+    [
+        ("spec", "plugins", "spec.plugins"),
+        ("spec.extenders", "[1].weight", "spec.extenders[1].weight"),
+        ("", "spec", "spec"),
+        ("spec", "", "spec"),
+    ],
+)
+def test_a_path_is_joined_with_dots_and_bare_indexes(parent: str, child: str, path: str) -> None:
+    assert join_path(parent, child) == path
+
+
+def test_a_mistake_reads_as_path_and_message() -> None:
+    mistake = FieldError("weight", "must be 1").under("resources[2]")
+    assert str(mistake) == "resources[2].weight: must be 1"
+
+
+def test_a_mistake_of_the_whole_document_has_no_path() -> None:
+    assert str(FieldError("", "must be an object")) == "must be an object"
+
+
+def test_the_error_text_holds_every_mistake() -> None:
+    invalid = ProfileInvalid([FieldError("a", "is required"), FieldError("b", "must be 1")])
+    assert str(invalid) == "a: is required; b: must be 1"
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("NodeResourceFit", ", did you mean NodeResourcesFit?"),
+        ("noderesourcesfit", ", did you mean NodeResourcesFit?"),
+        ("Zebra", ""),
+    ],
+)
+def test_a_near_miss_names_what_was_probably_meant(word: str, hint: str) -> None:
+    assert did_you_mean(word, ["NodeName", "NodeResourcesFit"]) == hint

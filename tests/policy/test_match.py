@@ -1,0 +1,112 @@
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from mooring.policy.match import ProfileMatcher
+from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
+from mooring.policy.reading import read
+
+
+def profile(name: str, **match: object) -> SchedulingProfile:
+    return SchedulingProfile(name, read(SchedulingProfileSpec, {"match": match}, ""))
+
+
+def found(
+    *profiles: SchedulingProfile,
+    scheduler_name: str = "default-scheduler",
+    namespace: str = "team-a",
+    namespace_labels: Mapping[str, str] | None = None,
+    pod_labels: Mapping[str, str] | None = None,
+) -> str | None:
+    matcher = ProfileMatcher(profiles)
+    return matcher.find(scheduler_name, namespace, namespace_labels or {}, pod_labels or {})
+
+
+DEFAULT = profile("default-scheduler")
+
+
+def test_a_profile_answers_to_its_own_name() -> None:
+    assert found(DEFAULT) == "default-scheduler"
+
+
+def test_a_pod_of_another_scheduler_is_not_ours() -> None:
+    assert found(DEFAULT, scheduler_name="other") is None
+
+
+def test_scheduler_names_replace_the_profiles_own_name() -> None:
+    renamed = profile("default-scheduler", schedulerNames=["a", "b"])
+    assert found(renamed) is None
+    assert found(renamed, scheduler_name="b") == "default-scheduler"
+
+
+def test_the_highest_precedence_wins() -> None:
+    names = {"schedulerNames": ["default-scheduler"]}
+    low, high = profile("a", **names, precedence=-1), profile("z", **names, precedence=1)
+    assert found(low, high, DEFAULT) == "z"
+    assert found(low, DEFAULT) == "default-scheduler"
+
+
+def test_at_equal_precedence_the_first_by_name_wins() -> None:
+    names = {"schedulerNames": ["default-scheduler"]}
+    assert found(profile("c", **names), profile("b", **names)) == "b"
+
+
+def test_all_conditions_must_hold() -> None:
+    both = profile(
+        "default-scheduler",
+        namespaceSelector={"matchLabels": {"env": "prod"}},
+        podSelector={"matchLabels": {"app": "web"}},
+    )
+    assert found(both, namespace_labels={"env": "prod"}) is None
+    assert found(both, pod_labels={"app": "web"}) is None
+    matching = {"namespace_labels": {"env": "prod"}, "pod_labels": {"app": "web"}}
+    assert found(both, **matching) == "default-scheduler"  # type: ignore[arg-type]  # two label maps
+
+
+def test_where_the_best_profile_does_not_match_the_next_is_asked() -> None:
+    prod = profile(
+        "prod",
+        schedulerNames=["default-scheduler"],
+        precedence=9,
+        namespaceSelector={"matchLabels": {"env": "prod"}},
+    )
+    assert found(prod, DEFAULT, namespace_labels={"env": "dev"}) == "default-scheduler"
+
+
+def test_a_namespace_can_be_selected_by_its_name_even_before_it_is_known() -> None:
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": "team-a"}}
+    mine = profile("default-scheduler", namespaceSelector=selector)
+    assert found(mine, namespace="team-a") == "default-scheduler"
+    assert found(mine, namespace="team-b") is None
+
+
+def requirement(operator: str, *values: str) -> dict[str, Any]:
+    return {"matchExpressions": [{"key": "k", "operator": operator, "values": [*values]}]}
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "matches"),
+    [
+        (None, {}, True),
+        ({}, {}, True),
+        ({}, {"k": "v"}, True),
+        ({"matchLabels": {"k": "v"}}, {"k": "v"}, True),
+        ({"matchLabels": {"k": "v"}}, {"k": "w"}, False),
+        ({"matchLabels": {"k": ""}}, {}, False),
+        (requirement("In", "v", "w"), {"k": "w"}, True),
+        (requirement("In", "v"), {}, False),
+        (requirement("NotIn", "v"), {"k": "v"}, False),
+        (requirement("NotIn", "v"), {}, True),
+        (requirement("Exists"), {"k": ""}, True),
+        (requirement("Exists"), {}, False),
+        (requirement("DoesNotExist"), {}, True),
+        (requirement("DoesNotExist"), {"k": "v"}, False),
+        ({"matchLabels": {"a": "b"}, **requirement("Exists")}, {"k": "v"}, False),
+    ],
+)
+def test_a_selector_selects_as_in_the_api(
+    selector: dict[str, Any] | None, labels: dict[str, str], *, matches: bool
+) -> None:
+    expected = "default-scheduler" if matches else None
+    assert found(profile("default-scheduler", podSelector=selector), pod_labels=labels) == expected

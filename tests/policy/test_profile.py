@@ -1,0 +1,104 @@
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from mooring.policy.points import Point
+from mooring.policy.profile import PluginSet, SchedulingProfileSpec, read_profile
+
+Mistakes = Callable[[Callable[[], object]], dict[str, str]]
+Manifest = Callable[..., Mapping[str, Any]]
+
+
+def test_a_profile_without_a_spec_is_upstreams_defaults(manifest: Manifest) -> None:
+    document = {**manifest("default-scheduler")}
+    del document["spec"]
+    profile = read_profile(document)
+    assert profile.spec == SchedulingProfileSpec()
+    assert profile.scheduler_names == ("default-scheduler",)
+    assert profile.generation == 3
+
+
+def test_scheduler_names_replace_the_profiles_own(manifest: Manifest) -> None:
+    profile = read_profile(manifest("a", match={"schedulerNames": ["b", "c"]}))
+    assert profile.scheduler_names == ("b", "c")
+
+
+def test_a_profile_is_written_as_it_was_read(manifest: Manifest) -> None:
+    spec = {
+        "match": {"precedence": 0, "podSelector": {"matchLabels": {"a": "b"}}},
+        "percentageOfNodesToScore": 0,
+        "plugins": {"preBind": {"disabled": [{"name": "*"}]}, "score": {}},
+        "pluginConfig": [{"name": "NodeResourcesFit", "args": {"x": {"y": [1, 2]}}}],
+        "extenders": [{"urlPrefix": "http://a", "httpTimeout": "1m30s"}],
+        "preemption": {"minRuntimeSeconds": 5},
+    }
+    assert read_profile(manifest("a", **spec)).manifest() == {
+        "apiVersion": "scheduling.mooring.dev/v1alpha1",
+        "kind": "SchedulingProfile",
+        "metadata": {"name": "a"},
+        "spec": spec,
+    }
+
+
+@pytest.mark.parametrize("point", list(Point))
+def test_the_plugins_of_every_point_are_found(point: Point, manifest: Manifest) -> None:
+    document = manifest("a", plugins={point.value: {"disabled": [{"name": "*"}]}})
+    plugins = read_profile(document).spec.plugins
+    assert [p for p in Point if plugins.at(p) != PluginSet()] == [point]
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "message"),
+    [
+        ({"percentageOfNodesToScore": -1}, "percentageOfNodesToScore", "between 0 and 100"),
+        ({"match": {"precedence": "high"}}, "match.precedence", "must be an integer"),
+        ({"match": {"schedulerName": "a"}}, "match.schedulerName", "did you mean schedulerNames?"),
+        ({"preemption": {"maxVictims": 0}}, "preemption.maxVictims", "must be between 1"),
+        (
+            {"preemption": {"disruptionBudgets": "strict"}},
+            "preemption.disruptionBudgets",
+            "did you mean Strict?",
+        ),
+        (
+            {"plugins": {"score": {"enabled": [{"name": "*"}]}}},
+            "plugins.score.enabled[0].name",
+            '"*" can only be disabled',
+        ),
+        (
+            {"plugins": {"score": {"enabled": [{"name": "A", "weight": 2**31}]}}},
+            "plugins.score.enabled[0].weight",
+            "must be between 0 and 2147483647",
+        ),
+        (
+            {"plugins": {"score": {"disabled": [{"name": "A", "weight": 1}]}}},
+            "plugins.score.disabled[0].weight",
+            "unknown field",
+        ),
+        (
+            {"plugins": {"placementScore": {}}},
+            "plugins.placementScore",
+            "must not be set: it belongs to the feature TopologyAwareWorkloadScheduling",
+        ),
+        ({"pluginConfig": [{"args": {}}]}, "pluginConfig[0].name", "is required"),
+    ],
+)
+def test_a_mistake_in_a_spec_is_located_and_explained(
+    spec: dict[str, Any], path: str, message: str, mistakes: Mistakes, manifest: Manifest
+) -> None:
+    ((where, what),) = mistakes(lambda: read_profile(manifest("a", **spec))).items()
+    assert where == f"spec.{path}"
+    assert message in what
+
+
+def test_another_object_is_not_a_profile(mistakes: Mistakes) -> None:
+    document = {"apiVersion": "v1", "kind": "Pod", "metadata": {}}
+    assert mistakes(lambda: read_profile(document)) == {
+        "apiVersion": 'must be scheduling.mooring.dev/v1alpha1, got "v1"',
+        "kind": 'must be SchedulingProfile, got "Pod"',
+    }
+
+
+def test_a_profile_has_a_name(mistakes: Mistakes, manifest: Manifest) -> None:
+    document = {**manifest(), "metadata": {"generateName": "a"}}
+    assert mistakes(lambda: read_profile(document)) == {"metadata.name": "is required"}

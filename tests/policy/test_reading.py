@@ -1,0 +1,62 @@
+from collections.abc import Callable, Iterator
+from datetime import date
+from types import MappingProxyType
+
+import pytest
+
+from mooring.policy.errors import FieldError
+from mooring.policy.reading import PolicyModel, read
+
+Mistakes = Callable[[Callable[[], object]], dict[str, str]]
+
+
+class Wheel(PolicyModel):
+    spoke_count: int = 32
+
+
+class Bicycle(PolicyModel):
+    wheels: tuple[Wheel, ...] = ()
+    owner: str | None = None
+
+    def mistakes(self) -> Iterator[FieldError]:
+        if len(self.wheels) not in (0, 2):
+            yield FieldError("wheels", f"must be two, are {len(self.wheels)}")
+            yield FieldError("wheels[0]", "is alone")
+
+
+def test_fields_are_read_under_their_camel_case_names() -> None:
+    assert read(Wheel, {"spokeCount": 28}, "") == Wheel(spoke_count=28)
+
+
+def test_the_python_name_of_a_field_is_not_its_name_in_a_document(mistakes: Mistakes) -> None:
+    found = mistakes(lambda: read(Wheel, {"spoke_count": 28}, "wheel"))
+    assert found == {"wheel.spoke_count": 'unknown field "spoke_count", did you mean spokeCount?'}
+
+
+def test_null_means_absent() -> None:
+    assert read(Bicycle, {"wheels": None, "owner": None}, "") == Bicycle()
+
+
+def test_read_only_views_are_read_like_dicts() -> None:
+    document = MappingProxyType({"wheels": (MappingProxyType({"spokeCount": 1}),) * 2})
+    assert read(Bicycle, document, "").wheels[1].spoke_count == 1
+
+
+@pytest.mark.parametrize("given", ["28", 28.0, True])
+def test_a_number_is_not_read_from_anything_else(given: object, mistakes: Mistakes) -> None:
+    (message,) = mistakes(lambda: read(Wheel, {"spokeCount": given}, "")).values()
+    assert message.startswith("must be an integer, got ")
+
+
+def test_rules_between_fields_report_every_mistake_with_its_path(mistakes: Mistakes) -> None:
+    found = mistakes(lambda: read(Bicycle, {"wheels": [{}]}, "bike"))
+    assert found == {"bike.wheels": "must be two, are 1", "bike.wheels[0]": "is alone"}
+
+
+def test_a_date_of_yaml_is_text() -> None:
+    assert read(Bicycle, {"owner": date(2026, 1, 2)}, "").owner == "2026-01-02"
+
+
+def test_what_json_cannot_hold_is_a_mistake_of_the_document(mistakes: Mistakes) -> None:
+    (message,) = mistakes(lambda: read(Bicycle, {"owner": {1, 2}}, "bike")).values()
+    assert message.startswith("cannot be written as JSON")

@@ -1,0 +1,233 @@
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from mooring.policy.args import InterPodAffinityArgs, NodeResourcesFitArgs
+from mooring.policy.merge import Catalog
+from mooring.policy.points import Point
+from mooring.policy.profile import SchedulingProfileSpec
+from mooring.policy.reading import read
+from mooring.policy.resolve import Effective, load_profile, resolve
+
+Mistakes = Callable[[Callable[[], object]], dict[str, str]]
+Manifest = Callable[..., Mapping[str, Any]]
+
+
+def resolved(catalog: Catalog, **spec: object) -> Effective:
+    return resolve(read(SchedulingProfileSpec, spec, "spec"), catalog)
+
+
+def config(name: str, **args: object) -> dict[str, object]:
+    return {"pluginConfig": [{"name": name, "args": args}]}
+
+
+def enabled(point: str, *names: str) -> dict[str, object]:
+    return {"plugins": {point: {"enabled": [{"name": name} for name in names]}}}
+
+
+def disabled(point: str, *names: str) -> dict[str, object]:
+    return {"plugins": {point: {"disabled": [{"name": name} for name in names]}}}
+
+
+def test_every_plugin_that_runs_has_its_arguments(catalog: Catalog) -> None:
+    effective = resolved(catalog, **config("InterPodAffinity", hardPodAffinityWeight=30))
+    assert effective.args["InterPodAffinity"] == InterPodAffinityArgs(hard_pod_affinity_weight=30)
+    assert effective.args["NodeResourcesFit"] == NodeResourcesFitArgs()
+    assert "NodeName" not in effective.args
+
+
+def test_a_plugin_that_does_not_run_has_no_arguments(catalog: Catalog) -> None:
+    spec = {**disabled("multiPoint", "InterPodAffinity"), **config("InterPodAffinity")}
+    assert "InterPodAffinity" not in resolved(catalog, **spec).args
+
+
+def test_arguments_may_say_of_what_type_they_are(catalog: Catalog) -> None:
+    typed = config(
+        "InterPodAffinity",
+        apiVersion="kubescheduler.config.k8s.io/v1",
+        kind="InterPodAffinityArgs",
+        hardPodAffinityWeight=5,
+    )
+    args = resolved(catalog, **typed).args["InterPodAffinity"]
+    assert args == InterPodAffinityArgs(hard_pod_affinity_weight=5)
+
+
+def test_resources_an_extender_takes_over_replace_those_ignored_by_hand(
+    catalog: Catalog,
+) -> None:
+    managed = [
+        {"name": "a.com/gpu", "ignoredByScheduler": True},
+        {"name": "a.com/nic", "ignoredByScheduler": False},
+    ]
+    effective = resolved(
+        catalog,
+        extenders=[{"urlPrefix": "http://a", "managedResources": managed}],
+        **config("NodeResourcesFit", ignoredResources=["b.com/fpga"]),
+    )
+    args = effective.args["NodeResourcesFit"]
+    assert isinstance(args, NodeResourcesFitArgs)
+    assert args.ignored_resources == ("a.com/gpu",)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        disabled("multiPoint", "NodeDeclaredFeatures", "EBSLimits", "GangScheduling"),
+        disabled("score", "NodeName"),
+        config("NodeDeclaredFeatures"),
+        config("NodeName"),
+    ],
+    ids=["names of upstream", "a point it lacks", "absent plugin", "no arguments"],
+)
+def test_what_upstream_accepts_without_effect_is_accepted(
+    spec: dict[str, object], catalog: Catalog
+) -> None:
+    assert resolved(catalog, **spec) == resolved(catalog)
+
+
+REFUSED: list[tuple[dict[str, object], str, str]] = [
+    (
+        enabled("score", "NodeResourceFit"),
+        "plugins.score.enabled[0].name",
+        'unknown plugin "NodeResourceFit", did you mean NodeResourcesFit?',
+    ),
+    (
+        disabled("multiPoint", "NodeName", "nodeports"),
+        "plugins.multiPoint.disabled[1].name",
+        'unknown plugin "nodeports", did you mean NodePorts?',
+    ),
+    (
+        enabled("score", "PrioritySort"),
+        "plugins.score.enabled[0].name",
+        "PrioritySort does not implement score, only queueSort",
+    ),
+    (
+        enabled("filter", "NodeName", "NodePorts", "NodeName"),
+        "plugins.filter.enabled[2].name",
+        "NodeName is enabled already",
+    ),
+    (
+        enabled("multiPoint", "EBSLimits"),
+        "plugins.multiPoint.enabled[0].name",
+        "EBSLimits was removed from Kubernetes; NodeVolumeLimits does its work",
+    ),
+    (
+        enabled("multiPoint", "NodeDeclaredFeatures"),
+        "plugins.multiPoint.enabled[0].name",
+        "NodeDeclaredFeatures is a plugin of kube-scheduler that Mooring does not have; remove it",
+    ),
+    (
+        disabled("queueSort", "*"),
+        "plugins.queueSort",
+        "must leave exactly one plugin, leaves none",
+    ),
+    (disabled("multiPoint", "DefaultBinder"), "plugins.bind", "must leave at least one plugin"),
+    (
+        config("NodeResourceFit"),
+        "pluginConfig[0].name",
+        'unknown plugin "NodeResourceFit", did you mean NodeResourcesFit?',
+    ),
+    (config("GCEPDLimits"), "pluginConfig[0].name", "GCEPDLimits was removed"),
+    (
+        {"pluginConfig": [{"name": "NodeName"}, {"name": "NodeName"}]},
+        "pluginConfig[1].name",
+        "NodeName is configured already",
+    ),
+    (
+        config("NodeName", strict=True),
+        "pluginConfig[0].args",
+        "NodeName takes no arguments, got strict",
+    ),
+    (
+        config("NodeResourcesFit", kind="InterPodAffinityArgs"),
+        "pluginConfig[0].args.kind",
+        'must be NodeResourcesFitArgs, got "InterPodAffinityArgs"',
+    ),
+    (
+        config("NodeResourcesFit", apiVersion="kubescheduler.config.k8s.io/v1beta3"),
+        "pluginConfig[0].args.apiVersion",
+        "must be kubescheduler.config.k8s.io/v1,",
+    ),
+    (
+        config("GangScheduling", x=5),
+        "pluginConfig[0].args",
+        "GangScheduling takes no arguments, got x",
+    ),
+    (
+        enabled("filter", "RackAware"),
+        "pluginConfig",
+        "must have an entry for RackAware, which needs label",
+    ),
+    (
+        config("RackAware", label="rack", spraed=True),
+        "pluginConfig[0].args.spraed",
+        'unknown field "spraed", did you mean spread?',
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "path", "message"), REFUSED)
+def test_a_mistake_in_a_policy_is_located_and_explained(
+    spec: dict[str, object], path: str, message: str, catalog: Catalog, mistakes: Mistakes
+) -> None:
+    ((where, what),) = mistakes(lambda: resolved(catalog, **spec)).items()
+    assert where == f"spec.{path}"
+    assert what.startswith(message)
+
+
+def test_an_unknown_name_far_from_all_others_lists_the_known_ones(
+    catalog: Catalog, mistakes: Mistakes
+) -> None:
+    (message,) = mistakes(lambda: resolved(catalog, **enabled("filter", "Zebra"))).values()
+    assert message.startswith('unknown plugin "Zebra"; known are DefaultBinder, DefaultPreemption')
+
+
+def test_every_mistake_is_reported_whatever_section_it_is_in(
+    catalog: Catalog, mistakes: Mistakes, manifest: Manifest
+) -> None:
+    document = manifest(
+        "a",
+        percentageOfNodesToScore=101,
+        pluggins={},
+        match={"precedence": "high"},
+        pluginConfig=[
+            {"name": "InterPodAffinity", "args": {"hardPodAffinityWeight": 101}},
+            {"name": "Nothing"},
+        ],
+        **enabled("score", "NodeName"),
+        extenders=[{"urlPrefix": "x"}],
+    )
+    assert {*mistakes(lambda: load_profile(document, catalog))} == {
+        "spec.percentageOfNodesToScore",
+        "spec.pluggins",
+        "spec.match.precedence",
+        "spec.pluginConfig[0].args.hardPodAffinityWeight",
+        "spec.pluginConfig[1].name",
+        "spec.plugins.score.enabled[0].name",
+        "spec.extenders[0].urlPrefix",
+    }
+
+
+@pytest.mark.parametrize("spec", [3, [], "text"])
+def test_a_spec_that_is_no_object_is_one_mistake(
+    spec: object, catalog: Catalog, mistakes: Mistakes, manifest: Manifest
+) -> None:
+    document = {**manifest("a"), "spec": spec}
+    assert [*mistakes(lambda: load_profile(document, catalog))] == ["spec"]
+
+
+def test_a_loaded_profile_tells_what_is_in_force(catalog: Catalog, manifest: Manifest) -> None:
+    profile, effective = load_profile(manifest("web", percentageOfNodesToScore=0), catalog)
+    policy = effective.policy(profile)
+    assert policy.scheduler_names == ("web",)
+    assert policy.percentage_of_nodes_to_score == 0
+    assert Point.PERMIT not in policy.plugins
+    (sorter,) = policy.plugins[Point.QUEUE_SORT]
+    assert (sorter.name, sorter.weight) == ("PrioritySort", None)
+    assert policy.plugins[Point.SCORE][0].weight == 3
+
+
+def test_without_a_percentage_all_nodes_are_looked_at(catalog: Catalog, manifest: Manifest) -> None:
+    profile, effective = load_profile(manifest("web"), catalog)
+    assert effective.policy(profile).percentage_of_nodes_to_score == 100

@@ -1,0 +1,423 @@
+"""ClusterState after random events is what a slow model in plain Python says it is."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from mooring.model.changes import Action, Change, Kind
+from mooring.model.node import ZONE, Node, parse_node
+from mooring.model.pod import Pod, parse_pod
+from mooring.model.shape import HostPort
+from mooring.state.cluster import ClusterState
+from mooring.state.labels import ABSENT
+from mooring.testing.builders import node, pod
+
+NODES = tuple(f"n{i}" for i in range(5))
+PODS = tuple(f"p{i}" for i in range(6))
+GPU = "example.com/gpu"
+IMAGES = {"a:v1": 10, "b:v1": 20}
+
+node_names = st.sampled_from(NODES)
+pod_names = st.sampled_from(PODS)
+features = st.fixed_dictionaries(
+    {
+        "cpu": st.sampled_from((None, 0, 250, 1000)),
+        "memory": st.sampled_from((None, 64)),
+        "gpus": st.sampled_from((0, 0, 1)),
+        "ports": st.sets(
+            st.tuples(
+                st.sampled_from(("TCP", "UDP")),
+                st.sampled_from((80, 81)),
+                st.sampled_from(("0.0.0.0", "10.0.0.1")),
+            ),
+            max_size=2,
+        ),
+        "app": st.sampled_from(("a", "b")),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Held:
+    """A pod on a node: cpu in millicores, memory in MiB; None is no request."""
+
+    uid: str
+    node: str
+    cpu: int | None
+    memory: int | None
+    gpus: int
+    ports: frozenset[tuple[str, int, str]]
+    app: str
+    assumed: bool = False
+
+    def parsed(self, name: str, *, placed: bool = True, **fields: Any) -> Pod:
+        """The pod as the API server shows it."""
+        raw = pod(
+            name,
+            cpu=None if self.cpu is None else f"{self.cpu}m",
+            memory=None if self.memory is None else f"{self.memory}Mi",
+            requests={GPU: self.gpus} if self.gpus else None,
+            labels={"app": self.app},
+            node=self.node if placed else None,
+            ports=[
+                {"containerPort": 1, "hostPort": port, "protocol": protocol, "hostIP": address}
+                for protocol, port, address in sorted(self.ports)
+            ],
+            **fields,
+        )
+        raw["metadata"]["uid"] = self.uid
+        return parse_pod(raw)
+
+
+@dataclass
+class Model:
+    """Nodes and held pods by name, and what anybody who listens believes is placed."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    pods: dict[str, Held] = field(default_factory=dict)
+    heard: dict[str, str | None] = field(default_factory=dict)
+    nominated: dict[str, str] = field(default_factory=dict)
+
+    def on(self, name: str) -> list[Held]:
+        return [held for held in self.pods.values() if held.node == name]
+
+
+class Cluster(RuleBasedStateMachine):
+    """Events in any order; after each, every column is what adding up the model gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = ClusterState()
+        self.model = Model()
+        self.uids = 0
+        self.zone = self.state.nodes.label(ZONE)
+
+    def hear(self, changes: Iterable[Change]) -> None:
+        """Whoever only listens knows what is placed where."""
+        for change in changes:
+            if change.kind is not Kind.POD:
+                continue
+            before, after = change.before, change.after
+            if change.action is Action.DELETE:
+                assert isinstance(before, Pod)
+                self.model.heard.pop(before.key, None)
+            else:
+                assert isinstance(after, Pod)
+                self.model.heard[after.key] = after.node_name
+
+    def held(self, on: str, given: Mapping[str, Any], *, assumed: bool = False) -> Held:
+        self.uids += 1
+        return Held(
+            uid=f"uid-{self.uids}",
+            node=on,
+            cpu=given["cpu"],
+            memory=given["memory"],
+            gpus=given["gpus"],
+            ports=frozenset(given["ports"]),
+            app=given["app"],
+            assumed=assumed,
+        )
+
+    @rule(
+        name=node_names,
+        cpu=st.sampled_from(("0", "1", "2500m")),
+        gpus=st.sampled_from((None, 4)),
+        slots=st.integers(0, 9),
+        zone=st.sampled_from((None, "a", "b")),
+        cordoned=st.booleans(),
+        images=st.sets(st.sampled_from(tuple(IMAGES))),
+        taints=st.sampled_from(((), ("t:NoSchedule",))),
+    )
+    def node_seen(
+        self,
+        name: str,
+        cpu: str,
+        gpus: int | None,
+        slots: int,
+        zone: str | None,
+        *,
+        cordoned: bool,
+        images: set[str],
+        taints: tuple[str, ...],
+    ) -> None:
+        seen = parse_node(
+            node(
+                name,
+                cpu=cpu,
+                pods=slots,
+                resources={GPU: gpus} if gpus else None,
+                zone=zone,
+                unschedulable=cordoned,
+                images={image: IMAGES[image] for image in images},
+                taints=taints,
+            )
+        )
+        self.state.put(Kind.NODE, name, seen)
+        self.model.nodes[name] = seen
+
+    @rule(name=node_names)
+    def node_gone(self, name: str) -> None:
+        changes = self.state.delete(Kind.NODE, name)
+        assert bool(changes) == (name in self.model.nodes)
+        self.drop_node(name)
+
+    def drop_node(self, name: str) -> None:
+        self.model.nodes.pop(name, None)
+        for key, nominated in tuple(self.model.nominated.items()):
+            if nominated == name:
+                del self.model.nominated[key]
+
+    @rule(kept=st.sets(node_names))
+    def nodes_relisted(self, kept: set[str]) -> None:
+        values = {name: self.model.nodes[name] for name in kept & self.model.nodes.keys()}
+        self.state.replace(Kind.NODE, values)
+        for name in self.model.nodes.keys() - kept:
+            self.drop_node(name)
+
+    @rule(name=pod_names, on=node_names, given=features)
+    def another_pod_seen_on_a_node(self, name: str, on: str, given: Mapping[str, Any]) -> None:
+        """One that somebody else bound; its name may have belonged to another."""
+        held = self.held(on, given)
+        self.hear(self.state.put(Kind.POD, f"default/{name}", held.parsed(name)))
+        self.model.pods[name] = held
+        self.model.nominated.pop(name, None)
+
+    @rule(name=pod_names, given=features)
+    def placed_pod_changed(self, name: str, given: Mapping[str, Any]) -> None:
+        """In place: relabelled, resized, or confirmed where it was assumed."""
+        known = self.model.pods.get(name)
+        if known is None:
+            return
+        held = replace(self.held(known.node, given), uid=known.uid)
+        self.hear(self.state.put(Kind.POD, f"default/{name}", held.parsed(name)))
+        self.model.pods[name] = held
+
+    @rule(name=pod_names, on=node_names)
+    def assumption_confirmed(self, name: str, on: str) -> None:
+        """The watch shows the pod bound, perhaps by somebody else and elsewhere."""
+        known = self.model.pods.get(name)
+        if known is None or not known.assumed:
+            return
+        held = replace(known, node=on, assumed=False)
+        self.hear(self.state.put(Kind.POD, f"default/{name}", held.parsed(name)))
+        self.model.pods[name] = held
+
+    @rule(name=pod_names, stale=st.booleans())
+    def pod_gone(self, name: str, *, stale: bool) -> None:
+        known = self.model.pods.get(name)
+        uid = "uid-of-a-predecessor" if stale else known.uid if known else None
+        self.hear(self.state.delete(Kind.POD, f"default/{name}", uid))
+        if not stale:
+            self.model.pods.pop(name, None)
+
+    @rule(name=pod_names)
+    def pod_finished(self, name: str) -> None:
+        known = self.model.pods.pop(name, None)
+        if known is not None:
+            ended = known.parsed(name, phase="Succeeded")
+            self.hear(self.state.put(Kind.POD, f"default/{name}", ended))
+
+    @rule(kept=st.sets(pod_names))
+    def pods_relisted(self, kept: set[str]) -> None:
+        """What is missing is gone, but for assumed pods: the list may be older than they are."""
+        held = {n: h for n, h in self.model.pods.items() if n in kept and not h.assumed}
+        values = {f"default/{name}": h.parsed(name) for name, h in held.items()}
+        self.hear(self.state.replace(Kind.POD, values))
+        assumed = {n: h for n, h in self.model.pods.items() if h.assumed}
+        self.model.pods = held | assumed
+
+    @precondition(lambda self: self.model.nodes)
+    @rule(name=pod_names, given=features, data=st.data())
+    def pod_assumed(self, name: str, given: Mapping[str, Any], data: st.DataObject) -> None:
+        on = data.draw(st.sampled_from(sorted(self.model.nodes)))
+        held = self.held(on, given, assumed=True)
+        waiting = held.parsed(name, placed=False)
+        self.hear(self.state.assume(waiting, self.state.nodes.row_of[on]))
+        self.model.pods[name] = held
+        self.model.nominated.pop(name, None)
+
+    @rule(name=pod_names, stale=st.booleans())
+    def assumption_forgotten(self, name: str, *, stale: bool) -> None:
+        known = self.model.pods.get(name)
+        if known is None:
+            return
+        uid = "uid-of-a-predecessor" if stale else known.uid
+        asked = replace(known, uid=uid).parsed(name, placed=False)
+        self.hear(self.state.forget(asked))
+        if known.assumed and not stale:
+            del self.model.pods[name]
+
+    @rule(name=pod_names, deadline=st.integers(0, 9))
+    def binding_went_through(self, name: str, deadline: int) -> None:
+        known = self.model.pods.get(name)
+        if known is not None:
+            self.state.expect_confirmation(known.parsed(name), float(deadline))
+            overdue = {pod.key for pod in self.state.overdue(float(deadline))}
+            assert (f"default/{name}" in overdue) == known.assumed
+
+    @rule(name=pod_names, on=node_names, given=features)
+    def room_is_made(self, name: str, on: str, given: Mapping[str, Any]) -> None:
+        if name in self.model.pods:
+            return
+        self.state.nominate(self.held(on, given).parsed(name, placed=False), on)
+        self.model.nominated.pop(name, None)
+        if on in self.model.nodes:
+            self.model.nominated[name] = on
+
+    @rule(name=pod_names)
+    def room_is_wanted_no_more(self, name: str) -> None:
+        changes = self.state.withdraw(f"default/{name}")
+        assert bool(changes) == (name in self.model.nominated)
+        self.model.nominated.pop(name, None)
+
+    @precondition(lambda self: self.model.nodes)
+    @rule(removed=st.sets(pod_names), given=features, data=st.data())
+    def what_if(self, removed: set[str], given: Mapping[str, Any], data: st.DataObject) -> None:
+        """Inside a trial pods come and go; the invariants hold again after it."""
+        on = data.draw(st.sampled_from(sorted(self.model.nodes)))
+        row = self.state.nodes.row_of[on]
+        with self.state.trial() as trial:
+            for name in sorted(removed):
+                trial.remove(f"default/{name}")
+            trial.add(self.held(on, given).parsed("newcomer", placed=False), row)
+            left = [h for n, h in self.model.pods.items() if h.node == on and n not in removed]
+            assert self.state.nodes.pod_count.data[row] == len(left) + 1
+
+    @invariant()
+    def rows_are_those_of_nodes_and_of_pods_without_one(self) -> None:
+        table = self.state.nodes
+        names = self.model.nodes.keys() | {held.node for held in self.model.pods.values()}
+        assert table.row_of.keys() == names
+        for name, row in table.row_of.items():
+            assert table.names[row] == name
+            assert bool(table.present.data[row]) == (name in self.model.nodes)
+        free = set(range(table.row_count)) - set(table.row_of.values())
+        assert all(table.names[row] == "" and table.nodes[row] is None for row in free)
+
+    @invariant()
+    def requests_and_pods_add_up(self) -> None:
+        table = self.state.nodes
+        expected: dict[str, Any] = {
+            "pods": table.pod_count.data,
+            "cpu": table.requested.column("cpu").data,
+            "memory": table.requested.column("memory").data,
+            GPU: table.requested.column(GPU).data,
+            "scored cpu": table.requested_scored_cpu.data,
+            "scored memory": table.requested_scored_memory.data,
+        }
+        for what, column in expected.items():
+            sums = np.zeros(len(column), np.int64)
+            for held in self.model.pods.values():
+                sums[table.row_of[held.node]] += amount(held, what)
+            assert column.tolist() == sums.tolist(), what
+
+    @invariant()
+    def pods_are_where_they_are_held(self) -> None:
+        state, pods = self.state, self.model.pods
+        assert {p.pod.key for p in state.pods} == {f"default/{name}" for name in pods}
+        assumed = {f"default/{name}" for name, held in pods.items() if held.assumed}
+        assert state.pods.assumed.keys() == assumed
+        assert {p.pod.key for p in state.pods if p.assumed} == assumed
+        for name, row in state.nodes.row_of.items():
+            there = {f"default/{n}" for n, h in pods.items() if h.node == name}
+            assert state.pods.on(row).keys() == there
+        assert self.model.heard == {f"default/{n}": h.node for n, h in pods.items()}
+
+    @invariant()
+    def nodes_offer_what_they_say(self) -> None:
+        table = self.state.nodes
+        for row, name in enumerate(table.names):
+            known = self.model.nodes.get(name)
+            offered = known.allocatable if known is not None else {}
+            for resource in ("cpu", "memory", GPU):
+                column = table.allocatable.column(resource).data
+                assert column[row] == offered.get(resource, 0)
+            assert table.pod_slots.data[row] == (known.pod_slots if known else 0)
+            assert bool(table.unschedulable.data[row]) == bool(known and known.unschedulable)
+            taints = table.taints.values[table.taints.codes.data[row]]
+            assert taints == (known.taints if known else ())
+            code = int(self.zone.codes.data[row])
+            zone = None if code == ABSENT else self.zone.values[code]
+            assert zone == (known.labels.get(ZONE) if known else None)
+
+    @invariant()
+    def zones_take_turns_in_the_order(self) -> None:
+        table = self.state.nodes
+        order = [table.names[row] for row in table.order()]
+        assert sorted(order) == sorted(self.model.nodes)
+        rounds: list[int] = []
+        met: Counter[str | None] = Counter()
+        for name in order:
+            zone = self.model.nodes[name].labels.get(ZONE)
+            rounds.append(met[zone])
+            met[zone] += 1
+        assert rounds == sorted(rounds)
+
+    @invariant()
+    def images_are_known_by_their_nodes(self) -> None:
+        table = self.state.nodes
+        holders: dict[str, set[int]] = defaultdict(set)
+        for name, known in self.model.nodes.items():
+            for image in known.images:
+                holders[image].add(table.row_of[name])
+        assert {image: entry.rows for image, entry in table.images.items()} == holders
+
+    @invariant()
+    def a_host_port_is_taken_as_long_as_a_pod_holds_it(self) -> None:
+        table = self.state.nodes
+        for name, row in table.row_of.items():
+            users = Counter(port for held in self.model.on(name) for port in held.ports)
+            for protocol, port, address in (
+                (protocol, port, address)
+                for protocol in ("TCP", "UDP")
+                for port in (80, 81)
+                for address in ("0.0.0.0", "10.0.0.1", "10.0.0.2")
+            ):
+                clash = any(
+                    (protocol, port) == (used[0], used[1])
+                    and ("0.0.0.0" in (address, used[2]) or address == used[2])
+                    for used in users
+                )
+                assert table.port_taken(row, HostPort(protocol, port, address)) == clash
+
+    @invariant()
+    def preemption_counts_the_same_pods(self) -> None:
+        columns, table = self.state.pod_columns, self.state.nodes
+        found = sorted(
+            (pod.key, table.names[row], int(cpu), bool(nominated))
+            for pod, row, cpu, nominated in zip(
+                columns.pods,
+                columns.rows.tolist(),
+                columns.requests("cpu").tolist(),
+                columns.nominated.tolist(),
+                strict=True,
+            )
+            if pod is not None
+        )
+        placed = [(f"default/{n}", h.node, h.cpu or 0, False) for n, h in self.model.pods.items()]
+        nominated = {entry[:2] for entry in found if entry[3]}
+        assert nominated == {(f"default/{n}", on) for n, on in self.model.nominated.items()}
+        assert [entry for entry in found if not entry[3]] == sorted(placed)
+
+
+def amount(held: Held, what: str) -> int:
+    """What the pod counts for; a container that requests nothing counts a little in scores."""
+    mib = 2**20
+    return {
+        "pods": 1,
+        "cpu": held.cpu or 0,
+        "memory": (held.memory or 0) * mib,
+        GPU: held.gpus,
+        "scored cpu": 100 if held.cpu is None else held.cpu,
+        "scored memory": (200 if held.memory is None else held.memory) * mib,
+    }[what]
+
+
+TestCluster = Cluster.TestCase
+TestCluster.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -1,0 +1,296 @@
+"""Whatever happens in whatever order, the queue neither forgets a pod nor tries one for nothing."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from mooring.model.changes import Action, Change, Kind
+from mooring.model.pod import Pod, parse_pod
+from mooring.state.queue import Part, QueuedPod, SchedulingQueue
+from mooring.testing import builders
+
+NAMES = ("a", "b", "c", "d")
+SHAPES: tuple[dict[str, Any], ...] = ({"cpu": 1}, {"cpu": 1, "priority": 5})
+PLUGINS = ("Fit", "Taints")
+NODE_ADDED = Change(Kind.NODE, Action.ADD, None, None)
+TAINT_REMOVED = Change(Kind.NODE, Action.UPDATE, None, None)
+CURED_BY = {NODE_ADDED: frozenset(PLUGINS), TAINT_REMOVED: frozenset({"Taints"})}
+TIMEOUT = 300.0
+
+Sort = tuple[int, float]
+Kin = tuple[Any, frozenset[str]]
+
+
+def sort_key(queued: QueuedPod) -> Sort:
+    return -queued.pod.shape.priority, queued.since
+
+
+def signature(queued: QueuedPod) -> Kin:
+    return queued.pod.shape, queued.refused_by
+
+
+def cures(queued: QueuedPod, change: Change) -> bool:
+    return bool(queued.refused_by & CURED_BY[change])
+
+
+@dataclass(eq=False)
+class Known:
+    """What the test knows of a pod, by the rules and not from the queue.
+
+    `state` is free (to be tried at any time), gated, refused, failed or flying (in flight); a
+    refused pod may be tried again if it is `woken`. `tries_for` are the pods that follow it.
+    """
+
+    pod: Pod
+    since: float
+    state: str = "free"
+    woken: bool = False
+    tries_for: Kin | None = None
+    refused_by: frozenset[str] = frozenset()
+    refusals: int = 0
+    errors: int = 0
+    not_before: float = 0.0
+    attempt: QueuedPod | None = None
+    outdated: bool = False
+    missed: list[Change] = field(default_factory=list)
+
+    @property
+    def kin(self) -> Kin:
+        return self.pod.shape, self.refused_by
+
+    @property
+    def sort(self) -> Sort:
+        return -self.pod.shape.priority, self.since
+
+    def may_be_cured_by(self, changes: Iterable[Change]) -> bool:
+        return any(self.refused_by & CURED_BY[change] for change in changes)
+
+    def back_off(self, times: int, now: float) -> None:
+        self.since = now
+        self.not_before = now + min(2.0 ** (times - 1), 10.0)
+
+    def is_active(self, now: float) -> bool:
+        waits = self.state == "failed" or (self.state == "refused" and self.woken)
+        return self.state == "free" or (waits and self.not_before <= now)
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Pods come, change, are tried and go, while the cluster changes and time passes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1000.0
+        self.uids = 0
+        self.known: dict[str, Known] = {}
+        self.queue = SchedulingQueue(sort_key, signature, cures)
+
+    def make_pod(self, name: str, shape: int, uid: str | None = None) -> Pod:
+        self.uids += 1
+        raw = builders.pod(name, **SHAPES[shape])
+        raw["metadata"]["uid"] = uid or str(self.uids)
+        return parse_pod(raw)
+
+    def part(self, known: Known) -> Part | None:
+        queued = self.queue.get(known.pod.key)
+        assert queued is not None
+        return queued.part
+
+    def sleeping(self) -> list[Known]:
+        """Refused pods that nothing has woken."""
+        return [k for k in self.known.values() if k.state == "refused" and not k.woken]
+
+    def one_wakes(self, among: list[Known], kin: Kin) -> None:
+        """Exactly one of these has been woken by the queue, and now tries for its kin."""
+        [woken] = [known for known in among if self.part(known) is not Part.UNSCHEDULABLE]
+        woken.woken, woken.tries_for = True, kin
+
+    def the_next_follows(self, known: Known) -> None:
+        """The pod tries for its kin no more; if one of them is left, that one does."""
+        kin, known.tries_for = known.tries_for, None
+        left = [other for other in self.sleeping() if other is not known and other.kin == kin]
+        if left and kin is not None:
+            self.one_wakes(left, kin)
+
+    @rule(name=st.sampled_from(NAMES), shape=st.integers(0, 1), gated=st.booleans())
+    def a_pod_appears_or_changes(self, name: str, shape: int, *, gated: bool) -> None:
+        known = self.known.get(f"default/{name}")
+        pod = self.make_pod(name, shape, known.pod.uid if known else None)
+        self.queue.add(pod, self.now, gated=gated)
+        if known is None:
+            self.known[pod.key] = Known(pod, self.now, "gated" if gated else "free")
+            return
+        changed = pod.shape is not known.pod.shape
+        if known.state == "flying":
+            known.outdated |= changed
+        elif gated:
+            known.state = "gated"
+        elif known.state == "gated":
+            known.state = "refused" if known.not_before > self.now else "free"
+            known.woken = True
+        elif changed:
+            known.woken = True
+        if changed or gated:
+            self.the_next_follows(known)
+        known.pod = pod
+
+    @initialize(shape=st.integers(0, 1), data=st.data())
+    def equal_pods_are_refused(self, shape: int, data: st.DataObject) -> None:
+        for name in NAMES:
+            self.a_pod_appears_or_changes(name, shape, gated=False)
+            self.the_first_is_tried()
+            self.an_attempt_is_refused(data, PLUGINS[0])
+
+    @precondition(lambda self: self.known)
+    @rule(data=st.data(), shape=st.integers(0, 1))
+    def a_pod_is_replaced_by_another_of_its_name(self, data: st.DataObject, shape: int) -> None:
+        old = self.known.pop(data.draw(st.sampled_from(sorted(self.known))))
+        pod = self.make_pod(old.pod.name, shape)
+        self.queue.add(pod, self.now)
+        self.the_next_follows(old)
+        self.known[pod.key] = Known(pod, self.now)
+
+    @precondition(lambda self: self.known)
+    @rule(data=st.data())
+    def a_pod_is_deleted(self, data: st.DataObject) -> None:
+        old = self.known.pop(data.draw(st.sampled_from(sorted(self.known))))
+        self.queue.remove(old.pod.key, self.now)
+        self.the_next_follows(old)
+
+    @rule()
+    def the_first_is_tried(self) -> None:
+        active = [known for known in self.known.values() if known.is_active(self.now)]
+        woken = [known for known in self.known.values() if known.state == "refused" and known.woken]
+        queued = self.queue.pop(self.now)
+        if queued is None:
+            assert not active
+            assert not woken
+            return
+        known = self.known[queued.pod.key]
+        assert known in (active or woken)
+        assert not active or known.sort == min(other.sort for other in active)
+        known.state, known.attempt = "flying", queued
+        known.woken, known.outdated, known.missed = False, False, []
+
+    def landed(self, data: st.DataObject) -> tuple[Known, QueuedPod]:
+        """Some pod in flight, whose attempt ends now."""
+        flying = sorted(key for key, known in self.known.items() if known.state == "flying")
+        known = self.known[data.draw(st.sampled_from(flying))]
+        assert known.attempt is not None
+        return known, known.attempt
+
+    def some_fly(self) -> bool:
+        return any(known.state == "flying" for known in self.known.values())
+
+    @precondition(some_fly)
+    @rule(data=st.data(), plugin=st.sampled_from(PLUGINS))
+    def an_attempt_is_refused(self, data: st.DataObject, plugin: str) -> None:
+        known, attempt = self.landed(data)
+        self.queue.refused(attempt, frozenset((plugin,)), self.now)
+        known.state, known.refused_by, known.tries_for = "refused", frozenset((plugin,)), None
+        known.refusals, known.errors = known.refusals + 1, 0
+        known.back_off(known.refusals, self.now)
+        known.woken = known.outdated or known.may_be_cured_by(known.missed)
+
+    @precondition(some_fly)
+    @rule(data=st.data())
+    def an_attempt_fails(self, data: st.DataObject) -> None:
+        known, attempt = self.landed(data)
+        self.queue.failed(attempt, self.now)
+        known.state, known.errors = "failed", known.errors + 1
+        known.back_off(known.errors, self.now)
+        self.the_next_follows(known)
+
+    @precondition(some_fly)
+    @rule(data=st.data())
+    def a_place_is_found(self, data: st.DataObject) -> None:
+        known, attempt = self.landed(data)
+        self.queue.placed(attempt, self.now)
+        self.the_next_follows(known)
+
+    @precondition(some_fly)
+    @rule(data=st.data())
+    def a_pod_is_bound(self, data: st.DataObject) -> None:
+        known, attempt = self.landed(data)
+        self.queue.done(attempt, self.now)
+        del self.known[known.pod.key]
+        self.the_next_follows(known)
+
+    @rule(change=st.sampled_from(tuple(CURED_BY)))
+    def the_cluster_changes(self, change: Change) -> None:
+        sleeping = [known for known in self.sleeping() if known.may_be_cured_by([change])]
+        assert self.queue.changed([change], self.now) == bool(sleeping)
+        for kin in {known.kin for known in sleeping}:
+            self.one_wakes([known for known in sleeping if known.kin == kin], kin)
+        for known in self.known.values():
+            known.missed.append(change)
+
+    @rule()
+    def the_policy_changes(self) -> None:
+        self.queue.policy_changed(self.now)
+        for known in self.known.values():
+            known.woken, known.outdated = True, True
+
+    @rule(seconds=st.sampled_from((0.25, 1.0, 4.0, 60.0)))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule(seconds=st.sampled_from((0.0, TIMEOUT)))
+    def the_unschedulable_are_looked_through(self, seconds: float) -> None:
+        self.now += seconds
+        late = [known for known in self.sleeping() if self.now - known.since >= TIMEOUT]
+        assert self.queue.flush_unschedulable(self.now) == bool(late)
+        for known in late:
+            known.woken, known.tries_for = True, known.kin
+
+    @invariant()
+    def every_pod_is_in_one_place(self) -> None:
+        waiting = {queued.pod.key: queued for queued in self.queue.waiting()}
+        flying = {key for key, known in self.known.items() if known.state == "flying"}
+        assert waiting.keys() | flying == self.known.keys()
+        assert not waiting.keys() & flying
+        counted = Counter(queued.part for queued in waiting.values())
+        assert self.queue.counts() == {part.value: counted[part] for part in Part}
+
+    @invariant()
+    def a_pod_sleeps_unless_there_is_a_reason_to_try_it(self) -> None:
+        for known in self.known.values():
+            asleep = known.state == "refused" and not known.woken
+            assert (self.part(known) is Part.UNSCHEDULABLE) == asleep
+            assert (self.part(known) is Part.GATED) == (known.state == "gated")
+
+    @invariant()
+    def an_error_is_due_no_later_than_its_backoff_ends(self) -> None:
+        due = self.queue.next_due()
+        failed = [known.not_before for known in self.known.values() if known.state == "failed"]
+        backing_off = [time for time in failed if time > self.now]
+        assert not backing_off or (due is not None and due <= min(backing_off))
+
+    def teardown(self) -> None:
+        """All that is wrong is cured: every pod is soon bound, though some fail or are deleted."""
+        for known in self.known.values():
+            if known.state == "flying" and known.attempt is not None:
+                self.queue.refused(known.attempt, frozenset(PLUGINS), self.now)
+        self.queue.changed([NODE_ADDED], self.now)
+        misfortunes = ["fails", "", "is deleted", "fails"]
+        seconds = 0
+        while any(queued.part is not Part.GATED for queued in self.queue.waiting()):
+            self.now, seconds = self.now + 1.0, seconds + 1
+            assert seconds < 60, "some pod is forgotten"
+            while (queued := self.queue.pop(self.now)) is not None:
+                match misfortunes.pop() if misfortunes else "":
+                    case "fails":
+                        self.queue.failed(queued, self.now)
+                    case "is deleted":
+                        self.queue.remove(queued.pod.key, self.now)
+                    case _:
+                        self.queue.placed(queued, self.now)
+                        self.queue.done(queued, self.now)
+
+
+TestQueue = QueueMachine.TestCase
+TestQueue.settings = settings(max_examples=250, stateful_step_count=50, deadline=None)

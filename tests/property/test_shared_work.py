@@ -1,0 +1,155 @@
+"""Identical pods share work, state is kept up to date event by event: the record must not show it.
+
+Every shipped plugin is on. Each decision is taken three times: with the work shared so far, with
+none, and on a state loaded anew from the objects that are there now.
+"""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from mooring.engine.cycle import decide
+from mooring.engine.outcome import Placement
+from mooring.engine.profiles import InForce, Profiles
+from mooring.engine.record import decision_of
+from mooring.engine.shared import SharedWork
+from mooring.framework.decision import Decision
+from mooring.framework.registry import Registry
+from mooring.model.changes import Kind
+from mooring.model.objects import object_key, parse_object
+from mooring.model.pod import Pod, parse_pod
+from mooring.plugins import SHIPPED
+from mooring.policy.defaults import DEFAULT_WEIGHTS
+from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
+from mooring.policy.reading import read
+from mooring.policy.resolve import resolve
+from mooring.state.cluster import ClusterState
+from mooring.state.snapshot import Snapshot
+from mooring.testing.builders import cluster, namespace
+from mooring.testing.fakes import handle
+from strategies import NODE_NAMES, clusters_of_nodes, nodes, pods, surroundings
+
+Raw = dict[str, Any]
+
+REGISTRY: Final = Registry(SHIPPED, {})
+OTHERS: Final = [p.name for p in SHIPPED if p.name not in DEFAULT_WEIGHTS]
+EVERY_PLUGIN: Final = read(
+    SchedulingProfileSpec,
+    {"plugins": {"multiPoint": {"enabled": [{"name": name} for name in OTHERS]}}},
+    "spec",
+)
+TEMPLATES: Final = 3
+
+
+def in_force(state: ClusterState) -> InForce:
+    """A profile with every shipped plugin, over this state."""
+    profile = SchedulingProfile("default-scheduler", EVERY_PLUGIN)
+    return Profiles(REGISTRY, handle(state)).put(profile, resolve(EVERY_PLUGIN, REGISTRY))
+
+
+def decided(
+    state: ClusterState, profile: InForce, shared: SharedWork, pod: Pod, seed: int
+) -> tuple[Decision, int | None]:
+    """The record about every node, and the row of a placement."""
+    outcome = decide(pod, profile.pipeline, Snapshot(state), shared, seed=seed)
+    row = outcome.row if isinstance(outcome, Placement) else None
+    return decision_of(pod, "default-scheduler", outcome), row
+
+
+def without_the_choice(decision: Decision) -> Decision:
+    """Rows are numbered otherwise in another state, so equals are drawn otherwise."""
+    return replace(decision, node=None, nominated_node=None, victims=())
+
+
+class Stream(RuleBasedStateMachine):
+    """Pods made from a few templates come and go while nodes change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.objects: dict[tuple[Kind, str], Raw] = {}
+        self.templates: list[Raw] = []
+        self.count = 0
+
+    @initialize(
+        raw_nodes=clusters_of_nodes(at_least=3),
+        templates=st.lists(
+            pods(st.just("template"), st.none()), min_size=TEMPLATES, max_size=TEMPLATES
+        ),
+    )
+    def start(self, raw_nodes: tuple[Raw, ...], templates: list[Raw]) -> None:
+        self.state = cluster()
+        self.profile = in_force(self.state)
+        self.shared = SharedWork(self.state.nodes)
+        self.templates = templates
+        for raw in (*surroundings(), *raw_nodes):
+            self.put(raw)
+
+    def put(self, raw: Raw) -> None:
+        kind = Kind(raw["kind"])
+        key = object_key(kind, raw)
+        self.objects[kind, key] = raw
+        self.state.put(kind, key, parse_object(kind, raw))
+
+    def delete(self, kind: Kind, key: str) -> None:
+        self.objects.pop((kind, key), None)
+        self.state.delete(kind, key)
+
+    @rule(
+        template=st.integers(0, TEMPLATES - 1), replicas=st.integers(1, 4), seed=st.integers(0, 5)
+    )
+    def pods_come(self, template: int, replicas: int, seed: int) -> None:
+        for _ in range(replicas):
+            self.count += 1
+            self.decide(self.named(self.templates[template], f"p{self.count}"), seed)
+
+    def decide(self, raw: Raw, seed: int) -> None:
+        pod = parse_pod(raw)
+        shared, row = decided(self.state, self.profile, self.shared, pod, seed)
+        alone, _ = decided(self.state, self.profile, SharedWork(self.state.nodes), pod, seed)
+        assert shared == alone
+        fresh = cluster(*self.objects.values())
+        anew, _ = decided(fresh, in_force(fresh), SharedWork(fresh.nodes), pod, seed)
+        assert without_the_choice(shared) == without_the_choice(anew)
+        if row is not None:
+            self.state.assume(pod, row)
+            bound = {**raw, "spec": {**raw["spec"], "nodeName": shared.node}}
+            self.objects[Kind.POD, pod.key] = bound
+
+    def named(self, raw: Raw, name: str) -> Raw:
+        metadata = {**raw["metadata"], "name": name, "uid": f"uid-{name}"}
+        return {**raw, "metadata": metadata}
+
+    @rule(data=st.data())
+    def pod_goes(self, data: st.DataObject) -> None:
+        placed = sorted(key for kind, key in self.objects if kind is Kind.POD)
+        if placed:
+            self.delete(Kind.POD, data.draw(st.sampled_from(placed)))
+
+    @rule(data=st.data())
+    def pod_is_confirmed(self, data: st.DataObject) -> None:
+        placed = sorted(key for kind, key in self.objects if kind is Kind.POD)
+        if placed:
+            self.put(self.objects[Kind.POD, data.draw(st.sampled_from(placed))])
+
+    @rule(raw=nodes(st.sampled_from(NODE_NAMES)))
+    def node_comes_or_changes(self, raw: Raw) -> None:
+        self.put(raw)
+
+    @rule(name=st.sampled_from(NODE_NAMES))
+    def node_goes(self, name: str) -> None:
+        self.delete(Kind.NODE, name)
+
+    @rule(env=st.sampled_from(("prod", "dev")))
+    def namespace_changes(self, env: str) -> None:
+        self.put(namespace("team-b", {"env": env}))
+
+    @rule(raw=pods(st.sampled_from(("elsewhere-1", "elsewhere-2")), st.sampled_from(NODE_NAMES)))
+    def pod_of_another_scheduler_comes(self, raw: Raw) -> None:
+        self.put(raw)
+
+
+TestStream = Stream.TestCase
+TestStream.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)

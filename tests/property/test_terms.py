@@ -1,0 +1,239 @@
+"""Counts kept up to date event by event are those that a full recount gives."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from mooring.model.affinity import AffinityTerm
+from mooring.model.changes import Kind
+from mooring.model.node import HOSTNAME, ZONE
+from mooring.model.objects import parse_object
+from mooring.model.pod import Pod, parse_pod
+from mooring.model.selectors import parse_label_selector
+from mooring.state.cluster import ClusterState
+from mooring.state.kinds import Role
+from mooring.state.labels import EACH_NODE
+from mooring.state.selection import PodSelector, Selection, selection
+from mooring.state.tally import DomainCounts
+from mooring.state.terms import Terms
+from mooring.testing.builders import namespace, node, pod
+
+NAMES = tuple(f"p{i}" for i in range(5))
+NODES = tuple(f"n{i}" for i in range(3))
+NAMESPACES = ("team-a", "team-b")
+KEYS = (HOSTNAME, ZONE, "rack")
+SELECTORS: tuple[dict[str, Any] | None, ...] = (
+    None,
+    {},
+    {"matchLabels": {"app": "a"}},
+    {"matchLabels": {"app": "b", "tier": "web"}},
+    {"matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "b"]}]},
+    {"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["web"]}]},
+    {"matchExpressions": [{"key": "app", "operator": "Exists"}]},
+)
+NAMESPACE_SELECTORS: tuple[dict[str, Any] | None, ...] = (
+    None,
+    {},
+    {"matchLabels": {"env": "prod"}},
+    {"matchExpressions": [{"key": "env", "operator": "DoesNotExist"}]},
+)
+HARD = "requiredDuringSchedulingIgnoredDuringExecution"
+SOFT = "preferredDuringSchedulingIgnoredDuringExecution"
+
+labels = st.fixed_dictionaries(
+    {}, optional={"app": st.sampled_from(("a", "b", "c")), "tier": st.sampled_from(("web", "db"))}
+)
+namespaces = st.sampled_from(NAMESPACES)
+part = st.builds(
+    PodSelector,
+    st.sampled_from(SELECTORS).map(parse_label_selector),
+    st.sampled_from((NAMESPACES, NAMESPACES[:1], ())).map(frozenset),
+    st.sampled_from(NAMESPACE_SELECTORS).map(parse_label_selector),
+)
+selections = st.builds(
+    selection, st.one_of(st.tuples(part), st.tuples(part, part)), terminating=st.booleans()
+)
+term = st.fixed_dictionaries(
+    {"topologyKey": st.sampled_from(KEYS), "labelSelector": st.sampled_from(SELECTORS)},
+    optional={
+        "namespaces": st.lists(namespaces, min_size=1, max_size=2),
+        "namespaceSelector": st.sampled_from(NAMESPACE_SELECTORS),
+    },
+)
+terms = st.lists(term, max_size=2).map(lambda chosen: chosen * 2 if len(chosen) == 1 else chosen)
+weighted = st.fixed_dictionaries({"weight": st.sampled_from((1, 7)), "podAffinityTerm": term})
+affinity = st.fixed_dictionaries({HARD: terms, SOFT: st.lists(weighted, max_size=2)})
+incoming = st.builds(pod, st.just("incoming"), namespace=namespaces, labels=labels).map(parse_pod)
+placed = st.builds(
+    pod,
+    st.sampled_from(NAMES),
+    namespace=namespaces,
+    labels=labels,
+    node=st.sampled_from(NODES),
+    terminating=st.booleans(),
+    affinity=st.one_of(
+        st.none(), st.fixed_dictionaries({"podAffinity": affinity, "podAntiAffinity": affinity})
+    ),
+).map(parse_pod)
+
+
+class CountedCluster(RuleBasedStateMachine):
+    """Any event, with some counts asked for early, some late and some forgotten in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = ClusterState()
+        self.asked: dict[tuple[Selection, str], None] = {}
+        self.incoming: dict[str, Pod] = {}
+
+    @initialize(most=st.sampled_from((2, 8, 2048)), asked=st.lists(selections, max_size=5))
+    def begin(self, most: int, asked: list[Selection]) -> None:
+        self.state.terms = Terms(self.state.nodes, self.state.objects, most)
+        self.asked = dict.fromkeys((pods, key) for pods in asked for key in (ZONE, EACH_NODE))
+        for name, zone in zip(NODES, "abb", strict=True):
+            self.put_node(name, zone, "r1")
+        self.put_namespace("team-a", "prod")
+
+    @rule(pods=selections, key=st.sampled_from((*KEYS, EACH_NODE)))
+    def ask(self, pods: Selection, key: str) -> None:
+        self.asked[pods, key] = None
+
+    @rule(pod=incoming)
+    def ask_about(self, pod: Pod) -> None:
+        self.incoming = {f"{pod.namespace} {pod.labels}": pod, **self.incoming}
+
+    @rule(
+        name=st.sampled_from(NODES),
+        zone=st.sampled_from((None, "a", "b")),
+        rack=st.sampled_from(("", "r1", "r2")),
+    )
+    def put_node(self, name: str, zone: str | None, rack: str) -> None:
+        raw = node(name, zone=zone, labels={"rack": rack} if rack else None)
+        self.state.put(Kind.NODE, name, parse_object(Kind.NODE, raw))
+
+    @rule(name=st.sampled_from(NODES))
+    def delete_node(self, name: str) -> None:
+        self.state.delete(Kind.NODE, name)
+
+    @rule(name=namespaces, env=st.sampled_from((None, "prod", "dev")))
+    def put_namespace(self, name: str, env: str | None) -> None:
+        raw = namespace(name, {"env": env} if env else None)
+        self.state.put(Kind.NAMESPACE, name, parse_object(Kind.NAMESPACE, raw))
+
+    @rule(name=namespaces)
+    def delete_namespace(self, name: str) -> None:
+        self.state.delete(Kind.NAMESPACE, name)
+
+    @rule(pod=placed)
+    def put_pod(self, pod: Pod) -> None:
+        self.state.put(Kind.POD, pod.key, pod)
+
+    @rule(name=st.sampled_from(NAMES), namespace=namespaces, stated=placed)
+    def put_other_terms(self, name: str, namespace: str, stated: Pod) -> None:
+        held = self.state.pods.get(f"{namespace}/{name}")
+        if held is not None:
+            shape = replace(held.pod.shape, affinity=stated.shape.affinity)
+            self.put_pod(replace(held.pod, shape=shape))
+
+    @rule(pod=placed)
+    def assume(self, pod: Pod) -> None:
+        row = self.row_of_a_node(pod)
+        if row is not None:
+            self.state.assume(pod, row)
+
+    @rule(namespace=namespaces, name=st.sampled_from(NAMES))
+    def delete_pod(self, namespace: str, name: str) -> None:
+        self.state.delete(Kind.POD, f"{namespace}/{name}")
+
+    @rule(pod=placed)
+    def try_in_place_of_the_others(self, pod: Pod) -> None:
+        row, known = self.row_of_a_node(pod), self.state.pods.get(pod.key)
+        if row is None or (known is not None and known.row != row):
+            return
+        with self.state.trial() as trial:
+            for other in tuple(self.state.pods.on(row)):
+                trial.remove(other)
+            trial.add(pod, row)
+            self.every_count_is_that_of_a_recount()
+
+    def row_of_a_node(self, pod: Pod) -> int | None:
+        """The row on which the pod could be placed: that of a node, not only of a node's name."""
+        row = self.state.nodes.row_of.get(pod.node_name or "")
+        return None if row is None or self.state.nodes.nodes[row] is None else row
+
+    @invariant()
+    def every_count_is_that_of_a_recount(self) -> None:
+        for pods, key in self.asked:
+            counts = self.state.terms.counts(pods, key)
+            assert by_value(counts) == self.recount(pods, key)
+        for about in self.incoming.values():
+            for role in Role:
+                owners = self.state.terms.owners(role, about)
+                found = Counter[tuple[int, str, str]]()
+                for weight, counts in owners:
+                    for value, number in by_value(counts).items():
+                        found[weight, counts.domains.key, value] += number
+                assert found == self.recount_owners(role, about)
+
+    def recount(self, pods: Selection, key: str) -> Mapping[str, int]:
+        """One pod after the other, with nothing remembered."""
+        found = Counter[str]()
+        for held in self.state.pods:
+            known = self.state.objects.known_namespace_labels(held.pod.namespace)
+            value = self.value(held.row, key)
+            if value is None or (held.pod.terminating and not pods.terminating):
+                continue
+            if all(p.selects(held.pod.namespace, known, held.pod.labels) for p in pods.parts):
+                found[value] += 1
+        return found
+
+    def recount_owners(self, role: Role, pod: Pod) -> Mapping[tuple[int, str, str], int]:
+        found = Counter[tuple[int, str, str]]()
+        for held in self.state.pods:
+            for weight, stated in terms_of(held.pod, role):
+                value = self.value(held.row, stated.topology_key)
+                if value is not None and self.is_about(stated, pod):
+                    found[weight, stated.topology_key, value] += 1
+        return found
+
+    def is_about(self, term: AffinityTerm, pod: Pod) -> bool:
+        """Existing pods' terms take a namespace that is not known for one without labels."""
+        chosen = term.namespace_selector
+        in_namespace = pod.namespace in term.namespaces or (
+            chosen is not None
+            and chosen.matches(self.state.objects.namespace_labels(pod.namespace))
+        )
+        return in_namespace and term.selector is not None and term.selector.matches(pod.labels)
+
+    def value(self, row: int, key: str) -> str | None:
+        if key == EACH_NODE:
+            return self.state.nodes.names[row]
+        known = self.state.nodes.nodes[row]
+        return known.labels.get(key) if known is not None else None
+
+
+def by_value(counts: DomainCounts) -> dict[str, int]:
+    *by_code, absent = counts.by_code.tolist()
+    assert absent == 0
+    assert counts.total == sum(by_code)
+    return {counts.domains.values[code]: number for code, number in enumerate(by_code) if number}
+
+
+def terms_of(pod: Pod, role: Role) -> list[tuple[int, AffinityTerm]]:
+    stated = pod.shape.affinity
+    match role:
+        case Role.REQUIRED:
+            return [(1, term) for term in stated.required]
+        case Role.FORBIDDEN:
+            return [(1, term) for term in stated.required_anti]
+        case Role.PREFERRED:
+            return [(preferred.weight, preferred.term) for preferred in stated.preferred]
+
+
+TestCountedCluster = CountedCluster.TestCase
+TestCountedCluster.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)

@@ -1,0 +1,86 @@
+"""Mooring as a process of its own, run as its users run it: `mooring run` with a kubeconfig."""
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from controlplane import Access, ControlPlaneError
+from controlplane.health import wait_until_healthy
+from controlplane.processes import Program
+
+__all__ = [
+    "SERVICE_ACCOUNT",
+    "apply_manifests",
+    "command",
+    "environment",
+    "wait_until_ready",
+]
+
+ROOT = Path(__file__).parents[1]
+SERVICE_ACCOUNT = ("mooring-system", "mooring")
+"""Namespace and name, as in manifests/rbac.yaml."""
+
+READY_SECONDS = 30.0
+"""How long the API server may take for its CRDs, and a replica for its first mirror."""
+LOOK_AGAIN = 0.05
+"""Seconds between two looks at what nothing announces."""
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def apply_manifests(access: Access) -> None:
+    """crds/ are established and manifests/ are applied, but for the Deployment of Mooring itself.
+
+    Nothing here runs containers, so whoever wants Mooring starts it with `command`.
+    """
+    access.kubectl("apply", "-f", str(ROOT / "crds"))
+    _wait_until_established(access)
+    rendered = access.kubectl("kustomize", str(ROOT / "manifests"))
+    objects: list[dict[str, Any]] = list(yaml.safe_load_all(rendered))
+    without = [obj for obj in objects if obj["kind"] != "Deployment"]
+    access.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(without))
+
+
+def command(kubeconfig: Path, http_port: int, *options: str) -> list[str]:
+    """The command line of a replica that serves its endpoints on loopback."""
+    return [
+        sys.executable,
+        "-m",
+        "mooring",
+        "run",
+        f"--kubeconfig={kubeconfig}",
+        "--http-address=127.0.0.1",
+        f"--http-port={http_port}",
+        *options,
+    ]
+
+
+def environment() -> dict[str, str]:
+    """An environment without anything of the caller's that Mooring would take for a setting."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    return {**kept, "PYTHONPATH": str(ROOT / "operator")}
+
+
+def wait_until_ready(program: Program, http_port: int) -> None:
+    """The replica mirrors the whole cluster; ControlPlaneError if it ends or takes too long."""
+    wait_until_healthy(program, f"http://127.0.0.1:{http_port}/readyz", READY_SECONDS)
+
+
+def _wait_until_established(access: Access) -> None:
+    """Objects of all CRDs can be created; `kubectl wait` fails on a CRD without conditions yet."""
+    deadline = time.monotonic() + READY_SECONDS
+    with access.client() as client:
+        while not all(map(_is_established, client.get(CRDS)["items"])):
+            if time.monotonic() > deadline:
+                raise ControlPlaneError(f"crds/ not established within {READY_SECONDS:.0f} s")
+            time.sleep(LOOK_AGAIN)
+
+
+def _is_established(crd: Mapping[str, Any]) -> bool:
+    conditions = crd.get("status", {}).get("conditions") or []
+    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)

@@ -1,0 +1,95 @@
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from mooring.simulate.manifests import STDIN, InputError, Manifest, read_manifests
+from mooring.testing.builders import pod
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    return tmp_path / "objects.yaml"
+
+
+def read(path: Path) -> list[Manifest]:
+    return list(read_manifests([str(path)]))
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(InputError) as caught:
+        read(path)
+    return str(caught.value)
+
+
+def test_every_document_of_a_file_is_an_object_and_empty_ones_are_none(written: Path) -> None:
+    written.write_text("kind: Pod\n---\n---\n# nothing\n---\nkind: Node\n")
+    assert [m.kind for m in read(written)] == ["Pod", "Node"]
+
+
+def test_an_object_knows_the_file_and_document_it_came_from(written: Path) -> None:
+    written.write_text("kind: Pod\n---\nkind: Node\n")
+    assert [m.source for m in read(written)] == [
+        f"{written}, document 1",
+        f"{written}, document 2",
+    ]
+
+
+def test_the_items_of_a_kubectl_list_come_one_by_one(written: Path) -> None:
+    written.write_text(json.dumps({"kind": "List", "items": [pod("a"), pod("b")]}))
+    found = read(written)
+    assert [m.raw["metadata"]["name"] for m in found] == ["a", "b"]
+    assert found[1].source == f"{written}, document 1, items[1]"
+
+
+def test_the_items_of_the_apis_own_lists_get_kind_and_version_from_the_list(
+    written: Path,
+) -> None:
+    written.write_text(
+        "kind: StorageClassList\napiVersion: storage.k8s.io/v1\nitems: [{metadata: {name: s}}]"
+    )
+    (found,) = read(written)
+    assert (found.group, found.kind) == ("storage.k8s.io", "StorageClass")
+
+
+def test_dates_stay_text_and_keys_become_text_as_in_json(written: Path) -> None:
+    written.write_text("kind: Pod\nmetadata: {creationTimestamp: 2026-01-01T00:00:00Z, 1: x}\n")
+    (found,) = read(written)
+    assert found.raw["metadata"] == {"creationTimestamp": "2026-01-01T00:00:00Z", "1": "x"}
+
+
+def test_a_dash_stands_for_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("kind: Pod\n"))
+    (found,) = read_manifests([STDIN])
+    assert found.source == "standard input, document 1"
+
+
+def test_a_file_that_starts_like_json_may_still_be_yaml(written: Path) -> None:
+    written.write_text("{kind: Pod}\n---\nkind: Node\n")
+    assert [m.kind for m in read(written)] == ["Pod", "Node"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("kind: Pod\n  bad: 1\n", "line 2, column 6: is neither YAML nor JSON"),
+        ('{"kind": "Pod",, }', "column 16: is neither YAML nor JSON"),
+        ("- 1\n", "document 1: must be an object with apiVersion and kind, is a list"),
+        ("metadata: {}\n", "document 1: kind: is required"),
+        ("kind: PodList\nitems: [3]\n", "items[0]: must be an object"),
+        ("kind: Pod\nspec: !!binary aGk=\n", "document 1: has no meaning in JSON"),
+    ],
+)
+def test_what_is_no_object_is_named_with_its_place(written: Path, text: str, problem: str) -> None:
+    written.write_text(text)
+    line = refusal(written)
+    assert line.startswith(str(written))
+    assert problem in line
+    assert "\n" not in line
+
+
+def test_a_file_that_cannot_be_read_is_named(written: Path) -> None:
+    assert refusal(written) == f"{written}: no such file or directory"
+    written.write_bytes(b"\xff\xfe")
+    assert "is not UTF-8 text" in refusal(written)

@@ -1,0 +1,16 @@
+import pytest
+
+from mooring.framework.verdicts import PluginError
+from mooring.model.pod import parse_pod
+from mooring.simulate.offline import OfflineApi
+from mooring.testing.builders import pod
+
+
+async def test_a_plugin_that_writes_in_a_simulation_is_told_that_it_cannot() -> None:
+    api = OfflineApi()
+    with pytest.raises(PluginError, match="a simulation has no API server"):
+        await api.bind(parse_pod(pod()), "n1")
+    with pytest.raises(PluginError):
+        await api.patch("persistentvolumes", None, "v", {})
+    with pytest.raises(PluginError):
+        await api.until(lambda: True, 1.0)

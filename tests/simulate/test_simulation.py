@@ -1,0 +1,237 @@
+from typing import Any
+
+import pytest
+
+from mooring.framework.handle import Handle
+from mooring.framework.registry import NoArgs, Registry
+from mooring.framework.verdicts import PluginError, Refused
+from mooring.model.pod import Pod
+from mooring.plugins import SHIPPED
+from mooring.simulate.inputs import inputs_of
+from mooring.simulate.manifests import Manifest
+from mooring.simulate.simulation import Attempt, simulate
+from mooring.state.snapshot import Snapshot
+from mooring.testing.builders import api_object, namespace, node, pod
+
+
+def attempts(
+    *objects: dict[str, Any],
+    seed: int = 0,
+    every_node: bool = True,
+    plugins: tuple[type[Any], ...] = (),
+) -> list[Attempt]:
+    registry = Registry((*SHIPPED, *plugins), {})
+    manifests = [Manifest(f"document {i}", raw) for i, raw in enumerate(objects)]
+    inputs = inputs_of(manifests, registry)
+    return list(simulate(inputs, registry, seed=seed, every_node=every_node))
+
+
+def places(*objects: dict[str, Any], **options: Any) -> dict[str, str | None]:
+    return {a.decision.pod: a.decision.node for a in attempts(*objects, **options)}
+
+
+def profile(name: str, **spec: Any) -> dict[str, Any]:
+    raw = api_object("SchedulingProfile", name, spec=spec)
+    return raw | {"apiVersion": "scheduling.mooring.dev/v1alpha1"}
+
+
+def test_each_pod_is_decided_on_top_of_the_last() -> None:
+    found = places(node("n1", cpu="1"), node("n2", cpu="1"), *(pod(n, cpu="1") for n in "abc"))
+    assert sorted(filter(None, found.values())) == ["n1", "n2"]
+    assert found["default/c"] is None
+
+
+def test_higher_priority_is_decided_first_then_who_was_made_first_then_the_input() -> None:
+    unstored = pod("unstored")
+    del unstored["metadata"]["creationTimestamp"]
+    order = [
+        a.decision.pod.removeprefix("default/")
+        for a in attempts(
+            unstored,
+            pod("late", created="2026-01-02T00:00:00Z"),
+            pod("early-1"),
+            pod("early-2"),
+            pod("urgent", priority=5, created="2026-01-03T00:00:00Z"),
+        )
+    ]
+    assert order == ["urgent", "early-1", "early-2", "late", "unstored"]
+
+
+def test_a_pod_that_fits_nowhere_has_upstreams_message_and_every_nodes_refusal() -> None:
+    (attempt,) = attempts(node("n1", cpu="1"), node("n2", unschedulable=True), pod(cpu="2"))
+    decision = attempt.decision
+    assert decision.node is None
+    assert decision.message is not None
+    assert decision.message.startswith(
+        "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable."
+    )
+    assert {n: r.plugin for n, r in decision.rejections.items()} == {
+        "n1": "NodeResourcesFit",
+        "n2": "NodeUnschedulable",
+    }
+
+
+def test_without_nodes_there_is_one_message() -> None:
+    (attempt,) = attempts(pod())
+    assert attempt.decision.message == "no nodes available to schedule pods"
+
+
+def test_a_gated_pod_is_not_tried_and_comes_last() -> None:
+    first, last = attempts(node("n1"), pod("gated", gates=["wait"], priority=9), pod("free"))
+    assert (first.decision.pod, first.decision.node) == ("default/free", "n1")
+    assert last.decision.message == "waiting for scheduling gates: [wait]"
+
+
+def test_a_pod_of_another_scheduler_is_nobodys() -> None:
+    (attempt,) = attempts(node("n1"), pod(spec={"schedulerName": "other"}))
+    assert (attempt.decision.profile, attempt.decision.node) == (None, None)
+    assert attempt.decision.message == 'no profile takes pods of schedulerName "other"'
+
+
+def test_the_profiles_of_the_input_decide_by_namespace() -> None:
+    def strategy(name: str) -> list[dict[str, Any]]:
+        return [{"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": name}}}]
+
+    dense = {"schedulerNames": ["x"], "namespaceSelector": {"matchLabels": {"env": "batch"}}}
+    found = places(
+        profile("packed", match=dense | {"precedence": 1}, pluginConfig=strategy("MostAllocated")),
+        profile("spread", match={"schedulerNames": ["x"]}),
+        namespace("jobs", {"env": "batch"}),
+        node("full"),
+        node("free"),
+        pod("there", cpu="2", memory="8Gi", node="full"),
+        pod("a", namespace="jobs", cpu="100m", memory="100Mi", spec={"schedulerName": "x"}),
+        pod("b", cpu="100m", memory="100Mi", spec={"schedulerName": "x"}),
+    )
+    assert found == {"jobs/a": "full", "default/b": "free"}
+
+
+def test_scores_are_weighted_and_add_up() -> None:
+    (attempt,) = attempts(node("n1"), node("n2", cpu="8"), pod(cpu="1"))
+    scores = attempt.decision.scores
+    assert scores is not None
+    assert scores.keys() == {"n1", "n2"}
+    for score in scores.values():
+        assert score.total == sum(score.plugins.values())
+    assert attempt.feasible == 2
+
+
+def test_on_request_a_record_names_the_best_node_only() -> None:
+    (attempt,) = attempts(node("n1"), node("n2", cpu="8"), pod(cpu="1"), every_node=False)
+    assert attempt.decision.scores is not None
+    assert [*attempt.decision.scores] == [attempt.decision.node]
+
+
+def test_the_same_seed_gives_the_same_decisions_and_seeds_differ() -> None:
+    objects = [node(f"n{i}") for i in range(8)] + [pod(f"p{i}") for i in range(4)]
+    by_seed = [places(*objects, seed=seed) for seed in range(8)]
+    assert by_seed[3] == places(*objects, seed=3)
+    assert len({tuple(found.values()) for found in by_seed}) > 1
+
+
+def test_a_pod_runs_only_where_its_predecessors_left_its_host_port_free() -> None:
+    found = places(node("n1"), pod("a", ports=[80]), pod("b", ports=[80]))
+    assert found == {"default/a": "n1", "default/b": None}
+
+
+class Quota:
+    """Lets one pod reserve a place."""
+
+    name = "Quota"
+    row_local = False
+
+    def __init__(self, _args: NoArgs, _handle: Handle) -> None:
+        self._taken = 0
+
+    def reserve(self, _pod: Pod, _node: str) -> Refused | None:
+        self._taken += 1
+        return Refused("quota used up") if self._taken > 1 else None
+
+    def unreserve(self, _pod: Pod, _node: str) -> None:
+        self._taken -= 1
+
+
+def test_a_pod_refused_at_reserve_gives_its_place_back() -> None:
+    enabled = profile("default-scheduler", plugins={"reserve": {"enabled": [{"name": "Quota"}]}})
+    objects = [enabled, node("n1", cpu="2"), *(pod(n, cpu="1") for n in "abc")]
+    first, *others = attempts(*objects, plugins=(Quota,))
+    assert first.decision.node == "n1"
+    assert {a.decision.message for a in others} == {"0/1 nodes are available: 1 quota used up."}
+
+
+class Fails:
+    name = "Fails"
+    row_local = False
+
+    def __init__(self, _args: NoArgs, _handle: Handle) -> None: ...
+
+    def pre_filter(self, _pod: Pod, _cluster: Snapshot) -> None:
+        raise PluginError("the catalogue is empty")
+
+
+def test_a_plugin_that_cannot_do_its_work_leaves_the_pod_without_a_node() -> None:
+    enabled = profile("default-scheduler", plugins={"preFilter": {"enabled": [{"name": "Fails"}]}})
+    (attempt,) = attempts(enabled, node("n1"), pod(), plugins=(Fails,))
+    assert (attempt.decision.node, attempt.decision.message) == (None, "the catalogue is empty")
+
+
+@pytest.mark.parametrize("percentage", [5, 0])
+def test_a_sampling_search_starts_where_the_last_one_ended(percentage: int) -> None:
+    sampling = profile("default-scheduler", percentageOfNodesToScore=percentage)
+    nodes = [node(f"n{i:03}") for i in range(250)]
+    first, second = attempts(sampling, *nodes, pod("a"), pod("b"))
+    assert (first.feasible, second.feasible) == (
+        min(250, 100 if percentage else 120),
+        first.feasible,
+    )
+    assert first.decision.scores is not None
+    assert second.decision.scores is not None
+    assert first.decision.scores.keys() != second.decision.scores.keys()
+
+
+def test_a_preemption_is_recorded_and_its_victims_stay() -> None:
+    first, second = attempts(
+        node("n1", cpu="1"),
+        pod("victim", cpu="1", node="n1"),
+        pod("urgent", cpu="1", priority=9),
+        pod("later", cpu="1"),
+    )
+    assert first.decision.node is None
+    assert first.decision.nominated_node == "n1"
+    assert first.decision.victims == ("default/victim",)
+    assert (second.decision.node, second.decision.victims) == (None, ())
+
+
+def test_room_that_is_made_for_a_pod_is_not_taken_by_pods_of_lower_priority() -> None:
+    found = places(
+        node("n1", cpu="2"),
+        pod("victim", cpu="1", node="n1"),
+        pod("urgent", cpu="2", priority=9),
+        pod("fits-now", cpu="1"),
+    )
+    assert found == {"default/urgent": None, "default/fits-now": None}
+
+
+def test_a_pod_nominated_in_the_dump_keeps_its_room() -> None:
+    found = places(
+        node("n1", cpu="1"),
+        pod("waits", cpu="1", priority=5, nominated="n1", gates=["wait"]),
+        pod("low", cpu="1"),
+        pod("high", cpu="1", priority=9),
+    )
+    assert found == {"default/high": "n1", "default/low": None, "default/waits": None}
+
+
+def test_time_stands_still_at_the_latest_moment_of_the_dump() -> None:
+    """A profile that spares pods for their first hour spares this one, whenever it is asked."""
+    spare = profile("default-scheduler", preemption={"minRuntimeSeconds": 3600})
+    old, young = "2026-01-01T00:00:00Z", "2026-01-01T01:30:00Z"
+    (attempt,) = attempts(
+        spare,
+        node("n1", cpu="1"),
+        node("n2", cpu="1"),
+        pod("old", cpu="1", node="n1", started=old),
+        pod("young", cpu="1", node="n2", started=young),
+        pod("urgent", cpu="1", priority=9),
+    )
+    assert attempt.decision.victims == ("default/old",)

@@ -1,0 +1,187 @@
+"""What each event means; tests/property/test_cluster.py tries them in any order."""
+
+import pytest
+
+from mooring.model.changes import Action, Change, Kind
+from mooring.model.node import parse_node
+from mooring.model.objects import parse_object
+from mooring.model.pod import Pod, parse_pod
+from mooring.state.cluster import ClusterState
+from mooring.testing.builders import CREATED, cluster, namespace, node, pod
+
+
+def seen(state: ClusterState, raw: dict[str, object]) -> list[Action]:
+    """What others hear of a pod that the watch shows."""
+    shown = parse_pod(raw)
+    return [change.action for change in state.put(Kind.POD, shown.key, shown)]
+
+
+def waiting(name: str, **features: object) -> Pod:
+    return parse_pod(pod(name, **features))  # type: ignore[arg-type] # passed on as they are
+
+
+def cpu(state: ClusterState) -> list[int]:
+    column = state.nodes.requested.column("cpu").data
+    return [int(column[row]) for row in range(state.nodes.row_count)]
+
+
+def test_an_object_is_added_once_and_updated_after() -> None:
+    state = ClusterState()
+    first, second = parse_node(node("n1")), parse_node(node("n1", cpu="9"))
+    assert state.put(Kind.NODE, "n1", first) == (Change(Kind.NODE, Action.ADD, None, first),)
+    assert state.put(Kind.NODE, "n1", second) == (Change(Kind.NODE, Action.UPDATE, first, second),)
+    assert state.delete(Kind.NODE, "n1") == (Change(Kind.NODE, Action.DELETE, second, None),)
+    assert state.delete(Kind.NODE, "n1") == ()
+
+
+def test_a_pod_without_a_node_and_one_that_ended_hold_nothing() -> None:
+    state = cluster(node("n1"))
+    assert seen(state, pod("web")) == []
+    assert seen(state, pod("web", cpu="1", node="n1")) == [Action.ADD]
+    assert seen(state, pod("web", cpu="1", node="n1", phase="Failed")) == [Action.DELETE]
+    assert cpu(state) == [0]
+
+
+def test_an_assumed_pod_holds_its_place_before_the_watch_shows_it() -> None:
+    state = cluster(node("n1"))
+    (change,) = state.assume(waiting("web", cpu="1"), 0)
+    assert (change.kind, change.action) == (Kind.POD, Action.ADD)
+    assert isinstance(change.after, Pod)
+    assert change.after.node_name == "n1"
+    assert cpu(state) == [1000]
+    assert state.pods.assumed.keys() == {"default/web"}
+
+
+def test_a_confirmed_assumption_is_no_news() -> None:
+    state = cluster(node("n1"))
+    state.assume(waiting("web", cpu="1"), 0)
+    assert seen(state, pod("web", cpu="1", node="n1")) == []
+    assert (cpu(state), state.pods.assumed) == ([1000], {})
+
+
+def test_only_what_a_decision_may_read_is_news_of_a_placed_pod() -> None:
+    state = cluster(node("n1"), pod("web", node="n1", phase="Pending"))
+    assert seen(state, pod("web", node="n1", phase="Running", started=CREATED)) == []
+    assert seen(state, pod("web", node="n1", annotations={"card": "0"})) == [Action.UPDATE]
+    assert seen(state, pod("web", node="n1", labels={"app": "web"})) == [Action.UPDATE]
+
+
+def test_an_assumption_confirmed_elsewhere_gives_its_place_back() -> None:
+    state = cluster(node("n1"), node("n2"))
+    state.assume(waiting("web", cpu="1"), 0)
+    assert seen(state, pod("web", cpu="1", node="n2")) == [Action.DELETE, Action.ADD]
+    assert cpu(state) == [0, 1000]
+
+
+def test_a_forgotten_assumption_gives_its_place_back_once() -> None:
+    state, web = cluster(node("n1")), waiting("web", cpu="1")
+    state.assume(web, 0)
+    (change,) = state.forget(web)
+    assert change.action is Action.DELETE
+    assert (state.forget(web), cpu(state)) == ((), [0])
+
+
+def test_a_confirmed_pod_cannot_be_forgotten() -> None:
+    state, web = cluster(node("n1")), waiting("web", cpu="1")
+    state.assume(web, 0)
+    seen(state, pod("web", cpu="1", node="n1"))
+    assert state.forget(web) == ()
+    assert cpu(state) == [1000]
+
+
+def test_a_successor_of_the_same_name_takes_over_the_place() -> None:
+    state = cluster(node("n1"), pod("web", cpu="1", node="n1"))
+    successor = pod("web", cpu="2", node="n1")
+    successor["metadata"]["uid"] = "another"
+    assert seen(state, successor) == [Action.DELETE, Action.ADD]
+    assert cpu(state) == [2000]
+
+
+def test_the_end_of_a_predecessor_does_not_end_its_successor() -> None:
+    state = cluster(node("n1"), pod("web", cpu="1", node="n1"))
+    assert state.delete(Kind.POD, "default/web", "uid-of-the-predecessor") == ()
+    assert cpu(state) == [1000]
+
+
+def test_an_update_of_what_is_counted_is_counted_anew() -> None:
+    state = cluster(node("n1"), pod("web", cpu="1", node="n1"))
+    assert seen(state, pod("web", cpu="3", node="n1")) == [Action.UPDATE]
+    assert cpu(state) == [3000]
+
+
+def test_a_relist_drops_what_it_does_not_hold_but_for_assumed_pods() -> None:
+    state = cluster(node("n1"), pod("old", cpu="1", node="n1"), pod("kept", cpu="1", node="n1"))
+    state.assume(waiting("assumed", cpu="1"), 0)
+    kept, new = parse_pod(pod("kept", cpu="1", node="n1")), parse_pod(pod("new", node="n1"))
+    changes = state.replace(Kind.POD, {kept.key: kept, new.key: new})
+    assert [change.action for change in changes] == [Action.DELETE, Action.ADD]
+    assert {p.pod.name for p in state.pods} == {"kept", "new", "assumed"}
+
+
+@pytest.mark.parametrize("kind", [Kind.NODE, Kind.NAMESPACE])
+def test_a_relist_of_other_kinds_replaces_the_whole_set(kind: Kind) -> None:
+    state = cluster(node("gone"), namespace("gone"))
+    raw = node("new") if kind is Kind.NODE else namespace("new")
+    changes = state.replace(kind, {"new": parse_object(kind, raw)})
+    assert [(change.kind, change.action) for change in changes] == [
+        (kind, Action.DELETE),
+        (kind, Action.ADD),
+    ]
+    assert state.known(kind, "gone") is None
+    assert state.known(kind, "new") is not None
+
+
+def test_only_assumptions_whose_binding_went_through_can_be_overdue() -> None:
+    state = cluster(node("n1"))
+    bound, binding = waiting("bound"), waiting("binding")
+    state.assume(bound, 0)
+    state.assume(binding, 0)
+    state.expect_confirmation(bound, 10.0)
+    assert state.overdue(9.9) == []
+    assert [late.name for late in state.overdue(10.0)] == ["bound"]
+
+
+def test_a_nomination_is_withdrawn_by_a_placement_and_by_the_end_of_its_node() -> None:
+    state = cluster(node("n1"), node("n2"))
+    first, second = waiting("first"), waiting("second")
+    state.nominate(first, "n1")
+    state.nominate(second, "n2")
+    state.nominate(waiting("third"), "no-such-node")
+    assert len(state.nominations) == 2
+    state.assume(first, 0)
+    state.delete(Kind.NODE, "n2")
+    assert len(state.nominations) == 0
+
+
+def test_room_that_is_not_taken_is_heard_of_as_a_deleted_pod() -> None:
+    state = cluster(node("n1"), node("n2"))
+    web = waiting("web")
+    state.nominate(web, "n1")
+    elsewhere = state.assume(web, 1)
+    assert [change.action for change in elsewhere] == [Action.DELETE, Action.ADD]
+    state.nominate(waiting("other"), "n1")
+    (withdrawn,) = state.withdraw("default/other")
+    assert isinstance(withdrawn.before, Pod)
+    assert withdrawn.before.nominated_node == "n1"
+    assert state.withdraw("default/other") == ()
+
+
+def test_a_trial_leaves_pods_of_a_vanished_node_alone() -> None:
+    state = cluster(pod("lost", cpu="1", node="no-such-node"))
+    with state.trial() as trial:
+        trial.remove("default/lost")
+        trial.remove("default/never-heard-of")
+    assert cpu(state) == [1000]
+
+
+def test_a_trial_is_undone_when_it_ends_in_an_error() -> None:
+    state = cluster(node("n1"), pod("web", cpu="1", node="n1"))
+
+    def fail() -> None:
+        with state.trial() as trial:
+            trial.remove("default/web")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert cpu(state) == [1000]

@@ -1,0 +1,68 @@
+"""Placed and nominated pods as columns."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mooring.model.pod import parse_pod
+from mooring.state.pod_columns import PodColumns
+from mooring.testing.builders import pod
+
+
+def test_a_slot_says_what_its_pod_requests() -> None:
+    columns = PodColumns()
+    started = "1970-01-01T00:00:10Z"
+    columns.put(parse_pod(pod("a", cpu="500m", priority=7, started=started)), 3, nominated=False)
+    assert columns.rows.tolist() == [3]
+    assert columns.priority.tolist() == [7]
+    assert columns.started.tolist() == [10.0]
+    assert columns.requests("cpu").tolist() == [500]
+    assert columns.requests("example.com/gpu").tolist() == [0]
+
+
+def test_a_pod_that_has_not_started_counts_as_the_latest() -> None:
+    columns = PodColumns()
+    columns.put(parse_pod(pod("a")), 0, nominated=False)
+    assert np.isinf(columns.started[0])
+
+
+def test_a_free_slot_is_used_again_and_clean() -> None:
+    columns = PodColumns()
+    first = parse_pod(pod("a", cpu="1", requests={"example.com/gpu": 2}))
+    columns.put(first, 0, nominated=False)
+    columns.drop(first, nominated=False)
+    columns.put(parse_pod(pod("b", cpu="1")), 1, nominated=False)
+    assert len(columns.pods) == 1
+    assert columns.requests("example.com/gpu").tolist() == [0]
+
+
+def test_a_newer_version_of_a_pod_renews_its_start() -> None:
+    columns = PodColumns()
+    columns.put(parse_pod(pod("a")), 0, nominated=False)
+    columns.renew(parse_pod(pod("a", started="1970-01-01T00:00:10Z")))
+    assert columns.started.tolist() == [10.0]
+
+
+def test_slots_are_found_by_namespace() -> None:
+    columns = PodColumns()
+    for namespace in ("x", "y", "x"):
+        name = f"p{len(columns.pods)}"
+        columns.put(parse_pod(pod(name, namespace=namespace)), 0, nominated=False)
+    assert columns.in_namespaces(["x", "unknown"]).tolist() == [True, False, True]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.booleans()), max_size=20))
+def test_nominated_demand_is_the_sum_over_nominated_pods_of_at_least_the_priority(
+    drawn: list[tuple[int, int, bool]],
+) -> None:
+    columns = PodColumns()
+    for i, (row, priority, nominated) in enumerate(drawn):
+        one = parse_pod(pod(f"p{i}", cpu="1", priority=priority))
+        columns.put(one, row, nominated=nominated)
+    pods, sums = columns.nominated_demand(["cpu"], 3, "default/p0", 4)
+    expected = [
+        sum(r == row and n and p >= 3 and i != 0 for i, (r, p, n) in enumerate(drawn))
+        for row in range(4)
+    ]
+    assert pods.tolist() == expected
+    assert sums["cpu"].tolist() == [1000 * count for count in expected]

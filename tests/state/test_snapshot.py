@@ -1,0 +1,69 @@
+"""The read-only face; what it hands out has tests of its own."""
+
+from mooring.model.changes import Kind
+from mooring.model.pod import parse_pod
+from mooring.state.snapshot import Snapshot
+from mooring.testing.builders import cluster, namespace, node, pod, priority_class
+
+STATE = cluster(
+    node("a", zone="z1"),
+    node("b", zone="z1"),
+    node("c", zone="z2"),
+    pod("web", node="a"),
+    pod("lost", node="no-such-node"),
+    namespace("team-a", {"env": "prod"}),
+    priority_class("high", 5),
+)
+CLUSTER = Snapshot(STATE)
+
+
+def test_nodes_are_those_that_exist_in_the_order_of_zones() -> None:
+    assert CLUSTER.node_count == 3
+    assert [CLUSTER.node_names[row] for row in CLUSTER.nodes_in_order] == ["a", "c", "b"]
+    assert CLUSTER.row("b") == STATE.nodes.row_of["b"]
+    assert CLUSTER.row("never-heard-of") is None
+
+
+def test_a_row_has_its_node_if_that_exists() -> None:
+    row, lost = CLUSTER.row("a"), CLUSTER.row("no-such-node")
+    assert row is not None
+    assert lost is not None
+    found = CLUSTER.node(row)
+    assert found is not None
+    assert found.name == "a"
+    assert CLUSTER.node(lost) is None
+    assert CLUSTER.has_room(row, {"cpu": 4000})
+    assert not CLUSTER.has_room(lost, {})
+
+
+def test_names_that_were_handed_out_stay_as_they_were() -> None:
+    state = cluster(node("a"))
+    kept = Snapshot(state).node_names
+    state.delete(Kind.NODE, "a")
+    assert kept == ("a",)
+
+
+def test_pods_are_found_by_key_and_by_node() -> None:
+    row = CLUSTER.row("a")
+    assert row is not None
+    assert [placed.pod.key for placed in CLUSTER.pods_on(row)] == ["default/web"]
+    assert CLUSTER.pod("default/web") is not None
+    assert CLUSTER.pod("default/other") is None
+
+
+def test_other_objects_are_found_by_kind_and_key() -> None:
+    assert CLUSTER.objects(Kind.PRIORITY_CLASS)["high"].value == 5
+    assert CLUSTER.namespace_labels("team-a")["env"] == "prod"
+    assert CLUSTER.namespace_labels("unknown") == {}
+
+
+def test_a_what_if_is_undone() -> None:
+    state = cluster(node("a"), pod("web", cpu="1", node="a"))
+    snapshot = Snapshot(state)
+    with snapshot.trial() as trial:
+        trial.remove("default/web")
+        trial.add(parse_pod(pod("other", cpu="3")), 0)
+        assert snapshot.nodes.requested("cpu").tolist() == [3000]
+        assert snapshot.pod("default/web") is None
+    assert snapshot.nodes.requested("cpu").tolist() == [1000]
+    assert [placed.pod.key for placed in snapshot.pods_on(0)] == ["default/web"]

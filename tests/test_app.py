@@ -1,0 +1,37 @@
+"""Starting a replica: what it needs, and the one line it says when it lacks it."""
+
+from pathlib import Path
+
+import pytest
+
+from mooring.app import StartError, run
+from mooring.settings import RunSettings
+
+
+def kubeconfig(folder: Path, server: str) -> str:
+    path = folder / "kubeconfig"
+    path.write_text(
+        f"""
+apiVersion: v1
+kind: Config
+clusters: [{{name: c, cluster: {{server: "{server}"}}}}]
+users: [{{name: u, user: {{token: t}}}}]
+contexts: [{{name: x, context: {{cluster: c, user: u}}}}]
+current-context: x
+"""
+    )
+    return str(path)
+
+
+def test_a_missing_kubeconfig_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(StartError) as failure:
+        run(RunSettings(kubeconfig=str(tmp_path / "missing")))
+    assert "does not exist" in str(failure.value)
+    assert "\n" not in str(failure.value)
+
+
+def test_a_server_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(StartError) as failure:
+        run(RunSettings(kubeconfig=kubeconfig(tmp_path, "http://127.0.0.1:1"), http_port=0))
+    assert str(failure.value).startswith("cannot reach the API server at http://127.0.0.1:1")
+    assert "\n" not in str(failure.value)

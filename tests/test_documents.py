@@ -1,0 +1,277 @@
+"""What the documents say is true of the code: every example in them is read, loaded or run."""
+
+import importlib.util
+import inspect
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from mooring.__main__ import main
+from mooring.cli.run import run
+from mooring.framework.registry import ENTRY_POINT_GROUP, Registry
+from mooring.observe.metrics import Metrics
+from mooring.observe.readings import Readings
+from mooring.plugins import SHIPPED
+from mooring.policy.defaults import DEFAULT_WEIGHTS
+from mooring.policy.points import Point
+from mooring.policy.profile import KIND
+from mooring.policy.resolve import load_profile
+from mooring.settings import RunSettings
+from mooring.testing.builders import node, pod
+from mooring.testing.contract import PluginContract, Scenario
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "operator" / "mooring"
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_CODE = re.compile(r"`([^`\n]+)`")
+_PATH = re.compile(r"(?:[\w.-]+/)*[\w.-]+\.(?:py|md|yaml|toml|lock)|(?:[\w.-]+/)+")
+_METRIC = re.compile(r"`((?:scheduler|mooring|leader)_[a-z_]+?)(?:\{[^`]*\})?`")
+_SEPARATORS = {"|", "||", "&", "&&", ";", ">", ">>", "<", ";;"}
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a document."""
+
+    document: Path
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        first = self.text.strip().splitlines()[0]
+        return f"{self.document.relative_to(ROOT)}: {first}"
+
+
+def _blocks(language: str) -> list[Block]:
+    return [
+        Block(document, found[1], found[2])
+        for document in DOCUMENTS
+        for found in _FENCE.finditer(document.read_text())
+        if found[1] == language
+    ]
+
+
+def _table_rows(document: str) -> Iterator[list[str]]:
+    """The cells of every table row whose first cell begins with code."""
+    for line in (ROOT / document).read_text().splitlines():
+        if line.startswith("| `"):
+            yield [cell.strip() for cell in line[1:-1].split("|")]
+
+
+def _anchors(document: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_relative_link_leads_somewhere(document: Path) -> None:
+    for link in _LINK.findall(document.read_text()):
+        if link.startswith("http"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = document.parent / path if path else document
+        assert target.exists(), link
+        assert not anchor or anchor in _anchors(target), link
+
+
+def test_every_file_that_architecture_names_exists() -> None:
+    text = _FENCE.sub("", (ROOT / "ARCHITECTURE.md").read_text())
+    named = {code for code in _CODE.findall(text) if _PATH.fullmatch(code)}
+    assert "engine/cycle.py" in named
+    assert {n for n in named if not ((SOURCE / n).exists() or (ROOT / n).exists())} == set()
+
+
+def test_architecture_names_every_room() -> None:
+    named = set(_CODE.findall((ROOT / "ARCHITECTURE.md").read_text()))
+    rooms = {f"{path.name}/" for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
+    assert rooms - named == set()
+
+
+def test_decisions_are_numbered_and_named_by_their_files() -> None:
+    records = sorted((ROOT / "docs" / "adr").iterdir())
+    for number, record in enumerate(records, start=1):
+        assert record.name.startswith(f"{number:04}-")
+        assert record.read_text().startswith(f"# {number}. ")
+
+
+def _commands(block: Block) -> Iterator[list[str]]:
+    """The words after every `mooring` that is run as a program in a block of shell."""
+    for line in block.text.replace("\\\n", "").splitlines():
+        lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
+        command: list[str] = []
+        for word in (*lexer, ";"):
+            if word not in _SEPARATORS:
+                command.append(word)
+                continue
+            if command[:1] == ["mooring"]:
+                yield command[1:]
+            command = []
+
+
+@pytest.mark.parametrize("block", _blocks("sh"), ids=str)
+def test_every_command_line_is_one_that_mooring_accepts(block: Block) -> None:
+    for words in _commands(block):
+        _parse(main, words)
+
+
+def _parse(command: click.Command, words: list[str]) -> None:
+    """The command reads the words, and does nothing else; it raises UsageError if it cannot."""
+    if isinstance(command, click.Group):
+        _, found, rest = command.resolve_command(click.Context(command), words)
+        assert found is not None
+        _parse(found, rest)
+    else:
+        command.make_context(command.name, words)
+
+
+def test_command_lines_are_found_wherever_a_shell_would_run_them() -> None:
+    text = (
+        "kubectl get pods -o json | mooring simulate - > out.json\n# mooring x\nmooring a \\\n b\n"
+    )
+    block = Block(ROOT / "README.md", "sh", text)
+    assert list(_commands(block)) == [["simulate", "-"], ["a", "b"]]
+
+
+def test_commands_named_in_sentences_exist() -> None:
+    known = {*main.list_commands(click.Context(main))}
+    for document in DOCUMENTS:
+        named = re.findall(r"`mooring ([a-z]+)[^`]*`", document.read_text())
+        assert {*named} - known == set(), document
+
+
+@pytest.fixture
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
+    """The shipped plugins and the one of the README, installed from its text."""
+    plugin, test = (b.text for b in _blocks("python") if b.document.name == "README.md")
+    (tmp_path / "acme_spot.py").write_text(plugin)
+    (tmp_path / "test_acme_spot.py").write_text(test)
+    monkeypatch.syspath_prepend(tmp_path)
+    entry = EntryPoint("AvoidSpot", "acme_spot:AvoidSpot", ENTRY_POINT_GROUP)
+    return Registry(SHIPPED, {"AvoidSpot": entry})
+
+
+def test_every_profile_is_valid(registry: Registry) -> None:
+    profiles = [
+        (block, document)
+        for block in _blocks("yaml")
+        for document in yaml.safe_load_all(block.text)
+        if document.get("kind") == KIND
+    ]
+    assert {block.document.name for block, _ in profiles} == {"README.md", "profiles.md"}
+    for _, document in profiles:
+        load_profile(document, registry)
+
+
+def test_the_entry_point_of_the_readme_is_the_one_that_is_looked_up() -> None:
+    blocks = [b.text for b in _blocks("toml")]
+    assert blocks
+    assert all(f'[project.entry-points."{ENTRY_POINT_GROUP}"]' in text for text in blocks)
+
+
+def _keep(contract: type[PluginContract]) -> int:
+    """How many rules of the contract there are; each holds."""
+    rules = [name for name, _ in inspect.getmembers(contract) if name.startswith("test_")]
+    for rule in rules:
+        getattr(contract(), rule)()
+    return len(rules)
+
+
+@pytest.mark.usefixtures("registry")
+def test_the_plugin_of_the_readme_passes_its_own_test() -> None:
+    module = importlib.import_module("test_acme_spot")
+    assert _keep(module.TestAvoidSpot)
+
+
+def test_the_score_in_the_guide_keeps_the_contract(tmp_path: Path) -> None:
+    found: dict[str, Any] = {}
+    for block in _blocks("python"):
+        if block.document.name == "plugins.md":
+            path = tmp_path / "guide.py"
+            path.write_text(block.text)
+            spec = importlib.util.spec_from_file_location("guide", path)
+            assert spec is not None
+            assert spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            found |= vars(module)
+    newer = {"acme.example/generation": "3"}
+    scenario = Scenario((node("n1", labels=newer), node("n2")), pod("web"))
+    members = {"plugin": found["Generation"], "scenarios": (scenario,)}
+    assert _keep(type("TestGeneration", (PluginContract,), members))
+
+
+def _written(default: Any) -> str:
+    """A default as the table has it."""
+    if isinstance(default, float):
+        return f"{default:g}"
+    return "none" if default is None else str(default).lower()
+
+
+def test_settings_lists_every_option_with_its_variable_and_default() -> None:
+    listed = {row[0].split("`")[1]: row for row in _table_rows("docs/settings.md")}
+    for parameter in run.params:
+        assert isinstance(parameter, click.Option)
+        row = listed.pop(parameter.opts[0])
+        default = getattr(RunSettings(), str(parameter.name))
+        assert row[1] == f"`{parameter.envvar}`"
+        assert row[2].strip("`") == _written(default)
+    assert {name for name in listed if name.startswith("--")} == set()
+
+
+def test_every_field_of_the_settings_is_an_option() -> None:
+    assert {p.name for p in run.params} == {field.name for field in fields(RunSettings)}
+
+
+def _exported() -> set[str]:
+    """Names of our own metrics as a scrape shows them."""
+    metrics = Metrics()
+    metrics.read_from(
+        Readings(
+            pending_pods=dict,
+            unschedulable_pods=dict,
+            cache_size=dict,
+            watch_lag_seconds=dict,
+            bindings_in_flight=int,
+            events_dropped=int,
+            leading=bool,
+        )
+    )
+    return {
+        f"{family.name}_total" if family.type == "counter" else family.name
+        for family in metrics.collect()
+    }
+
+
+def test_metrics_lists_every_metric_and_no_other() -> None:
+    named = {*_METRIC.findall((ROOT / "docs" / "metrics.md").read_text())}
+    assert named == _exported()
+
+
+def _points(plugin: type[Any], catalog: Registry) -> str:
+    """The points a plugin serves, and the weight of its score where it is on by default."""
+    served = [point for point in Point if point in (catalog.points(plugin.name) or ())]
+    weight = DEFAULT_WEIGHTS.get(plugin.name)
+    return ", ".join(f"{p} {weight}" if weight and p is Point.SCORE else p for p in served)
+
+
+def test_profiles_lists_every_plugin_in_order_with_points_weight_and_arguments() -> None:
+    catalog = Registry(SHIPPED, {})
+    rows = [row for row in _table_rows("docs/profiles.md") if len(row) == 3]
+    expected = []
+    for plugin in SHIPPED:
+        model = catalog.args_model(plugin.name)
+        aliases = (str(field.alias) for field in model.model_fields.values()) if model else ()
+        expected.append([f"`{plugin.name}`", _points(plugin, catalog), ", ".join(aliases)])
+    assert rows == expected

@@ -1,0 +1,48 @@
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def _make(tmp_path: Path, python: Path) -> "subprocess.CompletedProcess[str]":
+    """`make venv` with another Python, in a folder that holds only what it reads."""
+    for file in ("Makefile", "requirements.lock"):
+        shutil.copy(ROOT / file, tmp_path)
+    return subprocess.run(
+        ["make", "venv", f"PYTHON={python}"],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def _python(path: Path, *, refuses: str) -> Path:
+    """A Python that fails whatever mentions a word."""
+    path.write_text(f'#!/bin/sh\ncase "$*" in *{refuses}*) exit 1;; esac\n')
+    path.chmod(0o755)
+    return path
+
+
+def test_a_python_that_is_too_old_is_told_in_one_line(tmp_path: Path) -> None:
+    made = _make(tmp_path, _python(tmp_path / "python", refuses="version_info"))
+    assert made.returncode != 0
+    assert "error: Mooring needs Python 3.11 or newer" in made.stderr
+
+
+def test_a_python_without_venv_is_told_in_one_line_with_the_cure(tmp_path: Path) -> None:
+    made = _make(tmp_path, _python(tmp_path / "python", refuses="ensurepip"))
+    assert made.returncode != 0
+    assert "has no venv or ensurepip; on Debian and Ubuntu: apt install python3-venv" in made.stderr
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_help_lists_every_target(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "requirements.lock").touch()
+    listed = subprocess.check_output(["make", "help"], cwd=tmp_path, text=True)
+    for target in ("venv", "controlplane", "demo", "test", "check", "bench", "lock", "clean"):
+        assert f"make {target} " in listed

@@ -1,0 +1,127 @@
+"""The files around the source agree with it and with each other."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mooring import __version__
+from mooring.observe.http import DEFAULT_PORT
+from mooring.policy.args import UPSTREAM_ARGS
+from mooring.policy.profile import read_profile
+
+ROOT = Path(__file__).parents[1]
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+LOCKS = ("requirements.lock", "requirements-run.lock")
+
+
+def project() -> dict[str, Any]:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        loaded: dict[str, Any] = tomllib.load(file)["project"]
+    return loaded
+
+
+def name_of(requirement: str) -> str:
+    """The distribution's normalised name: `PyYAML>=6.0.2` is pyyaml."""
+    (name,) = re.findall(r"^[A-Za-z0-9._-]+", requirement)
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pins(lock: str) -> dict[str, frozenset[str]]:
+    """Each pinned requirement with its marker, and the hashes it accepts."""
+    text = (ROOT / lock).read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line and not line.lstrip().startswith("#")]
+    return {
+        line.split(" --hash=")[0].strip(): frozenset(re.findall(r"--hash=(\S+)", line))
+        for line in lines
+    }
+
+
+def manifests(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((ROOT / "manifests" / name).read_text()))
+
+
+def shipped_profiles() -> list[dict[str, Any]]:
+    files = [
+        "profile.yaml",
+        *(f"examples/{p.name}" for p in (ROOT / "manifests/examples").iterdir()),
+    ]
+    found = [item for name in files for item in manifests(name)]
+    return [item for item in found if item["kind"] == "SchedulingProfile"]
+
+
+def deployment() -> Any:
+    (found,) = (item for item in manifests("deployment.yaml") if item["kind"] == "Deployment")
+    return found["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_dependency_is_pinned_with_hashes_and_no_lock_names_a_server(lock: str) -> None:
+    pinned = pins(lock)
+    assert pinned
+    for requirement, hashes in pinned.items():
+        assert "==" in requirement
+        assert hashes
+    assert "://" not in (ROOT / lock).read_text()
+
+
+def test_the_image_gets_the_versions_that_were_tested_and_no_test_tools() -> None:
+    tested, run = (pins(lock) for lock in LOCKS)
+    assert run.items() <= tested.items()
+    names = {name_of(requirement) for requirement in run}
+    assert {name_of(requirement) for requirement in project()["dependencies"]} <= names
+    extras = project()["optional-dependencies"]["test"]
+    assert not {name_of(requirement) for requirement in extras} & names
+
+
+def test_everything_the_image_copies_is_there_and_reaches_the_build() -> None:
+    let_through = (ROOT / ".dockerignore").read_text().splitlines()
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, flags=re.MULTILINE)
+    assert copied
+    for source in " ".join(copied).split():
+        assert (ROOT / source).exists()
+        assert f"!{source}" in let_through
+
+
+def test_image_and_deployment_run_as_the_same_unprivileged_user() -> None:
+    (user,) = re.findall(r"^USER (\d+):\d+$", DOCKERFILE, flags=re.MULTILINE)
+    assert deployment()["securityContext"]["runAsUser"] == int(user) > 0
+
+
+def test_image_deployment_and_program_agree_on_the_port() -> None:
+    (exposed,) = re.findall(r"^EXPOSE (\d+)$", DOCKERFILE, flags=re.MULTILINE)
+    (container,) = deployment()["containers"]
+    (port,) = container["ports"]
+    assert int(exposed) == port["containerPort"] == DEFAULT_PORT
+    for probe in ("livenessProbe", "readinessProbe"):
+        assert container[probe]["httpGet"]["port"] == port["name"]
+
+
+def test_one_version_everywhere() -> None:
+    (container,) = deployment()["containers"]
+    assert project()["version"] == __version__
+    assert container["image"] == f"mooring:{__version__}"
+
+
+@pytest.mark.parametrize("folder", ["manifests", "manifests/admission"])
+def test_every_manifest_is_applied_by_its_kustomization(folder: str) -> None:
+    files = {path.name for path in (ROOT / folder).glob("*.yaml")} - {"kustomization.yaml"}
+    kustomization = yaml.safe_load((ROOT / folder / "kustomization.yaml").read_text())
+    assert set(kustomization["resources"]) == files
+
+
+@pytest.mark.parametrize("document", shipped_profiles(), ids=lambda it: it["metadata"]["name"])
+def test_every_shipped_profile_is_valid(document: dict[str, Any]) -> None:
+    for plugin in read_profile(document).spec.plugin_config:
+        UPSTREAM_ARGS[plugin.name].model_validate(dict(plugin.args))
+
+
+def test_the_licence_is_the_one_the_project_declares() -> None:
+    assert project()["license"] == "Apache-2.0"
+    text = (ROOT / "LICENSE").read_text()
+    assert "Apache License" in text
+    assert "Version 2.0, January 2004" in text
+    assert "END OF TERMS AND CONDITIONS" in text

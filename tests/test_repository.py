@@ -1,0 +1,77 @@
+"""Promises about the repository as a whole."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "operator" / "mooring"
+TESTS = ROOT / "tests"
+LOCKS = ("requirements.lock", "tests/controlplane/go.lock")
+
+NOT_COMMITTED = {".git", ".venv", "__pycache__", "build", "dist"}
+
+REGISTRIES = [
+    ".".join(parts)
+    for parts in (
+        ("pypi", "org"),
+        ("pythonhosted", "org"),
+        ("proxy", "golang", "org"),
+        ("sum", "golang", "org"),
+        ("registry", "npmjs", "org"),
+        ("crates", "io"),
+    )
+]
+"""Written in parts, for this file is searched too."""
+
+
+def _mirror(source: Path) -> Path:
+    relative = source.relative_to(SOURCE)
+    return TESTS / relative.parent / f"test_{relative.stem.strip('_')}.py"
+
+
+def _sources() -> list[Path]:
+    return [path for path in sorted(SOURCE.rglob("*.py")) if path.name != "__init__.py"]
+
+
+def _committed_files() -> Iterator[Path]:
+    for path in ROOT.rglob("*"):
+        parts = path.relative_to(ROOT).parts
+        ignored = any(part in NOT_COMMITTED or part.endswith("_cache") for part in parts)
+        if path.is_file() and not ignored and ".hypothesis" not in parts:
+            yield path
+
+
+def _requirements(lock: Path) -> list[str]:
+    """Each requirement of a lock file with its options, as one line."""
+    joined = re.sub(r"\\\n\s*", "", lock.read_text())
+    return [line for line in joined.splitlines() if line and not line.lstrip().startswith("#")]
+
+
+def test_every_source_file_has_a_test_file_of_its_name() -> None:
+    mirrors = [str(_mirror(path).relative_to(ROOT)) for path in _sources()]
+    assert [mirror for mirror in mirrors if not (ROOT / mirror).exists()] == []
+
+
+def test_the_source_root_is_no_package_for_it_would_hide_the_standard_module_operator() -> None:
+    assert not (ROOT / "operator" / "__init__.py").exists()
+
+
+def test_no_file_names_a_package_registry() -> None:
+    naming = {
+        f"{path.relative_to(ROOT)}: {host}"
+        for path in _committed_files()
+        for host in REGISTRIES
+        if host.encode() in path.read_bytes()
+    }
+    assert naming == set()
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_locked_requirement_has_one_version_and_hashes(lock: str) -> None:
+    requirements = _requirements(ROOT / lock)
+    pinned = re.compile(r"[\w.\-\[\]]+==\S+( ; [^-]+?)?( ?--hash=sha256:[0-9a-f]{64})+")
+    assert requirements
+    assert [line for line in requirements if not pinned.fullmatch(line.strip())] == []

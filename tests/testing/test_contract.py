@@ -1,0 +1,186 @@
+"""A plugin that breaks a rule is found out by the test of that rule."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from mooring.framework.handle import Handle
+from mooring.framework.plugin import Normalise
+from mooring.framework.registry import NoArgs
+from mooring.framework.verdicts import Explanation, Skip
+from mooring.model.pod import Pod
+from mooring.state.columns import IntArray
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import BoolArray, NodeView
+from mooring.testing.builders import node, pod
+from mooring.testing.contract import PluginContract, Scenario
+
+
+class LargeNodes:
+    """A correct plugin: needs 4 cores, prefers more."""
+
+    name: ClassVar[str] = "LargeNodes"
+    row_local: ClassVar[bool] = True
+    normalise: ClassVar[Normalise] = Normalise.MAX
+
+    def __init__(self, _args: NoArgs, handle: Handle) -> None:
+        self.cluster = handle.cluster
+
+    def filter(self, _pod: Pod, nodes: NodeView, _: Any) -> BoolArray:
+        return nodes.allocatable("cpu") >= 4000
+
+    def explain(self, _pod: Pod, nodes: NodeView, _: Any) -> Explanation:
+        return Explanation.single("node(s) were small", len(nodes), resolvable=False)
+
+    def score(self, _pod: Pod, nodes: NodeView, _: Any) -> IntArray:
+        return nodes.allocatable("cpu").copy()
+
+
+class GivesIntegers(LargeNodes):
+    def filter(self, _pod: Pod, nodes: NodeView, _: Any) -> Any:
+        return (nodes.allocatable("cpu") >= 4000).astype(np.int64)
+
+
+class GivesOneForAll(LargeNodes):
+    def filter(self, _pod: Pod, _nodes: NodeView, _: Any) -> Any:
+        return np.zeros(1, np.bool_)
+
+
+class KeepsSilent(LargeNodes):
+    def explain(self, _pod: Pod, nodes: NodeView, _: Any) -> Explanation:
+        bits = np.zeros(len(nodes), np.uint64)
+        return Explanation(("node(s) were small",), bits, np.zeros(len(nodes), np.bool_))
+
+
+class NamesNoReason(LargeNodes):
+    def explain(self, _pod: Pod, nodes: NodeView, _: Any) -> Explanation:
+        bits = np.full(len(nodes), 2, np.uint64)
+        return Explanation(("node(s) were small",), bits, np.zeros(len(nodes), np.bool_))
+
+
+class ComparesNodes(LargeNodes):
+    def filter(self, _pod: Pod, nodes: NodeView, _: Any) -> BoolArray:
+        cpu = nodes.allocatable("cpu")
+        largest: BoolArray = cpu >= cpu.max(initial=0)
+        return largest
+
+
+class ScoresBelowZero(LargeNodes):
+    def score(self, _pod: Pod, nodes: NodeView, _: Any) -> IntArray:
+        return nodes.allocatable("cpu") - 3000
+
+
+class ScoresAboveOneHundred(LargeNodes):
+    normalise: ClassVar[Normalise] = Normalise.NONE
+
+
+class ScoresByRank(LargeNodes):
+    def score(self, _pod: Pod, nodes: NodeView, _: Any) -> IntArray:
+        return np.argsort(nodes.allocatable("cpu"), kind="stable")
+
+
+class ReadsTheClusterEarly(LargeNodes):
+    def pre_filter(self, _pod: Pod, cluster: Snapshot) -> Skip | int:
+        return cluster.node_count
+
+    def filter(self, _pod: Pod, nodes: NodeView, count: int) -> BoolArray:
+        return nodes.allocatable("cpu") >= 2000 * count
+
+
+class Remembers(LargeNodes):
+    asked = 0
+
+    def score(self, _pod: Pod, nodes: NodeView, _: Any) -> IntArray:
+        self.asked += 1
+        return np.full(len(nodes), self.asked, np.int64)
+
+
+class CountsRows(LargeNodes):
+    def score(self, _pod: Pod, nodes: NodeView, _: Any) -> IntArray:
+        return nodes.rows.copy()
+
+
+class Writes(LargeNodes):
+    def filter(self, _pod: Pod, nodes: NodeView, _: Any) -> BoolArray:
+        self.cluster._state.nodes.pod_count.data[0] += 1
+        return np.ones(len(nodes), np.bool_)
+
+
+class ForgetsPods(LargeNodes):
+    row_local: ClassVar[bool] = True
+    ignores_pods: ClassVar[bool] = True
+
+    def filter(self, _pod: Pod, nodes: NodeView, _: Any) -> BoolArray:
+        return np.less(nodes.pod_count, 1)
+
+
+class WakesWithoutCure(LargeNodes):
+    wakes_on: ClassVar[frozenset[Any]] = frozenset()
+
+
+RULES = [name for name in vars(PluginContract) if name.startswith("test_")]
+SCENARIOS = [
+    Scenario(
+        nodes=(node("small", cpu="2"), node("large", cpu="8"), node("mid")),
+        pod=pod("web"),
+        others=(pod("other", node="mid"),),
+    )
+]
+
+
+def contract_of(of: type[Any]) -> PluginContract:
+    class Contract(PluginContract):
+        plugin = of
+        scenarios = SCENARIOS
+
+    return Contract()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_correct_plugin_keeps_every_rule(rule: str) -> None:
+    getattr(contract_of(LargeNodes), rule)()
+
+
+@pytest.mark.parametrize(
+    ("plugin", "rule"),
+    [
+        (GivesIntegers, "test_it_filters_with_one_bool_per_node"),
+        (GivesOneForAll, "test_it_filters_with_one_bool_per_node"),
+        (KeepsSilent, "test_it_explains_every_refusal_with_a_reason"),
+        (NamesNoReason, "test_it_explains_every_refusal_with_a_reason"),
+        (ComparesNodes, "test_it_filters_any_choice_of_nodes_as_it_filters_all"),
+        (
+            ScoresBelowZero,
+            "test_it_scores_with_one_integer_per_node_that_normalises_to_0_to_100",
+        ),
+        (
+            ScoresAboveOneHundred,
+            "test_it_scores_with_one_integer_per_node_that_normalises_to_0_to_100",
+        ),
+        (ScoresByRank, "test_it_scores_any_choice_of_nodes_as_it_scores_all_if_it_is_row_local"),
+        (ReadsTheClusterEarly, "test_it_prepares_without_the_cluster_if_it_is_row_local"),
+        (Remembers, "test_it_answers_the_same_when_it_is_asked_again"),
+        (CountsRows, "test_it_answers_the_same_in_whatever_order_the_nodes_came"),
+        (Writes, "test_it_changes_nothing_while_it_decides"),
+        (ForgetsPods, "test_it_answers_the_same_without_pods_if_it_says_that_it_ignores_them"),
+        (WakesWithoutCure, "test_it_says_what_cures_its_refusals_if_it_says_what_wakes_it"),
+    ],
+)
+def test_a_plugin_that_breaks_a_rule_fails_its_test(plugin: type[Any], rule: str) -> None:
+    with pytest.raises(AssertionError):
+        getattr(contract_of(plugin), rule)()
+
+
+class NeedsArguments(LargeNodes):
+    Args = NoArgs
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        if not args.model_fields_set:
+            raise ValueError("no cores")
+
+
+def test_a_plugin_that_cannot_be_built_with_its_defaults_fails() -> None:
+    with pytest.raises(ValueError, match="no cores"):
+        contract_of(NeedsArguments).test_it_can_be_built_with_default_arguments()
