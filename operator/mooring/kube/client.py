@@ -9,7 +9,7 @@ import orjson
 
 from mooring.kube.errors import GoneError, ServerError
 from mooring.kube.resources import Call
-from mooring.kube.transport import Transport
+from mooring.kube.transport import JSON, Transport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,7 +67,7 @@ class ApiClient(Transport):
         server sends of each object no more than its metadata, if it can.
         """
         path = resource.path(namespace)
-        accept = METADATA_ONLY if metadata_only else None
+        accept = METADATA_ONLY if metadata_only else JSON
         params = {**(selectors or {}), "limit": str(PAGE_SIZE)}
         items: list[dict[str, Any]] = []
         while True:

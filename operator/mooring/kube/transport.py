@@ -9,18 +9,30 @@ a third of a list's cost.
 from __future__ import annotations
 
 import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self, TypeVar
+from urllib.parse import urlencode
 
 import aiohttp
 from yarl import URL
 
 from mooring.kube.errors import UnansweredError, UnreachableError, error_from_response
+from mooring.kube.exchange import (
+    CONNECT_SECONDS,
+    KEEPALIVE_SECONDS,
+    Answer,
+    BrokenExchangeError,
+    Exchange,
+    NoConnectionError,
+)
 from mooring.kube.lines import LineSplitter
 from mooring.kube.resources import Call
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+    from collections.abc import AsyncGenerator, Iterator, Mapping
 
     from mooring.kube.config import Connection
     from mooring.kube.errors import ApiError
@@ -34,10 +46,7 @@ RETRIES: Final = 5
 LONGEST_RETRY_AFTER: Final = 10.0
 """Seconds; the server's wish is followed up to here."""
 
-CONNECT_SECONDS: Final = 10.0
-
-KEEPALIVE_SECONDS: Final = 25.0
-"""Idle connections are dropped before a server (90 s) or a common load balancer (30 s) does."""
+JSON: Final = "application/json"
 
 READ_BUFFER: Final = 256 * 1024
 """Bytes of an answer read at once: a burst of events costs one wake-up, not one each."""
@@ -49,7 +58,6 @@ class _Request(NamedTuple):
     params: Mapping[str, str] | None
     body: bytes | None
     headers: dict[str, str]
-    timeout: aiohttp.ClientTimeout
 
     @property
     def call(self) -> Call:
@@ -57,11 +65,24 @@ class _Request(NamedTuple):
         return Call.parse(self.method, self.path, watch="watch" in (self.params or {}))
 
 
+class _Answered(Protocol):
+    """An answer, whole or only begun."""
+
+    @property
+    def status(self) -> int: ...
+
+
+_AnswerT = TypeVar("_AnswerT", bound=_Answered)
+
+_Sender = Callable[[_Request, "Mapping[str, str]"], Awaitable[_AnswerT]]
+"""Sends a request with all its headers, once."""
+
+
 class Transport:
     """A session with one API server; must be created while the event loop runs.
 
-    `timeout` bounds each try, from waiting for a connection to the answer's last byte, in
-    seconds; `pool` the open connections, of which each watch holds one.
+    `timeout` bounds each try, from the request's sending to the answer's last byte, in seconds;
+    `pool` the connections for requests, and apart from them those for watches.
     """
 
     def __init__(
@@ -77,18 +98,26 @@ class Transport:
         self._server_name = connection.server_name
         self._credentials = connection.credentials
         self._limiter = limiter
-        self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_SECONDS)
+        self._timeout = timeout
         self._sleep = sleep
+        headers = {"Accept-Encoding": "identity", "User-Agent": connection.user_agent}
+        self._exchange = (
+            Exchange(
+                connection.url,
+                headers,
+                tls=connection.tls,
+                server_name=connection.server_name,
+                pool=pool,
+            )
+            if connection.proxy is None
+            else None
+        )
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=pool, keepalive_timeout=KEEPALIVE_SECONDS, ssl=connection.tls
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
-            headers={
-                "Accept": "application/json",
-                "Accept-Encoding": "identity",
-                "User-Agent": connection.user_agent,
-            },
+            headers=headers,
             proxy=connection.proxy,
         )
 
@@ -100,6 +129,8 @@ class Transport:
 
     async def close(self) -> None:
         """Close every connection, open watches included."""
+        if self._exchange is not None:
+            await self._exchange.close()
         await self._session.close()
 
     async def request(
@@ -109,23 +140,22 @@ class Transport:
         *,
         params: Mapping[str, str] | None = None,
         body: bytes | None = None,
-        content_type: str = "application/json",
-        accept: str | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
         retries: int = RETRIES,
     ) -> bytes:
         """The body of a 2xx answer; any other outcome raises an `ApiError`."""
-        headers = {"Content-Type": content_type} if body is not None else {}
-        if accept is not None:
-            headers["Accept"] = accept
-        request = _Request(method, path, params, body, headers, self._timeout)
+        headers = {"Accept": accept}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        request = _Request(method, path, params, body, headers)
+        send = self._ask if self._exchange is not None else self._ask_by_proxy
         tries = 0
         while True:
-            response = await self._open(request)
-            with self._transport_errors(request):
-                answer = await response.read()
-            if response.status < 300:
-                return answer
-            error = self._refusal(request, response, answer)
+            answer = await self._authorised(request, send)
+            if answer.status < 300:
+                return answer.body
+            error = self._refusal(request, answer)
             if error.retry_after is None or tries == retries:
                 raise error
             tries += 1
@@ -140,13 +170,14 @@ class Transport:
         Raises UnansweredError after `silence` seconds without a byte, and when the connection
         breaks. Close the generator (`contextlib.aclosing`) to close the connection.
         """
-        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=silence)
-        request = _Request("GET", path, {**params, "watch": "true"}, None, {}, timeout)
-        async with await self._open(request) as response:
+        patience = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=silence)
+        request = _Request("GET", path, {**params, "watch": "true"}, None, {"Accept": JSON})
+        open_stream = partial(self._open, patience=patience)
+        async with await self._authorised(request, open_stream) as response:
             try:
                 with self._transport_errors(request):
                     if response.status >= 300:
-                        raise self._refusal(request, response, await response.read())
+                        raise self._refusal(request, await _whole(response))
                     yield []
                     splitter = LineSplitter()
                     while chunk := await response.content.readany():
@@ -155,31 +186,62 @@ class Transport:
             finally:
                 _abort(response)
 
-    async def _open(self, request: _Request) -> aiohttp.ClientResponse:
-        """The head of the answer; a 401 is tried once more with renewed credentials."""
+    async def _authorised(self, request: _Request, send: _Sender[_AnswerT]) -> _AnswerT:
+        """The answer, or its head; a 401 is tried once more with renewed credentials."""
         credentials = await self._credentials.headers()
-        response = await self._send(request, credentials)
-        if response.status == 401 and await self._credentials.renew(credentials):
-            response.close()
-            response = await self._send(request, await self._credentials.headers())
-        return response
+        answer = await self._limited(request, send, credentials)
+        if answer.status == 401 and await self._credentials.renew(credentials):
+            return await self._limited(request, send, await self._credentials.headers())
+        return answer
 
-    async def _send(
-        self, request: _Request, credentials: Mapping[str, str]
-    ) -> aiohttp.ClientResponse:
+    async def _limited(
+        self, request: _Request, send: _Sender[_AnswerT], credentials: Mapping[str, str]
+    ) -> _AnswerT:
         if self._limiter is not None:
             await self._limiter.acquire()
+        return await send(request, {**request.headers, **credentials})
+
+    async def _ask(self, request: _Request, headers: Mapping[str, str]) -> Answer:
+        """A whole answer over a kept connection."""
+        assert self._exchange is not None  # noqa: S101 - chosen because it is there
+        target = request.path
+        if request.params:
+            target = f"{target}?{urlencode(request.params)}"
+        try:
+            return await self._exchange.ask(
+                request.method, target, headers, request.body, seconds=self._timeout
+            )
+        except NoConnectionError as error:
+            words = _words(error.__cause__ or error)
+            raise UnreachableError(request.call, words, server=self.url) from error
+        except BrokenExchangeError as error:
+            raise UnansweredError(request.call, str(error), server=self.url) from error
+
+    async def _ask_by_proxy(self, request: _Request, headers: Mapping[str, str]) -> Answer:
+        """A whole answer through the proxy, which aiohttp knows how to talk to."""
+        patience = aiohttp.ClientTimeout(total=self._timeout, sock_connect=CONNECT_SECONDS)
+        response = await self._open(request, headers, patience=patience)
         with self._transport_errors(request):
-            return await self._session.request(
+            return await _whole(response)
+
+    async def _open(
+        self, request: _Request, headers: Mapping[str, str], *, patience: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        """The head of an answer; of a refusal the whole."""
+        with self._transport_errors(request):
+            response = await self._session.request(
                 request.method,
                 URL(self.url + request.path, encoded=True),
                 params=request.params,
                 data=request.body,
-                headers={**request.headers, **credentials},
-                timeout=request.timeout,
+                headers=headers,
+                timeout=patience,
                 server_hostname=self._server_name,
                 read_bufsize=READ_BUFFER,
             )
+            if response.status >= 300:
+                await response.read()
+            return response
 
     @contextmanager
     def _transport_errors(self, request: _Request) -> Iterator[None]:
@@ -191,25 +253,31 @@ class Transport:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UnansweredError(request.call, _words(error), server=self.url) from error
 
-    def _refusal(
-        self, request: _Request, response: aiohttp.ClientResponse, answer: bytes
-    ) -> ApiError:
+    def _refusal(self, request: _Request, answer: Answer) -> ApiError:
         return error_from_response(
             request.call,
-            response.status,
-            answer,
+            answer.status,
+            answer.body,
             server=self.url,
-            retry_after=response.headers.get("Retry-After"),
+            retry_after=answer.retry_after,
         )
 
 
-def _words(error: Exception) -> str:
+async def _whole(response: aiohttp.ClientResponse) -> Answer:
+    body = await response.read()
+    return Answer(response.status, body, response.headers.get("Retry-After"))
+
+
+def _words(error: BaseException) -> str:
     """What went wrong, without the URL and the reprs that aiohttp puts around it."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        cause = error.certificate_error
-        return f"its certificate is not trusted: {getattr(cause, 'verify_message', cause)}"
+        return _words(error.certificate_error)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message or error}"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return error.os_error.strerror or str(error.os_error)
+        return _words(error.os_error)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
     return str(error) or "it took too long"
 
 

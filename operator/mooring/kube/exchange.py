@@ -1,0 +1,247 @@
+"""One request, one whole answer, over kept HTTP/1.1 connections.
+
+A scheduler's throughput is bounded by its many small writes, and a general HTTP client costs more
+per write than deciding does: here a request is one `write` and an answer one call of httptools'
+parser (docs/adr/0011). Streams and proxies are aiohttp's, in `mooring.kube.transport`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from urllib.parse import urlsplit
+
+import httptools
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Answer", "BrokenExchangeError", "Exchange", "NoConnectionError"]
+
+CONNECT_SECONDS: Final = 10.0
+
+KEEPALIVE_SECONDS: Final = 25.0
+"""Idle connections are dropped before a server (90 s) or a common load balancer (30 s) does."""
+
+
+class NoConnectionError(Exception):
+    """There is no connection, so nothing was sent; the cause is chained."""
+
+
+class BrokenExchangeError(Exception):
+    """The request went out and no whole answer came back: it may have been carried out."""
+
+
+class Answer(NamedTuple):
+    """A whole answer; `retry_after` is that header as it came."""
+
+    status: int
+    body: bytes
+    retry_after: str | None
+
+
+class _Wire(asyncio.Protocol):
+    """One connection, and the answer that is being read from it."""
+
+    def __init__(self, pool: Exchange) -> None:
+        self.idle_since = 0.0
+        self.transport: asyncio.Transport | None = None
+        self._pool = pool
+        self._parser = httptools.HttpResponseParser(self)
+        self._waiting: asyncio.Future[Answer] | None = None
+        self._retry_after: str | None = None
+        self._framed = False
+        self._body: list[bytes] = []
+
+    def ask(self, request: bytes, seconds: float) -> asyncio.Future[Answer]:
+        """The answer, or `BrokenExchangeError` after `seconds` or when the connection ends."""
+        loop = self._pool.loop
+        self._waiting = waiting = loop.create_future()
+        self._retry_after, self._framed, self._body = None, False, []
+        expiry = loop.call_later(seconds, self._break, f"no answer within {seconds:g} seconds")
+        waiting.add_done_callback(lambda _: expiry.cancel())
+        cast("asyncio.Transport", self.transport).write(request)
+        return waiting
+
+    def abort(self) -> None:
+        """The connection is of no more use."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._waiting is None:  # nobody asked: whatever it is, it belongs to no request
+            self.abort()
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._break(f"the answer is not HTTP: {error}")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._waiting is not None and self._body and not self._framed and exc is None:
+            self._finish(keep=False)  # an answer without a length ends with its connection
+        self._break(str(exc) if exc else "the server closed the connection")
+        self._pool.lost(self)
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        if self._waiting is None:
+            self.abort()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        lower = name.lower()
+        if lower == b"retry-after":
+            self._retry_after = value.decode("latin-1")
+        elif lower in {b"content-length", b"transfer-encoding"}:
+            self._framed = True
+
+    def on_body(self, body: bytes) -> None:
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        if self._parser.get_status_code() >= 200:
+            self._finish(keep=self._parser.should_keep_alive())
+
+    def _finish(self, *, keep: bool) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is None:
+            return
+        status, body = self._parser.get_status_code(), b"".join(self._body)
+        if not waiting.done():
+            waiting.set_result(Answer(status, body, self._retry_after))
+        if keep:
+            self._pool.free(self)
+        else:
+            self.abort()
+
+    def _break(self, why: str) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            if not waiting.done():
+                waiting.set_exception(BrokenExchangeError(why))
+            self.abort()
+
+
+class Exchange:
+    """Up to `pool` connections to the server of `url`; to be created while the event loop runs.
+
+    `headers` go with every request. `tls` True means Python's defaults; `server_name` is the name
+    to expect in the certificate, if not the URL's host.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        tls: ssl.SSLContext | bool = True,
+        server_name: str | None = None,
+        pool: int = 100,
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        parts = urlsplit(url)
+        secure = parts.scheme == "https"
+        self._host = parts.hostname or ""
+        self._port = parts.port or (443 if secure else 80)
+        self._base = parts.path
+        self._tls = (ssl.create_default_context() if tls is True else tls) if secure else None
+        self._server_name = (server_name or self._host) if secure else None
+        self._fixed = _lines({"Host": parts.netloc.rpartition("@")[2], **headers})
+        self._slots = asyncio.Semaphore(pool)
+        self._idle: deque[_Wire] = deque()
+        self._open: set[_Wire] = set()
+        self._closed = False
+        self._none_open = asyncio.Event()
+
+    async def ask(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        *,
+        seconds: float,
+    ) -> Answer:
+        """The answer to one request, which is sent once; `seconds` from its sending on.
+
+        Raises:
+            NoConnectionError: nothing was sent.
+            BrokenExchangeError: it was sent, and what came of it is not known.
+        """
+        fields = f"{self._fixed}{_lines(headers)}"
+        if body is not None:
+            fields += f"Content-Length: {len(body)}\r\n"
+        head = f"{method} {self._base}{target} HTTP/1.1\r\n{fields}\r\n"
+        request = head.encode("latin-1") + (body or b"")
+        async with self._slots:
+            wire = self._kept() or await self._connected()
+            try:
+                return await wire.ask(request, seconds)
+            except asyncio.CancelledError:
+                wire.abort()
+                raise
+
+    async def close(self) -> None:
+        """Every connection has ended."""
+        self._closed = True
+        while self._open:
+            self._none_open.clear()
+            for wire in self._open:
+                wire.abort()
+            await self._none_open.wait()
+
+    def free(self, wire: _Wire) -> None:
+        """The connection can serve the next request; those that idle for long are dropped."""
+        now = self.loop.time()
+        wire.idle_since = now
+        self._idle.append(wire)
+        while self._idle[0].idle_since < now - KEEPALIVE_SECONDS:
+            self._idle.popleft().abort()
+
+    def lost(self, wire: _Wire) -> None:
+        """The connection has ended."""
+        self._open.discard(wire)
+        if wire in self._idle:
+            self._idle.remove(wire)
+        if not self._open:
+            self._none_open.set()
+
+    def _kept(self) -> _Wire | None:
+        """The connection used last, which is the least likely to have been closed meanwhile."""
+        if not self._idle:
+            return None
+        wire = self._idle.pop()
+        if wire.idle_since >= self.loop.time() - KEEPALIVE_SECONDS:
+            return wire
+        wire.abort()
+        return self._kept()
+
+    async def _connected(self) -> _Wire:
+        if self._closed:
+            raise NoConnectionError from OSError("the client is closed")
+        wire = _Wire(self)
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await self.loop.create_connection(
+                    lambda: wire,
+                    self._host,
+                    self._port,
+                    ssl=self._tls,
+                    server_hostname=self._server_name,
+                )
+        except (OSError, TimeoutError) as error:
+            raise NoConnectionError from error
+        self._open.add(wire)
+        return wire
+
+
+def _lines(headers: Mapping[str, str]) -> str:
+    return "".join(f"{name}: {value}\r\n" for name, value in headers.items())

@@ -1,0 +1,259 @@
+"""Whole answers over kept connections, from a server that is free to misbehave."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from mooring.kube.exchange import (
+    KEEPALIVE_SECONDS,
+    Answer,
+    BrokenExchangeError,
+    Exchange,
+    NoConnectionError,
+)
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+
+
+@dataclass
+class Caller:
+    """One connection as the server sees it."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def request(self) -> bytes:
+        """The next request, head and body."""
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+        return head + await self.reader.readexactly(int(length or 0))
+
+
+@dataclass
+class Server:
+    """Serves every connection by `serve`, and counts them."""
+
+    serve: Callable[[Caller], Awaitable[None]]
+    url: str = ""
+    connections: int = 0
+    open: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        task = asyncio.create_task(self._serve(Caller(reader, writer)))
+        self.open.add(task)
+        task.add_done_callback(self.open.discard)
+
+    async def _serve(self, caller: Caller) -> None:
+        try:
+            await self.serve(caller)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            caller.writer.close()
+
+
+@asynccontextmanager
+async def serving(serve: Callable[[Caller], Awaitable[None]]) -> AsyncIterator[Server]:
+    server = Server(serve)
+    async with await asyncio.start_server(server.accept, "127.0.0.1", 0) as listening:
+        host, port = listening.sockets[0].getsockname()
+        server.url = f"http://{host}:{port}"
+        yield server
+        for task in server.open:
+            task.cancel()
+        await asyncio.gather(*server.open, return_exceptions=True)
+
+
+def answering(*answers: bytes) -> Callable[[Caller], Awaitable[None]]:
+    """One answer after the other on each connection, which then ends."""
+
+    async def serve(caller: Caller) -> None:
+        for answer in answers:
+            await caller.request()
+            caller.writer.write(answer)
+            await caller.writer.drain()
+
+    return serve
+
+
+@asynccontextmanager
+async def exchange(url: str, pool: int = 100) -> AsyncIterator[Exchange]:
+    opened = Exchange(url, {"User-Agent": "test"}, pool=pool)
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+async def get(to: Exchange, seconds: float = 10.0) -> Answer:
+    return await to.ask("GET", "/", {}, None, seconds=seconds)
+
+
+async def test_a_request_is_one_head_and_its_body() -> None:
+    seen: list[bytes] = []
+
+    async def serve(caller: Caller) -> None:
+        seen.append(await caller.request())
+        caller.writer.write(OK)
+
+    async with serving(serve) as server, exchange(f"{server.url}/base") as to:
+        await to.ask("POST", "/x?y=1", {"Accept": "a"}, b"body", seconds=10)
+    host = server.url.removeprefix("http://").encode()
+    assert seen == [
+        b"POST /base/x?y=1 HTTP/1.1\r\nHost: " + host + b"\r\nUser-Agent: test\r\n"
+        b"Accept: a\r\nContent-Length: 4\r\n\r\nbody"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (OK, Answer(200, b"{}", None)),
+        (
+            b"HTTP/1.1 429 Busy\r\nretry-after: 3\r\nContent-Length: 1\r\n\r\nx",
+            Answer(429, b"x", "3"),
+        ),
+        (
+            b"HTTP/1.1 201 C\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n",
+            Answer(201, b"abc", None),
+        ),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", Answer(204, b"", None)),
+        (b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + OK, Answer(200, b"{}", None)),
+        (
+            b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nto the end",
+            Answer(200, b"to the end", None),
+        ),
+    ],
+)
+async def test_an_answer_may_be_framed_in_any_way(answer: bytes, expected: Answer) -> None:
+    async with serving(answering(answer)) as server, exchange(server.url) as to:
+        assert await get(to) == expected
+
+
+async def test_a_connection_serves_one_request_after_the_other() -> None:
+    async with serving(answering(OK, OK, OK)) as server, exchange(server.url) as to:
+        for _ in range(3):
+            await get(to)
+        assert server.connections == 1
+
+
+async def test_an_answer_that_ends_its_connection_is_followed_by_a_new_one() -> None:
+    last = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+    async with serving(answering(last, OK)) as server, exchange(server.url) as to:
+        assert (await get(to)).body == b""
+        assert (await get(to)).body == b""
+        assert server.connections == 2
+
+
+async def test_a_connection_that_idled_for_long_is_not_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving(answering(OK, OK)) as server, exchange(server.url) as to:
+        await get(to)
+        real = to.loop.time
+        monkeypatch.setattr(to.loop, "time", lambda: real() + KEEPALIVE_SECONDS + 1)
+        await get(to)
+        assert server.connections == 2
+
+
+async def test_no_more_connections_than_the_pool_allows() -> None:
+    answer, waiting = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def serve(caller: Caller) -> None:
+        while True:
+            await caller.request()
+            waiting.release()
+            await answer.wait()
+            caller.writer.write(OK)
+
+    async with serving(serve) as server, exchange(server.url, pool=2) as to:
+        asked = [asyncio.create_task(get(to)) for _ in range(5)]
+        for _ in range(2):
+            await waiting.acquire()
+        answer.set()
+        await asyncio.gather(*asked)
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"", "the server closed the connection"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", "the server closed the connection"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "the answer is not HTTP"),
+    ],
+)
+async def test_a_broken_answer_says_what_was_wrong(answer: bytes, why: str) -> None:
+    async with serving(answering(answer)) as server, exchange(server.url) as to:
+        with pytest.raises(BrokenExchangeError, match=why):
+            await get(to)
+
+
+async def test_an_answer_that_does_not_come_is_given_up_with_its_connection() -> None:
+    ended = asyncio.Event()
+
+    async def serve(caller: Caller) -> None:
+        await caller.request()
+        await caller.reader.read()
+        ended.set()
+
+    async with serving(serve) as server, exchange(server.url) as to:
+        with pytest.raises(BrokenExchangeError, match=r"no answer within 0\.05 seconds"):
+            await get(to, seconds=0.05)
+        await ended.wait()
+
+
+async def test_an_answer_nobody_waits_for_any_more_reaches_nobody() -> None:
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def serve(caller: Caller) -> None:
+        await caller.request()
+        if not asked.is_set():
+            asked.set()
+            await go_on.wait()
+            caller.writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nold")
+        else:
+            caller.writer.write(OK)
+
+    async with serving(serve) as server, exchange(server.url) as to:
+        given_up = asyncio.create_task(get(to))
+        await asked.wait()
+        given_up.cancel()
+        await asyncio.gather(given_up, return_exceptions=True)
+        go_on.set()
+        assert (await get(to)).body == b"{}"
+
+
+async def test_bytes_that_nobody_asked_for_end_the_connection() -> None:
+    ended = asyncio.Event()
+
+    async def serve(caller: Caller) -> None:
+        await caller.request()
+        caller.writer.write(OK + OK)
+        await caller.reader.read()
+        ended.set()
+
+    async with serving(serve) as server, exchange(server.url) as to:
+        await get(to)
+        await ended.wait()
+
+
+async def test_without_a_server_nothing_is_sent() -> None:
+    async with serving(answering(OK)) as server:
+        url = server.url
+    async with exchange(url) as to:
+        with pytest.raises(NoConnectionError) as raised:
+            await get(to)
+        assert isinstance(raised.value.__cause__, ConnectionRefusedError)
+
+
+async def test_a_closed_exchange_sends_nothing() -> None:
+    async with serving(answering(OK)) as server:
+        async with exchange(server.url) as to:
+            await get(to)
+        with pytest.raises(NoConnectionError):
+            await get(to)
