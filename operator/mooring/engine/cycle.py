@@ -69,8 +69,7 @@ def decide(
         row = int(rows[0])
         return Placement(row, nodes.name(row), 1, visited, None, diagnosis)
     sheet = score(search, rows)
-    best = np.flatnonzero(sheet.total == sheet.total.max())
-    chosen = int(best[seed % len(best)])
+    chosen = int(sheet.best[seed % len(sheet.best)])
     row, scores = int(rows[chosen]), partial(sheet.by_node, chosen=chosen)
     return Placement(row, nodes.name(row), len(rows), visited, scores, diagnosis)
 

@@ -23,27 +23,35 @@ class Sheet:
 
     nodes: NodeView
     total: IntArray
+    best: IntArray
+    """The positions whose total nobody exceeds, in order."""
     shares: Mapping[str, Callable[[IntArray], IntArray]]
     """Per plugin, its weighted normalised scores at positions of `total`."""
 
     def by_node(self, most: int | None, *, chosen: int) -> dict[str, NodeScore]:
         """Scores by node name, the best first: of all nodes or of `most`, the chosen one included.
 
-        `chosen` is a position whose total nobody exceeds.
+        `chosen` is one of `best`.
         """
-        best = np.arange(len(self.total))
-        if most is not None and most < len(self.total):
-            best = np.argpartition(-self.total, most)[:most]
-            if chosen not in best:
-                best[np.argmin(self.total[best])] = chosen
-        best = best[np.lexsort((best, best != chosen, -self.total[best]))]
-        shares = {name: share(best).tolist() for name, share in self.shares.items()}
+        told = self._highest(most)
+        if chosen not in told:
+            told[np.argmin(self.total[told])] = chosen
+        told = told[np.lexsort((told, told != chosen, -self.total[told]))]
+        shares = {name: share(told).tolist() for name, share in self.shares.items()}
         return {
             self.nodes.name(position): NodeScore(
                 {name: values[i] for name, values in shares.items()}, int(self.total[position])
             )
-            for i, position in enumerate(best.tolist())
+            for i, position in enumerate(told.tolist())
         }
+
+    def _highest(self, most: int | None) -> IntArray:
+        """Positions of the highest totals, a copy; `most` of them, or all."""
+        if most is None or most >= len(self.total):
+            return np.arange(len(self.total))
+        if len(self.best) >= most:  # of equals, as most nodes are, any will do
+            return self.best[:most].copy()
+        return np.argpartition(-self.total, most)[:most]
 
 
 def score(search: Search, rows: IntArray) -> Sheet:
@@ -73,7 +81,7 @@ def score(search: Search, rows: IntArray) -> Sheet:
         share = scorer.weight * normalised(raw, how)
         shares[scorer.name] = share.__getitem__
         total += share
-    return Sheet(nodes, total, shares)
+    return Sheet(nodes, total, np.flatnonzero(total == total.max()), shares)
 
 
 def _settled_share(column: IntArray, rows: IntArray, weight: int, chosen: IntArray) -> IntArray:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
+import orjson
+
 from mooring.kube.errors import ApiError, NotFoundError, explain
 from mooring.kube.resources import EVENT
 from mooring.kube.timestamps import micro_time
@@ -207,10 +209,15 @@ class EventRecorder:
             try:
                 await self._patch(series.body)
             except NotFoundError:  # it outlived its time on the server
-                await self._client.create(EVENT, series.body)
+                await self._create(series.body)
         else:
-            await self._client.create(EVENT, series.body)
+            await self._create(series.body)
         series.written = count
+
+    async def _create(self, body: dict[str, Any]) -> None:
+        """Nobody needs to read the answer, so nobody parses it."""
+        path = EVENT.path(body["metadata"]["namespace"])
+        await self._client.request("POST", path, body=orjson.dumps(body))
 
     async def _patch(self, body: dict[str, Any]) -> None:
         metadata = body["metadata"]

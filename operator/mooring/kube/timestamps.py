@@ -13,4 +13,4 @@ __all__ = ["micro_time"]
 
 def micro_time(at: datetime) -> str:
     """RFC 3339 in UTC with exactly six digits of a second; `at` must know its time zone."""
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return at.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
