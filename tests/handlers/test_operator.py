@@ -1,6 +1,8 @@
 """kopf against the real API server: what it watches, and where each object goes."""
 
 import asyncio
+import os
+import stat
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,7 +22,7 @@ from mooring.kube.config import load_connection
 from mooring.model.changes import Kind
 from worlds import SHIPPED_ONLY, world
 
-SECONDS = 30.0
+SECONDS = 60.0
 PROFILES = "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
@@ -49,6 +51,7 @@ async def kopf_serving(
     connection = await load_connection(
         kubeconfig=str(plane.access.admin_kubeconfig), user_agent="mooring-test"
     )
+    before = open_sockets()
     async with ApiClient(connection) as client:
         operator = KopfOperator(intake, desk, shared.state, connection, client, listed=listed)
         task = asyncio.create_task(operator.run(lambda: None))
@@ -57,6 +60,21 @@ async def kopf_serving(
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+    # Connections that kopf itself ended wait for the server's farewell.
+    await until(lambda: open_sockets() <= before)
+
+
+def open_sockets() -> int:
+    with os.scandir("/dev/fd") as entries:
+        numbers = [int(entry.name) for entry in entries]
+    return sum(is_socket(number) for number in numbers)
+
+
+def is_socket(descriptor: int) -> bool:
+    try:
+        return stat.S_ISSOCK(os.fstat(descriptor).st_mode)
+    except OSError:  # the one that listed the others
+        return False
 
 
 async def until(holds: Callable[[], object]) -> None:

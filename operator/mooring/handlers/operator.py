@@ -13,11 +13,11 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, NoReturn
 
-import aiohttp
 import kopf
 
 from mooring.engine.intake import Intake
 from mooring.handlers.profiles import ProfileDesk
+from mooring.handlers.sessions import KopfSessions
 from mooring.kube.backoff import Backoff
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
@@ -88,7 +88,6 @@ class KopfOperator:
         self._connection = connection
         self._client = client
         self._listed = listed
-        self._sessions: list[aiohttp.ClientSession] = []
 
     async def run(self, restore_signals: Callable[[], None]) -> NoReturn:
         """Serve until cancelled; `restore_signals` takes back the handlers that kopf replaces.
@@ -123,21 +122,25 @@ class KopfOperator:
 
     async def _serve(self, restore_signals: Callable[[], None]) -> list[str]:
         """Serve until cancelled or until kopf gives up; why it did."""
+        sessions = KopfSessions(self._connection)
         tasks = await kopf.spawn_tasks(
-            registry=self._registry(), settings=_settings(), clusterwide=True, standalone=True
+            registry=self._registry(sessions),
+            settings=_settings(),
+            clusterwide=True,
+            standalone=True,
         )
         restore_signals()
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            sessions.hang_up()
             errors = await _stop(tasks)
-            while self._sessions:
-                await self._sessions.pop().close()
+            await sessions.close()
         return errors
 
-    def _registry(self) -> kopf.OperatorRegistry:
+    def _registry(self, sessions: KopfSessions) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
-        kopf.on.login(registry=registry)(self._log_in)
+        kopf.on.login(registry=registry)(sessions.log_in)
         for resource, handler in (
             (POD, self._on_pod),
             (SCHEDULING_PROFILE, self._on_profile),
@@ -146,24 +149,6 @@ class KopfOperator:
             where = (resource.group, resource.version, resource.plural)
             kopf.on.event(*where, registry=registry)(handler)
         return registry
-
-    async def _log_in(self, **_: Any) -> kopf.AiohttpSession:
-        connection = self._connection
-
-        async def authorise(
-            request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
-        ) -> aiohttp.ClientResponse:
-            request.headers.update(await connection.credentials.headers())
-            return await send(request)
-
-        session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=connection.tls),
-            headers={"User-Agent": connection.user_agent},
-            middlewares=(authorise,),
-            proxy=connection.proxy,
-        )
-        self._sessions.append(session)
-        return kopf.AiohttpSession(server=connection.url, aiohttp_session=session)
 
     async def _on_pod(self, event: Mapping[str, Any], **_: Any) -> None:
         raw = event["object"]

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mooring.kube.errors import ApiError
     from mooring.kube.limiter import TokenBucket
 
-__all__ = ["Transport"]
+__all__ = ["Transport", "abort"]
 
 RETRIES: Final = 5
 """Further tries after an answer with `Retry-After`."""
@@ -184,7 +184,7 @@ class Transport:
                         if lines := splitter.feed(chunk):
                             yield lines
             finally:
-                _abort(response)
+                abort(response)
 
     async def _authorised(self, request: _Request, send: _Sender[_AnswerT]) -> _AnswerT:
         """The answer, or its head; a 401 is tried once more with renewed credentials."""
@@ -281,7 +281,7 @@ def _words(error: BaseException) -> str:
     return str(error) or "it took too long"
 
 
-def _abort(response: aiohttp.ClientResponse) -> None:
+def abort(response: aiohttp.ClientResponse) -> None:
     """Drop the connection of an unfinished answer, for a TLS farewell waits for the other side."""
     if response.connection is not None and response.connection.transport is not None:
         response.connection.transport.abort()

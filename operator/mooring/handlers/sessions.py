@@ -1,0 +1,87 @@
+"""The HTTP sessions that kopf works with, and how they end.
+
+kopf cancels what it is doing when it stops. A request that is cancelled is finished here all the
+same, because asyncio never closes a connection that is given up before its TLS handshake has
+begun; and open answers are hung up on, because a TLS farewell waits for the other side.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, Final
+from weakref import WeakSet
+
+import aiohttp
+import kopf
+
+from mooring.kube.config import Connection
+from mooring.kube.transport import abort
+
+__all__ = ["KopfSessions"]
+
+_LAST_SECONDS: Final = 1.0
+"""How long requests may take to get an answer once kopf has stopped."""
+
+
+class KopfSessions:
+    """Sessions with our own credentials and TLS, one per login of kopf's."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._sessions: list[aiohttp.ClientSession] = []
+        self._requests: set[asyncio.Future[aiohttp.ClientResponse]] = set()
+        self._answers: WeakSet[aiohttp.ClientResponse] = WeakSet()
+
+    async def log_in(self, **_: Any) -> kopf.AiohttpSession:
+        """A login handler for kopf."""
+        connection = self._connection
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=connection.tls),
+            headers={"User-Agent": connection.user_agent},
+            middlewares=(self._send,),
+            proxy=connection.proxy,
+        )
+        self._sessions.append(session)
+        return kopf.AiohttpSession(server=connection.url, aiohttp_session=session)
+
+    def hang_up(self) -> None:
+        """Nothing more is read; to be called before kopf's tasks are cancelled."""
+        for answer in self._answers:
+            _hang_up(answer)
+
+    async def close(self) -> None:
+        """Every connection has ended; to be called when kopf's tasks have."""
+        if self._requests:
+            _, late = await asyncio.wait(self._requests, timeout=_LAST_SECONDS)
+            for request in late:
+                request.cancel()
+        while self._sessions:
+            await self._sessions.pop().close()
+
+    async def _send(
+        self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        request.headers.update(await self._connection.credentials.headers())
+        answer = await self._finished(send(request))
+        self._answers.add(answer)
+        return answer
+
+    async def _finished(self, sending: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
+        """The head of the answer, which a cancelled caller leaves to be hung up on."""
+        request = asyncio.ensure_future(sending)
+        self._requests.add(request)
+        request.add_done_callback(self._requests.discard)
+        try:
+            return await asyncio.shield(request)
+        except asyncio.CancelledError:
+            request.add_done_callback(_drop)
+            raise
+
+
+def _drop(request: asyncio.Future[aiohttp.ClientResponse]) -> None:
+    if not request.cancelled() and request.exception() is None:
+        _hang_up(request.result())
+
+
+def _hang_up(answer: aiohttp.ClientResponse) -> None:
+    abort(answer)
+    answer.close()
