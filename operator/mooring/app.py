@@ -16,9 +16,6 @@ from functools import partial
 from typing import Any, Final
 from uuid import uuid4
 
-import uvloop
-
-from mooring import __version__
 from mooring.engine.api import PluginApi
 from mooring.engine.census import Census, Counted
 from mooring.engine.cures import Cures
@@ -35,18 +32,16 @@ from mooring.engine.world import World
 from mooring.framework.handle import Handle
 from mooring.framework.registry import Registry
 from mooring.framework.waiting import WaitingRoom
-from mooring.handlers.operator import UNSCHEDULED, KopfOperator, is_kopfs
+from mooring.handlers.operator import UNSCHEDULED, KopfOperator
 from mooring.handlers.profiles import ProfileDesk
 from mooring.kube.client import ApiClient
-from mooring.kube.config import Connection, load_connection
-from mooring.kube.errors import KubeError, explain
+from mooring.kube.config import Connection
 from mooring.kube.lease import LeaderElector
-from mooring.kube.limiter import TokenBucket
 from mooring.kube.recorder import EventRecorder
 from mooring.kube.resources import POD, SCHEDULING_PROFILE
 from mooring.kube.writes import PodWriter
 from mooring.model.changes import Change
-from mooring.observe.http import Endpoints, ListenError
+from mooring.observe.http import Endpoints
 from mooring.observe.metrics import Metrics
 from mooring.observe.readings import Readings
 from mooring.observe.records import DecisionLog
@@ -56,7 +51,7 @@ from mooring.state.cluster import ClusterState
 from mooring.state.queue import QueuedPod, SchedulingQueue
 from mooring.state.snapshot import Snapshot
 
-__all__ = ["StartError", "run"]
+__all__ = ["Scheduler"]
 
 logger = logging.getLogger(__name__)
 
@@ -64,55 +59,6 @@ _EVICTION_SECONDS: Final = 5.0
 """How long evictions in flight may take to finish after SIGTERM."""
 _EVENT_SECONDS: Final = 5.0
 """How long events may then take to be written."""
-
-
-class StartError(Exception):
-    """The scheduler cannot start; the text is one line that says what to do."""
-
-
-def run(settings: RunSettings) -> int:
-    """Run until SIGTERM (0) or until the lease is lost (1).
-
-    Raises:
-        StartError: if it cannot start.
-    """
-    return uvloop.run(_serve(settings))
-
-
-async def _serve(settings: RunSettings) -> int:
-    asyncio.get_running_loop().set_exception_handler(_on_loop_error)
-    try:
-        connection = await load_connection(
-            kubeconfig=settings.kubeconfig,
-            context=settings.context,
-            user_agent=f"mooring/{__version__}",
-        )
-        async with ApiClient(connection, limiter=_limiter(settings)) as client:
-            await client.request("GET", SCHEDULING_PROFILE.path(), params={"limit": "1"})
-            return await Scheduler(settings, connection, client).run()
-    except KubeError as error:
-        raise StartError(explain(error)) from error
-    except ListenError as error:
-        raise StartError(str(error)) from error
-
-
-def _on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Errors that nobody waits for are logged.
-
-    Of no interest are those of kopf's when it is stopped: it leaves generators half-way, which are
-    then closed all at once and fail at it, and a callback of its that expects to be in a task.
-    """
-    error = context.get("exception")
-    if "asyncgen" in context or (error is not None and is_kopfs(error)):
-        logger.debug("kopf did not stop cleanly: %s", context["message"])
-    else:
-        loop.default_exception_handler(context)
-
-
-def _limiter(settings: RunSettings) -> TokenBucket | None:
-    if settings.qps is None:
-        return None
-    return TokenBucket(settings.qps, settings.burst or max(1, round(2 * settings.qps)))
 
 
 class Scheduler:

@@ -6,7 +6,7 @@ from rich.console import Console
 from bench.sampling import Stack
 from bench.shares import part_of, parts, shares_table
 
-AROUND = ("asyncio.runners:Runner.run", "mooring.app:run", "importlib._bootstrap:_call")
+AROUND = ("asyncio.runners:Runner.run", "mooring.service:run", "importlib._bootstrap:_call")
 
 
 @pytest.mark.parametrize(

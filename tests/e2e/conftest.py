@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +38,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def client(cluster: Cluster) -> Iterator[Client]:
     with cluster.access.client() as client:
         yield client
+
+
+@pytest.fixture
+def replicas(plane: ControlPlane, tmp_path: Path) -> Iterator[Replicas]:
+    """Schedulers of a module that has a control plane, its fixture `plane`, of its own."""
+    with Replicas.of(plane.access, tmp_path) as replicas:
+        yield replicas
 
 
 @pytest.fixture

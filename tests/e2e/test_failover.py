@@ -1,7 +1,6 @@
 """Several replicas, of which one binds; and what a replica knows that has only just begun."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -30,12 +29,6 @@ def plane() -> Iterator[ControlPlane]:
         replica.apply_manifests(plane.access)
         create_nodes(plane.access, 3)
         yield plane
-
-
-@pytest.fixture
-def replicas(plane: ControlPlane, tmp_path: Path) -> Iterator[Replicas]:
-    with Replicas.of(plane.access, tmp_path) as replicas:
-        yield replicas
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ lost, and no node is overcommitted only if not one is given away twice.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -42,12 +41,6 @@ def plane() -> Iterator[ControlPlane]:
         replica.apply_manifests(plane.access)
         create_nodes(plane.access, NODES, zones=3, capacity=CAPACITY)
         yield plane
-
-
-@pytest.fixture
-def replicas(plane: ControlPlane, tmp_path: Path) -> Iterator[Replicas]:
-    with Replicas.of(plane.access, tmp_path) as replicas:
-        yield replicas
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from mooring.app import StartError
-from mooring.app import run as run_scheduler
 from mooring.cli.console import BAD_INPUT
 from mooring.kube.errors import KubeError
 from mooring.observe.logs import FORMATS, LEVELS, configure
+from mooring.service import StartError
+from mooring.service import run as run_scheduler
 from mooring.settings import RunSettings
 
 __all__ = ["run"]

@@ -117,14 +117,12 @@ class Search:
         None where other filters depend on other pods too.
         """
         contested = [
-            plugin
+            plugin.name
             for plugin in self.pipeline.filters
             if asked.runs(plugin) and not getattr(plugin, "ignores_pods", False)
         ]
-        if len(contested) != 1 or not isinstance(contested[0], ResourceFilterPlugin):
-            return None
-        plugin = contested[0]
-        return plugin, plugin.needs(asked.states[plugin.name])
+        plugin = self.pipeline.counting.get(contested[0]) if len(contested) == 1 else None
+        return None if plugin is None else (plugin, plugin.needs(asked.states[plugin.name]))
 
     def refusals_beside_nominated(self, row: int) -> Sequence[RefusedRows]:
         """Why the row refuses the pod once its nominated pods are there; empty if it does not."""

@@ -18,6 +18,7 @@ from mooring.framework.plugin import (
     PreScorePlugin,
     QueueSortPlugin,
     ReservePlugin,
+    ResourceFilterPlugin,
     ScorePlugin,
 )
 from mooring.framework.registry import NoArgs, PluginLoadError, Registry
@@ -66,6 +67,8 @@ class Pipeline:
     """Names of the plugins whose answers depend on a pod's shape alone."""
     cures: Mapping[str, CurablePlugin]
     """By name, the plugins that say what could cure their refusals."""
+    counting: Mapping[str, ResourceFilterPlugin]
+    """By name, the filters that other pods can make refuse only by what they request."""
 
 
 def build_pipeline(
@@ -109,6 +112,7 @@ def build_pipeline(
         every_filter=profile.spec.always_check_all_filters,
         row_local=frozenset(name for name, plugin in built.items() if plugin.row_local),
         cures={name: plugin for name, plugin in built.items() if hasattr(plugin, "wakes_on")},
+        counting={f.name: f for f in at(Point.FILTER) if isinstance(f, ResourceFilterPlugin)},
     )
 
 

@@ -39,7 +39,7 @@ _READY: Final = '.status.conditions[?(@.type=="Ready")]'
 _COLUMNS: Final = (
     ("Ready", "string", f"{_READY}.status", 0),
     ("Reason", "string", f"{_READY}.reason", 0),
-    ("Scheduler Names", "string", ".spec.match.schedulerNames", 0),
+    ("Scheduler Names", "string", ".status.effective.schedulerNames", 0),
     ("Precedence", "integer", ".spec.match.precedence", 1),
     ("Message", "string", f"{_READY}.message", 1),
     ("Age", "date", ".metadata.creationTimestamp", 0),

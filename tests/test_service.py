@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mooring.app import StartError, run
+from mooring.service import StartError, run
 from mooring.settings import RunSettings
 
 

@@ -1,0 +1,71 @@
+"""The process of `mooring run`: a connection, one replica, and an exit code."""
+
+import asyncio
+import logging
+from typing import Any
+
+import uvloop
+
+from mooring import __version__
+from mooring.app import Scheduler
+from mooring.handlers.operator import is_kopfs
+from mooring.kube.client import ApiClient
+from mooring.kube.config import load_connection
+from mooring.kube.errors import KubeError, explain
+from mooring.kube.limiter import TokenBucket
+from mooring.kube.resources import SCHEDULING_PROFILE
+from mooring.observe.http import ListenError
+from mooring.settings import RunSettings
+
+__all__ = ["StartError", "run"]
+
+logger = logging.getLogger(__name__)
+
+
+class StartError(Exception):
+    """The scheduler cannot start; the text is one line that says what to do."""
+
+
+def run(settings: RunSettings) -> int:
+    """Run until SIGTERM (0) or until the lease is lost (1).
+
+    Raises:
+        StartError: if it cannot start.
+    """
+    return uvloop.run(_serve(settings))
+
+
+async def _serve(settings: RunSettings) -> int:
+    asyncio.get_running_loop().set_exception_handler(_on_loop_error)
+    try:
+        connection = await load_connection(
+            kubeconfig=settings.kubeconfig,
+            context=settings.context,
+            user_agent=f"mooring/{__version__}",
+        )
+        async with ApiClient(connection, limiter=_limiter(settings)) as client:
+            await client.request("GET", SCHEDULING_PROFILE.path(), params={"limit": "1"})
+            return await Scheduler(settings, connection, client).run()
+    except KubeError as error:
+        raise StartError(explain(error)) from error
+    except ListenError as error:
+        raise StartError(str(error)) from error
+
+
+def _on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Errors that nobody waits for are logged.
+
+    Of no interest are those of kopf's when it is stopped: it leaves generators half-way, which are
+    then closed all at once and fail at it, and a callback of its that expects to be in a task.
+    """
+    error = context.get("exception")
+    if "asyncgen" in context or (error is not None and is_kopfs(error)):
+        logger.debug("kopf did not stop cleanly: %s", context["message"])
+    else:
+        loop.default_exception_handler(context)
+
+
+def _limiter(settings: RunSettings) -> TokenBucket | None:
+    if settings.qps is None:
+        return None
+    return TokenBucket(settings.qps, settings.burst or max(1, round(2 * settings.qps)))
