@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from mooring.engine.cures import Cures
+from mooring.engine.order import QueueOrder
 from mooring.engine.profiles import InForce, Profiles
 from mooring.engine.world import World
 from mooring.framework.registry import Registry
@@ -27,7 +28,7 @@ def world(*objects: dict[str, Any], registry: Registry = SHIPPED_ONLY) -> World:
     snapshot = Snapshot(state)
     profiles = Profiles(registry, handle(state))
     cures = Cures(profiles, snapshot)
-    queue = SchedulingQueue(lambda queued: (queued.since,), cures.signature, cures.may_cure)
+    queue = SchedulingQueue(QueueOrder(profiles, snapshot).of, cures.signature, cures.may_cure)
     return World(state, snapshot, queue, profiles, WaitingRoom())
 
 

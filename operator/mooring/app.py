@@ -25,6 +25,7 @@ from mooring.engine.intake import Intake
 from mooring.engine.inventory import cache_sizes, configuration, unschedulable_pods
 from mooring.engine.loop import SchedulingLoop
 from mooring.engine.mirror import Mirror
+from mooring.engine.order import QueueOrder
 from mooring.engine.preempting import Preemptions
 from mooring.engine.profiles import Profiles
 from mooring.engine.reports import Reports
@@ -48,7 +49,7 @@ from mooring.observe.records import DecisionLog
 from mooring.plugins import SHIPPED
 from mooring.settings import RunSettings
 from mooring.state.cluster import ClusterState
-from mooring.state.queue import QueuedPod, SchedulingQueue
+from mooring.state.queue import SchedulingQueue
 from mooring.state.snapshot import Snapshot
 
 __all__ = ["Scheduler"]
@@ -82,7 +83,7 @@ class Scheduler:
         profiles = Profiles(registry, Handle(cluster, waiting, self._api, state))
         cures = Cures(profiles, cluster)
         queue = SchedulingQueue(
-            _by_priority,
+            QueueOrder(profiles, cluster).of,
             cures.signature,
             cures.may_cure,
             initial_backoff=settings.initial_backoff,
@@ -247,10 +248,6 @@ class Scheduler:
             events_dropped=lambda: self._recorder.dropped,
             leading=lambda: self._leading,
         )
-
-
-def _by_priority(queued: QueuedPod) -> tuple[int, float]:
-    return -queued.pod.shape.priority, queued.since
 
 
 def _calm_the_collector() -> None:

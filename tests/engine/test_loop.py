@@ -13,6 +13,7 @@ from mooring.engine.api import PluginApi
 from mooring.engine.cures import Cures
 from mooring.engine.intake import Intake
 from mooring.engine.loop import SchedulingLoop
+from mooring.engine.order import QueueOrder
 from mooring.engine.preempting import Preemptions
 from mooring.engine.profiles import Profiles
 from mooring.engine.reports import Reports
@@ -75,9 +76,8 @@ class Engine:
         api = PluginApi(client, writer)
         profiles = Profiles(PLUGINS, Handle(snapshot, waiting, api, state))
         cures = Cures(profiles, snapshot)
-        queue = SchedulingQueue(
-            lambda q: (-q.pod.shape.priority, q.since), cures.signature, cures.may_cure
-        )
+        order = QueueOrder(profiles, snapshot)
+        queue = SchedulingQueue(order.of, cures.signature, cures.may_cure)
         self.world = World(state, snapshot, queue, profiles, waiting)
         points = {"multiPoint": {"enabled": [{"name": Marked.name}]}}
         put_profile(self.world, registry=PLUGINS, plugins=points)

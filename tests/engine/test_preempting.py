@@ -8,6 +8,7 @@ import pytest
 from deciding import Deciding
 from kube.api_server import ApiServer, Request
 from mooring.engine.cures import Cures
+from mooring.engine.order import QueueOrder
 from mooring.engine.preempting import Preemptions
 from mooring.engine.profiles import Profiles
 from mooring.engine.reports import Reports
@@ -38,7 +39,7 @@ class Stage:
         state, cluster = self.deciding.state, self.deciding.cluster
         profiles = Profiles(Registry(SHIPPED, {}), handle(state))
         cures = Cures(profiles, cluster)
-        queue = SchedulingQueue(lambda q: (q.since,), cures.signature, cures.may_cure)
+        queue = SchedulingQueue(QueueOrder(profiles, cluster).of, cures.signature, cures.may_cure)
         self.world = World(state, cluster, queue, profiles, WaitingRoom())
         self.freed: list[Change] = []
         writer = PodWriter(client)

@@ -5,6 +5,7 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from mooring.engine.cures import Cures
+from mooring.engine.order import QueueOrder
 from mooring.engine.profiles import Profiles
 from mooring.engine.world import World
 from mooring.framework.registry import Registry
@@ -25,7 +26,7 @@ def world() -> World:
     snapshot = Snapshot(state)
     profiles = Profiles(Registry(SHIPPED, {}), handle(state))
     cures = Cures(profiles, snapshot)
-    queue = SchedulingQueue(lambda queued: (queued.since,), cures.signature, cures.may_cure)
+    queue = SchedulingQueue(QueueOrder(profiles, snapshot).of, cures.signature, cures.may_cure)
     return World(state, snapshot, queue, profiles, WaitingRoom())
 
 

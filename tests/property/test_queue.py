@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from mooring.model.changes import Action, Change, Kind
 from mooring.model.pod import Pod, parse_pod
+from mooring.state.active import Order
 from mooring.state.queue import Part, QueuedPod, SchedulingQueue
 from mooring.testing import builders
 
@@ -26,8 +27,8 @@ Sort = tuple[int, float]
 Kin = tuple[Any, frozenset[str]]
 
 
-def sort_key(queued: QueuedPod) -> Sort:
-    return -queued.pod.shape.priority, queued.since
+def order(queued: QueuedPod) -> Order:
+    return Order("", (-queued.pod.shape.priority, queued.since))
 
 
 def signature(queued: QueuedPod) -> Kin:
@@ -87,7 +88,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.now = 1000.0
         self.uids = 0
         self.known: dict[str, Known] = {}
-        self.queue = SchedulingQueue(sort_key, signature, cures)
+        self.queue = SchedulingQueue(order, signature, cures)
 
     def make_pod(self, name: str, shape: int, uid: str | None = None) -> Pod:
         self.uids += 1

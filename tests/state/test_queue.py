@@ -6,6 +6,7 @@ import pytest
 
 from mooring.model.changes import Action, Change, Kind
 from mooring.model.pod import Pod, parse_pod
+from mooring.state.active import Order
 from mooring.state.queue import QueuedPod, SchedulingQueue
 from mooring.testing import builders
 
@@ -17,8 +18,8 @@ CURES = {NODE_ADDED: FIT | TAINTS, TAINT_REMOVED: TAINTS}
 """The plugins whose refusals each change cures."""
 
 
-def by_priority(queued: QueuedPod) -> tuple[int, float]:
-    return -queued.pod.shape.priority, queued.since
+def by_priority(queued: QueuedPod) -> Order:
+    return Order("", (-queued.pod.shape.priority, queued.since))
 
 
 def signature(queued: QueuedPod) -> tuple[Any, ...]:

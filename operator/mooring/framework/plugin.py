@@ -80,10 +80,14 @@ class PreEnqueuePlugin(Plugin, Protocol):
 
 
 class QueueSortPlugin(Plugin, Protocol):
-    """Orders the active queue; all profiles share one."""
+    """Orders the pods that wait to be tried.
 
-    def sort_key(self, queued: QueuedPod) -> tuple[Any, ...]:
-        """Smaller keys are tried first."""
+    All profiles share one queue. Pods whose profiles name different plugins take turns by priority,
+    then by how long they have waited.
+    """
+
+    def sort_key(self, queued: QueuedPod) -> tuple[int | float | str, ...]:
+        """Smaller keys are tried first; asked again only when the pod enters the queue anew."""
 
 
 class PreFilterPlugin(Plugin, Protocol):

@@ -7,6 +7,7 @@ from typing import Final
 
 from mooring.engine.binding import PlaceRefused, hold_place
 from mooring.engine.cycle import decide
+from mooring.engine.order import QueueOrder
 from mooring.engine.outcome import Outcome, Unschedulable
 from mooring.engine.profiles import InForce, Profiles
 from mooring.engine.record import decision_of
@@ -24,6 +25,7 @@ from mooring.policy.resolve import resolve
 from mooring.simulate.inputs import Inputs
 from mooring.simulate.offline import OfflineApi
 from mooring.simulate.policies import Policy
+from mooring.state.active import ActivePods
 from mooring.state.cluster import ClusterState
 from mooring.state.queue import QueuedPod
 from mooring.state.snapshot import Snapshot
@@ -74,7 +76,8 @@ class _Simulation:
             self._profiles.put(policy.profile, policy.effective)
 
     def attempts(self, pods: Iterable[Pod]) -> Iterator[Attempt]:
-        queue: list[tuple[QueuedPod, InForce]] = []
+        active = ActivePods(QueueOrder(self._profiles, self._cluster).of)
+        chosen: list[InForce] = []
         held: list[Attempt] = []
         for pod in pods:
             profile = self._profiles.of(pod, self._cluster)
@@ -88,9 +91,10 @@ class _Simulation:
             if gate is not None:
                 held.append(_refused(pod, profile, gate.reason))
             else:
-                queue.append((_queued(pod), profile))
-        for queued, profile in sorted(queue, key=_queue_order):
-            yield self._attempt(queued.pod, profile)
+                active.add(_queued(pod, ticket=len(chosen)))
+                chosen.append(profile)
+        while (queued := active.pop()) is not None:
+            yield self._attempt(queued.pod, chosen[queued.ticket])
         yield from held
 
     def _attempt(self, pod: Pod, profile: InForce) -> Attempt:
@@ -153,15 +157,10 @@ def _nobody_waits(_changes: tuple[Change, ...]) -> None:
     """Every pod has one attempt, so that no change brings one back."""
 
 
-def _queued(pod: Pod) -> QueuedPod:
+def _queued(pod: Pod, *, ticket: int) -> QueuedPod:
     """The pod as if it had been queued when it was made; one that was never stored, after those."""
     entered = pod.created or inf
-    return QueuedPod(pod, first_seen=entered, since=entered)
-
-
-def _queue_order(entry: tuple[QueuedPod, InForce]) -> tuple[object, ...]:
-    queued, profile = entry
-    return profile.pipeline.queue_sort.sort_key(queued)
+    return QueuedPod(pod, first_seen=entered, since=entered, ticket=ticket)
 
 
 def _gate(pod: Pod, profile: InForce) -> Refused | None:

@@ -24,10 +24,11 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import count
-from typing import Any, Final
+from typing import Final
 
 from mooring.model.changes import Change
 from mooring.model.pod import Pod
+from mooring.state.active import ActivePods, Order
 from mooring.state.in_flight import InFlight
 from mooring.state.refused import RefusedPods
 
@@ -75,26 +76,25 @@ class QueuedPod:
 class SchedulingQueue:
     """All waiting pods by key.
 
-    `sort_key` orders the active part. `signature` is equal for pods whose refusals the same
+    `order` orders the active part. `signature` is equal for pods whose refusals the same
     changes cure; `cures` says whether a change may cure a pod's refusal.
     """
 
     def __init__(
         self,
-        sort_key: Callable[[QueuedPod], tuple[Any, ...]],
+        order: Callable[[QueuedPod], Order],
         signature: Callable[[QueuedPod], Hashable],
         cures: Callable[[QueuedPod, Change], bool],
         *,
         initial_backoff: float = 1.0,
         max_backoff: float = 10.0,
     ) -> None:
-        self._sort_key = sort_key
         self._cures = cures
         self._initial_backoff = initial_backoff
         self._max_backoff = max_backoff
         self._pods: dict[str, QueuedPod] = {}
         self._in_flight: InFlight[QueuedPod] = InFlight()
-        self._active: list[tuple[tuple[Any, ...], int, QueuedPod]] = []
+        self._active = ActivePods(order)
         self._woken: list[tuple[float, int, QueuedPod]] = []
         self._failed: list[tuple[float, int, QueuedPod]] = []
         self._refused: RefusedPods[QueuedPod] = RefusedPods(signature)
@@ -157,7 +157,7 @@ class SchedulingQueue:
         """The next pod to try, in flight from now on; None if there is none."""
         self._flush(self._woken, now)
         self._flush(self._failed, now)
-        queued = self._first(self._active) or self._first(self._woken)
+        queued = self._active.pop() or self._first(self._woken)
         if queued is None:
             return None
         del self._pods[queued.pod.key]
@@ -220,7 +220,8 @@ class SchedulingQueue:
         return woken
 
     def policy_changed(self, now: float, namespace: str | None = None) -> None:
-        """Every refused pod, or every one of a namespace, may try again."""
+        """Every refused pod, or every one of a namespace, may try again, in a new order."""
+        self._active.sort_anew()
         for queued in (*self._pods.values(), *self._in_flight):
             if namespace is not None and queued.pod.namespace != namespace:
                 continue
@@ -282,7 +283,7 @@ class SchedulingQueue:
                 self._move(queued, Part.ACTIVE)
 
     @staticmethod
-    def _first(heap: list[tuple[Any, int, QueuedPod]]) -> QueuedPod | None:
+    def _first(heap: list[tuple[float, int, QueuedPod]]) -> QueuedPod | None:
         """The first valid entry, taken off; entries with an older ticket are void."""
         while heap:
             _, ticket, queued = heapq.heappop(heap)
@@ -295,7 +296,7 @@ class SchedulingQueue:
         queued.part = part
         self._counts[part] += 1
         if part is Part.ACTIVE:
-            heapq.heappush(self._active, (self._sort_key(queued), queued.ticket, queued))
+            self._active.add(queued)
         elif part is Part.UNSCHEDULABLE:
             self._refused.add(queued)
 
