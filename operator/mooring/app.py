@@ -118,7 +118,8 @@ class Scheduler:
         self._housekeeping = Housekeeping(
             self._world, client, wake=self._loop.wake, changed=self._on_changes
         )
-        self._feeds = Feeds(client, Mirror(state, self._on_changes))
+        mirror = Mirror(state, self._on_changes)
+        self._feeds = Feeds(client, mirror, relisted=self._metrics.relisted)
 
     async def run(self) -> int:
         """Serve until told to stop; the exit code."""

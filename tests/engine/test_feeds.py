@@ -75,7 +75,8 @@ class Feeding:
         self.seen = Seen()
         self.time = 1000.0
         self.clock_read = asyncio.Event()
-        self.feeds = Feeds(client, self.seen, self._clock)
+        self.relisted: list[str] = []
+        self.feeds = Feeds(client, self.seen, relisted=self.relisted.append, clock=self._clock)
         self._task: asyncio.Task[None] | None = None
 
     def _clock(self) -> float:
@@ -127,6 +128,17 @@ async def test_every_mirrored_resource_is_fed_whole_and_then_followed(
     streams.open[NODE.path()].send(event("ADDED", versioned("b", 2)))
     await feeding.told(1)
     assert feeding.seen.names[NODE] == ["a", "b"]
+    assert feeding.relisted == []
+
+
+async def test_a_resource_that_is_listed_again_is_named(streams: Streams, feeding: Feeding) -> None:
+    feeding.start()
+    await feeding.synced()
+    await feeding.told(len(MIRRORED))
+    gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+    streams.open[NODE.path()].send(event("ERROR", gone))
+    await feeding.told(1)
+    assert feeding.relisted == ["nodes"]
 
 
 async def test_only_pods_that_hold_a_place_are_mirrored(

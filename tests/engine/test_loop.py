@@ -254,8 +254,14 @@ async def test_pods_that_wait_at_permit_keep_no_others_from_being_bound(
     with engine.running():
         await until(lambda: len(bindings.made) == 5)
         assert len(engine.world.waiting) == 5
+        first = next(iter(engine.world.waiting)).pod.uid
+        engine.world.waiting.allow(first, Marked.name)
+        await until(lambda: len(bindings.made) == 6)
     await engine.loop.finish(SECONDS)
-    assert len(engine.world.state.pods) == 5
+    waits = "scheduler_permit_wait_duration_seconds_count"
+    assert engine.metrics.registry.get_sample_value(waits, {"result": "Success"}) == 1
+    assert engine.metrics.registry.get_sample_value(waits, {"result": "Unschedulable"}) == 4
+    assert len(engine.world.state.pods) == 6
 
 
 async def test_at_the_end_pods_on_their_way_are_bound(

@@ -28,6 +28,7 @@ class Mirror:
         self.replaced: list[set[str]] = []
         self.applied: list[tuple[EventType, str]] = []
         self.troubles: list[ApiError | None] = []
+        self.relists = 0
         self.pauses: list[float] = []
         self.went_back: list[str] = []
         self.refuses: str | None = None
@@ -56,6 +57,10 @@ class Mirror:
         assert resource == POD
         self.troubles.append(error)
         self._changed.set()
+
+    def on_relist(self, resource: Resource) -> None:
+        assert resource == POD
+        self.relists += 1
 
     async def sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
@@ -86,6 +91,7 @@ async def reflecting(url: str, **options: Any) -> AsyncIterator[tuple[Mirror, Re
             POD,
             mirror,
             on_trouble=mirror.on_trouble,
+            on_relist=mirror.on_relist,
             random=Random(0),  # noqa: S311 - reproducible jitter
             sleep=mirror.sleep,
             **options,

@@ -137,8 +137,10 @@ async def test_a_version_refused_as_gone_is_listed_again_and_replaces_all(
     async with reflecting(server.url) as (mirror, _):
         (await initial(server, pod("a", 1), pod("b", 2), version=2)).end()
         (await resumed(server, 2)).refuse(410, "Expired", "too old resource version: 2")
+        assert mirror.relists == 0
         await initial(server, pod("b", 7), pod("c", 8), version=9)
         await mirror.until(lambda: len(mirror.replaced) == 2)
+        assert mirror.relists == 1
         assert mirror.versions == {"b": 7, "c": 8}
         assert isinstance(mirror.troubles[0], GoneError)
 

@@ -8,8 +8,6 @@ from mooring.observe.readings import Readings
 BUCKETS = {
     "scheduler_scheduling_attempt_duration_seconds": (0.001, 16.384, 15),
     "scheduler_scheduling_algorithm_duration_seconds": (0.001, 16.384, 15),
-    "scheduler_framework_extension_point_duration_seconds": (0.0001, 0.2048, 12),
-    "scheduler_plugin_execution_duration_seconds": (1e-5, 0.02216837820053101, 20),
     "scheduler_permit_wait_duration_seconds": (0.001, 16.384, 15),
     "scheduler_pod_scheduling_sli_duration_seconds": (0.01, 5242.88, 20),
     "scheduler_pod_scheduling_attempts": (1, 16, 5),
@@ -76,11 +74,7 @@ def test_the_attempts_label_is_bounded(attempts: int, label: str) -> None:
 
 def everything_happened_once() -> Metrics:
     metrics = Metrics()
-    profile = metrics.for_profile("mooring")
-    profile.attempt("unschedulable", 0.001, 0.001)
-    profile.extension_point("Filter", "Success", 0.001)
-    metrics.plugin_ran("NodePorts", "Filter", "Success", 0.0001)
-    metrics.pod_queued("active", "PodAdd")
+    metrics.for_profile("mooring").attempt("unschedulable", 0.001, 0.001)
     metrics.pod_bound(1, 0.1)
     metrics.permit_waited("Success", 2.0)
     metrics.preemption_attempted()
@@ -92,17 +86,6 @@ def everything_happened_once() -> Metrics:
 @pytest.mark.parametrize(
     ("name", "labels", "expected"),
     [
-        (
-            "scheduler_framework_extension_point_duration_seconds_count",
-            {"extension_point": "Filter", "status": "Success", "profile": "mooring"},
-            1,
-        ),
-        (
-            "scheduler_plugin_execution_duration_seconds_count",
-            {"plugin": "NodePorts", "extension_point": "Filter", "status": "Success"},
-            1,
-        ),
-        ("scheduler_queue_incoming_pods_total", {"queue": "active", "event": "PodAdd"}, 1),
         ("scheduler_permit_wait_duration_seconds_sum", {"result": "Success"}, 2),
         ("scheduler_preemption_attempts_total", {}, 1),
         ("scheduler_preemption_victims_sum", {}, 3),

@@ -21,10 +21,15 @@ class _Trouble:
 
 
 class Feeds:
-    """Feed `sink` while `run` runs."""
+    """Feed `sink` while `run` runs; `relisted` is told which resource had to be listed again."""
 
     def __init__(
-        self, client: ApiClient, sink: Sink, clock: Callable[[], float] = time.monotonic
+        self,
+        client: ApiClient,
+        sink: Sink,
+        *,
+        relisted: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
         self._troubles: dict[Resource, _Trouble] = {}
@@ -35,6 +40,7 @@ class Feeds:
                 sink,
                 selectors={"fieldSelector": ASSIGNED_PODS} if resource is POD else None,
                 on_trouble=self._on_trouble,
+                on_relist=lambda resource: relisted(str(resource)),
             )
             for resource in MIRRORED
         }

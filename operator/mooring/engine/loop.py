@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from mooring.engine.binding import (
@@ -209,9 +210,16 @@ class SchedulingLoop:
             queued, chosen.row, pipeline, self._world, changed=self._changed, now=now
         )
         self._world.queue.placed(queued, now)
+        if attempted.permitted is not None:
+            attempted.permitted.add_done_callback(partial(self._permitted, now))
         task = asyncio.create_task(self._bind(attempt, attempted))
         self._bindings.add(task)
         task.add_done_callback(self._bound)
+
+    def _permitted(self, since: float, permitted: "asyncio.Future[None]") -> None:
+        refused = permitted.cancelled() or permitted.exception() is not None
+        result = "Unschedulable" if refused else "Success"
+        self._metrics.permit_waited(result, self._clock() - since)
 
     def _bound(self, task: "asyncio.Task[None]") -> None:
         self._bindings.discard(task)

@@ -80,7 +80,8 @@ class Reflector:
     """Feeds `sink` with one resource until cancelled.
 
     `selectors` are the query's `fieldSelector` and `labelSelector`. `on_trouble` is told every
-    error, and None once the feed works again. `synced` is set after the first whole set.
+    error, and None once the feed works again. `on_relist` is told of every whole set after the
+    first. `synced` is set after the first.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Reflector:
         *,
         selectors: dict[str, str] | None = None,
         on_trouble: Callable[[Resource, ApiError | None], None] = lambda _resource, _error: None,
+        on_relist: Callable[[Resource], None] = lambda _resource: None,
         silence: float = SILENCE_SECONDS,
         random: random_module.Random | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -103,6 +105,7 @@ class Reflector:
         self._sink = sink
         self._selectors = selectors or {}
         self._on_trouble = on_trouble
+        self._on_relist = on_relist
         self._silence = silence
         self._random = random or random_module.Random()  # noqa: S311 - spreads load, hides nothing
         self._clock = clock
@@ -226,6 +229,8 @@ class Reflector:
         except Exception as error:  # noqa: BLE001 - the stream outlives whatever the sink does
             self._log_refusal(error)
         else:
+            if self.synced.is_set():
+                self._on_relist(self._resource)
             self.synced.set()
 
     def _apply(self, kind: EventType, obj: dict[str, Any]) -> None:

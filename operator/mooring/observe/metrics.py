@@ -27,7 +27,7 @@ ATTEMPTS_LABEL_LIMIT = 15
 class ProfileMetrics:
     """The series of one profile, with their labels bound once."""
 
-    __slots__ = ("_algorithm", "_attempts", "_extension_points", "_profile")
+    __slots__ = ("_algorithm", "_attempts")
 
     def __init__(
         self,
@@ -36,15 +36,12 @@ class ProfileMetrics:
         attempts: CounterFamily,
         attempt_duration: HistogramFamily,
         algorithm_duration: HistogramFamily,
-        extension_point_duration: HistogramFamily,
     ) -> None:
-        self._profile = profile
         self._attempts = {
             result: (attempts.child(result, profile), attempt_duration.child(result, profile))
             for result in RESULTS
         }
         self._algorithm = algorithm_duration.child()
-        self._extension_points = extension_point_duration
 
     def attempt(self, result: str, algorithm_seconds: float, attempt_seconds: float) -> None:
         """An attempt has ended with one of `RESULTS`.
@@ -56,10 +53,6 @@ class ProfileMetrics:
         count.add()
         duration.observe(attempt_seconds)
         self._algorithm.observe(algorithm_seconds)
-
-    def extension_point(self, point: str, status: str, seconds: float) -> None:
-        """All plugins of one extension point ran for one pod; `status` is upstream's code."""
-        self._extension_points.child(point, status, self._profile).observe(seconds)
 
 
 class Metrics(Collector):
@@ -114,18 +107,6 @@ class Metrics(Collector):
             "Time of a scheduling decision.",
             buckets,
         )
-        self._extension_point_duration = self._histogram(
-            "scheduler_framework_extension_point_duration_seconds",
-            "Time to run all plugins of an extension point for a pod.",
-            exponential_buckets(0.0001, 2, 12),
-            ("extension_point", "status", "profile"),
-        )
-        self._plugin_duration = self._histogram(
-            "scheduler_plugin_execution_duration_seconds",
-            "Time to run a plugin at an extension point, for a sample of pods.",
-            exponential_buckets(0.00001, 1.5, 20),
-            ("plugin", "extension_point", "status"),
-        )
         self._permit_wait = self._histogram(
             "scheduler_permit_wait_duration_seconds",
             "Time a pod waited at Permit.",
@@ -134,11 +115,6 @@ class Metrics(Collector):
         )
 
     def _define_pods(self) -> None:
-        self._queue_incoming = self._counter(
-            "scheduler_queue_incoming_pods_total",
-            "Pods added to a scheduling queue, by queue and by the event that put them there.",
-            ("queue", "event"),
-        )
         self._sli_duration = self._histogram(
             "scheduler_pod_scheduling_sli_duration_seconds",
             "Time from a pod's first entry into the queue, gated time left out, to its binding.",
@@ -176,23 +152,14 @@ class Metrics(Collector):
                 attempts=self._attempts,
                 attempt_duration=self._attempt_duration,
                 algorithm_duration=self._algorithm_duration,
-                extension_point_duration=self._extension_point_duration,
             )
         return recorder
-
-    def pod_queued(self, queue: str, event: str) -> None:
-        """A pod has entered `queue` because of `event` (PodAdd, BackoffComplete, ...)."""
-        self._queue_incoming.child(queue, event).add()
 
     def pod_bound(self, attempts: int, seconds: float) -> None:
         """A pod is bound after `attempts` tries and `seconds` since it first entered the queue."""
         label = str(attempts) if attempts < ATTEMPTS_LABEL_LIMIT else f"{ATTEMPTS_LABEL_LIMIT}+"
         self._sli_duration.child(label).observe(seconds)
         self._pod_attempts.child().observe(attempts)
-
-    def plugin_ran(self, plugin: str, point: str, status: str, seconds: float) -> None:
-        """One plugin ran at one extension point; record a sample of pods (upstream: 10 %)."""
-        self._plugin_duration.child(plugin, point, status).observe(seconds)
 
     def permit_waited(self, result: str, seconds: float) -> None:
         """A pod has left the waiting room; `result` is upstream's code for how."""
