@@ -251,6 +251,15 @@ async def test_without_a_server_nothing_is_sent() -> None:
         assert isinstance(raised.value.__cause__, ConnectionRefusedError)
 
 
+async def test_a_connection_that_is_made_while_the_exchange_closes_is_of_no_use() -> None:
+    async with serving(answering(OK)) as server:
+        async with exchange(server.url) as to:
+            asking = asyncio.create_task(get(to))
+            await asyncio.sleep(0)  # it is connecting now
+        with pytest.raises((NoConnectionError, BrokenExchangeError)):
+            await asking
+
+
 async def test_a_closed_exchange_sends_nothing() -> None:
     async with serving(answering(OK)) as server:
         async with exchange(server.url) as to:

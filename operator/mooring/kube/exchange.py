@@ -181,6 +181,8 @@ class Exchange:
             fields += f"Content-Length: {len(body)}\r\n"
         head = f"{method} {self._base}{target} HTTP/1.1\r\n{fields}\r\n"
         request = head.encode("latin-1") + (body or b"")
+        if self._closed:
+            raise NoConnectionError from OSError("the client is closed")
         async with self._slots:
             wire = self._kept() or await self._connected()
             try:
@@ -216,17 +218,14 @@ class Exchange:
 
     def _kept(self) -> _Wire | None:
         """The connection used last, which is the least likely to have been closed meanwhile."""
-        if not self._idle:
-            return None
-        wire = self._idle.pop()
-        if wire.idle_since >= self.loop.time() - KEEPALIVE_SECONDS:
-            return wire
-        wire.abort()
-        return self._kept()
+        while self._idle:
+            wire = self._idle.pop()
+            if wire.idle_since >= self.loop.time() - KEEPALIVE_SECONDS:
+                return wire
+            wire.abort()
+        return None
 
     async def _connected(self) -> _Wire:
-        if self._closed:
-            raise NoConnectionError from OSError("the client is closed")
         wire = _Wire(self)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
@@ -240,6 +239,8 @@ class Exchange:
         except (OSError, TimeoutError) as error:
             raise NoConnectionError from error
         self._open.add(wire)
+        if self._closed:  # meanwhile
+            wire.abort()
         return wire
 
 
