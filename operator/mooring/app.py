@@ -255,7 +255,7 @@ def _calm_the_collector() -> None:
     """The mirror is long-lived and free of cycles: not worth walking again and again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(200_000, 20, 50)
 
 
 async def _cancelled(task: "asyncio.Task[None]") -> None:

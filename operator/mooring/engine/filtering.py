@@ -94,10 +94,13 @@ class Search:
         Those of lower priority do not count; upstream adds them in a first of two passes.
         """
         nominations, pod = self.cluster.nominations, self.pod
+        if not len(nominations):
+            return ()
+        wanted = np.array(nominations.rows(), np.int64)
         rows = [
             row
-            for row in (nominations.rows() if len(nominations) else ())
-            if fits[row] and nominations.at(row, pod.shape.priority, pod.key)
+            for row in wanted[fits[wanted]].tolist()
+            if nominations.at(row, pod.shape.priority, pod.key)
         ]
         contest = self.contest(asked) if rows else None
         if contest is None:
@@ -153,9 +156,9 @@ class Search:
         `kept` are the refusals of rows that are kept for nominated pods.
         """
         remaining = np.sort(asked.inside)
-        outside = np.setdiff1d(self.cluster.nodes_in_order, remaining)
         refused: list[RefusedRows] = []
-        if len(outside):
+        if len(remaining) < self.cluster.node_count:
+            outside = np.setdiff1d(self.cluster.nodes_in_order, remaining)
             reason = _OUTSIDE.format(" ".join(sorted(asked.narrowed_by)))
             why = Explanation.single(reason, len(outside), resolvable=False)
             refused.append(RefusedRows(asked.narrowed_by[0], outside, why))

@@ -107,29 +107,34 @@ class Interned(Generic[_Value]):
 class ChangeLog:
     """Which rows changed, in order; readers keep a position and ask what came after it."""
 
-    __slots__ = ("_rows", "_start")
+    __slots__ = ("_length", "_rows", "_start")
 
     _KEEP: Final = 16_384
 
     def __init__(self) -> None:
-        self._rows: list[int] = []
+        self._rows: IntArray = np.zeros(2 * self._KEEP, np.int64)
+        self._length = 0
         self._start = 0
 
     @property
     def position(self) -> int:
         """Where the log stands now."""
-        return self._start + len(self._rows)
+        return self._start + self._length
 
     def mark(self, row: int) -> None:
         """The row changed."""
-        self._rows.append(row)
-        if len(self._rows) > 2 * self._KEEP:
-            dropped = len(self._rows) - self._KEEP
-            del self._rows[:dropped]
-            self._start += dropped
+        if self._length == len(self._rows):
+            self._rows[: self._KEEP] = self._rows[-self._KEEP :]
+            self._start += self._length - self._KEEP
+            self._length = self._KEEP
+        self._rows[self._length] = row
+        self._length += 1
 
     def since(self, position: int) -> IntArray | None:
-        """The distinct rows changed since `position`, ascending; None if that is too long ago."""
+        """The rows changed since `position`, as often as they did; None if that is too long ago.
+
+        A view, only to be read, and only until the next change.
+        """
         if position < self._start:
             return None
-        return np.array(sorted(set(self._rows[position - self._start :])), dtype=np.int64)
+        return self._rows[position - self._start : self._length]
