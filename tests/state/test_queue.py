@@ -14,7 +14,9 @@ FIT = frozenset({"NodeResourcesFit"})
 TAINTS = frozenset({"TaintToleration"})
 NODE_ADDED = Change(Kind.NODE, Action.ADD, None, None)
 TAINT_REMOVED = Change(Kind.NODE, Action.UPDATE, None, None)
-CURES = {NODE_ADDED: FIT | TAINTS, TAINT_REMOVED: TAINTS}
+VICTIM = parse_pod(builders.pod("victim", node="node-b"))
+VICTIM_GONE = Change(Kind.POD, Action.DELETE, VICTIM, None)
+CURES = {NODE_ADDED: FIT | TAINTS, TAINT_REMOVED: TAINTS, VICTIM_GONE: FIT}
 """The plugins whose refusals each change cures."""
 
 
@@ -341,6 +343,22 @@ def test_every_refused_pod_is_tried_again_when_the_policy_changes(
     refuse(queue, "a", "b")
     queue.policy_changed(100.0)
     assert pop_all(queue, 100.0) == ["a", "b"]
+
+
+def test_a_pod_that_takes_the_room_made_for_it_lets_nobody_else_try(
+    queue: SchedulingQueue,
+) -> None:
+    refuse(queue, "a", "b")
+    for name in ("a", "b"):
+        queued = queue.get(f"default/{name}")
+        assert queued is not None
+        queued.nominated = f"node-{name}"
+    assert queue.changed([VICTIM_GONE], 100.0)
+    woken = popped(queue, 100.0)
+    assert woken.pod.name == "b"
+    queue.placed(woken, 100.0)
+    queue.done(woken, 100.0)
+    assert queue.pop(100.0) is None
 
 
 def test_a_policy_that_changes_for_a_namespace_concerns_its_pods_alone(

@@ -45,11 +45,11 @@ def add(refused: RefusedPods[Waiting], *pods: Waiting) -> None:
 
 
 def woken_by(refused: RefusedPods[Waiting], change: Change) -> list[str]:
-    """Names of whom the change wakes, taken out as the caller must."""
+    """Names of whom the change wakes, taken out as the caller must; * tries for itself alone."""
     names = []
-    for pod in refused.cured_by(change, lambda _pod, _change: True):
+    for pod, for_all in refused.cured_by(change, lambda _pod, _change: True):
         refused.remove(pod.pod.key)
-        names.append(pod.pod.name)
+        names.append(pod.pod.name if for_all else f"{pod.pod.name}*")
     return names
 
 
@@ -81,7 +81,14 @@ def test_pods_that_wait_for_this_very_node_are_tried_as_well(
     refused: RefusedPods[Waiting],
 ) -> None:
     add(refused, waiting("a"), waiting("b", nominated="n1"), waiting("c", nominated="n1"))
-    assert woken_by(refused, pod_deleted("n1")) == ["b", "c", "a"]
+    assert woken_by(refused, pod_deleted("n1")) == ["b*", "c*", "a"]
+
+
+def test_others_who_wait_for_room_are_not_tried_beside_those_who_wait_for_this(
+    refused: RefusedPods[Waiting],
+) -> None:
+    add(refused, waiting("a", nominated="n2"), waiting("b", nominated="n1"))
+    assert woken_by(refused, pod_deleted("n1")) == ["b*"]
 
 
 def test_pods_that_wait_for_another_node_let_the_others_go_first(

@@ -81,10 +81,9 @@ class Preemptions:
     def _clear_lower(self, preemptor: Pod, node: str) -> None:
         """Pods of lower priority that hoped for the node look for another place."""
         world = self._world
-        for nominee in world.state.nominations:
-            pod = nominee.pod
-            same_node = world.state.nodes.names[nominee.row] == node
-            if same_node and pod.shape.priority < preemptor.shape.priority:
+        row = world.state.nodes.row_of.get(node)
+        for pod in world.state.nominations.on(row) if row is not None else ():
+            if pod.shape.priority < preemptor.shape.priority:
                 waiting = world.queue.get(pod.key)
                 if waiting is not None:
                     waiting.nominated = None

@@ -82,7 +82,8 @@ class EventRecorder:
     """Writes events while `run` runs; `record` may be called at any time.
 
     `capacity` bounds the queue (the oldest goes first), `remembered` the events that a repeat
-    can be added to, `lanes` the requests in flight, so that bindings are never starved.
+    can be added to, `lanes` the requests in flight: events of a burst are written after its
+    bindings rather than between them.
     `dropped` and `refused` count events that were lost to a full queue and to the server.
     """
 
@@ -92,9 +93,9 @@ class EventRecorder:
         controller: str,
         instance: str,
         *,
-        capacity: int = 4096,
+        capacity: int = 16_384,
         remembered: int = 4096,
-        lanes: int = 4,
+        lanes: int = 2,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.dropped = 0

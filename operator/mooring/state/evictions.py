@@ -8,6 +8,7 @@ has been written anew.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from mooring.model.changes import Kind
 from mooring.model.pod import Pod
@@ -16,6 +17,8 @@ from mooring.state.objects import Objects
 from mooring.state.pods import PodTable
 
 __all__ = ["Evictions"]
+
+_FEW: Final = 64
 
 
 @dataclass(slots=True, eq=False)
@@ -35,6 +38,8 @@ class Evictions:
         self._exhausted: dict[str, PodDisruptionBudget] = {}
         self._victims: dict[str, list[Pod]] = {}
         self._under_way: dict[str, Pod] = {}
+        self._kept = _FEW
+        """How many of them were left when those gone were last forgotten."""
 
     def covering(self, pod: Pod) -> list[PodDisruptionBudget]:
         """The budgets that a disruption of the pod would be charged to (preemption.go).
@@ -64,7 +69,9 @@ class Evictions:
     def begun(self, preemptor: Pod, victims: Sequence[Pod]) -> list[Pod]:
         """The preemptor waits for the victims; returns those that nobody is evicting yet."""
         self._victims[preemptor.uid] = list(victims)
-        self._under_way = {u: v for u, v in self._under_way.items() if self._present(v)}
+        if len(self._under_way) > 2 * self._kept:
+            self._under_way = {u: v for u, v in self._under_way.items() if self._present(v)}
+            self._kept = max(len(self._under_way), _FEW)
         new = [v for v in victims if not v.terminating and v.uid not in self._under_way]
         for victim in new:
             for budget in self.covering(victim):

@@ -38,11 +38,15 @@ class Nominations:
         """The rows that have nominated pods."""
         return list(self._by_row)
 
+    def on(self, row: int) -> tuple[Pod, ...]:
+        """The pods nominated to the row."""
+        return tuple(self._by_row.get(row, {}).values())
+
     def at(self, row: int, least_priority: int, other_than: str) -> list[Pod]:
         """The row's nominated pods of at least this priority, without the one of that key."""
         return [
             pod
-            for pod in self._by_row.get(row, {}).values()
+            for pod in self.on(row)
             if pod.shape.priority >= least_priority and pod.key != other_than
         ]
 

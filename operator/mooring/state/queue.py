@@ -214,8 +214,11 @@ class SchedulingQueue:
         self._in_flight.changed(changes)
         woken = False
         for change in changes:
-            for queued in self._refused.cured_by(change, self._cures):
-                self._wake(queued, now)
+            for queued, for_all in self._refused.cured_by(change, self._cures):
+                if for_all:
+                    self._wake(queued, now)
+                else:
+                    self._retry(queued, now)
                 woken = True
         return woken
 

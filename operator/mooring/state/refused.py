@@ -3,7 +3,7 @@
 Pods of one signature have the same demands and were refused by the same plugins, so what cures one
 cures all, and if the first of them finds no place after a change, neither do the others. Only the
 first is therefore woken; as long as they find places they follow one another. Pods for which room
-is being made on a node are woken by themselves when something changes on that node.
+is being made on a node are woken for themselves alone when something changes on that node.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -51,8 +51,14 @@ class RefusedPods(Generic[P]):
         """The signature under which the pod waits."""
         return self._group_of[key]
 
-    def cured_by(self, change: Change, cures: Callable[[P, Change], bool]) -> Iterator[P]:
-        """The pods to try because of the change; the caller takes each out at once."""
+    def cured_by(
+        self, change: Change, cures: Callable[[P, Change], bool]
+    ) -> Iterator[tuple[P, bool]]:
+        """The pods to try because of the change, and whether each tries for all that are like it.
+
+        The caller takes each out at once. Pods for which the room was made try for themselves:
+        that they find it says nothing about the room others wait for.
+        """
         node = _node_of(change)
         for group in tuple(self._groups.values()):
             first = next(iter(group.values()))
@@ -60,11 +66,12 @@ class RefusedPods(Generic[P]):
                 continue
             expected = [r for r in group.values() if node is not None and r.nominated == node]
             free = next((r for r in group.values() if r.nominated is None), None)
-            yield from expected
+            for pod in expected:
+                yield pod, False
             if free is not None:
-                yield free
+                yield free, True
             elif not expected:
-                yield first
+                yield first, True
 
     def first_of(self, signature: Hashable) -> P | None:
         """The pod of this signature that has waited longest."""
