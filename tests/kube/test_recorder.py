@@ -87,7 +87,7 @@ async def test_an_event_about_a_cluster_object_lies_in_default(server: ApiServer
 
 
 async def test_names_are_unique_and_never_too_long(server: ApiServer) -> None:
-    async with recording(server) as recorder:
+    async with recording(server, lanes=3) as recorder:
         for note in ("one", "two", "three"):
             fail(recorder, ObjectRef("Pod", "a" * 235 + "." + "b" * 17, "team-a"), note)
         names = [(await server.next()).body["metadata"]["name"] for _ in range(3)]
