@@ -148,7 +148,7 @@ async def test_repeats_while_the_server_is_slow_become_one_request(server: ApiSe
 
 
 async def test_another_note_is_another_event(server: ApiServer) -> None:
-    async with recording(server) as recorder:
+    async with recording(server, lanes=2) as recorder:
         fail(recorder, note="0/3 nodes")
         fail(recorder, note="0/4 nodes")
         requests = [await server.next(), await server.next()]
