@@ -7,7 +7,6 @@ import pytest
 
 from deciding import Deciding
 from kube.api_server import ApiServer, Request
-from mooring.engine import preempting
 from mooring.engine.cures import Cures
 from mooring.engine.order import QueueOrder
 from mooring.engine.preempting import Preemptions
@@ -94,14 +93,9 @@ def answers() -> Answers:
 
 
 @pytest.fixture
-async def client(answers: Answers) -> AsyncIterator[ApiClient]:
+async def stage(answers: Answers) -> AsyncIterator[Stage]:
     async with ApiServer(answers) as server, ApiClient(Connection(server.url)) as client:
-        yield client
-
-
-@pytest.fixture
-def stage(client: ApiClient) -> Stage:
-    return Stage(client)
+        yield Stage(client)
 
 
 async def test_victims_are_marked_then_deleted_and_the_last_one_waits_for_the_others(
@@ -122,16 +116,6 @@ async def test_victims_are_marked_then_deleted_and_the_last_one_waits_for_the_ot
     assert condition["message"] == (
         "default-scheduler: preempting to accommodate a higher priority pod"
     )
-
-
-async def test_no_more_evictions_are_in_flight_than_leave_connections_for_bindings(
-    client: ApiClient, answers: Answers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(preempting, "_MOST_EVICTING", 1)
-    await Stage(client).carry_out(0, 1, 2)
-    assert answers.asked == [
-        call for i in range(3) for call in (("PATCH", f"low-{i}/status"), ("DELETE", f"low-{i}"))
-    ]
 
 
 async def test_the_preemptor_is_nominated_before_anything_is_written(

@@ -40,8 +40,7 @@ __all__ = ["SchedulingLoop"]
 logger = logging.getLogger(__name__)
 
 _SLICE_SECONDS: Final = 0.002
-_MOST_BINDING: Final = 48
-"""More at once only make the API server slower: measured, with 32 connections, on two cores."""
+_MOST_BINDING: Final = 256
 _CONFIRMATION_SECONDS: Final = 60.0
 """How long the watch may take to show a pod bound; then the API server is asked."""
 _RECORDED_NODES: Final = 3

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Final
 
 from mooring.engine.reports import Reports
 from mooring.engine.world import World
@@ -32,9 +31,6 @@ __all__ = ["Preemptions"]
 logger = logging.getLogger(__name__)
 
 _WAITING_VICTIM = "preempted"
-
-_MOST_EVICTING: Final = 12
-"""At once; the connections left are for the bindings that earlier evictions made room for."""
 
 
 class _BudgetRefusedError(Exception):
@@ -62,7 +58,6 @@ class Preemptions:
         self._changed = changed
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
-        self._lanes = asyncio.Semaphore(_MOST_EVICTING)
 
     def begin(self, queued: QueuedPod, nomination: Nomination) -> None:
         """The pod is nominated and its victims are on their way out."""
@@ -122,8 +117,7 @@ class Preemptions:
             call_off()
         else:
             try:
-                async with self._lanes:
-                    await self._delete(victim, preemptor, strict=strict)
+                await self._delete(victim, preemptor, strict=strict)
             except (NotFoundError, ConflictError):
                 return  # it has gone by itself, or is another pod by now
         self._reports.preempted(victim, preemptor, node)

@@ -95,7 +95,7 @@ class EventRecorder:
         *,
         capacity: int = 16_384,
         remembered: int = 4096,
-        lanes: int = 1,
+        lanes: int = 2,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.dropped = 0

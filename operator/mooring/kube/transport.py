@@ -91,7 +91,7 @@ class Transport:
         *,
         limiter: TokenBucket | None = None,
         timeout: float = 30.0,
-        pool: int = 32,
+        pool: int = 100,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.url = connection.url
