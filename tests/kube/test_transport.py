@@ -116,6 +116,23 @@ async def test_a_second_401_is_an_error(server: ApiServer) -> None:
     assert len(server.seen) == 2
 
 
+async def test_behind_a_proxy_requests_go_through_it_under_the_same_rules(
+    server: ApiServer,
+) -> None:
+    credentials = Credentials(Tokens(), "Bearer 1")
+    connection = Connection("http://api.invalid:6443", credentials, proxy=server.url)
+    async with ApiClient(connection) as client:
+        answer = asyncio.create_task(client.request("POST", PODS, body=b'{"a":1}'))
+        (await server.next()).refuse(401, "Unauthorized", "Unauthorized")
+        second = await server.next()
+        second.reply({"kind": "Pod"})
+        assert await answer == b'{"kind":"Pod"}'
+    assert (second.path, second.body) == (PODS, {"a": 1})
+    assert second.headers["Host"] == "api.invalid:6443"
+    assert second.headers["Authorization"] == "Bearer 2"
+    assert second.headers["Accept"] == "application/json"
+
+
 async def test_retry_after_is_waited_for(server: ApiServer) -> None:
     pauses = Pauses()
     async with ApiClient(Connection(server.url), sleep=pauses.sleep) as client:

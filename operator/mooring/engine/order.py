@@ -4,7 +4,7 @@ import logging
 from typing import Any
 
 from mooring.engine.profiles import Profiles
-from mooring.state.active import Order
+from mooring.state.active import Order, by_priority
 from mooring.state.queue import QueuedPod
 from mooring.state.snapshot import Snapshot
 
@@ -38,7 +38,7 @@ class QueueOrder:
 
 
 def _by_priority(queued: QueuedPod) -> Order:
-    return Order("", (-queued.pod.shape.priority, queued.since))
+    return Order("", by_priority(queued))
 
 
 def _comparable(key: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -101,17 +101,14 @@ class Transport:
         self._timeout = timeout
         self._sleep = sleep
         headers = {"Accept-Encoding": "identity", "User-Agent": connection.user_agent}
-        self._exchange = (
-            Exchange(
-                connection.url,
-                headers,
-                tls=connection.tls,
-                server_name=connection.server_name,
-                pool=pool,
-            )
-            if connection.proxy is None
-            else None
+        self._exchange = Exchange(
+            connection.url,
+            headers,
+            tls=connection.tls,
+            server_name=connection.server_name,
+            pool=pool,
         )
+        self._send = self._ask if connection.proxy is None else self._ask_by_proxy
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=pool, keepalive_timeout=KEEPALIVE_SECONDS, ssl=connection.tls
@@ -129,8 +126,7 @@ class Transport:
 
     async def close(self) -> None:
         """Close every connection, open watches included."""
-        if self._exchange is not None:
-            await self._exchange.close()
+        await self._exchange.close()
         await self._session.close()
 
     async def request(
@@ -149,10 +145,9 @@ class Transport:
         if body is not None:
             headers["Content-Type"] = content_type
         request = _Request(method, path, params, body, headers)
-        send = self._ask if self._exchange is not None else self._ask_by_proxy
         tries = 0
         while True:
-            answer = await self._authorised(request, send)
+            answer = await self._authorised(request, self._send)
             if answer.status < 300:
                 return answer.body
             error = self._refusal(request, answer)
@@ -203,7 +198,6 @@ class Transport:
 
     async def _ask(self, request: _Request, headers: Mapping[str, str]) -> Answer:
         """A whole answer over a kept connection."""
-        assert self._exchange is not None  # noqa: S101 - chosen because it is there
         target = request.path
         if request.params:
             target = f"{target}?{urlencode(request.params)}"

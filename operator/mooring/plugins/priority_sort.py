@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from mooring.framework.handle import Handle
 from mooring.framework.registry import NoArgs
+from mooring.state.active import by_priority
 from mooring.state.queue import QueuedPod
 
 __all__ = ["PrioritySort"]
@@ -19,4 +20,4 @@ class PrioritySort:
 
     def sort_key(self, queued: QueuedPod) -> tuple[int, float]:
         """Smaller is earlier."""
-        return -queued.pod.shape.priority, queued.since
+        return by_priority(queued)

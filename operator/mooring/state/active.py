@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from mooring.model.pod import Pod
 
-__all__ = ["ActivePods", "Order"]
+__all__ = ["ActivePods", "Order", "by_priority"]
 
 
 class Order(NamedTuple):
@@ -31,6 +31,12 @@ class _Active(Protocol):
 
 
 P = TypeVar("P", bound=_Active)
+
+
+def by_priority(queued: _Active) -> tuple[int, float]:
+    """Upstream's key: higher priority first, then who has waited longer (queuesort/)."""
+    return -queued.pod.shape.priority, queued.since
+
 
 _Heap = list[tuple[tuple[Any, ...], int, P]]
 
@@ -72,5 +78,4 @@ def _has_first(heap: _Heap[P]) -> bool:
 
 
 def _turn(heap: _Heap[P]) -> tuple[int, float]:
-    first = heap[0][2]
-    return -first.pod.shape.priority, first.since
+    return by_priority(heap[0][2])
