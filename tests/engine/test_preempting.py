@@ -49,9 +49,10 @@ class Stage:
             self.world, writer, self.reports, self.freed.extend, lambda: 0.0
         )
         self.preemptor = parse_pod(pod("high", cpu="2", priority=HIGH))
-        self.queued = self._refused(self.preemptor)
+        self.queued = self.refused(self.preemptor)
 
-    def _refused(self, waiting: Pod) -> QueuedPod:
+    def refused(self, waiting: Pod) -> QueuedPod:
+        """The pod has had its attempt and found no place."""
         queue = self.world.queue
         queue.add(waiting, 0.0)
         popped = queue.pop(0.0)
@@ -158,6 +159,20 @@ async def test_a_refused_deletion_abandons_the_plan(stage: Stage, answers: Answe
     assert stage.queued.part is Part.BACKOFF
 
 
+async def test_whoever_waits_for_the_same_victim_tries_again_when_it_stays(
+    stage: Stage, answers: Answers
+) -> None:
+    answers.refuse["DELETE", "low-0"] = (403, "Forbidden")
+    other = stage.refused(parse_pod(pod("other", cpu="1", priority=HIGH + 1)))
+    stage.preemptions.begin(stage.queued, Nomination("a", stage.victims(0)))
+    stage.preemptions.begin(other, Nomination("a", stage.victims(0)))
+    await stage.preemptions.finish(5.0)
+    assert stage.world.state.nominations.get("default/other") is None
+    assert not stage.world.state.evictions.leaving(other.pod)
+    assert other.part is Part.BACKOFF
+    assert other.nominated is None
+
+
 async def test_a_victim_that_has_gone_by_itself_is_no_failure(
     stage: Stage, answers: Answers
 ) -> None:
@@ -165,6 +180,14 @@ async def test_a_victim_that_has_gone_by_itself_is_no_failure(
     await stage.carry_out(0, 1)
     assert ("DELETE", "low-1") in answers.asked
     assert stage.world.state.nominations.get("default/high") is not None
+
+
+async def test_a_victim_whose_mark_lost_a_race_is_deleted_all_the_same(
+    stage: Stage, answers: Answers
+) -> None:
+    answers.refuse["PATCH", "low-0/status"] = (409, "Conflict")
+    await stage.carry_out(0)
+    assert answers.asked == [("PATCH", "low-0/status"), ("DELETE", "low-0")]
 
 
 async def test_victims_that_are_leaving_already_are_not_asked_again(

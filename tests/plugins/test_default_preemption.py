@@ -4,6 +4,7 @@ import pytest
 
 from deciding import Deciding
 from mooring.engine.outcome import Placement, Unschedulable
+from mooring.model.changes import Kind
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pdb, pod
 
@@ -109,6 +110,56 @@ def test_an_eviction_under_way_counts_against_its_budget_at_once() -> None:
     )
     deciding.nominate(pod("one", cpu="1", priority=HIGH), "a")
     assert deciding.decision(pod("two", cpu="1", priority=HIGH)).nominated_node == "b"
+
+
+def evict_for(deciding: Deciding, raw: dict[str, object]) -> tuple[str, list[str]]:
+    """The pod's preemption begins; returns its node and whom it waits for."""
+    outcome = deciding.outcome(raw)
+    assert isinstance(outcome, Unschedulable)
+    assert outcome.nomination is not None
+    node, victims = outcome.nomination.node, outcome.nomination.victims
+    deciding.nominate(raw, node)
+    deciding.state.evictions.begun(parse_pod(raw), victims)
+    return node, [victim.key for victim in victims]
+
+
+def starts(deciding: Deciding, key: str, when: str, **fields: object) -> None:
+    """The kubelet says when a placed pod has started."""
+    placed = deciding.state.pods.get(key)
+    assert placed is not None
+    namespace, name = key.split("/")
+    raw = pod(name, namespace=namespace, node=placed.pod.node_name, started=when, **fields)  # type: ignore[arg-type] # builder's words
+    deciding.state.put(Kind.POD, key, parse_pod(raw))
+
+
+def test_room_that_an_eviction_frees_is_used_before_anybody_else_is_evicted() -> None:
+    deciding = Deciding(*full("a", LOW, LOW, LOW, LOW), *full("b", LOW, LOW, LOW, LOW))
+    first = evict_for(deciding, pod("one", cpu="500m", priority=HIGH))
+    # Any other pod of both nodes has started later by now, and would be upstream's choice.
+    for name in ("a-0", "a-1", "a-2", "b-0", "b-1", "b-2", "b-3"):
+        starts(deciding, f"default/{name}", "2026-05-05T00:00:00Z", cpu="1", priority=LOW)
+    starts(deciding, "default/a-3", "2026-01-01T00:00:00Z", cpu="1", priority=LOW)
+    assert first[0] == "a"
+    assert evict_for(deciding, pod("two", cpu="500m", priority=HIGH)) == first
+    _, victims = evict_for(deciding, pod("three", cpu="500m", priority=HIGH))
+    assert victims != first[1], "what two pods share has no room for a third"
+
+
+def test_room_that_an_eviction_frees_is_used_where_only_a_trial_can_tell() -> None:
+    holders = [pod(f"{n}-holder", node=n, ports=[80, 81], priority=LOW) for n in ("a", "b")]
+    deciding = Deciding(node("a"), node("b"), *holders)
+    first = evict_for(deciding, pod("one", ports=[80], priority=HIGH))
+    assert first[0] == "a"
+    starts(deciding, "default/b-holder", "2026-05-05T00:00:00Z", ports=[80, 81], priority=LOW)
+    starts(deciding, "default/a-holder", "2026-01-01T00:00:00Z", ports=[80, 81], priority=LOW)
+    assert evict_for(deciding, pod("two", ports=[81], priority=HIGH)) == first
+
+
+def test_a_pod_on_its_way_out_does_not_count_as_one_victim_more() -> None:
+    deciding = Deciding(*full("a", LOW, LOW, LOW, LOW), preemption={"maxVictims": 1})
+    evict_for(deciding, pod("one", cpu="500m", priority=HIGH))
+    _, victims = evict_for(deciding, pod("two", cpu="1500m", priority=HIGH))
+    assert len(victims) == 2
 
 
 def test_a_strict_profile_makes_no_plan_that_breaks_a_budget() -> None:

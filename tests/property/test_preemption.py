@@ -9,7 +9,7 @@ from deciding import Deciding
 from mooring.engine.outcome import Unschedulable
 from mooring.engine.whatif import LiveWhatIf
 from mooring.framework.victims import Plan, chosen_victims
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, parse_pod
 from mooring.testing.builders import node, pdb, pod
 
 Raw = dict[str, Any]
@@ -65,9 +65,22 @@ def _tried_everywhere(deciding: Deciding, raw: Raw) -> list[Plan]:
     return plans
 
 
-@given(_nodes, st.integers(1, 4), st.sampled_from([10, 20, 50, 100]), st.sampled_from([None, 0, 1]))
+def _evict_one_in(deciding: Deciding, every: int) -> None:
+    """Some of the pods are on their way out for somebody else."""
+    earlier = parse_pod(pod("earlier", priority=1000))
+    placed = [placed.pod for placed in deciding.state.pods]
+    deciding.state.evictions.begun(earlier, placed[::every])
+
+
+@given(
+    _nodes,
+    st.integers(1, 4),
+    st.sampled_from([10, 20, 50, 100]),
+    st.sampled_from([None, 0, 1]),
+    st.sampled_from([None, 2, 5]),
+)
 def test_the_chosen_plan_costs_what_the_cheapest_tried_plan_costs(
-    drawn: list[Any], cpus: int, priority: int, allowed: int | None
+    drawn: list[Any], cpus: int, priority: int, allowed: int | None, evicted: int | None
 ) -> None:
     objects = _objects(drawn)
     if allowed is not None:
@@ -76,6 +89,8 @@ def test_the_chosen_plan_costs_what_the_cheapest_tried_plan_costs(
     for n, (_, _, hoping) in enumerate(drawn):
         if hoping:
             deciding.nominate(pod(f"hoping-{n}", cpu="1", priority=20), f"n{n}")
+    if evicted is not None:
+        _evict_one_in(deciding, evicted)
     raw = pod("new", cpu=str(cpus), priority=priority)
     outcome = deciding.outcome(raw)
     if not isinstance(outcome, Unschedulable):
@@ -87,5 +102,6 @@ def test_the_chosen_plan_costs_what_the_cheapest_tried_plan_costs(
     chosen = outcome.nomination
     match = [plan for plan in plans if deciding.cluster.node_names[plan.row] == chosen.node]
     assert len(match) == 1
-    assert {v.key for v in match[0].victims} == {v.key for v in chosen.victims}
+    gone = (*match[0].victims, *match[0].leaving)
+    assert {v.key for v in gone} == {v.key for v in chosen.victims}
     assert match[0].cost == min(plan.cost for plan in plans)

@@ -190,8 +190,7 @@ class SchedulingLoop:
         self._reports.unschedulable(pod, outcome.message, queued.nominated)
         if outcome.nomination is not None:
             self._metrics.preemption_attempted()
-            self._metrics.preempted(len(outcome.nomination.victims))
-            self._preemptions.begin(queued, outcome.nomination)
+            self._metrics.preempted(self._preemptions.begin(queued, outcome.nomination))
 
     def _fail(self, attempt: _Try, reason: str) -> None:
         self._count(attempt, "error")

@@ -9,6 +9,7 @@ the last, so that the preemptor is not woken for room that is not complete
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from mooring.engine.reports import Reports
@@ -59,8 +60,8 @@ class Preemptions:
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def begin(self, queued: QueuedPod, nomination: Nomination) -> None:
-        """The pod is nominated and its victims are on their way out."""
+    def begin(self, queued: QueuedPod, nomination: Nomination) -> int:
+        """The pod is nominated and its victims are on their way out; returns how many are new."""
         state = self._world.state
         self._clear_lower(queued.pod, nomination.node)
         self._changed(state.nominate(queued.pod, nomination.node))
@@ -70,6 +71,7 @@ class Preemptions:
             self._tasks.add(task)
             self._reports.preempting(queued.pod, victims, nomination.node)
             task.add_done_callback(self._tasks.discard)
+        return len(victims)
 
     async def finish(self, seconds: float) -> None:
         """Evictions that have begun are complete, or abandoned after `seconds`."""
@@ -84,11 +86,7 @@ class Preemptions:
         row = world.state.nodes.row_of.get(node)
         for pod in world.state.nominations.on(row) if row is not None else ():
             if pod.shape.priority < preemptor.shape.priority:
-                waiting = world.queue.get(pod.key)
-                if waiting is not None:
-                    waiting.nominated = None
-                self._changed(world.state.withdraw(pod.key))
-                self._reports.nomination_cleared(pod)
+                self._withdraw(pod)
 
     async def _evict(self, queued: QueuedPod, victims: list[Pod], nomination: Nomination) -> None:
         preemptor, node, strict = queued.pod, nomination.node, nomination.strict
@@ -138,18 +136,28 @@ class Preemptions:
             "priority pod",
             "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
-        await self._writer.patch_pod_status(
-            victim.namespace, victim.name, victim.uid, {"conditions": [condition]}
-        )
+        # A mark that lost a race of writers is no reason to keep the victim; if it is another pod
+        # by now, the deletion says so too.
+        with suppress(ConflictError):
+            await self._writer.patch_pod_status(
+                victim.namespace, victim.name, victim.uid, {"conditions": [condition]}
+            )
         await self._writer.delete_pod(victim.namespace, victim.name, victim.uid)
 
     def _abandon(self, queued: QueuedPod, victims: list[Pod], why: str) -> None:
-        """The plan failed half-way: what was promised is taken back, and the pod tries again."""
-        world, pod = self._world, queued.pod
+        """The plan failed half-way: whoever counted on these victims tries again."""
+        logger.warning("preemption for pod %s is abandoned: %s", queued.pod.key, why)
+        disappointed = {queued.pod.key: queued.pod}
         for victim in victims:
-            world.state.evictions.failed(victim)
-        logger.warning("preemption for pod %s is abandoned: %s", pod.key, why)
-        queued.nominated = None
-        self._changed(world.state.withdraw(pod.key))
+            disappointed |= {p.key: p for p in self._world.state.evictions.failed(victim)}
+        for pod in disappointed.values():
+            self._withdraw(pod)
+            self._world.queue.retry(pod.key, self._clock())
+
+    def _withdraw(self, pod: Pod) -> None:
+        """The pod is nominated no more, and what was kept for it is free for others."""
+        waiting = self._world.queue.get(pod.key)
+        if waiting is not None:
+            waiting.nominated = None
+        self._changed(self._world.state.withdraw(pod.key))
         self._reports.nomination_cleared(pod)
-        world.queue.retry(pod.key, self._clock())

@@ -63,13 +63,14 @@ class Room:
         at = np.where(columns.rows >= 0, position[columns.rows], -1)
         lower = (at >= 0) & ~columns.nominated & (columns.priority < pod.shape.priority)
         if spared is not None:
-            lower &= ~spared
+            lower &= ~spared | columns.evicted
         slots = np.flatnonzero(lower)
         # By node, then most important first: the order in which pods are put back.
         self._slots = slots[
             np.lexsort((columns.started[slots], -columns.priority[slots], at[slots]))
         ]
         self._at = at[self._slots]
+        self._leaving = columns.evicted[self._slots]
         self.candidates = np.bincount(self._at, minlength=len(rows))
         rivals, promised = columns.nominated_demand(
             needs, pod.shape.priority, pod.key, len(cluster.nodes)
@@ -106,8 +107,7 @@ class Room:
 
     def candidates_at(self, position: int) -> list[Pod]:
         """The pods that may be evicted from one of the rows, most important first."""
-        slots = self._slots[self._at == position].tolist()
-        return [pod for slot in slots if (pod := self._columns.pods[slot]) is not None]
+        return list(self._pods(self._at == position))
 
     def left(self, position: int) -> "Left":
         """What one of the rows has left beside the pod when every candidate is gone."""
@@ -115,7 +115,10 @@ class Room:
         return Left(amounts, int(self._free_slots[position]))
 
     def victims(self) -> BoolArray:
-        """Per candidate pod, whether it must go once the others have been put back."""
+        """Per candidate pod, whether it must go once the others have been put back.
+
+        Those that are being evicted are not put back.
+        """
         gone = np.zeros(len(self._slots), np.bool_)
         if not len(self._slots):
             return gone
@@ -126,7 +129,7 @@ class Room:
         for k in range(int(self.candidates.max())):
             nodes = np.flatnonzero(self.candidates > k)
             index = first[nodes] + k
-            back = slots_left[nodes] > 0
+            back = (slots_left[nodes] > 0) & ~self._leaving[index]
             for name, free in left.items():
                 back &= free[nodes] >= requests[name][index]
             slots_left[nodes] -= back
@@ -137,7 +140,8 @@ class Room:
 
     def ranked(self, gone: BoolArray) -> IntArray:
         """Positions in `rows` of the nodes that suffice, the cheapest first (as `Plan.cost`)."""
-        at, slots = self._at[gone], self._slots[gone]
+        new = gone & ~self._leaving
+        at, slots = self._at[new], self._slots[new]
         priority, started = self._columns.priority[slots], self._columns.started[slots]
         count = np.bincount(at, minlength=len(self.rows))
         highest = np.full(len(self.rows), -_OFFSET, np.int64)
@@ -153,9 +157,14 @@ class Room:
 
     def plan(self, position: int, gone: BoolArray) -> Plan:
         """The plan for one of the rows."""
-        chosen = self._slots[gone & (self._at == position)]
-        victims = (self._columns.pods[slot] for slot in chosen.tolist())
-        return Plan(int(self.rows[position]), tuple(v for v in victims if v is not None))
+        gone_here = gone & (self._at == position)
+        victims = self._pods(gone_here & ~self._leaving)
+        leaving = self._pods(gone_here & self._leaving)
+        return Plan(int(self.rows[position]), victims, leaving=leaving)
+
+    def _pods(self, chosen: BoolArray) -> tuple[Pod, ...]:
+        pods = (self._columns.pods[slot] for slot in self._slots[chosen].tolist())
+        return tuple(pod for pod in pods if pod is not None)
 
 
 def _summed(slots: IntArray, at: IntArray, amounts: IntArray, nodes: int) -> IntArray:

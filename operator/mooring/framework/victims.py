@@ -16,11 +16,21 @@ _PRIORITY_OFFSET = 2**31
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """Making room on one row: the victims, most important first, and budgets broken by it."""
+    """Making room on one row: the victims, most important first, and budgets broken by it.
+
+    `leaving` are pods of lower priority on the row that are being evicted already. They cost
+    nothing more: what they leave is used before anybody else has to go.
+    """
 
     row: int
     victims: tuple[Pod, ...]
     violations: int = 0
+    leaving: tuple[Pod, ...] = ()
+
+    @property
+    def gone(self) -> tuple[Pod, ...]:
+        """Everybody for whose end the pod waits, most important first."""
+        return tuple(by_importance((*self.victims, *self.leaving)))
 
     @property
     def cost(self) -> tuple[int, int, int, int, float]:
@@ -44,12 +54,17 @@ def chosen_victims(
     """Who of the candidates, all gone for now, must go for good.
 
     Pods whose disruption would break a budget are put back first, then the others, the most
-    important first; `keeps` puts one back and says whether the pod still fits beside it.
+    important first; `keeps` puts one back and says whether the pod still fits beside it. Pods that
+    are being evicted are not put back.
     """
-    violating, others = _split_by_budgets(by_importance(candidates), evictions)
+    leaving: list[Pod] = []
+    staying: list[Pod] = []
+    for pod in candidates:
+        (leaving if evictions.under_way(pod) else staying).append(pod)
+    violating, others = _split_by_budgets(by_importance(staying), evictions)
     broken = [pod for pod in violating if not keeps(pod)]
     gone = [pod for pod in others if not keeps(pod)]
-    return Plan(row, tuple(by_importance((*broken, *gone))), len(broken))
+    return Plan(row, tuple(by_importance((*broken, *gone))), len(broken), tuple(leaving))
 
 
 def cheapest(plans: Sequence[Plan]) -> Plan:

@@ -170,7 +170,7 @@ class Metrics(Collector):
         self._preemption_attempts.child().add()
 
     def preempted(self, victims: int) -> None:
-        """A preemption plan with this many victims goes into force."""
+        """A preemption plan goes into force, with this many victims that were not leaving yet."""
         self._preemption_victims.child().observe(victims)
 
     def relisted(self, resource: str) -> None:

@@ -49,7 +49,7 @@ class DefaultPreemption:
         plan = self._plan(attempt, rows, refusals)
         if plan is not None:
             strict = attempt.limits.disruption_budgets == "Strict"
-            return Nomination(attempt.cluster.node_names[plan.row], plan.victims, strict)
+            return Nomination(attempt.cluster.node_names[plan.row], plan.gone, strict)
         refusals[_NOT_HELPFUL] += attempt.diagnosis.total - len(rows)
         histogram = ", ".join(sorted(f"{n} {reason}" for reason, n in refusals.items() if n))
         text = f"0/{attempt.diagnosis.total} nodes are available: {histogram}."

@@ -39,7 +39,7 @@ class ClusterState:
         self.storage = Storage(self.nodes, self.objects)
         self.pod_columns = PodColumns()
         self.nominations = Nominations(self.pod_columns)
-        self.evictions = Evictions(self.objects, self.pods)
+        self.evictions = Evictions(self.objects, self.pods, self.pod_columns)
 
     def put(self, kind: Kind, key: str, value: Any) -> tuple[Change, ...]:
         """The object is as the API server says; `key` is its name, or namespace/name."""
@@ -233,7 +233,8 @@ class ClusterState:
         self.nodes.add_pod(placed.row, placed.pod)
         placed.kind = self.terms.attach(placed.pod, placed.row)
         self.storage.add_pod(placed.row, placed.pod)
-        self.pod_columns.put(placed.pod, placed.row, nominated=False)
+        evicted = self.evictions.under_way(placed.pod)
+        self.pod_columns.put(placed.pod, placed.row, nominated=False, evicted=evicted)
 
     def _detach(self, key: str) -> Placed | None:
         placed = self.pods.pop(key)

@@ -1,7 +1,8 @@
 """Placed and nominated pods as columns: what preemption counts with.
 
-One slot per pod: its node's row, priority, start and requests. A nominated pod holds no place yet;
-it has a slot because whoever plans for its node must leave it the room.
+One slot per pod: its node's row, priority, start and requests, and whether it is being evicted. A
+nominated pod holds no place yet; it has a slot because whoever plans for its node must leave it the
+room.
 """
 
 from collections.abc import Iterable
@@ -31,6 +32,7 @@ class PodColumns:
         self._priority = columns.add(np.int64)
         self._started = columns.add(np.float64)
         self._nominated = columns.add(np.bool_)
+        self._evicted = columns.add(np.bool_)
         self._namespaces = columns.add(np.int64)
         self._namespace_codes: dict[str, int] = {}
         self._requests = ResourceColumns(columns)
@@ -38,7 +40,7 @@ class PodColumns:
         self._slots: dict[tuple[str, bool], int] = {}
         self._free: list[int] = []
 
-    def put(self, pod: Pod, row: int, *, nominated: bool) -> None:
+    def put(self, pod: Pod, row: int, *, nominated: bool, evicted: bool = False) -> None:
         """The pod counts on the row; a pod may be placed and nominated, each in its own slot."""
         slot = self._free.pop() if self._free else len(self.pods)
         if slot == len(self.pods):
@@ -50,6 +52,7 @@ class PodColumns:
         self._priority.data[slot] = pod.shape.priority
         self._started.data[slot] = _NOT_STARTED if pod.started is None else pod.started
         self._nominated.data[slot] = nominated
+        self._evicted.data[slot] = evicted
         codes = self._namespace_codes
         self._namespaces.data[slot] = codes.setdefault(pod.namespace, len(codes))
         for resource, amount in pod.shape.demand.resources.items():
@@ -74,6 +77,12 @@ class PodColumns:
         self.pods[slot] = pod
         self._started.data[slot] = _NOT_STARTED if pod.started is None else pod.started
 
+    def mark(self, pod: Pod, *, evicted: bool) -> None:
+        """A pod is on its way out, or stays after all; nothing if it holds no place."""
+        slot = self._slots.get((pod.key, False))
+        if slot is not None:
+            self._evicted.data[slot] = evicted
+
     @property
     def rows(self) -> IntArray:
         """The node row of each slot, -1 for free slots."""
@@ -93,6 +102,11 @@ class PodColumns:
     def nominated(self) -> npt.NDArray[np.bool_]:
         """True for slots of nominated pods."""
         return read_only(self._nominated.data[: len(self.pods)])
+
+    @property
+    def evicted(self) -> npt.NDArray[np.bool_]:
+        """True for slots of pods that this scheduler is evicting."""
+        return read_only(self._evicted.data[: len(self.pods)])
 
     def in_namespaces(self, names: Iterable[str]) -> npt.NDArray[np.bool_]:
         """True for slots of pods in one of the namespaces."""
