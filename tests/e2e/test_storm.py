@@ -30,7 +30,7 @@ PER_NODE = 5
 PODS = NODES * PER_NODE
 SOME = 50
 """So many are bound when the misfortune comes."""
-SLOWLY = ("--qps=300", "--burst=20")
+SLOWLY = ("--qps=100", "--burst=20")
 """Events count too: the storm lasts for seconds, so that a misfortune comes in the middle of it."""
 CAPACITY = {"cpu": f"{PER_NODE * 100}m", "memory": "4Gi", "pods": "110"}
 
