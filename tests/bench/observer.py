@@ -64,10 +64,12 @@ class Binds:
 
 
 @contextmanager
-def watched_binds(access: Access, namespace: str, names: Collection[str]) -> Iterator[Binds]:
-    """The bindings of these pods, from now on."""
+def watched_binds(
+    access: Access, namespace: str, names: Collection[str], *, seconds: int = WATCH_SECONDS
+) -> Iterator[Binds]:
+    """The bindings of these pods, from now on; the server ends every watch after `seconds`."""
     binds = Binds(names)
-    with _watch(access, namespace, BOUND, binds.saw):
+    with _watching(_Watch(access, namespace, BOUND, binds.saw, seconds)):
         yield binds
 
 
@@ -79,53 +81,85 @@ def first_change(access: Access, namespace: str, then: Callable[[], None]) -> It
         then()
         return False
 
-    with _watch(access, namespace, "", on_event):
+    with _watching(_Watch(access, namespace, "", on_event, WATCH_SECONDS)):
         yield
 
 
+class _Watch:
+    """A watch that goes on where it was when the server ends it, as it does under load."""
+
+    def __init__(
+        self, access: Access, namespace: str, selector: str, on_event: OnEvent, seconds: int
+    ) -> None:
+        self._access = access
+        self._path = f"/api/v1/namespaces/{namespace}/pods"
+        self._selector = selector
+        self._on_event = on_event
+        self._seconds = seconds
+        with access.client() as client:
+            listed = client.get(f"{self._path}?limit=1")
+        self._version: str = listed["metadata"]["resourceVersion"]
+        self._closing = threading.Event()
+        self._connection, self._response = self._opened()
+        self._wire = self._connection.sock
+
+    def follow(self) -> None:
+        """Read until nothing more is to be seen, or `close`."""
+        with suppress(OSError, ValueError, http.client.HTTPException):  # shut down by `close`
+            while self._read():
+                self._connection, self._response = self._opened()
+                self._wire = self._connection.sock
+                if self._closing.is_set():  # `close` may have seen the wire before this one
+                    self._wire.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """The reader ends, from another thread."""
+        self._closing.set()
+        with suppress(OSError):  # it may have ended
+            self._wire.shutdown(socket.SHUT_RDWR)
+
+    def _opened(self) -> tuple[http.client.HTTPSConnection, http.client.HTTPResponse]:
+        query = {
+            "watch": "1",
+            "resourceVersion": self._version,
+            "timeoutSeconds": self._seconds,
+            "fieldSelector": self._selector,
+        }
+        parts = urlsplit(self._access.url)
+        tls = ssl.create_default_context(cafile=str(self._access.ca_file))
+        connection = http.client.HTTPSConnection(parts.hostname or "", parts.port, context=tls)
+        token = self._access.tokens[ADMIN]
+        headers = {"Authorization": f"Bearer {token}", "Accept": METADATA_ONLY}
+        connection.request("GET", f"{self._path}?{urlencode(query)}", headers=headers)
+        response = connection.getresponse()
+        if response.status != http.HTTPStatus.OK:
+            text = f"watching {self._path}: {response.status}: {response.read()!r}"
+            raise ControlPlaneError(text)
+        return connection, response
+
+    def _read(self) -> GoOn:
+        """What the open stream has, to its end; True if there is more to be seen."""
+        try:
+            while line := self._response.readline():
+                event = orjson.loads(line)
+                if event["type"] == "ERROR":
+                    raise ControlPlaneError(f"watching {self._path}: {event['object']}")
+                metadata = event["object"]["metadata"]
+                self._version = metadata["resourceVersion"]
+                if not self._on_event(metadata["name"]):
+                    return False
+        finally:
+            self._response.close()
+            self._connection.close()
+        return not self._closing.is_set()
+
+
 @contextmanager
-def _watch(access: Access, namespace: str, selector: str, on_event: OnEvent) -> Iterator[None]:
-    path = f"/api/v1/namespaces/{namespace}/pods"
-    with access.client() as client:
-        version = client.get(f"{path}?limit=1")["metadata"]["resourceVersion"]
-    query = {
-        "watch": "1",
-        "resourceVersion": version,
-        "timeoutSeconds": WATCH_SECONDS,
-        "fieldSelector": selector,
-    }
-    connection = _connection(access)
-    headers = {"Authorization": f"Bearer {access.tokens[ADMIN]}", "Accept": METADATA_ONLY}
-    connection.request("GET", f"{path}?{urlencode(query)}", headers=headers)
-    response = connection.getresponse()
-    if response.status != http.HTTPStatus.OK:
-        raise ControlPlaneError(f"watching {path}: {response.status}: {response.read()!r}")
-    wire = connection.sock
-    thread = threading.Thread(target=_read, args=(connection, response, on_event), daemon=True)
+def _watching(watch: _Watch) -> Iterator[None]:
+    thread = threading.Thread(target=watch.follow, daemon=True)
     thread.start()
     try:
         yield
     finally:
-        with suppress(OSError):  # the thread may have closed it
-            wire.shutdown(socket.SHUT_RDWR)
+        watch.close()
         thread.join()
-
-
-def _connection(access: Access) -> http.client.HTTPSConnection:
-    parts = urlsplit(access.url)
-    tls = ssl.create_default_context(cafile=str(access.ca_file))
-    return http.client.HTTPSConnection(parts.hostname or "", parts.port, context=tls)
-
-
-def _read(
-    connection: http.client.HTTPSConnection,
-    response: http.client.HTTPResponse,
-    on_event: OnEvent,
-) -> None:
-    with suppress(OSError, ValueError, http.client.HTTPException):  # shut down by the watcher
-        while line := response.readline():
-            name = orjson.loads(line)["object"]["metadata"]["name"]
-            if not on_event(name):
-                break
-    response.close()
-    connection.close()

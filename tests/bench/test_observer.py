@@ -59,6 +59,19 @@ def test_only_bindings_from_now_on_are_seen(control_plane: ControlPlane, namespa
         assert len(binds.times) == 1
 
 
+def test_a_watch_that_the_server_ends_goes_on(control_plane: ControlPlane, namespace: str) -> None:
+    create = creator(control_plane, namespace)
+    names = ["a", "b"]
+    for name in names:
+        create(name, None)
+    with watched_binds(control_plane.access, namespace, names, seconds=1) as binds:
+        bind(control_plane, namespace, "a", "n1")
+        assert not binds.wait(patience=3.0), "long enough for the server to end the watch"
+        bind(control_plane, namespace, "b", "n1")
+        assert binds.wait(patience=PATIENCE)
+    assert len(binds.times) == 2
+
+
 def test_the_first_change_is_told_once(control_plane: ControlPlane, namespace: str) -> None:
     create = creator(control_plane, namespace)
     create("a", None)
