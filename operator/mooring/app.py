@@ -75,7 +75,7 @@ class Scheduler:
         self._metrics = Metrics()
         self._decisions = DecisionLog()
         writer = PodWriter(client)
-        self._recorder = EventRecorder(client, "mooring", self._identity)
+        self._recorder = EventRecorder(client, "mooring", self._identity, gives_way=self._is_busy)
         self._reports = Reports(writer, self._recorder)
         state = ClusterState()
         cluster, waiting, registry = Snapshot(state), WaitingRoom(), Registry(SHIPPED)
@@ -234,6 +234,10 @@ class Scheduler:
             decisions=self._decisions,
             configuration=partial(configuration, self._world),
         )
+
+    def _is_busy(self) -> bool:
+        """Whether pods are being bound or evicted right now."""
+        return bool(self._loop.requesting or self._preemptions.in_flight)
 
     def _stopping(self) -> str | None:
         return "the process is shutting down" if self._stop.is_set() else None

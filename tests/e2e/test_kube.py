@@ -17,7 +17,6 @@ from mooring.kube.errors import (
     ConflictError,
     ForbiddenError,
     GoneError,
-    InvalidError,
     NotFoundError,
     TooManyRequestsError,
     UnreachableError,
@@ -184,7 +183,7 @@ async def test_every_write_to_a_pod_is_refused_for_another_of_its_name(
         await writer.bind(namespace, "web", other, node)
     with pytest.raises(ConflictError):
         await writer.delete_pod(namespace, "web", other)
-    with pytest.raises(InvalidError, match="uid"):
+    with pytest.raises(ConflictError, match="uid"):
         await writer.patch_pod_status(namespace, "web", other, {"nominatedNodeName": node})
 
 

@@ -28,7 +28,7 @@ def two_nodes() -> ClusterState:
 def test_only_pods_of_lower_priority_are_candidates() -> None:
     room = room_for(two_nodes(), 1000)
     assert room.candidates.tolist() == [2, 0]
-    assert [p.name for p in room.candidates_at(0)] == ["a-mid", "a-low"]
+    assert {p.name for p in room.candidates_at(0)} == {"a-mid", "a-low"}
 
 
 def test_it_suffices_where_the_candidates_free_enough() -> None:
@@ -44,8 +44,8 @@ def test_what_is_still_lacking_has_upstreams_words() -> None:
 
 def test_the_least_important_pods_go() -> None:
     room = room_for(two_nodes(), 1000)
-    gone = room.victims()
-    assert [p.name for p in room.plan(0, gone).victims] == ["a-low"]
+    victims = room.victims()
+    assert [p.name for p in room.plan(0, victims).victims] == ["a-low"]
 
 
 def test_rows_are_ranked_by_the_cost_of_their_victims() -> None:

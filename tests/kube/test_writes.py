@@ -11,6 +11,7 @@ from mooring.kube.client import ApiClient
 from mooring.kube.errors import (
     ApiError,
     ConflictError,
+    InvalidError,
     NotFoundError,
     TooManyRequestsError,
     UnansweredError,
@@ -124,6 +125,22 @@ async def test_a_status_patch_touches_only_the_status_of_this_pod(
     assert (request.method, request.path) == ("PATCH", f"{POD_PATH}/status")
     assert request.headers["Content-Type"] == "application/strategic-merge-patch+json"
     assert request.body == {"metadata": {"uid": "u1"}, "status": status}
+
+
+async def test_a_status_patch_tells_another_pod_of_the_name_from_a_bad_status(
+    server: ApiServer, writer: PodWriter
+) -> None:
+    for words, error in (
+        (
+            'Pod "web" is invalid: metadata.uid: Invalid value: "u1": field is immutable',
+            ConflictError,
+        ),
+        ('Pod "web" is invalid: status.conditions[0].type: Required value', InvalidError),
+    ):
+        task = asyncio.create_task(writer.patch_pod_status("team-a", "web", "u1", {}))
+        (await server.next()).refuse(422, "Invalid", words)
+        with pytest.raises(error, match="is invalid"):
+            await task
 
 
 async def test_a_deletion_names_the_uid(server: ApiServer, writer: PodWriter) -> None:

@@ -46,25 +46,25 @@ def decide(
     if isinstance(asked, Diagnosis):
         return _unschedulable(search, asked, None, now)
     fits = search.feasible(asked)
+    nodes, nominee = cluster.nodes, cluster.nominations.get(pod.key)
+    if nominee is not None and search.may_use(nominee.row, asked, fits):
+        # The room was made for this pod; upstream looks no further.
+        return Placement(
+            nominee.row,
+            nodes.name(nominee.row),
+            feasible=1,
+            visited=1,
+            scores=None,
+            diagnosis=lambda: search.diagnosis(asked, search.kept_for_others(asked, fits)),
+        )
     kept = search.kept_for_others(asked, fits)
     if kept:
         fits = fits.copy()
-        fits[[int(row) for group in kept for row in group.rows]] = False
-
-    def diagnosis() -> Diagnosis:
-        if kept or not search.shares_everything(asked):
-            return search.diagnose(asked, kept)
-        return search.work.diagnosis(lambda: search.diagnose(asked))
-
-    nominee = cluster.nominations.get(pod.key)
-    if nominee is not None and fits[nominee.row]:
-        # The room was made for this pod; upstream looks no further.
-        rows, visited = np.array([nominee.row], np.int64), 1
-    else:
-        rows, visited = sampled(fits, cluster, pipeline, len(asked.inside), start)
+        fits[np.concatenate([group.rows for group in kept])] = False
+    diagnosis = partial(search.diagnosis, asked, kept)
+    rows, visited = sampled(fits, cluster, pipeline, len(asked.inside), start)
     if not len(rows):
         return _unschedulable(search, diagnosis(), asked, now)
-    nodes = cluster.nodes
     if len(rows) == 1:
         row = int(rows[0])
         return Placement(row, nodes.name(row), 1, visited, None, diagnosis)

@@ -88,30 +88,32 @@ class Search:
                 fits[rows] = passed
         return fits
 
+    def may_use(self, row: int, asked: Asked, fits: BoolArray) -> bool:
+        """Whether the row is feasible, and beside the pods nominated to it too."""
+        return bool(fits[row]) and not self._kept(np.array([row], np.int64), asked)
+
     def kept_for_others(self, asked: Asked, fits: BoolArray) -> tuple[RefusedRows, ...]:
         """The feasible rows that are not once the pods nominated to them are there.
 
         Those of lower priority do not count; upstream adds them in a first of two passes.
         """
-        nominations, pod = self.cluster.nominations, self.pod
-        if not len(nominations):
+        wanted = np.array(self.cluster.nominations.rows(), np.int64)
+        return self._kept(wanted[fits[wanted]], asked)
+
+    def _kept(self, rows: IntArray, asked: Asked) -> tuple[RefusedRows, ...]:
+        """Which of these feasible rows have no room for the pod beside those nominated to them."""
+        if not len(rows):
             return ()
-        wanted = np.array(nominations.rows(), np.int64)
-        rows = [
-            row
-            for row in wanted[fits[wanted]].tolist()
-            if nominations.at(row, pod.shape.priority, pod.key)
-        ]
-        contest = self.contest(asked) if rows else None
+        contest = self.contest(asked)
         if contest is None:
-            return tuple(r for row in rows for r in self.refusals_beside_nominated(row))
+            return tuple(r for row in rows.tolist() for r in self.refusals_beside_nominated(row))
         plugin, needs = contest
-        crowded = self.cluster.nodes_with_nominated(np.array(rows, np.int64), needs, pod)
+        crowded = self.cluster.nodes_with_nominated(rows, needs, self.pod)
         state = asked.states[plugin.name]
-        refused = crowded.rows[~plugin.filter(pod, crowded, state)]
+        refused = crowded.rows[~plugin.filter(self.pod, crowded, state)]
         if not len(refused):
             return ()
-        why = plugin.explain(pod, crowded.take(refused), state)
+        why = plugin.explain(self.pod, crowded.take(refused), state)
         return (RefusedRows(plugin.name, refused, why),)
 
     def contest(self, asked: Asked) -> tuple[ResourceFilterPlugin, Mapping[str, int]] | None:
@@ -130,6 +132,8 @@ class Search:
     def refusals_beside_nominated(self, row: int) -> Sequence[RefusedRows]:
         """Why the row refuses the pod once its nominated pods are there; empty if it does not."""
         nominated = self.cluster.nominations.at(row, self.pod.shape.priority, self.pod.key)
+        if not nominated:
+            return ()
         with self.cluster.trial() as trial:
             for pod in nominated:
                 trial.add(pod, row)
@@ -149,6 +153,12 @@ class Search:
         return not asked.narrowed_by and all(
             plugin.row_local or not asked.runs(plugin) for plugin in self.pipeline.filters
         )
+
+    def diagnosis(self, asked: Asked, kept: tuple[RefusedRows, ...]) -> Diagnosis:
+        """As `diagnose`, from pods that are alike where they were told the same."""
+        if kept or not self.shares_everything(asked):
+            return self.diagnose(asked, kept)
+        return self.work.diagnosis(lambda: self.diagnose(asked))
 
     def diagnose(self, asked: Asked, kept: tuple[RefusedRows, ...] = ()) -> Diagnosis:
         """Every node's first refusal, in the order of the filters.

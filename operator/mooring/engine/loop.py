@@ -87,6 +87,11 @@ class SchedulingLoop:
         """How many pods are on their way from a decision to a bound pod."""
         return len(self._bindings)
 
+    @property
+    def requesting(self) -> int:
+        """How many of them have a request in flight: those at permit or pre_bind only wait."""
+        return len(self._bindings) - len(self._world.waiting) - len(self._world.preparing)
+
     def wake(self) -> None:
         """There may be something to do."""
         self._work.set()
@@ -117,9 +122,8 @@ class SchedulingLoop:
                 await asyncio.wait(late)
 
     def _has_room(self) -> bool:
-        """Whether one more pod may be bound; those at permit or pre_bind cost nothing meanwhile."""
-        elsewhere = len(self._world.waiting) + len(self._world.preparing)
-        return len(self._bindings) - elsewhere < _MOST_BINDING
+        """Whether one more pod may be bound."""
+        return self.requesting < _MOST_BINDING
 
     async def _idle(self, now: float) -> None:
         """Wait for work, for room, or for the end of the next backoff."""

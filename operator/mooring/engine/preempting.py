@@ -73,6 +73,11 @@ class Preemptions:
             task.add_done_callback(self._tasks.discard)
         return len(victims)
 
+    @property
+    def in_flight(self) -> int:
+        """How many plans are being carried out."""
+        return len(self._tasks)
+
     async def finish(self, seconds: float) -> None:
         """Evictions that have begun are complete, or abandoned after `seconds`."""
         if self._tasks:

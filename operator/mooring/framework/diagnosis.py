@@ -10,6 +10,7 @@ import numpy as np
 from mooring.framework.decision import Rejection
 from mooring.framework.verdicts import Explanation
 from mooring.state.columns import IntArray
+from mooring.state.view import BoolArray
 
 __all__ = ["Diagnosis", "RefusedRows"]
 
@@ -46,17 +47,19 @@ class Diagnosis:
     @cached_property
     def resolvable_rows(self) -> IntArray:
         """The rows on which evicting pods might help, ascending."""
-        resolvable, others = self._rows(resolvable=True), self.unresolvable_rows
-        return np.setdiff1d(resolvable, others) if len(others) else resolvable
+        return np.flatnonzero(self._refused(resolvable=True) & ~self._refused(resolvable=False))
 
     @cached_property
     def unresolvable_rows(self) -> IntArray:
         """The rows that no eviction can help, ascending."""
-        return self._rows(resolvable=False)
+        return np.flatnonzero(self._refused(resolvable=False))
 
-    def _rows(self, *, resolvable: bool) -> IntArray:
-        rows = [group.rows[group.explanation.resolvable == resolvable] for group in self.refused]
-        return np.unique(np.concatenate(rows)) if rows else np.zeros(0, np.int64)
+    def _refused(self, *, resolvable: bool) -> BoolArray:
+        """bool[rows]: refused by somebody for whom that is so."""
+        refused = np.zeros(len(self.names), np.bool_)
+        for group in self.refused:
+            refused[group.rows[group.explanation.resolvable == resolvable]] = True
+        return refused
 
     @cached_property
     def message(self) -> str:
@@ -92,9 +95,6 @@ class Diagnosis:
     def _histogram(self) -> Counter[str]:
         counts: Counter[str] = Counter()
         for group in self.refused:
-            distinct, numbers = np.unique(group.explanation.bits, return_counts=True)
-            for bits, number in zip(distinct.tolist(), numbers.tolist(), strict=True):
-                for i, reason in enumerate(group.explanation.reasons):
-                    if bits >> i & 1:
-                        counts[reason] += number
-        return counts
+            for i, reason in enumerate(group.explanation.reasons):
+                counts[reason] += int(np.count_nonzero(group.explanation.bits & np.uint64(1 << i)))
+        return +counts

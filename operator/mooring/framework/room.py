@@ -6,6 +6,7 @@ of the order of the candidates elsewhere. All arrays are int64 unless said other
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from mooring.state.columns import IntArray
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray
 
-__all__ = ["Left", "Room"]
+__all__ = ["Left", "Room", "Victims"]
 
 _OFFSET = 2**31
 
@@ -38,6 +39,18 @@ class Left:
         for name in self.amounts:
             self.amounts[name] -= demand.get(name, 0)
         return True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Victims:
+    """Who must go: pod slots, most important first on each node, and each one's position in `rows`.
+
+    `leaving` (bool) tells of those that are being evicted already.
+    """
+
+    slots: IntArray
+    at: IntArray
+    leaving: BoolArray
 
 
 class Room:
@@ -64,13 +77,8 @@ class Room:
         lower = (at >= 0) & ~columns.nominated & (columns.priority < pod.shape.priority)
         if spared is not None:
             lower &= ~spared | columns.evicted
-        slots = np.flatnonzero(lower)
-        # By node, then most important first: the order in which pods are put back.
-        self._slots = slots[
-            np.lexsort((columns.started[slots], -columns.priority[slots], at[slots]))
-        ]
+        self._slots = np.flatnonzero(lower)
         self._at = at[self._slots]
-        self._leaving = columns.evicted[self._slots]
         self.candidates = np.bincount(self._at, minlength=len(rows))
         rivals, promised = columns.nominated_demand(
             needs, pod.shape.priority, pod.key, len(cluster.nodes)
@@ -79,7 +87,7 @@ class Room:
             resource: nodes.allocatable(resource)
             - nodes.requested(resource)
             - promised[resource][rows]
-            + _summed(self._slots, at, columns.requests(resource), len(rows))
+            + _summed(self._at, columns.requests(resource)[self._slots], len(rows))
             - amount
             for resource, amount in needs.items()
         }
@@ -91,7 +99,7 @@ class Room:
         covered = self._columns.in_namespaces({budget.namespace for budget in budgets})
         return bool(covered[self._slots].any())
 
-    @property
+    @cached_property
     def suffices(self) -> BoolArray:
         """True where the pod fits once every candidate is gone, and there is one at all."""
         fits = (self.candidates > 0) & (self._free_slots >= 0)
@@ -106,42 +114,48 @@ class Room:
         return reasons
 
     def candidates_at(self, position: int) -> list[Pod]:
-        """The pods that may be evicted from one of the rows, most important first."""
-        return list(self._pods(self._at == position))
+        """The pods that may be evicted from one of the rows."""
+        return list(self._pods(self._slots[self._at == position]))
 
     def left(self, position: int) -> "Left":
         """What one of the rows has left beside the pod when every candidate is gone."""
         amounts = {name: int(free[position]) for name, free in self._free.items()}
         return Left(amounts, int(self._free_slots[position]))
 
-    def victims(self) -> BoolArray:
-        """Per candidate pod, whether it must go once the others have been put back.
+    def victims(self) -> "Victims":
+        """Who must go from the rows that suffice, once everybody else has been put back.
 
         Those that are being evicted are not put back.
         """
-        gone = np.zeros(len(self._slots), np.bool_)
-        if not len(self._slots):
-            return gone
-        first = np.searchsorted(self._at, np.arange(len(self.rows)))
-        requests = {name: self._columns.requests(name)[self._slots] for name in self._needs}
+        columns = self._columns
+        there = self.suffices[self._at]
+        slots, at = self._slots[there], self._at[there]
+        # By node, then most important first: the order in which pods are put back.
+        order = np.lexsort((columns.started[slots], -columns.priority[slots], at))
+        slots, at = slots[order], at[order]
+        leaving = columns.evicted[slots]
+        requests = {name: columns.requests(name)[slots] for name in self._needs}
         left = {name: free.copy() for name, free in self._free.items()}
         slots_left = self._free_slots.copy()
-        for k in range(int(self.candidates.max())):
-            nodes = np.flatnonzero(self.candidates > k)
+        first = np.searchsorted(at, np.arange(len(self.rows)))
+        count = np.bincount(at, minlength=len(self.rows))
+        gone = np.zeros(len(slots), np.bool_)
+        for k in range(int(count.max(initial=0))):
+            nodes = np.flatnonzero(count > k)
             index = first[nodes] + k
-            back = (slots_left[nodes] > 0) & ~self._leaving[index]
+            back = (slots_left[nodes] > 0) & ~leaving[index]
             for name, free in left.items():
                 back &= free[nodes] >= requests[name][index]
             slots_left[nodes] -= back
             for name, free in left.items():
                 free[nodes] -= back * requests[name][index]
             gone[index] = ~back
-        return gone
+        return Victims(slots[gone], at[gone], leaving[gone])
 
-    def ranked(self, gone: BoolArray) -> IntArray:
+    def ranked(self, victims: "Victims") -> IntArray:
         """Positions in `rows` of the nodes that suffice, the cheapest first (as `Plan.cost`)."""
-        new = gone & ~self._leaving
-        at, slots = self._at[new], self._slots[new]
+        new = ~victims.leaving
+        at, slots = victims.at[new], victims.slots[new]
         priority, started = self._columns.priority[slots], self._columns.started[slots]
         count = np.bincount(at, minlength=len(self.rows))
         highest = np.full(len(self.rows), -_OFFSET, np.int64)
@@ -155,19 +169,19 @@ class Room:
         ranked: IntArray = order[self.suffices[order]]
         return ranked
 
-    def plan(self, position: int, gone: BoolArray) -> Plan:
-        """The plan for one of the rows."""
-        gone_here = gone & (self._at == position)
-        victims = self._pods(gone_here & ~self._leaving)
-        leaving = self._pods(gone_here & self._leaving)
-        return Plan(int(self.rows[position]), victims, leaving=leaving)
+    def plan(self, position: int, victims: "Victims") -> Plan:
+        """The plan for one of the rows that suffice."""
+        here = victims.at == position
+        new = self._pods(victims.slots[here & ~victims.leaving])
+        leaving = self._pods(victims.slots[here & victims.leaving])
+        return Plan(int(self.rows[position]), new, leaving=leaving)
 
-    def _pods(self, chosen: BoolArray) -> tuple[Pod, ...]:
-        pods = (self._columns.pods[slot] for slot in self._slots[chosen].tolist())
+    def _pods(self, slots: IntArray) -> tuple[Pod, ...]:
+        pods = (self._columns.pods[slot] for slot in slots.tolist())
         return tuple(pod for pod in pods if pod is not None)
 
 
-def _summed(slots: IntArray, at: IntArray, amounts: IntArray, nodes: int) -> IntArray:
+def _summed(at: IntArray, amounts: IntArray, nodes: int) -> IntArray:
     sums = np.zeros(nodes, np.int64)
-    np.add.at(sums, at[slots], amounts[slots])
+    np.add.at(sums, at, amounts)
     return sums

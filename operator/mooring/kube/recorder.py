@@ -22,7 +22,7 @@ from mooring.kube.resources import EVENT
 from mooring.kube.timestamps import micro_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from mooring.kube.client import ApiClient
 
@@ -37,6 +37,9 @@ NAME_LIMIT: Final = 253 - len(".") - 16
 """Characters of the object's name in the Event's, which ends in a time of 16 digits."""
 
 LOSSES_PER_LOG_LINE: Final = 1000
+
+PAUSE_SECONDS: Final = 0.025
+"""Before each event of a lane that gives way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +85,9 @@ class EventRecorder:
     """Writes events while `run` runs; `record` may be called at any time.
 
     `capacity` bounds the queue (the oldest goes first), `remembered` the events that a repeat
-    can be added to, `lanes` the requests in flight: events of a burst are written after its
-    bindings rather than between them.
+    can be added to, `lanes` the requests in flight. While `gives_way` says that more important
+    requests are in flight, events only trickle, unless the queue is half full: those of a burst
+    are written after its bindings rather than between them.
     `dropped` and `refused` count events that were lost to a full queue and to the server.
     """
 
@@ -96,7 +100,9 @@ class EventRecorder:
         capacity: int = 16_384,
         remembered: int = 4096,
         lanes: int = 2,
+        gives_way: Callable[[], bool] = lambda: False,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.dropped = 0
         self.refused = 0
@@ -104,7 +110,9 @@ class EventRecorder:
         self._reporter = {"reportingController": controller, "reportingInstance": instance}
         self._remembered = remembered
         self._lanes = lanes
+        self._gives_way = gives_way
         self._now = now
+        self._sleep = sleep
         self._queue: asyncio.Queue[_Series] = asyncio.Queue(capacity)
         self._series: OrderedDict[_Key, _Series] = OrderedDict()
         self._last_stamp = 0
@@ -192,6 +200,8 @@ class EventRecorder:
         while True:
             series = await self._queue.get()
             try:
+                if self._gives_way() and 2 * self._queue.qsize() < self._queue.maxsize:
+                    await self._sleep(PAUSE_SECONDS)
                 await self._write(series)
             except ApiError as error:
                 self._forget(series, error)

@@ -16,6 +16,8 @@ from mooring.kube.backoff import Backoff
 from mooring.kube.client import PatchType
 from mooring.kube.errors import (
     ApiError,
+    ConflictError,
+    InvalidError,
     ServerError,
     TooManyRequestsError,
     UnansweredError,
@@ -85,17 +87,28 @@ class PodWriter:
     ) -> None:
         """`status` is merged into the pod's, conditions by their type.
 
-        InvalidError says that the name now belongs to another pod: its uid cannot be changed.
+        ConflictError says that the name now belongs to another pod: its uid cannot be changed. The
+        server calls that invalid, as it does a status that it does not like.
         """
         patch = {"metadata": {"uid": uid}, "status": status}
-        await self._client.patch(
-            POD,
-            name,
-            patch,
-            namespace=namespace,
-            subresource="status",
-            patch_type=PatchType.STRATEGIC,
-        )
+        try:
+            await self._client.request(
+                "PATCH",
+                POD.path(namespace, name, "status"),
+                body=orjson.dumps(patch),
+                content_type=PatchType.STRATEGIC.value,
+            )
+        except InvalidError as error:
+            if "metadata.uid" not in error.message:
+                raise
+            raise ConflictError(
+                error.call,
+                error.message,
+                server=error.server,
+                status=error.status,
+                reason=error.reason,
+                subject=error.subject,
+            ) from error
 
     async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
         """The pod's deletion has begun, with the grace period of its own spec."""

@@ -66,8 +66,8 @@ class DefaultPreemption:
         if not room.suffices.any():
             _count_lacking(room, refusals)
             return None
-        gone = room.victims()
-        ranked = room.ranked(gone)
+        victims = room.victims()
+        ranked = room.ranked(victims)
         if attempt.limits.max_victims or room.meets_budgets(attempt.cluster):
             plans = list[Plan]()
             for position in ranked.tolist():
@@ -75,7 +75,7 @@ class DefaultPreemption:
                 if self._enough(attempt, plans, len(rows)):
                     break
             return _best(attempt, plans, refusals)
-        return room.plan(int(ranked[0]), gone)
+        return room.plan(int(ranked[0]), victims)
 
     def _enough(self, attempt: Attempt, plans: list[Plan], nodes: int) -> bool:
         """Whether as many plans were compared as the profile asks for, and one breaks nothing.

@@ -59,6 +59,9 @@ class TaintToleration:
 
 def _per_taint_set(nodes: NodeView, measure: Callable[[tuple[Taint, ...]], int]) -> IntArray:
     """A number per node, measured once for each distinct list of taints."""
-    distinct, where = np.unique(nodes.taint_codes, return_inverse=True)
-    sets = nodes.taint_sets
-    return np.array([measure(sets[code]) for code in distinct], np.int64)[where]
+    codes, sets = nodes.taint_codes, nodes.taint_sets
+    measured = np.zeros(len(sets), np.int64)
+    for code in np.flatnonzero(np.bincount(codes, minlength=len(sets))).tolist():
+        measured[code] = measure(sets[code])
+    per_node: IntArray = measured[codes]
+    return per_node
