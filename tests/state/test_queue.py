@@ -350,15 +350,30 @@ def test_a_pod_that_takes_the_room_made_for_it_lets_nobody_else_try(
 ) -> None:
     refuse(queue, "a", "b")
     for name in ("a", "b"):
-        queued = queue.get(f"default/{name}")
-        assert queued is not None
-        queued.nominated = f"node-{name}"
+        queue.nominate(f"default/{name}", f"node-{name}")
     assert queue.changed([VICTIM_GONE], 100.0)
     woken = popped(queue, 100.0)
     assert woken.pod.name == "b"
     queue.placed(woken, 100.0)
     queue.done(woken, 100.0)
     assert queue.pop(100.0) is None
+
+
+def test_a_pod_whose_room_is_not_made_any_more_is_tried_like_the_others(
+    queue: SchedulingQueue,
+) -> None:
+    refuse(queue, "a")
+    queue.nominate("default/a", "node-a")
+    refuse(queue, "b")
+    queue.nominate("default/b", "node-b")
+    queue.nominate("default/b", None)
+    assert queue.changed([NODE_ADDED], 100.0)
+    assert popped(queue, 100.0).pod.name == "b"
+
+
+def test_a_pod_that_is_not_there_is_nominated_nowhere(queue: SchedulingQueue) -> None:
+    queue.nominate("default/a", "node-a")
+    assert queue.get("default/a") is None
 
 
 def test_a_policy_that_changes_for_a_namespace_concerns_its_pods_alone(

@@ -161,8 +161,6 @@ class Preemptions:
 
     def _withdraw(self, pod: Pod) -> None:
         """The pod is nominated no more, and what was kept for it is free for others."""
-        waiting = self._world.queue.get(pod.key)
-        if waiting is not None:
-            waiting.nominated = None
+        self._world.queue.nominate(pod.key, None)
         self._changed(self._world.state.withdraw(pod.key))
         self._reports.nomination_cleared(pod)

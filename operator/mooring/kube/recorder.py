@@ -38,7 +38,7 @@ NAME_LIMIT: Final = 253 - len(".") - 16
 
 LOSSES_PER_LOG_LINE: Final = 1000
 
-PAUSE_SECONDS: Final = 0.025
+PAUSE_SECONDS: Final = 0.05
 """Before each event of a lane that gives way."""
 
 

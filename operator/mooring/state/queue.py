@@ -105,6 +105,17 @@ class SchedulingQueue:
         """The pod of this namespace/name, waiting or in flight."""
         return self._pods.get(key) or self._in_flight.get(key)
 
+    def nominate(self, key: str, node: str | None) -> None:
+        """Room is being made for the pod on the node, or nowhere any more."""
+        queued = self.get(key)
+        if queued is None:
+            return
+        if queued.part is Part.UNSCHEDULABLE:
+            self._refused.remove(key)
+        queued.nominated = node
+        if queued.part is Part.UNSCHEDULABLE:
+            self._refused.add(queued)
+
     def waiting(self) -> Iterable[QueuedPod]:
         """All pods that are not in flight, in no particular order."""
         return self._pods.values()

@@ -25,31 +25,58 @@ class _Refused(Protocol):
 P = TypeVar("P", bound=_Refused)
 
 
+class _Group(Generic[P]):
+    """Pods of one signature: those that wait for any room, and those that wait for a node's."""
+
+    __slots__ = ("expecting", "free")
+
+    def __init__(self) -> None:
+        self.free: dict[str, P] = {}
+        self.expecting: dict[str, dict[str, P]] = {}
+
+    @property
+    def first(self) -> P | None:
+        """The pod that is tried for all: who has been promised a room can wait for it."""
+        waiting = self.free or next(iter(self.expecting.values()), None)
+        return next(iter(waiting.values())) if waiting else None
+
+
 class RefusedPods(Generic[P]):
-    """The pods of the unschedulable part, grouped; every pod is in exactly one group."""
+    """The pods of the unschedulable part, grouped; every pod is in exactly one group.
+
+    A pod's `nominated` may only change while it is not here.
+    """
 
     def __init__(self, signature: Callable[[P], Hashable]) -> None:
         self._signature = signature
-        self._groups: dict[Hashable, dict[str, P]] = {}
-        self._group_of: dict[str, Hashable] = {}
+        self._groups: dict[Hashable, _Group[P]] = {}
+        self._place_of: dict[str, tuple[Hashable, str | None]] = {}
 
     def add(self, refused: P) -> None:
         """The pod waits for a cure."""
-        key = refused.pod.key
-        signature = self._group_of[key] = self._signature(refused)
-        self._groups.setdefault(signature, {})[key] = refused
+        key, node, signature = refused.pod.key, refused.nominated, self._signature(refused)
+        self._place_of[key] = signature, node
+        group = self._groups.get(signature)
+        if group is None:
+            group = self._groups[signature] = _Group()
+        (group.free if node is None else group.expecting.setdefault(node, {}))[key] = refused
 
     def remove(self, key: str) -> None:
         """The pod does not wait here any more."""
-        signature = self._group_of.pop(key)
+        signature, node = self._place_of.pop(key)
         group = self._groups[signature]
-        del group[key]
-        if not group:
+        if node is None:
+            del group.free[key]
+        else:
+            del group.expecting[node][key]
+            if not group.expecting[node]:
+                del group.expecting[node]
+        if not group.free and not group.expecting:
             del self._groups[signature]
 
     def signature_of(self, key: str) -> Hashable:
         """The signature under which the pod waits."""
-        return self._group_of[key]
+        return self._place_of[key][0]
 
     def cured_by(
         self, change: Change, cures: Callable[[P, Change], bool]
@@ -61,22 +88,19 @@ class RefusedPods(Generic[P]):
         """
         node = _node_of(change)
         for group in tuple(self._groups.values()):
-            first = next(iter(group.values()))
-            if not cures(first, change):
+            first = group.first
+            if first is None or not cures(first, change):
                 continue
-            expected = [r for r in group.values() if node is not None and r.nominated == node]
-            free = next((r for r in group.values() if r.nominated is None), None)
+            expected = tuple(group.expecting.get(node, {}).values()) if node is not None else ()
             for pod in expected:
                 yield pod, False
-            if free is not None:
-                yield free, True
-            elif not expected:
+            if group.free or not expected:
                 yield first, True
 
     def first_of(self, signature: Hashable) -> P | None:
-        """The pod of this signature that has waited longest."""
+        """Who of this signature is tried next: the one that has waited longest."""
         group = self._groups.get(signature)
-        return next(iter(group.values())) if group else None
+        return group.first if group is not None else None
 
 
 def _node_of(change: Change) -> str | None:
