@@ -37,8 +37,8 @@ class _Group(Generic[P]):
     @property
     def first(self) -> P | None:
         """The pod that is tried for all: who has been promised a room can wait for it."""
-        waiting = self.free or next(iter(self.expecting.values()), None)
-        return next(iter(waiting.values())) if waiting else None
+        waiting = self.free or next(iter(self.expecting.values()), self.free)
+        return next(iter(waiting.values()), None)
 
 
 class RefusedPods(Generic[P]):
