@@ -58,6 +58,8 @@ logger = logging.getLogger(__name__)
 
 _EVICTION_SECONDS: Final = 5.0
 """How long evictions in flight may take to finish after SIGTERM."""
+_BUSY: Final = 16
+"""Requests in flight that matter more than events; a server that keeps up has fewer."""
 _EVENT_SECONDS: Final = 5.0
 """How long events may then take to be written."""
 
@@ -236,8 +238,8 @@ class Scheduler:
         )
 
     def _is_busy(self) -> bool:
-        """Whether pods are being bound or evicted right now."""
-        return bool(self._loop.requesting or self._preemptions.in_flight)
+        """Whether so many pods are being bound or evicted that the API server falls behind."""
+        return self._loop.requesting + self._preemptions.in_flight >= _BUSY
 
     def _stopping(self) -> str | None:
         return "the process is shutting down" if self._stop.is_set() else None

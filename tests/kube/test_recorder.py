@@ -15,7 +15,7 @@ from kube.api_server import ApiServer
 from kube.virtual_clock import VirtualClock
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
-from mooring.kube.recorder import PAUSE_SECONDS, EventRecorder, ObjectRef
+from mooring.kube.recorder import PATIENCE_SECONDS, PAUSE_SECONDS, EventRecorder, ObjectRef
 
 WEB = ObjectRef("Pod", "web", "team-a", "u1")
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -216,33 +216,35 @@ async def test_no_more_than_the_lanes_are_in_flight(server: ApiServer) -> None:
         assert len(server.seen) == 3
 
 
-async def test_events_trickle_while_something_more_important_is_in_flight(
+async def test_events_wait_while_many_more_important_requests_are_in_flight(
     server: ApiServer,
 ) -> None:
     clock, busy = VirtualClock(), True
-    async with recording(server, lanes=1, gives_way=lambda: busy, sleep=clock.sleep) as recorder:
-        for name in "abc":
-            fail(recorder, ObjectRef("Pod", name, "team-a"))
-        for name in "ab":
+    async with recording(
+        server, lanes=1, gives_way=lambda: busy, clock=clock, sleep=clock.sleep
+    ) as recorder:
+        fail(recorder)
+        for _ in range(3):
             await clock.sleepers(seconds=PAUSE_SECONDS)
             await clock.advance(PAUSE_SECONDS)
-            request = await server.next()
-            assert request.body["regarding"]["name"] == name
-            busy = name == "a"
-            request.reply({}, 201)
+        assert not server.seen
+        busy = False
+        await clock.sleepers(seconds=PAUSE_SECONDS)
+        await clock.advance(PAUSE_SECONDS)
         (await server.next()).reply({}, 201)
         assert await recorder.drain(5)
 
 
-async def test_no_event_gives_way_when_the_queue_is_half_full(server: ApiServer) -> None:
+async def test_no_event_waits_longer_than_ten_seconds(server: ApiServer) -> None:
     clock = VirtualClock()
     async with recording(
-        server, lanes=1, capacity=4, gives_way=lambda: True, sleep=clock.sleep
+        server, lanes=1, gives_way=lambda: True, clock=clock, sleep=clock.sleep
     ) as recorder:
-        for name in "abc":
-            fail(recorder, ObjectRef("Pod", name, "team-a"))
-        (await server.next()).reply({}, 201)
+        fail(recorder)
         await clock.sleepers(seconds=PAUSE_SECONDS)
+        await clock.advance(PATIENCE_SECONDS)
+        (await server.next()).reply({}, 201)
+        assert await recorder.drain(5)
 
 
 async def test_a_refused_event_is_counted_logged_once_and_forgotten(

@@ -90,7 +90,10 @@ class Search:
 
     def may_use(self, row: int, asked: Asked, fits: BoolArray) -> bool:
         """Whether the row is feasible, and beside the pods nominated to it too."""
-        return bool(fits[row]) and not self._kept(np.array([row], np.int64), asked)
+        if not fits[row]:
+            return False
+        others = self.cluster.nominations.at(row, self.pod.shape.priority, self.pod.key)
+        return not (others and self._kept(np.array([row], np.int64), asked))
 
     def kept_for_others(self, asked: Asked, fits: BoolArray) -> tuple[RefusedRows, ...]:
         """The feasible rows that are not once the pods nominated to them are there.

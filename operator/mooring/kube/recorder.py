@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -38,8 +39,11 @@ NAME_LIMIT: Final = 253 - len(".") - 16
 
 LOSSES_PER_LOG_LINE: Final = 1000
 
+PATIENCE_SECONDS: Final = 10.0
+"""So long an event waits for more important requests at most."""
+
 PAUSE_SECONDS: Final = 0.05
-"""Before each event of a lane that gives way."""
+"""How often a lane that gives way looks again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,7 @@ _Key = tuple[ObjectRef, str, str, str, str, ObjectRef | None]
 class _Series:
     """One Event, how often it has happened, and how much of that the server knows."""
 
-    __slots__ = ("body", "count", "key", "last", "pending", "written")
+    __slots__ = ("body", "count", "key", "last", "pending", "since", "written")
 
     def __init__(self, key: _Key, body: dict[str, Any], at: datetime) -> None:
         self.key = key
@@ -78,6 +82,7 @@ class _Series:
         self.count = 1
         self.last = at
         self.written = 0
+        self.since = 0.0  # when it was queued, by the monotonic clock
         self.pending = False  # in the queue or in a worker's hands: nowhere twice
 
 
@@ -85,9 +90,9 @@ class EventRecorder:
     """Writes events while `run` runs; `record` may be called at any time.
 
     `capacity` bounds the queue (the oldest goes first), `remembered` the events that a repeat
-    can be added to, `lanes` the requests in flight. While `gives_way` says that more important
-    requests are in flight, events only trickle, unless the queue is half full: those of a burst
-    are written after its bindings rather than between them.
+    can be added to, `lanes` the requests in flight. While `gives_way` says that many more important
+    requests are in flight, events wait, ten seconds at most: those of a burst are written after its
+    bindings rather than between them.
     `dropped` and `refused` count events that were lost to a full queue and to the server.
     """
 
@@ -102,6 +107,7 @@ class EventRecorder:
         lanes: int = 2,
         gives_way: Callable[[], bool] = lambda: False,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.dropped = 0
@@ -112,6 +118,7 @@ class EventRecorder:
         self._lanes = lanes
         self._gives_way = gives_way
         self._now = now
+        self._clock = clock
         self._sleep = sleep
         self._queue: asyncio.Queue[_Series] = asyncio.Queue(capacity)
         self._series: OrderedDict[_Key, _Series] = OrderedDict()
@@ -193,14 +200,14 @@ class EventRecorder:
                 logger.warning(
                     "events are recorded faster than written: %d dropped so far", self.dropped
                 )
-        series.pending = True
+        series.pending, series.since = True, self._clock()
         self._queue.put_nowait(series)
 
     async def _write_events(self) -> None:
         while True:
             series = await self._queue.get()
             try:
-                if self._gives_way() and 2 * self._queue.qsize() < self._queue.maxsize:
+                while self._gives_way() and self._clock() - series.since < PATIENCE_SECONDS:
                     await self._sleep(PAUSE_SECONDS)
                 await self._write(series)
             except ApiError as error:
