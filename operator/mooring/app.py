@@ -49,7 +49,7 @@ from mooring.observe.records import DecisionLog
 from mooring.plugins import SHIPPED
 from mooring.settings import RunSettings
 from mooring.state.cluster import ClusterState
-from mooring.state.queue import SchedulingQueue
+from mooring.state.queue import Part, SchedulingQueue
 from mooring.state.snapshot import Snapshot
 
 __all__ = ["Scheduler"]
@@ -238,8 +238,10 @@ class Scheduler:
         )
 
     def _is_busy(self) -> bool:
-        """Whether so many pods are being bound or evicted that the API server falls behind."""
-        return self._loop.requesting + self._preemptions.in_flight >= _BUSY
+        """Whether pods wait to be decided, or for an API server that has fallen behind."""
+        if self._loop.requesting + self._preemptions.in_flight >= _BUSY:
+            return True
+        return bool(self._world.queue.counts()[Part.ACTIVE])
 
     def _stopping(self) -> str | None:
         return "the process is shutting down" if self._stop.is_set() else None

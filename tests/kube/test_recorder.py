@@ -247,6 +247,20 @@ async def test_no_event_waits_longer_than_ten_seconds(server: ApiServer) -> None
         assert await recorder.drain(5)
 
 
+async def test_events_give_way_to_nothing_at_the_end(server: ApiServer) -> None:
+    clock = VirtualClock()
+    async with recording(
+        server, lanes=1, gives_way=lambda: True, clock=clock, sleep=clock.sleep
+    ) as recorder:
+        fail(recorder)
+        await clock.sleepers(seconds=PAUSE_SECONDS)
+        drained = asyncio.create_task(recorder.drain(5))
+        await asyncio.sleep(0)
+        await clock.advance(PAUSE_SECONDS)
+        (await server.next()).reply({}, 201)
+        assert await drained
+
+
 async def test_a_refused_event_is_counted_logged_once_and_forgotten(
     server: ApiServer, caplog: pytest.LogCaptureFixture
 ) -> None:

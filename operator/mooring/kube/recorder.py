@@ -40,7 +40,7 @@ NAME_LIMIT: Final = 253 - len(".") - 16
 LOSSES_PER_LOG_LINE: Final = 1000
 
 PATIENCE_SECONDS: Final = 10.0
-"""So long an event waits for more important requests at most."""
+"""So long an event waits for more important work at most."""
 
 PAUSE_SECONDS: Final = 0.05
 """How often a lane that gives way looks again."""
@@ -90,8 +90,8 @@ class EventRecorder:
     """Writes events while `run` runs; `record` may be called at any time.
 
     `capacity` bounds the queue (the oldest goes first), `remembered` the events that a repeat
-    can be added to, `lanes` the requests in flight. While `gives_way` says that many more important
-    requests are in flight, events wait, ten seconds at most: those of a burst are written after its
+    can be added to, `lanes` the requests in flight. While `gives_way` says that there is more
+    important work, events wait, ten seconds at most: those of a burst are written after its
     bindings rather than between them.
     `dropped` and `refused` count events that were lost to a full queue and to the server.
     """
@@ -122,6 +122,7 @@ class EventRecorder:
         self._sleep = sleep
         self._queue: asyncio.Queue[_Series] = asyncio.Queue(capacity)
         self._series: OrderedDict[_Key, _Series] = OrderedDict()
+        self._draining = False
         self._last_stamp = 0
         self._last_refusal = ""
 
@@ -158,7 +159,11 @@ class EventRecorder:
         raise AssertionError("the lanes end only by cancellation")
 
     async def drain(self, timeout: float) -> bool:  # noqa: ASYNC109 - a shutdown step's budget
-        """Wait up to `timeout` seconds until everything is written; False if it was not."""
+        """Wait up to `timeout` seconds until everything is written; False if it was not.
+
+        From now on events give way to nothing.
+        """
+        self._draining = True
         try:
             async with asyncio.timeout(timeout):
                 await self._queue.join()
@@ -207,7 +212,7 @@ class EventRecorder:
         while True:
             series = await self._queue.get()
             try:
-                while self._gives_way() and self._clock() - series.since < PATIENCE_SECONDS:
+                while self._must_wait(series):
                     await self._sleep(PAUSE_SECONDS)
                 await self._write(series)
             except ApiError as error:
@@ -217,6 +222,11 @@ class EventRecorder:
                 if series.written and series.count > series.written:  # it happened meanwhile
                     self._enqueue(series)
                 self._queue.task_done()
+
+    def _must_wait(self, series: _Series) -> bool:
+        if self._draining or self._clock() - series.since >= PATIENCE_SECONDS:
+            return False
+        return self._gives_way()
 
     async def _write(self, series: _Series) -> None:
         """Create the Event, or patch the series of one that exists."""
