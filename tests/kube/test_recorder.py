@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -216,20 +216,27 @@ async def test_no_more_than_the_lanes_are_in_flight(server: ApiServer) -> None:
         assert len(server.seen) == 3
 
 
-async def test_events_wait_while_many_more_important_requests_are_in_flight(
-    server: ApiServer,
-) -> None:
-    clock, busy = VirtualClock(), True
+@asynccontextmanager
+async def giving_way(
+    server: ApiServer, clock: VirtualClock, gives_way: Callable[[], bool] = lambda: True
+) -> AsyncIterator[EventRecorder]:
+    """A recorder of one lane, in which an event gives way."""
     async with recording(
-        server, lanes=1, gives_way=lambda: busy, clock=clock, sleep=clock.sleep
+        server, lanes=1, gives_way=gives_way, clock=clock, sleep=clock.sleep
     ) as recorder:
         fail(recorder)
+        await clock.sleepers(seconds=PAUSE_SECONDS)
+        yield recorder
+
+
+async def test_events_wait_while_there_is_more_important_work(server: ApiServer) -> None:
+    clock, busy = VirtualClock(), True
+    async with giving_way(server, clock, lambda: busy) as recorder:
         for _ in range(3):
-            await clock.sleepers(seconds=PAUSE_SECONDS)
             await clock.advance(PAUSE_SECONDS)
+            await clock.sleepers(seconds=PAUSE_SECONDS)
         assert not server.seen
         busy = False
-        await clock.sleepers(seconds=PAUSE_SECONDS)
         await clock.advance(PAUSE_SECONDS)
         (await server.next()).reply({}, 201)
         assert await recorder.drain(5)
@@ -237,11 +244,7 @@ async def test_events_wait_while_many_more_important_requests_are_in_flight(
 
 async def test_no_event_waits_longer_than_ten_seconds(server: ApiServer) -> None:
     clock = VirtualClock()
-    async with recording(
-        server, lanes=1, gives_way=lambda: True, clock=clock, sleep=clock.sleep
-    ) as recorder:
-        fail(recorder)
-        await clock.sleepers(seconds=PAUSE_SECONDS)
+    async with giving_way(server, clock) as recorder:
         await clock.advance(PATIENCE_SECONDS)
         (await server.next()).reply({}, 201)
         assert await recorder.drain(5)
@@ -249,13 +252,9 @@ async def test_no_event_waits_longer_than_ten_seconds(server: ApiServer) -> None
 
 async def test_events_give_way_to_nothing_at_the_end(server: ApiServer) -> None:
     clock = VirtualClock()
-    async with recording(
-        server, lanes=1, gives_way=lambda: True, clock=clock, sleep=clock.sleep
-    ) as recorder:
-        fail(recorder)
-        await clock.sleepers(seconds=PAUSE_SECONDS)
+    async with giving_way(server, clock) as recorder:
         drained = asyncio.create_task(recorder.drain(5))
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # a task begins at the next turn of the loop
         await clock.advance(PAUSE_SECONDS)
         (await server.next()).reply({}, 201)
         assert await drained

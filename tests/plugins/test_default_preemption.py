@@ -1,5 +1,7 @@
 """DefaultPreemption through the real cycle: who is eligible, where room is made, whom it costs."""
 
+from typing import Any
+
 import pytest
 
 from deciding import Deciding
@@ -123,12 +125,12 @@ def evict_for(deciding: Deciding, raw: dict[str, object]) -> tuple[str, list[str
     return node, [victim.key for victim in victims]
 
 
-def starts(deciding: Deciding, key: str, when: str, **fields: object) -> None:
+def starts(deciding: Deciding, key: str, when: str, **fields: Any) -> None:
     """The kubelet says when a placed pod has started."""
     placed = deciding.state.pods.get(key)
     assert placed is not None
     namespace, name = key.split("/")
-    raw = pod(name, namespace=namespace, node=placed.pod.node_name, started=when, **fields)  # type: ignore[arg-type] # builder's words
+    raw = pod(name, namespace=namespace, node=placed.pod.node_name, started=when, **fields)
     deciding.state.put(Kind.POD, key, parse_pod(raw))
 
 

@@ -22,6 +22,15 @@ def test_only_others_of_at_least_the_priority_count() -> None:
     assert [p.name for p in nominations.at(3, 5, "default/high")] == ["equal"]
 
 
+def test_those_of_lower_priority_are_found_by_their_row() -> None:
+    nominations = Nominations(PodColumns())
+    for name, priority in (("low", 1), ("equal", 5), ("high", 9)):
+        nominations.put(parse_pod(pod(name, priority=priority)), 3)
+    assert [p.name for p in nominations.below(3, 5)] == ["low"]
+    assert nominations.below(4, 5) == []
+    assert nominations.below(None, 5) == []
+
+
 def test_a_dropped_nomination_leaves_nothing_behind() -> None:
     columns = PodColumns()
     nominations = Nominations(columns)

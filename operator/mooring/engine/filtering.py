@@ -100,6 +100,8 @@ class Search:
 
         Those of lower priority do not count; upstream adds them in a first of two passes.
         """
+        if not len(self.cluster.nominations):
+            return ()
         wanted = np.array(self.cluster.nominations.rows(), np.int64)
         return self._kept(wanted[fits[wanted]], asked)
 

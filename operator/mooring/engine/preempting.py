@@ -87,11 +87,10 @@ class Preemptions:
 
     def _clear_lower(self, preemptor: Pod, node: str) -> None:
         """Pods of lower priority that hoped for the node look for another place."""
-        world = self._world
-        row = world.state.nodes.row_of.get(node)
-        for pod in world.state.nominations.on(row) if row is not None else ():
-            if pod.shape.priority < preemptor.shape.priority:
-                self._withdraw(pod)
+        state = self._world.state
+        row = state.nodes.row_of.get(node)
+        for pod in state.nominations.below(row, preemptor.shape.priority):
+            self._withdraw(pod)
 
     async def _evict(self, queued: QueuedPod, victims: list[Pod], nomination: Nomination) -> None:
         preemptor, node, strict = queued.pod, nomination.node, nomination.strict

@@ -28,8 +28,5 @@ class LiveWhatIf:
         (RunFilterPluginsWithNominatedPods in framework/runtime/framework.go).
         """
         search = self._search
-        refused = search.refusals(row)
-        nominations, pod = search.cluster.nominations, search.pod
-        if not refused and nominations.at(row, pod.shape.priority, pod.key):
-            refused = search.refusals_beside_nominated(row)
+        refused = search.refusals(row) or search.refusals_beside_nominated(row)
         return refused[0].explanation.of(0) if refused else ()

@@ -47,7 +47,9 @@ class Diagnosis:
     @cached_property
     def resolvable_rows(self) -> IntArray:
         """The rows on which evicting pods might help, ascending."""
-        return np.flatnonzero(self._refused(resolvable=True) & ~self._refused(resolvable=False))
+        refused = self._refused(resolvable=True)
+        refused[self.unresolvable_rows] = False
+        return np.flatnonzero(refused)
 
     @cached_property
     def unresolvable_rows(self) -> IntArray:

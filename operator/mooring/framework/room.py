@@ -122,7 +122,7 @@ class Room:
         amounts = {name: int(free[position]) for name, free in self._free.items()}
         return Left(amounts, int(self._free_slots[position]))
 
-    def victims(self) -> "Victims":
+    def victims(self) -> Victims:
         """Who must go from the rows that suffice, once everybody else has been put back.
 
         Those that are being evicted are not put back.
@@ -152,7 +152,7 @@ class Room:
             gone[index] = ~back
         return Victims(slots[gone], at[gone], leaving[gone])
 
-    def ranked(self, victims: "Victims") -> IntArray:
+    def ranked(self, victims: Victims) -> IntArray:
         """Positions in `rows` of the nodes that suffice, the cheapest first (as `Plan.cost`)."""
         new = ~victims.leaving
         at, slots = victims.at[new], victims.slots[new]
@@ -169,7 +169,7 @@ class Room:
         ranked: IntArray = order[self.suffices[order]]
         return ranked
 
-    def plan(self, position: int, victims: "Victims") -> Plan:
+    def plan(self, position: int, victims: Victims) -> Plan:
         """The plan for one of the rows that suffice."""
         here = victims.at == position
         new = self._pods(victims.slots[here & ~victims.leaving])

@@ -131,10 +131,9 @@ class _Simulation:
             if not outcome.keeps_nomination:
                 state.withdraw(pod.key)
             return
-        for nominee in state.nominations:
-            there = state.nodes.names[nominee.row] == plan.node
-            if there and nominee.pod.shape.priority < pod.shape.priority:
-                state.withdraw(nominee.pod.key)
+        row = state.nodes.row_of.get(plan.node)
+        for lower in state.nominations.below(row, pod.shape.priority):
+            state.withdraw(lower.key)
         state.nominate(pod, plan.node)
         state.evictions.begun(pod, plan.victims)
 

@@ -42,6 +42,11 @@ class Nominations:
         """The pods nominated to the row."""
         return tuple(self._by_row.get(row, {}).values())
 
+    def below(self, row: int | None, priority: int) -> list[Pod]:
+        """The row's nominated pods of lower priority; none where there is no such row."""
+        here = self.on(row) if row is not None else ()
+        return [pod for pod in here if pod.shape.priority < priority]
+
     def at(self, row: int, least_priority: int, other_than: str) -> list[Pod]:
         """The row's nominated pods of at least this priority, without the one of that key."""
         return [
