@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from mooring.engine.cycle import decide
-from mooring.engine.filtering import Asked, Search
-from mooring.engine.outcome import Outcome
+from mooring.engine.filtering import PreFiltered, Search
+from mooring.engine.outcome import Outcome, decision_of
 from mooring.engine.profiles import Profiles
-from mooring.engine.record import decision_of
-from mooring.engine.shared import SharedWork
+from mooring.engine.result_cache import ResultCache
 from mooring.framework.decision import Decision
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.registry import Registry
@@ -43,7 +42,7 @@ class Deciding:
         profiles = Profiles(registry, handle(self.state))
         in_force = profiles.put(profile, resolve(profile.spec, registry))
         self.pipeline: Pipeline = in_force.pipeline
-        self.shared = SharedWork(self.state.nodes)
+        self.shared = ResultCache(self.state.nodes)
 
     def outcome(self, raw: Raw, *, seed: int = 0, start: int = 0, now: float = 0.0) -> Outcome:
         """How the attempt ends."""
@@ -56,13 +55,13 @@ class Deciding:
         """The record of the attempt, with all nodes."""
         return decision_of(parse_pod(raw), self.pipeline.profile, self.outcome(raw, **arguments))
 
-    def search(self, raw: Raw) -> tuple[Search, Asked]:
-        """The search for a pod that no pre_filter refuses."""
+    def search(self, raw: Raw) -> tuple[Search, PreFiltered]:
+        """The search for a pod that no pre_filter rejects."""
         pod = parse_pod(raw)
         work = self.shared.of(pod, self.pipeline, self.cluster)
         search = Search(pod, self.pipeline, self.cluster, work)
         asked = search.pre_filter()
-        assert isinstance(asked, Asked)
+        assert isinstance(asked, PreFiltered)
         return search, asked
 
     def place(self, raw: Raw, node: str) -> None:

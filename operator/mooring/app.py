@@ -17,39 +17,44 @@ from typing import Any, Final
 from uuid import uuid4
 
 from mooring.engine.api import PluginApi
-from mooring.engine.census import Census, Counted
-from mooring.engine.cures import Cures
-from mooring.engine.feeds import Feeds
+from mooring.engine.hints import QueueingHints
 from mooring.engine.housekeeping import Housekeeping
 from mooring.engine.intake import Intake
-from mooring.engine.inventory import cache_sizes, configuration, unschedulable_pods
 from mooring.engine.loop import SchedulingLoop
-from mooring.engine.mirror import Mirror
 from mooring.engine.order import QueueOrder
-from mooring.engine.preempting import Preemptions
+from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.profiles import Profiles
 from mooring.engine.reports import Reports
-from mooring.engine.world import World
+from mooring.engine.scheduler_state import (
+    SchedulerState,
+    cache_sizes,
+    configuration,
+    unschedulable_pods,
+)
 from mooring.framework.handle import Handle
+from mooring.framework.queued_pod import SubQueue
 from mooring.framework.registry import Registry
-from mooring.framework.waiting import WaitingRoom
+from mooring.framework.waiting_pods import WaitingPods
 from mooring.handlers.operator import UNSCHEDULED, KopfOperator
-from mooring.handlers.profiles import ProfileDesk
+from mooring.handlers.profiles import ProfileHandler
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.lease import LeaderElector
 from mooring.kube.recorder import EventRecorder
 from mooring.kube.resources import POD, SCHEDULING_PROFILE
 from mooring.kube.writes import PodWriter
-from mooring.model.changes import Change
+from mooring.mirroring.comparer import CacheComparer, Compared
+from mooring.mirroring.mirror import Mirror
+from mooring.mirroring.reflectors import Reflectors
+from mooring.model.events import ClusterEvent
 from mooring.observe.http import Endpoints
 from mooring.observe.metrics import Metrics
 from mooring.observe.readings import Readings
 from mooring.observe.records import DecisionLog
 from mooring.plugins import SHIPPED
+from mooring.queueing.queue import SchedulingQueue
 from mooring.settings import RunSettings
 from mooring.state.cluster import ClusterState
-from mooring.state.queue import Part, SchedulingQueue
 from mooring.state.snapshot import Snapshot
 
 __all__ = ["Scheduler"]
@@ -80,19 +85,19 @@ class Scheduler:
         self._recorder = EventRecorder(client, "mooring", self._identity, gives_way=self._is_busy)
         self._reports = Reports(writer, self._recorder)
         state = ClusterState()
-        cluster, waiting, registry = Snapshot(state), WaitingRoom(), Registry(SHIPPED)
+        cluster, waiting, registry = Snapshot(state), WaitingPods(), Registry(SHIPPED)
         self._api = PluginApi(client, writer)
         profiles = Profiles(registry, Handle(cluster, waiting, self._api, state))
-        cures = Cures(profiles, cluster)
+        cures = QueueingHints(profiles, cluster)
         queue = SchedulingQueue(
             QueueOrder(profiles, cluster).of,
             cures.signature,
-            cures.may_cure,
+            cures.hint,
             initial_backoff=settings.initial_backoff,
             max_backoff=settings.max_backoff,
         )
-        self._world = World(state, cluster, queue, profiles, waiting)
-        self._preemptions = Preemptions(
+        self._world = SchedulerState(state, cluster, queue, profiles, waiting)
+        self._preemptions = PreemptionExecutor(
             self._world, writer, self._reports, self._on_changes, time.monotonic
         )
         self._loop = SchedulingLoop(
@@ -106,12 +111,14 @@ class Scheduler:
         self._intake = Intake(
             self._world, clock=time.monotonic, wake=self._loop.wake, left=self._reports.forget
         )
-        desk = ProfileDesk(profiles, registry, self._intake)
-        self._census = Census(
+        desk = ProfileHandler(profiles, registry, self._intake)
+        self._census = CacheComparer(
             client,
             (
-                Counted(POD, self._intake.known, self._intake.gone, {"fieldSelector": UNSCHEDULED}),
-                Counted(SCHEDULING_PROFILE, desk.known, desk.gone),
+                Compared(
+                    POD, self._intake.known, self._intake.gone, {"fieldSelector": UNSCHEDULED}
+                ),
+                Compared(SCHEDULING_PROFILE, desk.known, desk.gone),
             ),
         )
         self._kopf = KopfOperator(
@@ -121,7 +128,7 @@ class Scheduler:
             self._world, client, wake=self._loop.wake, changed=self._on_changes
         )
         mirror = Mirror(state, self._on_changes)
-        self._feeds = Feeds(client, mirror, relisted=self._metrics.relisted)
+        self._feeds = Reflectors(client, mirror, relisted=self._metrics.relisted)
 
     async def run(self) -> int:
         """Serve until told to stop; the exit code."""
@@ -211,7 +218,7 @@ class Scheduler:
         self._exit_code = 1
         self._stop.set()
 
-    def _on_changes(self, changes: tuple[Change, ...]) -> None:
+    def _on_changes(self, changes: tuple[ClusterEvent, ...]) -> None:
         if changes:
             self._intake.cluster_changed(changes)
             self._api.cluster_changed()
@@ -241,7 +248,7 @@ class Scheduler:
         """Whether pods wait to be decided, or for an API server that has fallen behind."""
         if self._loop.requesting + self._preemptions.in_flight >= _BUSY:
             return True
-        return bool(self._world.queue.counts()[Part.ACTIVE])
+        return bool(self._world.queue.counts()[SubQueue.ACTIVE])
 
     def _stopping(self) -> str | None:
         return "the process is shutting down" if self._stop.is_set() else None

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from bench.workloads import PodKind, Workload
+from bench.workloads import EquivalentPods, Workload
 from controlplane.nodes import node_object
 
 __all__ = [
@@ -54,7 +54,7 @@ def existing_pods(workload: Workload, namespace: str) -> Iterator[Creation]:
 
 def hopeless_pods(workload: Workload, namespace: str, scheduler: str) -> Iterator[Creation]:
     """Pods that fit nowhere."""
-    kind = PodKind(cpu=HOPELESS_CPU)
+    kind = EquivalentPods(cpu=HOPELESS_CPU)
     for index in range(workload.hopeless):
         pod = _pod(kind, f"hopeless-{index:05}", 0)
         yield _pods_path(namespace), _with_spec(pod, schedulerName=scheduler)
@@ -68,7 +68,7 @@ def measured_pods(workload: Workload, namespace: str, scheduler: str) -> Iterato
         yield _pods_path(namespace), _with_spec(pod, schedulerName=scheduler)
 
 
-def _pod(kind: PodKind, name: str, app_number: int) -> dict[str, Any]:
+def _pod(kind: EquivalentPods, name: str, app_number: int) -> dict[str, Any]:
     app = f"app-{app_number:03}"
     requests = {"cpu": kind.cpu, "memory": kind.memory}
     spec: dict[str, Any] = {

@@ -17,7 +17,7 @@ PARTS: Sequence[tuple[str, tuple[str, ...]]] = (
     ("events", ("mooring.kube.recorder:",)),
     ("status", ("mooring.engine.reports:Reports._write",)),
     ("bind", ("mooring.engine.binding:bind", "mooring.engine.loop:SchedulingLoop._bind")),
-    ("evict", ("mooring.engine.preempting:",)),
+    ("evict", ("mooring.engine.preemption_executor:",)),
     ("decide", ("mooring.engine.cycle:", "mooring.engine.loop:SchedulingLoop._decide")),
     ("loop", ("mooring.engine.loop:",)),
     ("mirror", ("mooring.kube.reflector:",)),

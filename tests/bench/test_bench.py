@@ -15,7 +15,7 @@ from bench.runs import bench_server, load_nodes, run_once
 from bench.sampling import read_samples
 from bench.schedulers import KubeScheduler, Mooring, Scheduler
 from bench.shares import parts
-from bench.workloads import WORKLOADS, PodKind, Workload
+from bench.workloads import WORKLOADS, EquivalentPods, Workload
 from controlplane import ControlPlane, ControlPlaneError
 from controlplane.nodes import delete_nodes
 
@@ -69,10 +69,10 @@ def test_a_run_that_leaves_pods_unbound_is_void(
     server: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bench.runs.STALL_SECONDS", 3.0)
-    big = PodKind(cpu="20")
-    crowded = Workload("crowded", "too many pods", goal=1.0, nodes=2, pods=3, kind=big)
-    with nodes_of(server, crowded):
-        run = run_once(server, crowded, KubeScheduler(server))
+    big = EquivalentPods(cpu="20")
+    with_nominated = Workload("crowded", "too many pods", goal=1.0, nodes=2, pods=3, kind=big)
+    with nodes_of(server, with_nominated):
+        run = run_once(server, with_nominated, KubeScheduler(server))
     assert run.bound == 2
     assert len(run.faults) == 1
     assert run.faults[0].startswith("1 pods are not bound, measured-0000")

@@ -14,9 +14,12 @@ AROUND = ("asyncio.runners:Runner.run", "mooring.service:run", "importlib._boots
     [
         (("json:dumps", "aiohttp.client:post", "mooring.kube.recorder:write"), "events"),
         (("aiohttp.client:post", "mooring.engine.binding:bind"), "bind"),
-        (("aiohttp.client:delete", "mooring.engine.preempting:Preemptions._evict"), "evict"),
+        (
+            ("aiohttp.client:delete", "mooring.engine.preemption_executor:Preemptions._evict"),
+            "evict",
+        ),
         (("numpy:max", "mooring.engine.cycle:decide", "mooring.engine.loop:run"), "decide"),
-        (("mooring.state.queue:pop", "mooring.engine.loop:SchedulingLoop.run"), "loop"),
+        (("mooring.queueing.queue:pop", "mooring.engine.loop:SchedulingLoop.run"), "loop"),
         (("aiohttp.client:get", "kopf._cogs.clients:watch"), "kopf"),
         (("mooring.model.pod:parse", "mooring.handlers.operator:KopfOperator._on_pod"), "intake"),
         (("ssl:SSLObject.read",), "http and tls"),

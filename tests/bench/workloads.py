@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-__all__ = ["WORKLOADS", "PodKind", "Workload"]
+__all__ = ["WORKLOADS", "EquivalentPods", "Workload"]
 
 Constraint = Callable[[str], Mapping[str, Any]]
 """From an app's name to the fields of a pod's spec that hold its pods together or apart."""
@@ -44,7 +44,7 @@ def even_over_zones(app: str) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True)
-class PodKind:
+class EquivalentPods:
     """Pods that are alike but for the app that they belong to."""
 
     cpu: str = "100m"
@@ -66,10 +66,10 @@ class Workload:
     nodes: int
     pods: int
     """Pods that get a node; their rate is measured."""
-    kind: PodKind = field(default_factory=PodKind)
+    kind: EquivalentPods = field(default_factory=EquivalentPods)
     existing: int = 0
     """Pods that have a node before, one per node in turn."""
-    existing_kind: PodKind | None = None
+    existing_kind: EquivalentPods | None = None
     """None: of the same kind as the measured pods."""
     hopeless: int = 0
     """Pods that fit no node; their names sort before those of the measured pods."""
@@ -81,7 +81,7 @@ class Workload:
     def scaled(self, divisor: int) -> "Workload":
         """The same in small: an app keeps its number of pods, there are fewer apps."""
 
-        def fewer(kind: PodKind) -> PodKind:
+        def fewer(kind: EquivalentPods) -> EquivalentPods:
             return replace(kind, apps=max(1, kind.apps // divisor))
 
         return replace(
@@ -124,7 +124,7 @@ WORKLOADS: Mapping[str, Workload] = {
             nodes=5000,
             pods=3000,
             existing=3000,
-            kind=PodKind(apps=100, constraint=alone_on_its_host),
+            kind=EquivalentPods(apps=100, constraint=alone_on_its_host),
         ),
         Workload(
             "pref-host",
@@ -133,7 +133,7 @@ WORKLOADS: Mapping[str, Workload] = {
             nodes=5000,
             pods=3000,
             existing=3000,
-            kind=PodKind(apps=100, constraint=prefers_its_apps_hosts),
+            kind=EquivalentPods(apps=100, constraint=prefers_its_apps_hosts),
         ),
         Workload(
             "spread-zone",
@@ -142,7 +142,7 @@ WORKLOADS: Mapping[str, Workload] = {
             nodes=5000,
             pods=3000,
             existing=3000,
-            kind=PodKind(apps=100, constraint=even_over_zones),
+            kind=EquivalentPods(apps=100, constraint=even_over_zones),
         ),
         Workload(
             "preempt",
@@ -151,8 +151,8 @@ WORKLOADS: Mapping[str, Workload] = {
             nodes=1000,
             pods=1000,
             existing=4000,
-            kind=PodKind(cpu="3", memory="500Mi", priority=1000),
-            existing_kind=PodKind(cpu="900m", memory="500Mi"),
+            kind=EquivalentPods(cpu="3", memory="500Mi", priority=1000),
+            existing_kind=EquivalentPods(cpu="900m", memory="500Mi"),
             evicts=True,
             node=SMALL_NODE,
         ),

@@ -144,8 +144,8 @@ def free_ports(count: int) -> list[int]:
         for port in random.sample(PORT_RANGE, len(PORT_RANGE)):
             if len(ports) == count:
                 break
-            opened = sockets.enter_context(socket.socket())
+            node_newly = sockets.enter_context(socket.socket())
             with contextlib.suppress(OSError):
-                opened.bind(("127.0.0.1", port))
+                node_newly.bind(("127.0.0.1", port))
                 ports.append(port)
     return ports

@@ -11,7 +11,7 @@ from controlplane import Access, ControlPlane
 from controlplane.client import Client
 from controlplane.namespaces import create_namespace, delete_namespace
 from e2e.replicas import Replica, Replicas
-from e2e.rooms import Room
+from e2e.rooms import PotentialVictims
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ def replicas(plane: ControlPlane, tmp_path: Path) -> Iterator[Replicas]:
 
 
 @pytest.fixture
-def room(cluster: Cluster) -> Iterator[Room]:
+def room(cluster: Cluster) -> Iterator[PotentialVictims]:
     """A namespace, and nodes that only its pods ask for."""
     name = create_namespace(cluster.access, "room")
     with cluster.access.client() as client:
-        room = Room(name, cluster.access, client)
+        room = PotentialVictims(name, cluster.access, client)
         yield room
         delete_namespace(cluster.access, name)
         for node in client.get(f"/api/v1/nodes?labelSelector=pool={name}")["items"]:

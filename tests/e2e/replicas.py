@@ -87,9 +87,9 @@ class Replica:
         try:
             with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as answer:
                 return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as refusal:
-            with refusal:
-                return refusal.code, refusal.read().decode()
+        except urllib.error.HTTPError as rejection:
+            with rejection:
+                return rejection.code, rejection.read().decode()
 
     def terminate(self) -> int | None:
         """Its exit code after SIGTERM; None if it went on for longer than Kubernetes would wait."""

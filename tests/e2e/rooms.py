@@ -10,7 +10,7 @@ from controlplane.client import Client
 from controlplane.nodes import create_nodes
 from e2e.replicas import bound, create_pods, eventually, pod, pods
 
-__all__ = ["GPU", "Room"]
+__all__ = ["GPU", "PotentialVictims"]
 
 Raw = dict[str, Any]
 
@@ -19,7 +19,7 @@ GPU: Final = "example.com/gpu"
 
 
 @dataclass(frozen=True)
-class Room:
+class PotentialVictims:
     """Its namespace's name is also the value of its nodes' label `pool`."""
 
     name: str
@@ -61,10 +61,10 @@ class Room:
 
     def wait_until_refused(self, name: str) -> Raw:
         """The pod's PodScheduled condition once it says that no node will do."""
-        raw = eventually(lambda: pods(self.client, self.name)[name], _refusal, f"{name} refused")
-        refusal = _refusal(raw)
-        assert refusal is not None
-        return refusal
+        raw = eventually(lambda: pods(self.client, self.name)[name], _rejection, f"{name} rejected")
+        rejection = _rejection(raw)
+        assert rejection is not None
+        return rejection
 
     def events(self, reason: str) -> list[Raw]:
         """The events of this reason about pods of this room."""
@@ -76,7 +76,7 @@ class Room:
         return len(self.client.get("/api/v1/nodes")["items"])
 
 
-def _refusal(raw: Raw) -> Raw | None:
+def _rejection(raw: Raw) -> Raw | None:
     conditions: Iterable[Raw] = raw["status"].get("conditions", ())
     for condition in conditions:
         if condition["type"] == "PodScheduled" and condition["reason"] == "Unschedulable":

@@ -1,4 +1,4 @@
-"""The shipped CRD on a real API server: what `kubectl apply` takes, and what it refuses."""
+"""The shipped CRD on a real API server: what `kubectl apply` takes, and what it rejects."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,9 +118,9 @@ EXTENDER = {"urlPrefix": "http://example.com"}
 def test_a_mistake_is_refused_by_the_api_server(
     cluster: ControlPlane, spec: dict[str, Any], complaint: str
 ) -> None:
-    with pytest.raises(ControlPlaneError) as refusal:
-        cluster.access.kubectl("apply", "-f", "-", stdin=profile(spec, "refused"))
-    assert complaint in str(refusal.value)
+    with pytest.raises(ControlPlaneError) as rejection:
+        cluster.access.kubectl("apply", "-f", "-", stdin=profile(spec, "rejected"))
+    assert complaint in str(rejection.value)
 
 
 def test_the_status_is_a_subresource_and_its_reason_shows_in_kubectl_get(

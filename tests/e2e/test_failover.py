@@ -101,7 +101,7 @@ def test_a_new_replica_goes_on_with_the_last_good_version_of_a_broken_profile(
     eventually(lambda: ready(client.get(path))[0], lambda status: status == "True", "in force")
     broken = {"plugins": {"score": {"enabled": [{"name": "NoSuchPlugin"}]}}}
     client.put(path, {**client.get(path), "spec": broken})
-    eventually(lambda: ready(client.get(path))[0], lambda status: status == "False", "refused")
+    eventually(lambda: ready(client.get(path))[0], lambda status: status == "False", "rejected")
     assert first.terminate() == 0
 
     second = replicas.start()

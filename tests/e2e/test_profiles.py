@@ -8,7 +8,7 @@ import pytest
 
 from controlplane.client import ApiError
 from e2e.replicas import PROFILES, eventually, profile, ready
-from e2e.rooms import Room
+from e2e.rooms import PotentialVictims
 
 PACK = {
     "pluginConfig": [
@@ -47,7 +47,7 @@ Raw = dict[str, Any]
 class Policy:
     """One SchedulingProfile in the cluster, named after the room of its test."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: PotentialVictims) -> None:
         self._room = room
         self._path = f"{PROFILES}/{room.name}"
 
@@ -77,19 +77,19 @@ def _judged(raw: Raw, applied: Raw) -> bool:
 
 
 @contextmanager
-def policy_of(room: Room) -> Iterator[Policy]:
+def policy_of(room: PotentialVictims) -> Iterator[Policy]:
     policy = Policy(room)
     yield policy
     policy.delete()
 
 
 @pytest.fixture
-def policy(room: Room) -> Iterator[Policy]:
+def policy(room: PotentialVictims) -> Iterator[Policy]:
     with policy_of(room) as policy:
         yield policy
 
 
-def place(room: Room, count: int, prefix: str = "p", **fields: Any) -> list[int]:
+def place(room: PotentialVictims, count: int, prefix: str = "p", **fields: Any) -> list[int]:
     """So many new pods one after the other; how many of them the room's nodes got, sorted."""
     names = [f"{prefix}{number}" for number in range(count)]
     for name in names:
@@ -99,7 +99,7 @@ def place(room: Room, count: int, prefix: str = "p", **fields: Any) -> list[int]
     return sorted(nodes.count(node) for node in set(nodes))
 
 
-def test_a_namespace_has_a_profile_of_its_own(room: Room, policy: Policy) -> None:
+def test_a_namespace_has_a_profile_of_its_own(room: PotentialVictims, policy: Policy) -> None:
     room.add_nodes(2)
     match = {
         "schedulerNames": ["mooring"],
@@ -110,7 +110,9 @@ def test_a_namespace_has_a_profile_of_its_own(room: Room, policy: Policy) -> Non
     assert place(room, 4) == [4]
 
 
-def test_a_namespace_gets_another_profile_with_another_label(room: Room, policy: Policy) -> None:
+def test_a_namespace_gets_another_profile_with_another_label(
+    room: PotentialVictims, policy: Policy
+) -> None:
     room.add_nodes(2)
     selector = {"matchLabels": {"team": room.name}}
     policy.apply(match={"schedulerNames": ["never"], "namespaceSelector": selector})
@@ -124,7 +126,7 @@ def test_a_namespace_gets_another_profile_with_another_label(room: Room, policy:
     room.wait_until_bound("web")
 
 
-def test_pods_may_have_a_profile_by_their_labels(room: Room, policy: Policy) -> None:
+def test_pods_may_have_a_profile_by_their_labels(room: PotentialVictims, policy: Policy) -> None:
     room.add_nodes(2)
     selector = {"matchLabels": {"batch": room.name}}
     policy.apply(
@@ -134,7 +136,9 @@ def test_pods_may_have_a_profile_by_their_labels(room: Room, policy: Policy) -> 
     assert place(room, 6, "spread") in ([1, 5], [2, 4], [3, 3])
 
 
-def test_a_changed_profile_takes_effect_without_a_restart(room: Room, policy: Policy) -> None:
+def test_a_changed_profile_takes_effect_without_a_restart(
+    room: PotentialVictims, policy: Policy
+) -> None:
     room.add_nodes(2, cpu="8")
     policy.apply(**SPREAD)
     assert place(room, 4, "spread", scheduler=room.name) == [2, 2]
@@ -145,7 +149,7 @@ def test_a_changed_profile_takes_effect_without_a_restart(room: Room, policy: Po
 
 
 def test_pods_that_nobody_takes_are_taken_by_a_profile_that_comes_later(
-    room: Room, policy: Policy
+    room: PotentialVictims, policy: Policy
 ) -> None:
     room.add_nodes()
     room.add_pod("early", scheduler=room.name)
@@ -156,7 +160,7 @@ def test_pods_that_nobody_takes_are_taken_by_a_profile_that_comes_later(
     room.wait_until_bound("early")
 
 
-def test_a_deleted_profile_decides_no_more(room: Room) -> None:
+def test_a_deleted_profile_decides_no_more(room: PotentialVictims) -> None:
     room.add_nodes()
     with policy_of(room) as policy:
         policy.apply()
@@ -169,7 +173,7 @@ def test_a_deleted_profile_decides_no_more(room: Room) -> None:
 
 
 def test_a_broken_profile_is_refused_with_every_mistake_and_the_last_good_one_stays(
-    room: Room, policy: Policy
+    room: PotentialVictims, policy: Policy
 ) -> None:
     room.add_nodes(2)
     policy.apply(**PACK)

@@ -6,10 +6,10 @@ import pytest
 
 from e2e.conftest import Cluster
 from e2e.replicas import create_pods, delete_now, eventually, pod, pods
-from e2e.rooms import GPU, Room
+from e2e.rooms import GPU, PotentialVictims
 
 
-def test_a_gated_pod_waits_until_its_gates_are_removed(room: Room) -> None:
+def test_a_gated_pod_waits_until_its_gates_are_removed(room: PotentialVictims) -> None:
     room.add_nodes()
     room.add_pod("gated", schedulingGates=[{"name": "example.com/quota"}])
     room.add_pod("free")
@@ -20,7 +20,7 @@ def test_a_gated_pod_waits_until_its_gates_are_removed(room: Room) -> None:
     room.wait_until_bound("gated")
 
 
-def test_a_pod_without_room_is_told_why_in_upstreams_words(room: Room) -> None:
+def test_a_pod_without_room_is_told_why_in_upstreams_words(room: PotentialVictims) -> None:
     room.add_nodes(cpu="1")
     room.add_nodes(prefix="elsewhere-n", cpu="8")
     room.client.patch(
@@ -40,18 +40,18 @@ def test_a_pod_without_room_is_told_why_in_upstreams_words(room: Room) -> None:
     assert (event["type"], event["regarding"]["name"]) == ("Warning", "big")
 
 
-def test_a_new_node_cures_a_refusal(room: Room) -> None:
+def test_a_new_node_cures_a_refusal(room: PotentialVictims) -> None:
     room.add_nodes(cpu="1")
     room.add_pod("big", cpu="2")
     room.wait_until_refused("big")
-    [roomy] = room.add_nodes(prefix="roomy", cpu="2")
+    [has_capacity] = room.add_nodes(prefix="roomy", cpu="2")
     room.wait_until_bound("big")
-    assert room.bound()["big"] == roomy
+    assert room.bound()["big"] == has_capacity
     [event] = eventually(lambda: room.events("Scheduled"), bool, "an event")
-    assert event["note"] == f"Successfully assigned {room.name}/big to {roomy}"
+    assert event["note"] == f"Successfully assigned {room.name}/big to {has_capacity}"
 
 
-def test_a_toleration_added_later_cures_a_refusal(room: Room) -> None:
+def test_a_toleration_added_later_cures_a_refusal(room: PotentialVictims) -> None:
     [node] = room.add_nodes()
     taint = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
     room.client.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": [taint]}})
@@ -62,7 +62,7 @@ def test_a_toleration_added_later_cures_a_refusal(room: Room) -> None:
 
 
 def test_what_runs_on_a_node_still_counts_after_the_node_was_deleted_and_added(
-    room: Room,
+    room: PotentialVictims,
 ) -> None:
     [node] = room.add_nodes(cpu="1")
     room.add_pod("first", cpu="600m")
@@ -79,7 +79,7 @@ def test_what_runs_on_a_node_still_counts_after_the_node_was_deleted_and_added(
     assert set(room.bound().values()) == {node}
 
 
-def test_extended_resources_are_counted(room: Room) -> None:
+def test_extended_resources_are_counted(room: PotentialVictims) -> None:
     room.add_nodes(gpus=2)
     gpu = {GPU: "1"}
     for name in ("a", "b", "c"):
@@ -91,7 +91,9 @@ def test_extended_resources_are_counted(room: Room) -> None:
     room.wait_until_bound(left)
 
 
-def test_a_running_pods_condition_is_not_overwritten_by_its_last_refusal(room: Room) -> None:
+def test_a_running_pods_condition_is_not_overwritten_by_its_last_refusal(
+    room: PotentialVictims,
+) -> None:
     names = [f"p{number}" for number in range(30)]
     for name in names:
         room.add_pod(name, cpu="100m")
@@ -103,7 +105,7 @@ def test_a_running_pods_condition_is_not_overwritten_by_its_last_refusal(room: R
         assert condition["status"] == "True"
 
 
-def test_other_schedulers_pods_are_left_alone(room: Room) -> None:
+def test_other_schedulers_pods_are_left_alone(room: PotentialVictims) -> None:
     room.add_nodes()
     create_pods(room.client, room.name, pod("other", scheduler="default-scheduler"))
     room.add_pod("ours")
@@ -112,7 +114,7 @@ def test_other_schedulers_pods_are_left_alone(room: Room) -> None:
 
 
 def test_the_endpoints_tell_of_health_metrics_policy_and_decisions(
-    cluster: Cluster, room: Room
+    cluster: Cluster, room: PotentialVictims
 ) -> None:
     scheduler = cluster.scheduler
     [node] = room.add_nodes()

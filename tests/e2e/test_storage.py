@@ -68,7 +68,7 @@ class Cluster:
             name, namespace=self.namespace, claims=claims, spec={"schedulerName": "mooring"}
         )
 
-    def refusal(self, name: str) -> str:
+    def rejection(self, name: str) -> str:
         """Why the pod has no node, once its condition says so."""
         self.wait(f"pod/{name}", "condition=PodScheduled=false")
         conditions = self.get("pods", name)["status"]["conditions"]
@@ -134,7 +134,7 @@ def test_of_two_pods_that_race_for_one_volume_one_runs_and_the_other_says_why_no
     winner = cluster.volume("only")["spec"]["claimRef"]["name"]
     (loser,) = set(names) - {winner}
     assert cluster.runs_on(winner) == "node-1"
-    assert cluster.refusal(loser).startswith(
+    assert cluster.rejection(loser).startswith(
         "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind."
     )
     assert cluster.get("persistentvolumeclaims", loser)["status"]["phase"] == "Pending"
@@ -176,7 +176,7 @@ def test_a_provisioner_that_gives_up_has_the_pod_tried_again(cluster: Cluster) -
     selected = "{.metadata.annotations.volume\\.kubernetes\\.io/selected-node}"
     cluster.wait("pvc/data", f"jsonpath={selected}")
     cluster.kubectl("annotate", "pvc/data", "volume.kubernetes.io/selected-node-")
-    assert cluster.refusal("web") == (
+    assert cluster.rejection("web") == (
         'running PreBind plugin "VolumeBinding": '
         'binding volumes: provisioning failed for PVC "data"'
     )

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from controlplane import ControlPlane
-from mooring.policy.absent import WithAbsentDefaults
 from mooring.policy.args import UPSTREAM_ARGS
 from mooring.policy.defaults import DEFAULT_WEIGHTS
+from mooring.policy.imports.kube_scheduler import WithAbsentDefaults
 from mooring.policy.merge import plugins_by_point
 from mooring.policy.points import Point
 from mooring.policy.profile import Plugins

@@ -9,20 +9,20 @@ from typing import Any, ClassVar
 import pytest
 
 from mooring.engine.binding import (
-    Attempted,
+    AssumedPod,
     BindingFailed,
-    PlaceRefused,
+    PodRejected,
     after_binding,
+    assume_reserve_and_permit,
     bind,
-    take_place,
 )
-from mooring.framework.verdicts import SKIP, Refused, Skip, Wait
+from mooring.framework.verdicts import SKIP, Skip, Unschedulable, Wait
 from mooring.kube.errors import NotFoundError
 from mooring.kube.resources import Call
-from mooring.model.changes import Action, Change, Kind
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, parse_pod
 from mooring.testing.builders import node, pod
-from worlds import put_profile, world
+from scheduler_states import put_profile, scheduler_state
 
 WEB = parse_pod(pod("web"))
 NOT_FOUND = NotFoundError(Call("create", "pods/binding"), "no such pod", status=404)
@@ -48,15 +48,15 @@ class Step:
             raise answer
         return answer
 
-    def reserve(self, _pod: Pod, _node: str) -> Refused | None:
-        answer: Refused | None = self._answer("reserve")
+    def reserve(self, _pod: Pod, _node: str) -> Unschedulable | None:
+        answer: Unschedulable | None = self._answer("reserve")
         return answer
 
     def unreserve(self, _pod: Pod, _node: str) -> None:
         self._answer("unreserve")
 
-    def permit(self, _pod: Pod, _node: str) -> Wait | Refused | None:
-        answer: Wait | Refused | None = self._answer("permit")
+    def permit(self, _pod: Pod, _node: str) -> Wait | Unschedulable | None:
+        answer: Wait | Unschedulable | None = self._answer("permit")
         return answer
 
     async def pre_bind(self, _pod: Pod, _node: str) -> None:
@@ -76,24 +76,26 @@ class Stage:
     """A world of one node, a popped pod, and what was said and heard."""
 
     def __init__(self) -> None:
-        self.world = world(node("a"))
-        self.profile = put_profile(self.world)
-        self.world.queue.add(WEB, 0.0)
+        self.scheduler_state = scheduler_state(node("a"))
+        self.profile = put_profile(self.scheduler_state)
+        self.scheduler_state.queue.add(WEB, 0.0)
         self.said: list[str] = []
-        self.heard: list[Change] = []
+        self.heard: list[ClusterEvent] = []
 
-    def take(self, **points: list[Step]) -> Attempted:
+    def take(self, **points: list[Step]) -> AssumedPod:
         """The pod's place is taken; the profile has these plugins, and no others, at `points`."""
-        queued = self.world.queue.get(WEB.key)
+        queued = self.scheduler_state.queue.get(WEB.key)
         assert queued is not None
         none = dict.fromkeys(("reserve", "permit", "pre_bind", "bind"), ())
         chosen: dict[str, Any] = none | {point: tuple(steps) for point, steps in points.items()}
         pipeline = replace(self.profile.pipeline, **chosen)
-        return take_place(queued, 0, pipeline, self.world, changed=self.heard.extend, now=0.0)
+        return assume_reserve_and_permit(
+            queued, 0, pipeline, self.scheduler_state, changed=self.heard.extend, now=0.0
+        )
 
-    async def bind(self, attempted: Attempted) -> None:
+    async def bind(self, attempted: AssumedPod) -> None:
         """As the loop does it: by a task of its own."""
-        await asyncio.create_task(bind(attempted, self.world.preparing))
+        await asyncio.create_task(bind(attempted, self.scheduler_state.in_pre_bind))
 
     def step(self, name: str, **as_told: Any) -> Step:
         """A plugin that speaks here."""
@@ -101,7 +103,7 @@ class Stage:
 
     def holds_a_place(self) -> bool:
         """Whether the pod is counted on the node."""
-        return self.world.state.pods.get(WEB.key) is not None
+        return self.scheduler_state.state.pods.get(WEB.key) is not None
 
     def heard_actions(self) -> list[Action]:
         """What others heard of the pod's place."""
@@ -136,11 +138,11 @@ async def test_everything_is_undone_in_reverse_and_the_place_last(stage: Stage) 
 
 def test_a_refused_reservation_unreserves_all_as_upstream_does(stage: Stage) -> None:
     one, three = stage.step("One"), stage.step("Three")
-    two = stage.step("Two", reserve=Refused("the licences are gone"))
-    with pytest.raises(PlaceRefused) as refused:
+    two = stage.step("Two", reserve=Unschedulable("the licences are gone"))
+    with pytest.raises(PodRejected) as rejected:
         stage.take(reserve=[one, two, three])
-    assert refused.value.plugin == "Two"
-    assert refused.value.message == "0/1 nodes are available: 1 the licences are gone."
+    assert rejected.value.plugin == "Two"
+    assert rejected.value.message == "0/1 nodes are available: 1 the licences are gone."
     assert stage.said == [
         "reserve One",
         "reserve Two",
@@ -155,8 +157,8 @@ def test_a_plugin_that_fails_to_unreserve_keeps_no_other_from_it(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = stage.step("One")
-    two = stage.step("Two", reserve=Refused("no"), unreserve=RuntimeError("stuck"))
-    with pytest.raises(PlaceRefused):
+    two = stage.step("Two", reserve=Unschedulable("no"), unreserve=RuntimeError("stuck"))
+    with pytest.raises(PodRejected):
         stage.take(reserve=[one, two])
     assert stage.said[-1] == "unreserve One"
     assert not stage.holds_a_place()
@@ -164,25 +166,27 @@ def test_a_plugin_that_fails_to_unreserve_keeps_no_other_from_it(
 
 
 def test_a_refused_permit_gives_the_place_back(stage: Stage) -> None:
-    with pytest.raises(PlaceRefused) as refused:
-        stage.take(reserve=[stage.step("One")], permit=[stage.step("Gang", permit=Refused("no"))])
-    assert refused.value.plugin == "Gang"
+    with pytest.raises(PodRejected) as rejected:
+        stage.take(
+            reserve=[stage.step("One")], permit=[stage.step("Gang", permit=Unschedulable("no"))]
+        )
+    assert rejected.value.plugin == "Gang"
     assert stage.said == ["reserve One", "permit Gang", "unreserve One"]
     assert not stage.holds_a_place()
 
 
 def test_nobody_hears_of_a_place_that_was_refused_at_once(stage: Stage) -> None:
-    with pytest.raises(PlaceRefused):
-        stage.take(reserve=[stage.step("One", reserve=Refused("no"))])
+    with pytest.raises(PodRejected):
+        stage.take(reserve=[stage.step("One", reserve=Unschedulable("no"))])
     assert stage.heard_actions() == []
 
 
 def test_what_the_place_of_a_predecessor_freed_is_heard_of_all_the_same(stage: Stage) -> None:
     raw = pod("web", node="a")
     raw["metadata"]["uid"] = "predecessor"
-    stage.world.state.put(Kind.POD, WEB.key, parse_pod(raw))
-    with pytest.raises(PlaceRefused):
-        stage.take(reserve=[stage.step("One", reserve=Refused("no"))])
+    stage.scheduler_state.state.put(Kind.POD, WEB.key, parse_pod(raw))
+    with pytest.raises(PodRejected):
+        stage.take(reserve=[stage.step("One", reserve=Unschedulable("no"))])
     assert stage.heard_actions() == [Action.DELETE]
 
 
@@ -190,10 +194,10 @@ async def test_a_pod_waits_for_every_permit_before_it_is_bound(stage: Stage) -> 
     gangs = [stage.step(name, permit=Wait(10.0)) for name in ("First", "Second")]
     attempted = stage.take(permit=gangs, bind=[stage.step("Binder")])
     binding = asyncio.create_task(stage.bind(attempted))
-    stage.world.waiting.allow(WEB.uid, "First")
+    stage.scheduler_state.waiting.allow(WEB.uid, "First")
     assert attempted.permitted is not None
     assert not attempted.permitted.done()
-    stage.world.waiting.allow(WEB.uid, "Second")
+    stage.scheduler_state.waiting.allow(WEB.uid, "Second")
     await binding
     assert stage.said[-1] == "bind Binder"
     assert stage.holds_a_place()
@@ -201,8 +205,8 @@ async def test_a_pod_waits_for_every_permit_before_it_is_bound(stage: Stage) -> 
 
 async def test_a_wait_that_ends_in_a_refusal_gives_the_place_back(stage: Stage) -> None:
     attempted = stage.take(permit=[stage.step("Gang", permit=Wait(10.0))])
-    stage.world.waiting.expire(10.0)
-    with pytest.raises(PlaceRefused, match="timeout after waiting 10s at plugin Gang"):
+    stage.scheduler_state.waiting.expire(10.0)
+    with pytest.raises(PodRejected, match="timeout after waiting 10s at plugin Gang"):
         await stage.bind(attempted)
     assert not stage.holds_a_place()
 
@@ -244,12 +248,12 @@ async def test_a_binding_can_be_called_off_only_while_it_is_prepared(stage: Stag
 
     volumes = stage.step("Volumes", pre_bind=work)
     attempted = stage.take(reserve=[volumes], pre_bind=[volumes], bind=[stage.step("Binder")])
-    binding = asyncio.create_task(bind(attempted, stage.world.preparing))
+    binding = asyncio.create_task(bind(attempted, stage.scheduler_state.in_pre_bind))
     await begun.wait()
-    stage.world.preparing[WEB.uid]()
+    stage.scheduler_state.in_pre_bind[WEB.uid]()
     with pytest.raises(asyncio.CancelledError):
         await binding
-    assert stage.world.preparing == {}
+    assert stage.scheduler_state.in_pre_bind == {}
     assert stage.said == ["reserve Volumes", "pre_bind Volumes", "unreserve Volumes"]
     assert not stage.holds_a_place()
 

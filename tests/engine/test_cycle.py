@@ -1,19 +1,20 @@
 """Where a pod goes, or why it goes nowhere."""
 
 from deciding import Deciding
-from mooring.engine.outcome import Placement, Unschedulable
+from mooring.engine.cycle import LiveDryRun, tie_break_seed
+from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.testing.builders import node, pod
 
 
-def placed(deciding: Deciding, raw: dict[str, object], **arguments: int) -> Placement:
+def placed(deciding: Deciding, raw: dict[str, object], **arguments: int) -> ScheduleResult:
     outcome = deciding.outcome(raw, **arguments)
-    assert isinstance(outcome, Placement)
+    assert isinstance(outcome, ScheduleResult)
     return outcome
 
 
-def refused(deciding: Deciding, raw: dict[str, object]) -> Unschedulable:
+def rejected(deciding: Deciding, raw: dict[str, object]) -> FitError:
     outcome = deciding.outcome(raw)
-    assert isinstance(outcome, Unschedulable)
+    assert isinstance(outcome, FitError)
     return outcome
 
 
@@ -21,12 +22,12 @@ def test_the_node_with_the_highest_total_is_chosen() -> None:
     outcome = placed(Deciding(node("small", cpu="2"), node("large", cpu="8")), pod(cpu="1"))
     assert outcome.node == "large"
     assert outcome.scores is not None
-    assert outcome.feasible == 2
+    assert outcome.feasible_nodes == 2
 
 
 def test_a_node_that_fits_alone_is_chosen_without_scores() -> None:
     outcome = placed(Deciding(node("small", cpu="1"), node("large")), pod(cpu="2"))
-    assert (outcome.node, outcome.feasible, outcome.scores) == ("large", 1, None)
+    assert (outcome.node, outcome.feasible_nodes, outcome.scores) == ("large", 1, None)
 
 
 def test_a_tie_is_broken_by_the_seed_alone() -> None:
@@ -41,14 +42,14 @@ def test_the_seed_does_not_let_a_lower_total_win() -> None:
 
 
 def test_without_nodes_there_is_one_sentence_and_no_post_filter() -> None:
-    outcome = refused(Deciding(), pod(priority=9))
+    outcome = rejected(Deciding(), pod(priority=9))
     assert outcome.message == "no nodes available to schedule pods"
     assert outcome.nomination is None
 
 
 def test_a_refusal_counts_reasons_and_adds_what_post_filters_say() -> None:
     deciding = Deciding(node("a", cpu="1"), node("b", cpu="1"), node("c", unschedulable=True))
-    assert refused(deciding, pod(cpu="2")).message == (
+    assert rejected(deciding, pod(cpu="2")).message == (
         "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu. "
         "no new claims to deallocate, "
         "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
@@ -57,7 +58,7 @@ def test_a_refusal_counts_reasons_and_adds_what_post_filters_say() -> None:
 
 def test_the_first_post_filter_that_finds_room_ends_the_matter() -> None:
     deciding = Deciding(node("n1", cpu="1"), pod("victim", cpu="1", node="n1"))
-    outcome = refused(deciding, pod("urgent", cpu="1", priority=9))
+    outcome = rejected(deciding, pod("urgent", cpu="1", priority=9))
     assert outcome.nomination is not None
     assert outcome.nomination.node == "n1"
     assert [victim.name for victim in outcome.nomination.victims] == ["victim"]
@@ -69,7 +70,7 @@ def test_a_pod_goes_to_the_node_that_was_nominated_for_it_though_others_score_hi
     raw = pod(cpu="1")
     deciding.nominate(raw, "kept")
     outcome = placed(deciding, raw)
-    assert (outcome.node, outcome.feasible, outcome.visited) == ("kept", 1, 1)
+    assert (outcome.node, outcome.feasible_nodes, outcome.evaluated_nodes) == ("kept", 1, 1)
 
 
 def test_a_nominated_node_that_does_not_fit_any_more_is_passed_over() -> None:
@@ -82,7 +83,7 @@ def test_a_nominated_node_that_does_not_fit_any_more_is_passed_over() -> None:
 def test_room_kept_for_a_nominated_pod_is_refused_to_its_equals_and_given_to_its_betters() -> None:
     deciding = Deciding(node("n1", cpu="1"))
     deciding.nominate(pod("hopeful", cpu="1", priority=5), "n1")
-    assert "Insufficient cpu" in refused(deciding, pod("equal", cpu="1", priority=5)).message
+    assert "Insufficient cpu" in rejected(deciding, pod("equal", cpu="1", priority=5)).message
     assert placed(deciding, pod("better", cpu="1", priority=6)).node == "n1"
 
 
@@ -90,7 +91,7 @@ def test_a_search_that_samples_says_how_far_it_went_and_starts_where_it_is_told(
     nodes = [node(f"n{i:03}") for i in range(300)]
     deciding = Deciding(*nodes, percentageOfNodesToScore=10)
     first = placed(deciding, pod())
-    assert (first.feasible, first.visited) == (100, 100)
+    assert (first.feasible_nodes, first.evaluated_nodes) == (100, 100)
     later = placed(deciding, pod(), start=150)
     assert later.scores is not None
     assert later.scores(None).keys() == {f"n{i:03}" for i in range(150, 250)}
@@ -110,3 +111,53 @@ def test_deciding_changes_nothing() -> None:
     assert [p.pod.name for p in deciding.state.pods] == ["victim"]
     assert len(deciding.state.nominations) == 0
     assert deciding.state.nodes.requested.column("cpu").data[0] == 1000
+
+
+def test_the_same_pod_attempt_and_salt_give_the_same_seed() -> None:
+    assert tie_break_seed("uid", 1, 7) == tie_break_seed("uid", 1, 7)
+
+
+def test_another_pod_attempt_or_salt_gives_another() -> None:
+    assert (
+        len(
+            {
+                tie_break_seed("a", 1),
+                tie_break_seed("b", 1),
+                tie_break_seed("a", 2),
+                tie_break_seed("a", 1, 1),
+            }
+        )
+        == 4
+    )
+
+
+def test_seeds_spread_evenly_over_a_few_equals() -> None:
+    chosen = [tie_break_seed(f"uid-{i}", 1) % 4 for i in range(4000)]
+    assert all(900 < chosen.count(k) < 1100 for k in range(4))
+
+
+def test_requests_alone_can_be_counted() -> None:
+    deciding = Deciding(node("a"))
+    assert LiveDryRun(*deciding.search(pod("new", cpu="1"))).needs == {"cpu": 1000}
+
+
+def test_where_another_filter_depends_on_pods_counting_is_not_enough() -> None:
+    deciding = Deciding(node("a"))
+    assert LiveDryRun(*deciding.search(pod("new", cpu="1", ports=[80]))).needs is None
+
+
+def test_a_row_refuses_for_the_first_reason_as_things_stand() -> None:
+    deciding = Deciding(node("a", cpu="1"), pod("there", cpu="1", node="a"))
+    dry_run = LiveDryRun(*deciding.search(pod("new", cpu="1")))
+    assert dry_run.rejection(0) == ("Insufficient cpu",)
+    with dry_run.trial() as trial:
+        trial.remove("default/there")
+        assert dry_run.rejection(0) == ()
+    assert dry_run.rejection(0) == ("Insufficient cpu",)
+
+
+def test_pods_nominated_to_the_row_must_fit_beside() -> None:
+    deciding = Deciding(node("a", cpu="1"))
+    deciding.nominate(pod("hoping", cpu="1", priority=5), "a")
+    assert LiveDryRun(*deciding.search(pod("low", cpu="1"))).rejection(0) == ("Insufficient cpu",)
+    assert LiveDryRun(*deciding.search(pod("high", cpu="1", priority=6))).rejection(0) == ()

@@ -1,7 +1,11 @@
 """Which nodes are left, and what is said of the others."""
 
+from typing import Any
+
+import pytest
+
 from deciding import Deciding
-from mooring.engine.filtering import Asked, Search
+from mooring.engine.filtering import PreFiltered, Search, nodes_to_find, sampled
 from mooring.framework.diagnosis import Diagnosis
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod
@@ -20,7 +24,7 @@ def test_a_pod_that_names_its_nodes_narrows_the_search_to_them() -> None:
     deciding = Deciding(node("a", cpu="1"), node("b"), node("c"))
     raw = pod("new", cpu="2", affinity=by_name("a", "missing"))
     search, asked = deciding.search(raw)
-    assert asked.inside.tolist() == [0]
+    assert asked.candidate_rows.tolist() == [0]
     diagnosis = search.diagnose(asked)
     assert diagnosis.message == (
         "0/3 nodes are available: 1 Insufficient cpu, "
@@ -47,7 +51,7 @@ def test_terms_that_contradict_each_other_refuse_the_pod_before_any_node() -> No
 def test_a_node_is_out_at_its_first_refusal() -> None:
     deciding = Deciding(node("a", cpu="1", unschedulable=True))
     search, asked = deciding.search(pod("new", cpu="2"))
-    assert [group.plugin for group in search.diagnose(asked).refused] == ["NodeUnschedulable"]
+    assert [group.plugin for group in search.diagnose(asked).rejected] == ["NodeUnschedulable"]
 
 
 def test_a_profile_may_ask_for_every_reason() -> None:
@@ -78,8 +82,8 @@ def test_counting_and_trying_agree_about_rows_kept_for_nominated_pods() -> None:
         deciding.nominate(pod(f"to-{name}", cpu="1", priority=9), name)
     counted, asked = deciding.search(pod("new", cpu="1"))
     tried, asked_too = deciding.search(pod("new", cpu="1", ports=[80]))
-    assert counted.contest(asked) is not None
-    assert tried.contest(asked_too) is None
+    assert counted.resource_filter(asked) is not None
+    assert tried.resource_filter(asked_too) is None
     for search, said in ((counted, asked), (tried, asked_too)):
         kept = search.kept_for_others(said, search.feasible(said))
         assert [row for group in kept for row in group.rows.tolist()] == [0]
@@ -97,6 +101,53 @@ def test_a_pod_with_filters_beyond_its_shape_does_not_share_its_diagnosis() -> N
     deciding = Deciding(node("a"))
     plain, asked = deciding.search(pod("plain"))
     spreading, asked_too = deciding.search(pod("spreading", spread=spread))
-    assert isinstance(asked, Asked)
+    assert isinstance(asked, PreFiltered)
     assert plain.shares_everything(asked)
     assert not spreading.shares_everything(asked_too)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "percentage", "enough"),
+    [
+        (50, 10, 50),
+        (99, 5, 99),
+        (100, 5, 100),
+        (1000, 30, 300),
+        (1000, 5, 100),
+        (5000, 100, 5000),
+        (1000, 0, 420),
+        (5000, 0, 500),
+        (6000, 0, 300),
+        (20_000, 0, 1000),
+    ],
+)
+def test_how_many_nodes_are_enough(nodes: int, percentage: int, enough: int) -> None:
+    """0 is upstream's rule: 50 % less a point for 125 nodes, at least 5 % and 100 nodes."""
+    assert nodes_to_find(nodes, percentage) == enough
+
+
+def names(start: int, **spec: Any) -> tuple[list[str], int]:
+    """Which of 120 nodes in two zones a search finds, and how many it looked at."""
+    raw = [node(f"{zone}{i:02}", zone=zone) for zone in "ab" for i in range(60)]
+    deciding = Deciding(*raw, **spec)
+    fits = deciding.cluster.nodes.present.copy()
+    fits[deciding.state.nodes.row_of["a00"]] = False
+    rows, evaluated_nodes = sampled(fits, deciding.cluster, deciding.pipeline, 120, start)
+    return [deciding.state.nodes.names[row] for row in rows], evaluated_nodes
+
+
+def test_without_sampling_every_node_that_fits_is_found() -> None:
+    found, evaluated_nodes = names(7)
+    assert (len(found), evaluated_nodes) == (119, 120)
+
+
+def test_a_sampling_search_goes_through_the_zones_in_turn_until_it_has_enough() -> None:
+    found, evaluated_nodes = names(0, percentageOfNodesToScore=10)
+    assert found[:4] == ["b00", "a01", "b01", "a02"]
+    assert (len(found), evaluated_nodes) == (100, 101)
+
+
+def test_it_starts_where_it_is_told_and_goes_on_round_the_end() -> None:
+    found, evaluated_nodes = names(119, percentageOfNodesToScore=10)
+    assert found[:3] == ["b59", "b00", "a01"]
+    assert (len(found), evaluated_nodes) == (100, 101)

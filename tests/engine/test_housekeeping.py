@@ -8,14 +8,15 @@ import pytest
 from kube.api_server import ApiServer
 from kube.virtual_clock import VirtualClock
 from mooring.engine.housekeeping import CONFIRMATION_SECONDS, FLUSH_SECONDS, Housekeeping
-from mooring.framework.verdicts import Refused
+from mooring.framework.queued_pod import SubQueue
+from mooring.framework.verdicts import Unschedulable
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
-from mooring.model.changes import Action, Change
+from mooring.model.events import Action, ClusterEvent
 from mooring.model.pod import parse_pod
-from mooring.state.queue import UNSCHEDULABLE_TIMEOUT, Part
+from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT
 from mooring.testing.builders import node, pod
-from worlds import put_profile, world
+from scheduler_states import put_profile, scheduler_state
 
 WEB = parse_pod(pod("web"))
 
@@ -25,13 +26,13 @@ class House:
 
     def __init__(self, client: ApiClient) -> None:
         self.clock = VirtualClock()
-        self.world = world(node("a"))
-        put_profile(self.world)
-        self.heard: list[Change] = []
+        self.scheduler_state = scheduler_state(node("a"))
+        put_profile(self.scheduler_state)
+        self.heard: list[ClusterEvent] = []
         self.changed = asyncio.Event()
         self.woken = 0
         self.keeping = Housekeeping(
-            self.world,
+            self.scheduler_state,
             client,
             wake=self._wake,
             changed=self._hear,
@@ -42,16 +43,16 @@ class House:
     def _wake(self) -> None:
         self.woken += 1
 
-    def _hear(self, changes: tuple[Change, ...]) -> None:
+    def _hear(self, changes: tuple[ClusterEvent, ...]) -> None:
         self.heard.extend(changes)
         self.changed.set()
 
     def bound(self, seconds: float) -> None:
         """The pod is bound, and the watch must confirm it within `seconds`."""
-        self.world.state.assume(WEB, self.world.state.nodes.row_of["a"])
-        self.world.state.expect_confirmation(WEB, self.clock() + seconds)
+        self.scheduler_state.state.assume(WEB, self.scheduler_state.state.nodes.row_of["a"])
+        self.scheduler_state.state.expect_confirmation(WEB, self.clock() + seconds)
 
-    async def settled(self) -> list[Action]:
+    async def fixed_total(self) -> list[Action]:
         """What was heard of the pod's place in the end."""
         async with asyncio.timeout(10.0):
             await self.changed.wait()
@@ -81,17 +82,17 @@ async def house(server: ApiServer) -> AsyncIterator[House]:
 
 
 async def test_a_wait_at_permit_ends_when_its_time_is_up(house: House) -> None:
-    decided: asyncio.Future[Refused | None] = asyncio.get_running_loop().create_future()
-    house.world.waiting.enter(
+    decided: asyncio.Future[Unschedulable | None] = asyncio.get_running_loop().create_future()
+    house.scheduler_state.waiting.enter(
         WEB, "a", {"Gang": house.clock() + 2.0}, house.clock(), lambda no, _: decided.set_result(no)
     )
     await house.clock.advance(1.0)
     await house.chores_wait()
     assert not decided.done()
     await house.clock.advance(1.0)
-    refusal = await decided
-    assert refusal is not None
-    assert refusal.reason == "rejected due to timeout after waiting 2s at plugin Gang"
+    rejection = await decided
+    assert rejection is not None
+    assert rejection.reason == "rejected due to timeout after waiting 2s at plugin Gang"
 
 
 async def test_a_pod_whose_confirmation_is_not_overdue_is_not_asked_for(
@@ -109,9 +110,9 @@ async def test_an_overdue_pod_that_is_bound_is_confirmed(server: ApiServer, hous
     request = await server.next()
     assert (request.method, request.path) == ("GET", "/api/v1/namespaces/default/pods/web")
     request.reply(pod("web", node="a"))
-    assert await house.settled() == []
-    assert house.world.state.overdue(house.clock()) == []
-    placed = house.world.state.pods.get(WEB.key)
+    assert await house.fixed_total() == []
+    assert house.scheduler_state.state.overdue(house.clock()) == []
+    placed = house.scheduler_state.state.pods.get(WEB.key)
     assert placed is not None
     assert not placed.assumed
 
@@ -122,8 +123,8 @@ async def test_an_overdue_pod_that_has_gone_gives_its_place_back(
     house.bound(1.0)
     await house.clock.advance(CONFIRMATION_SECONDS)
     (await server.next()).refuse(404, "NotFound", "pods web not found")
-    assert await house.settled() == [Action.DELETE]
-    assert house.world.state.pods.get(WEB.key) is None
+    assert await house.fixed_total() == [Action.DELETE]
+    assert house.scheduler_state.state.pods.get(WEB.key) is None
 
 
 async def test_a_successor_of_the_overdue_pod_does_not_confirm_it(
@@ -134,7 +135,7 @@ async def test_a_successor_of_the_overdue_pod_does_not_confirm_it(
     successor = pod("web", node="a")
     successor["metadata"]["uid"] = "another"
     (await server.next()).reply(successor)
-    assert await house.settled() == [Action.DELETE]
+    assert await house.fixed_total() == [Action.DELETE]
 
 
 async def test_without_an_answer_the_place_is_kept_and_asked_for_again(
@@ -145,10 +146,10 @@ async def test_without_an_answer_the_place_is_kept_and_asked_for_again(
     (await server.next()).refuse(403, "Forbidden", "no")
     await house.chores_wait()
     assert "pod default/web is still unconfirmed" in caplog.text
-    assert house.world.state.pods.get(WEB.key) is not None
+    assert house.scheduler_state.state.pods.get(WEB.key) is not None
     await house.clock.advance(CONFIRMATION_SECONDS)
     (await server.next()).reply(pod("web", node="a"))
-    assert await house.settled() == []
+    assert await house.fixed_total() == []
 
 
 async def test_an_answer_that_takes_long_keeps_no_other_chore_waiting(
@@ -157,26 +158,26 @@ async def test_an_answer_that_takes_long_keeps_no_other_chore_waiting(
     house.bound(1.0)
     await house.clock.advance(CONFIRMATION_SECONDS)
     asked = await server.next()
-    decided: asyncio.Future[Refused | None] = asyncio.get_running_loop().create_future()
-    house.world.waiting.enter(
+    decided: asyncio.Future[Unschedulable | None] = asyncio.get_running_loop().create_future()
+    house.scheduler_state.waiting.enter(
         WEB, "a", {"Gang": house.clock()}, house.clock(), lambda no, _: decided.set_result(no)
     )
     await house.clock.sleepers(2)
     await house.clock.advance(1.0)
     assert await decided is not None
     asked.reply(pod("web", node="a"))
-    await house.settled()
+    await house.fixed_total()
 
 
 async def test_pods_unschedulable_for_five_minutes_try_again(house: House) -> None:
-    queue = house.world.queue
+    queue = house.scheduler_state.queue
     queue.add(WEB, house.clock())
     queued = queue.pop(house.clock())
     assert queued is not None
-    queue.refused(queued, frozenset({"NodeResourcesFit"}), house.clock())
+    queue.rejected(queued, frozenset({"NodeResourcesFit"}), house.clock())
     await house.clock.advance(UNSCHEDULABLE_TIMEOUT - FLUSH_SECONDS)
     await house.chores_wait()
-    assert (queued.part, house.woken) == (Part.UNSCHEDULABLE, 0)
+    assert (queued.part, house.woken) == (SubQueue.UNSCHEDULABLE, 0)
     await house.clock.advance(FLUSH_SECONDS)
     await house.chores_wait()
-    assert (queued.part, house.woken) == (Part.ACTIVE, 1)
+    assert (queued.part, house.woken) == (SubQueue.ACTIVE, 1)

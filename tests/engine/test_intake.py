@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from mooring.engine.intake import Intake
-from mooring.framework.verdicts import Refused
-from mooring.model.changes import Kind
+from mooring.framework.queued_pod import QueuedPod, SubQueue
+from mooring.framework.verdicts import Unschedulable
+from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.workloads import parse_namespace
-from mooring.state.queue import Part, QueuedPod
 from mooring.testing.builders import namespace, node, pod
-from worlds import put_profile, world
+from scheduler_states import put_profile, scheduler_state
 
 BATCH = {
     "schedulerNames": ["default-scheduler"],
@@ -24,12 +24,12 @@ class Door:
     """The intake of a world of one node, and what it told others."""
 
     def __init__(self) -> None:
-        self.world = world(node("a"))
+        self.scheduler_state = scheduler_state(node("a"))
         self.now = 0.0
         self.woken = 0
         self.left: list[str] = []
         self.intake = Intake(
-            self.world, clock=lambda: self.now, wake=self._wake, left=self.left.append
+            self.scheduler_state, clock=lambda: self.now, wake=self._wake, left=self.left.append
         )
 
     def _wake(self) -> None:
@@ -41,23 +41,25 @@ class Door:
         self.intake.pending(pending)
         return pending
 
-    def part(self, name: str = "web") -> Part | None:
+    def part(self, name: str = "web") -> SubQueue | None:
         """Where the pod waits in the queue."""
-        queued = self.world.queue.get(f"default/{name}")
+        queued = self.scheduler_state.queue.get(f"default/{name}")
         return queued.part if queued is not None else None
 
-    def refused(self, name: str = "web") -> QueuedPod:
+    def rejected(self, name: str = "web") -> QueuedPod:
         """The pod comes in and no node can take it."""
         self.comes(name, cpu="100")
-        queued = self.world.queue.pop(self.now)
+        queued = self.scheduler_state.queue.pop(self.now)
         assert queued is not None
-        self.world.queue.refused(queued, frozenset({"NodeResourcesFit"}), self.now)
+        self.scheduler_state.queue.rejected(queued, frozenset({"NodeResourcesFit"}), self.now)
         return queued
 
     def namespace_is(self, **labels: str) -> None:
         """The pods' namespace has these labels from now on."""
         labelled = parse_namespace(namespace("default", labels))
-        self.intake.cluster_changed(self.world.state.put(Kind.NAMESPACE, "default", labelled))
+        self.intake.cluster_changed(
+            self.scheduler_state.state.put(Kind.NAMESPACE, "default", labelled)
+        )
 
 
 @pytest.fixture
@@ -70,66 +72,66 @@ def door() -> Door:
 def open_door() -> Door:
     """With the default profile in force."""
     made = Door()
-    put_profile(made.world)
+    put_profile(made.scheduler_state)
     return made
 
 
 def test_a_pod_of_a_profile_is_queued_and_the_loop_is_woken(open_door: Door) -> None:
     open_door.comes()
-    assert (open_door.part(), open_door.woken) == (Part.ACTIVE, 1)
+    assert (open_door.part(), open_door.woken) == (SubQueue.ACTIVE, 1)
 
 
 def test_an_unclaimed_pod_is_taken_when_its_profile_comes(door: Door) -> None:
-    unclaimed = door.comes()
+    without_profile = door.comes()
     assert door.part() is None
-    assert door.intake.known() == {unclaimed.key: unclaimed.uid}
-    put_profile(door.world)
+    assert door.intake.known() == {without_profile.key: without_profile.uid}
+    put_profile(door.scheduler_state)
     door.intake.profiles_changed()
-    assert door.part() is Part.ACTIVE
-    assert door.world.unclaimed == {}
+    assert door.part() is SubQueue.ACTIVE
+    assert door.scheduler_state.without_profile == {}
 
 
 def test_an_unclaimed_pod_is_taken_when_its_namespace_gets_the_label(door: Door) -> None:
-    put_profile(door.world, match=BATCH)
+    put_profile(door.scheduler_state, match=BATCH)
     door.namespace_is(env="web")
     door.comes()
     assert door.part() is None
     door.namespace_is(env="batch")
-    assert door.part() is Part.ACTIVE
+    assert door.part() is SubQueue.ACTIVE
     door.namespace_is(env="web")
     assert door.part() is None
-    assert list(door.world.unclaimed) == ["default/web"]
+    assert list(door.scheduler_state.without_profile) == ["default/web"]
 
 
 def test_a_namespace_that_comes_again_as_it_was_moves_nobody(open_door: Door) -> None:
     open_door.namespace_is(env="web")
-    open_door.refused()
+    open_door.rejected()
     open_door.now = 20.0
     open_door.namespace_is(env="web")
-    assert open_door.part() is Part.UNSCHEDULABLE
+    assert open_door.part() is SubQueue.UNSCHEDULABLE
     open_door.namespace_is(env="other")
-    assert open_door.part() is Part.ACTIVE
+    assert open_door.part() is SubQueue.ACTIVE
 
 
 def test_a_pod_whose_profile_goes_waits_for_another(open_door: Door) -> None:
     left_alone = open_door.comes()
-    open_door.world.profiles.remove("default-scheduler")
+    open_door.scheduler_state.profiles.remove("default-scheduler")
     open_door.intake.profiles_changed()
     assert open_door.part() is None
-    assert open_door.world.unclaimed == {left_alone.key: left_alone}
+    assert open_door.scheduler_state.without_profile == {left_alone.key: left_alone}
 
 
 def test_a_gated_pod_waits_until_its_gates_are_gone(open_door: Door) -> None:
     open_door.comes(gates=["quota"])
-    assert open_door.part() is Part.GATED
-    assert open_door.world.queue.pop(0.0) is None
+    assert open_door.part() is SubQueue.GATED
+    assert open_door.scheduler_state.queue.pop(0.0) is None
     open_door.comes()
-    assert open_door.part() is Part.ACTIVE
+    assert open_door.part() is SubQueue.ACTIVE
 
 
 def test_an_older_version_of_a_placed_pod_is_ignored(open_door: Door) -> None:
     placed = parse_pod(pod("web"))
-    open_door.world.state.assume(placed, 0)
+    open_door.scheduler_state.state.assume(placed, 0)
     open_door.comes()
     assert (open_door.part(), open_door.woken) == (None, 0)
 
@@ -137,14 +139,14 @@ def test_an_older_version_of_a_placed_pod_is_ignored(open_door: Door) -> None:
 def test_a_successor_of_a_placed_pod_is_queued(open_door: Door) -> None:
     raw = pod("web")
     raw["metadata"]["uid"] = "predecessor"
-    open_door.world.state.assume(parse_pod(raw), 0)
+    open_door.scheduler_state.state.assume(parse_pod(raw), 0)
     open_door.comes()
-    assert open_door.part() is Part.ACTIVE
+    assert open_door.part() is SubQueue.ACTIVE
 
 
 def test_a_nomination_made_before_the_pod_was_known_is_kept(open_door: Door) -> None:
     hoping = open_door.comes(nominated="a")
-    nominee = open_door.world.state.nominations.get(hoping.key)
+    nominee = open_door.scheduler_state.state.nominations.get(hoping.key)
     assert nominee is not None
     assert nominee.pod == hoping
 
@@ -152,56 +154,58 @@ def test_a_nomination_made_before_the_pod_was_known_is_kept(open_door: Door) -> 
 def test_a_nomination_shown_for_a_known_pod_is_only_the_echo_of_our_own(open_door: Door) -> None:
     open_door.comes()
     echo = open_door.comes(nominated="a")
-    assert open_door.world.state.nominations.get(echo.key) is None
+    assert open_door.scheduler_state.state.nominations.get(echo.key) is None
 
 
 def test_a_pod_that_has_gone_waits_nowhere_and_is_forgotten(door: Door) -> None:
-    unclaimed = door.comes("other")
-    put_profile(door.world)
+    without_profile = door.comes("other")
+    put_profile(door.scheduler_state)
     queued = door.comes("web", nominated="a")
-    for gone in (unclaimed, queued):
+    for gone in (without_profile, queued):
         door.intake.gone(gone.key, gone.uid)
     assert door.intake.known() == {}
-    assert door.world.state.nominations.get(queued.key) is None
-    assert door.left == [unclaimed.uid, queued.uid]
+    assert door.scheduler_state.state.nominations.get(queued.key) is None
+    assert door.left == [without_profile.uid, queued.uid]
 
 
 def test_the_end_of_a_predecessor_leaves_its_successor_in_the_queue(open_door: Door) -> None:
     successor = open_door.comes(nominated="a")
     open_door.intake.gone(successor.key, "predecessor")
-    assert open_door.part() is Part.ACTIVE
-    assert open_door.world.state.nominations.get(successor.key) is not None
+    assert open_door.part() is SubQueue.ACTIVE
+    assert open_door.scheduler_state.state.nominations.get(successor.key) is not None
     assert open_door.left == ["predecessor"]
 
 
 def test_a_pod_gone_at_permit_is_refused_its_place(open_door: Door) -> None:
-    refusals: list[Refused | None] = []
+    rejections: list[Unschedulable | None] = []
     waiting = parse_pod(pod("web"))
-    open_door.world.waiting.enter(
-        waiting, "a", {"Gang": 10.0}, 0.0, lambda refusal, _: refusals.append(refusal)
+    open_door.scheduler_state.waiting.enter(
+        waiting, "a", {"Gang": 10.0}, 0.0, lambda rejection, _: rejections.append(rejection)
     )
     open_door.intake.gone(waiting.key, waiting.uid)
-    (refusal,) = refusals
-    assert refusal is not None
-    assert refusal.reason == "the pod was deleted while it waited to be bound"
+    (rejection,) = rejections
+    assert rejection is not None
+    assert rejection.reason == "the pod was deleted while it waited to be bound"
 
 
 def test_the_binding_of_a_pod_gone_in_pre_bind_is_called_off(open_door: Door) -> None:
     called_off: list[str] = []
-    preparing = parse_pod(pod("web"))
-    open_door.world.preparing[preparing.uid] = lambda: called_off.append(preparing.uid)
-    open_door.intake.gone(preparing.key, "predecessor")
+    in_pre_bind = parse_pod(pod("web"))
+    open_door.scheduler_state.in_pre_bind[in_pre_bind.uid] = lambda: called_off.append(
+        in_pre_bind.uid
+    )
+    open_door.intake.gone(in_pre_bind.key, "predecessor")
     assert called_off == []
-    open_door.intake.gone(preparing.key, preparing.uid)
-    assert called_off == [preparing.uid]
+    open_door.intake.gone(in_pre_bind.key, in_pre_bind.uid)
+    assert called_off == [in_pre_bind.uid]
 
 
 def test_a_change_that_cures_a_refusal_wakes_the_loop(open_door: Door) -> None:
-    open_door.refused()
+    open_door.rejected()
     open_door.now, before = 20.0, open_door.woken
     too_small = parse_node(node("b", cpu="8"))
-    open_door.intake.cluster_changed(open_door.world.state.put(Kind.NODE, "b", too_small))
-    assert (open_door.part(), open_door.woken) == (Part.UNSCHEDULABLE, before)
+    open_door.intake.cluster_changed(open_door.scheduler_state.state.put(Kind.NODE, "b", too_small))
+    assert (open_door.part(), open_door.woken) == (SubQueue.UNSCHEDULABLE, before)
     enough = parse_node(node("b", cpu="100"))
-    open_door.intake.cluster_changed(open_door.world.state.put(Kind.NODE, "b", enough))
-    assert (open_door.part(), open_door.woken) == (Part.ACTIVE, before + 1)
+    open_door.intake.cluster_changed(open_door.scheduler_state.state.put(Kind.NODE, "b", enough))
+    assert (open_door.part(), open_door.woken) == (SubQueue.ACTIVE, before + 1)

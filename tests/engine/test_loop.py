@@ -1,4 +1,4 @@
-"""The loop: pods popped, decided, bound or refused, against an API server on loopback."""
+"""The loop: pods popped, decided, bound or rejected, against an API server on loopback."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -10,32 +10,33 @@ import pytest
 from kube.api_server import ApiServer, Request
 from mooring.engine import loop as loop_module
 from mooring.engine.api import PluginApi
-from mooring.engine.cures import Cures
+from mooring.engine.hints import QueueingHints
 from mooring.engine.intake import Intake
 from mooring.engine.loop import SchedulingLoop
 from mooring.engine.order import QueueOrder
-from mooring.engine.preempting import Preemptions
+from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.profiles import Profiles
 from mooring.engine.reports import Reports
-from mooring.engine.world import World
+from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.handle import Handle
+from mooring.framework.queued_pod import SubQueue
 from mooring.framework.registry import NoArgs, Registry
-from mooring.framework.verdicts import Refused, Wait
-from mooring.framework.waiting import WaitingRoom
+from mooring.framework.verdicts import Unschedulable, Wait
+from mooring.framework.waiting_pods import WaitingPods
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.recorder import EventRecorder
 from mooring.kube.writes import PodWriter
-from mooring.model.changes import Change, Kind
+from mooring.model.events import ClusterEvent, Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
 from mooring.plugins import SHIPPED
-from mooring.state.queue import Part, SchedulingQueue
+from mooring.queueing.queue import SchedulingQueue
 from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import cluster, node, pod
-from worlds import put_profile
+from scheduler_states import put_profile
 
 SECONDS = 10.0
 
@@ -48,12 +49,14 @@ class Marked:
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
-    def reserve(self, pod: Pod, _node: str) -> Refused | None:
+    def reserve(self, pod: Pod, _node: str) -> Unschedulable | None:
         """Refuses or fails if the pod is marked so."""
         if pod.labels.get("does") == "fail":
             raise ValueError("the plugin is broken")
         return (
-            Refused("the plugin does not like it") if pod.labels.get("does") == "refuse" else None
+            Unschedulable("the plugin does not like it")
+            if pod.labels.get("does") == "reject"
+            else None
         )
 
     def unreserve(self, _pod: Pod, _node: str) -> None:
@@ -72,29 +75,33 @@ class Engine:
 
     def __init__(self, client: ApiClient, *objects: dict[str, object]) -> None:
         state = cluster(*objects)
-        snapshot, waiting, writer = Snapshot(state), WaitingRoom(), PodWriter(client)
+        snapshot, waiting, writer = Snapshot(state), WaitingPods(), PodWriter(client)
         api = PluginApi(client, writer)
         profiles = Profiles(PLUGINS, Handle(snapshot, waiting, api, state))
-        cures = Cures(profiles, snapshot)
+        queueing_hint = QueueingHints(profiles, snapshot)
         order = QueueOrder(profiles, snapshot)
-        queue = SchedulingQueue(order.of, cures.signature, cures.may_cure)
-        self.world = World(state, snapshot, queue, profiles, waiting)
+        queue = SchedulingQueue(order.of, queueing_hint.signature, queueing_hint.hint)
+        self.scheduler_state = SchedulerState(state, snapshot, queue, profiles, waiting)
         points = {"multiPoint": {"enabled": [{"name": Marked.name}]}}
-        put_profile(self.world, registry=PLUGINS, plugins=points)
+        put_profile(self.scheduler_state, registry=PLUGINS, plugins=points)
         self.decisions, self.metrics = DecisionLog(), Metrics()
         reports = Reports(writer, EventRecorder(client, "mooring", "test"))
         self.clock = asyncio.get_running_loop().time
         self.loop = SchedulingLoop(
-            self.world,
+            self.scheduler_state,
             reports=reports,
             metrics=self.metrics,
             decisions=self.decisions,
-            preemptions=Preemptions(self.world, writer, reports, self.changed, self.clock),
+            preemptions=PreemptionExecutor(
+                self.scheduler_state, writer, reports, self.changed, self.clock
+            ),
             changed=self.changed,
         )
-        self.intake = Intake(self.world, clock=self.clock, wake=self.loop.wake, left=reports.forget)
+        self.intake = Intake(
+            self.scheduler_state, clock=self.clock, wake=self.loop.wake, left=reports.forget
+        )
 
-    def changed(self, changes: tuple[Change, ...]) -> None:
+    def changed(self, changes: tuple[ClusterEvent, ...]) -> None:
         self.intake.cluster_changed(changes)
 
     def pending(self, *pods: dict[str, object]) -> None:
@@ -151,8 +158,8 @@ async def test_pods_are_bound_the_most_important_first(
     with engine.running():
         await until(lambda: len(bindings.made) == 2 and not engine.loop.binding)
     assert engine.decisions.of("default/high")[0]["node"] == "a"
-    assert len(engine.world.state.pods.assumed) == 2
-    assert engine.world.queue.get("default/low") is None
+    assert len(engine.scheduler_state.state.pods.assumed) == 2
+    assert engine.scheduler_state.queue.get("default/low") is None
 
 
 async def test_a_refused_pod_waits_until_a_node_comes(
@@ -161,9 +168,11 @@ async def test_a_refused_pod_waits_until_a_node_comes(
     engine = Engine(client, node("small", cpu="1"))
     engine.pending(pod("big", cpu="4"))
     with engine.running():
-        await until(lambda: engine.world.queue.counts()["unschedulable"] == 1)
+        await until(lambda: engine.scheduler_state.queue.counts()["unschedulable"] == 1)
         raw = node("large", cpu="8")
-        engine.changed(engine.world.state.put(Kind.NODE, "large", parse_object(Kind.NODE, raw)))
+        engine.changed(
+            engine.scheduler_state.state.put(Kind.NODE, "large", parse_object(Kind.NODE, raw))
+        )
         await until(lambda: bindings.made)
     assert bindings.made == [("big", "large")]
 
@@ -175,11 +184,11 @@ async def test_a_failed_binding_gives_the_place_back_and_backs_off(
     engine = Engine(client, node("a"))
     engine.pending(pod("web", cpu="1"))
     with engine.running():
-        await until(lambda: engine.world.queue.counts()["backoff"] == 1)
-    waiting = engine.world.queue.get("default/web")
+        await until(lambda: engine.scheduler_state.queue.counts()["backoff"] == 1)
+    waiting = engine.scheduler_state.queue.get("default/web")
     assert waiting is not None
-    assert (waiting.part, waiting.errors) == (Part.BACKOFF, 1)
-    assert len(engine.world.state.pods) == 0
+    assert (waiting.part, waiting.error_count) == (SubQueue.BACKOFF, 1)
+    assert len(engine.scheduler_state.state.pods) == 0
 
 
 async def test_a_pod_that_has_gone_while_it_was_bound_leaves_nothing_behind(
@@ -189,9 +198,9 @@ async def test_a_pod_that_has_gone_while_it_was_bound_leaves_nothing_behind(
     engine = Engine(client, node("a"))
     engine.pending(pod("web", cpu="1"))
     with engine.running():
-        await until(lambda: engine.world.queue.get("default/web") is None)
+        await until(lambda: engine.scheduler_state.queue.get("default/web") is None)
         await until(lambda: not engine.loop.binding)
-    assert len(engine.world.state.pods) == 0
+    assert len(engine.scheduler_state.state.pods) == 0
 
 
 async def test_a_terminating_pod_is_not_placed(client: ApiClient, bindings: Bindings) -> None:
@@ -207,11 +216,11 @@ async def test_a_pod_whose_profile_went_before_its_turn_waits_for_another(
 ) -> None:
     engine = Engine(client, node("a"))
     engine.pending(pod("web"))
-    engine.world.profiles.remove("default-scheduler")
+    engine.scheduler_state.profiles.remove("default-scheduler")
     with engine.running():
-        await until(lambda: engine.world.unclaimed)
-        assert engine.world.queue.get("default/web") is None
-        put_profile(engine.world)
+        await until(lambda: engine.scheduler_state.without_profile)
+        assert engine.scheduler_state.queue.get("default/web") is None
+        put_profile(engine.scheduler_state)
         engine.intake.profiles_changed()
         await until(lambda: bindings.made)
 
@@ -224,8 +233,8 @@ async def test_a_plugin_that_breaks_fails_one_attempt_and_nothing_else(
     with engine.running():
         await until(lambda: bindings.made)
     assert bindings.made == [("plain", "a")]
-    assert engine.world.queue.counts()["backoff"] == 1
-    assert engine.world.state.pods.get("default/marked") is None
+    assert engine.scheduler_state.queue.counts()["backoff"] == 1
+    assert engine.scheduler_state.state.pods.get("default/marked") is None
     assert "scheduling pod default/marked failed" in caplog.text
 
 
@@ -233,13 +242,15 @@ async def test_pods_refused_their_places_at_once_do_not_wake_one_another(
     client: ApiClient, bindings: Bindings
 ) -> None:
     engine = Engine(client, node("a"))
-    refused = [pod(f"m{i}", labels={"does": "refuse", "i": str(i)}) for i in range(3)]
-    engine.pending(*refused)
+    rejected = [pod(f"m{i}", labels={"does": "reject", "i": str(i)}) for i in range(3)]
+    engine.pending(*rejected)
     with engine.running():
-        await until(lambda: engine.world.queue.counts()["unschedulable"] == 3)
+        await until(lambda: engine.scheduler_state.queue.counts()["unschedulable"] == 3)
         engine.pending(pod("last"))
         await until(lambda: bindings.made)
-    attempts = {queued.pod.name: queued.attempts for queued in engine.world.queue.waiting()}
+    attempts = {
+        queued.pod.name: queued.attempts for queued in engine.scheduler_state.queue.waiting()
+    }
     # One of their own, and one because the place that "last" took might have cured them.
     assert all(attempts[f"m{i}"] <= 2 for i in range(3))
 
@@ -253,15 +264,15 @@ async def test_pods_that_wait_at_permit_keep_no_others_from_being_bound(
     engine.pending(*waiting, *(pod(f"p{i}") for i in range(5)))
     with engine.running():
         await until(lambda: len(bindings.made) == 5)
-        assert len(engine.world.waiting) == 5
-        first = next(iter(engine.world.waiting)).pod.uid
-        engine.world.waiting.allow(first, Marked.name)
+        assert len(engine.scheduler_state.waiting) == 5
+        first = next(iter(engine.scheduler_state.waiting)).pod.uid
+        engine.scheduler_state.waiting.allow(first, Marked.name)
         await until(lambda: len(bindings.made) == 6)
     await engine.loop.finish(SECONDS)
     waits = "scheduler_permit_wait_duration_seconds_count"
     assert engine.metrics.registry.get_sample_value(waits, {"result": "Success"}) == 1
     assert engine.metrics.registry.get_sample_value(waits, {"result": "Unschedulable"}) == 4
-    assert len(engine.world.state.pods) == 6
+    assert len(engine.scheduler_state.state.pods) == 6
 
 
 async def test_at_the_end_pods_on_their_way_are_bound(
@@ -281,7 +292,7 @@ async def test_attempts_are_counted_by_their_result(client: ApiClient, bindings:
     engine = Engine(client, node("a", cpu="1"))
     engine.pending(pod("fits", cpu="1", priority=1), pod("waits", cpu="1"))
     with engine.running():
-        await until(lambda: engine.world.queue.counts()["unschedulable"])
+        await until(lambda: engine.scheduler_state.queue.counts()["unschedulable"])
         await until(lambda: bindings.made and not engine.loop.binding)
     page, _ = engine.metrics.exposition("text/plain")
     for result in ("scheduled", "unschedulable"):

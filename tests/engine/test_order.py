@@ -6,15 +6,15 @@ from typing import Any, ClassVar
 import pytest
 
 from mooring.engine.order import QueueOrder
-from mooring.engine.world import World
+from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.handle import Handle
+from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.registry import NoArgs, Registry
 from mooring.model.pod import parse_pod
 from mooring.plugins import SHIPPED
-from mooring.state.active import Order
-from mooring.state.queue import QueuedPod
+from mooring.queueing.active import Order
 from mooring.testing.builders import pod
-from worlds import put_profile, world
+from scheduler_states import put_profile, scheduler_state
 
 
 class ByLabel:
@@ -40,15 +40,15 @@ def waiting(name: str, order: str = "0", **fields: Any) -> QueuedPod:
 
 
 @pytest.fixture
-def shared() -> World:
-    return world(registry=PLUGINS)
+def shared() -> SchedulerState:
+    return scheduler_state(registry=PLUGINS)
 
 
-def order(shared: World) -> QueueOrder:
+def order(shared: SchedulerState) -> QueueOrder:
     return QueueOrder(shared.profiles, shared.cluster)
 
 
-def test_the_plugin_of_the_pods_profile_sorts_it(shared: World) -> None:
+def test_the_plugin_of_the_pods_profile_sorts_it(shared: SchedulerState) -> None:
     put_profile(shared)
     put_profile(shared, "labelled", registry=PLUGINS, plugins=SORTED)
     place = order(shared).of
@@ -59,13 +59,13 @@ def test_the_plugin_of_the_pods_profile_sorts_it(shared: World) -> None:
     assert place(waiting("a")).sorter == "PrioritySort"
 
 
-def test_a_pod_without_a_profile_is_sorted_by_priority(shared: World) -> None:
+def test_a_pod_without_a_profile_is_sorted_by_priority(shared: SchedulerState) -> None:
     assert order(shared).of(waiting("a", priority=3)) == Order("", (-3, 7.0))
 
 
 @pytest.mark.parametrize("given", ["no number", "odd"])
 def test_a_plugin_that_cannot_sort_is_named_once_and_priority_decides(
-    shared: World, given: str, caplog: pytest.LogCaptureFixture
+    shared: SchedulerState, given: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     put_profile(shared, registry=PLUGINS, plugins=SORTED)
     place = order(shared).of
@@ -81,7 +81,7 @@ def test_numbers_come_before_texts() -> None:
             return (int(queued.pod.name) if queued.pod.name.isdigit() else queued.pod.name,)
 
     registry = Registry((*SHIPPED, Mixed), {})
-    shared = world(registry=registry)
+    shared = scheduler_state(registry=registry)
     put_profile(shared, registry=registry, plugins=SORTED)
     place = order(shared).of
     assert place(waiting("9")) < place(waiting("10")) < place(waiting("a"))

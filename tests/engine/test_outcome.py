@@ -1,11 +1,42 @@
-from mooring.engine.outcome import Outcome, Placement, Unschedulable
+from deciding import Deciding
+from mooring.engine.outcome import FitError, Outcome, ScheduleResult, decision_of
+from mooring.model.pod import parse_pod
+from mooring.testing.builders import node, pod
 
 
 def test_an_attempt_ends_in_a_placement_or_a_refusal_and_nothing_else() -> None:
-    assert Outcome.__args__ == (Placement, Unschedulable)
+    assert Outcome.__args__ == (ScheduleResult, FitError)
 
 
 def test_a_placement_is_the_event_it_describes_and_equals_no_other() -> None:
     """It works on live columns, so comparing two by value would compare different moments."""
-    assert Placement.__eq__ is object.__eq__
-    assert Unschedulable.__eq__ is object.__eq__
+    assert ScheduleResult.__eq__ is object.__eq__
+    assert FitError.__eq__ is object.__eq__
+
+
+def test_a_placement_names_its_node_every_score_and_every_refusal() -> None:
+    deciding = Deciding(node("a"), node("b", cpu="8"), node("c", cpu="0"))
+    decision = deciding.decision(pod("web", cpu="1"))
+    assert (decision.pod, decision.profile) == ("default/web", "default-scheduler")
+    assert (decision.node, decision.message) == ("b", None)
+    assert decision.scores is not None
+    assert decision.scores.keys() == {"a", "b"}
+    assert decision.rejections.keys() == {"c"}
+
+
+def test_a_short_record_names_the_best_nodes_and_no_refusals() -> None:
+    deciding = Deciding(node("a"), node("b", cpu="8"), node("c", cpu="16"), node("d", cpu="0"))
+    raw = pod(cpu="1")
+    decision = decision_of(parse_pod(raw), "p", deciding.outcome(raw), 2)
+    assert decision.scores is not None
+    assert [*decision.scores] == ["c", "b"]
+    assert decision.rejections == {}
+
+
+def test_a_refusal_carries_the_message_and_the_plan_of_preemption() -> None:
+    deciding = Deciding(node("n1", cpu="1"), pod("victim", cpu="1", node="n1"))
+    decision = deciding.decision(pod("urgent", cpu="1", priority=9))
+    assert (decision.node, decision.scores) == (None, None)
+    assert (decision.nominated_node, decision.victims) == ("n1", ("default/victim",))
+    assert decision.message == "0/1 nodes are available: 1 Insufficient cpu."
+    assert decision.rejections["n1"].resolvable

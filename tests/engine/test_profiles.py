@@ -5,7 +5,7 @@ import pytest
 from mooring.engine.profiles import Profiles
 from mooring.framework.handle import Handle
 from mooring.framework.registry import NoArgs, PluginLoadError, Registry
-from mooring.framework.verdicts import Refused
+from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod, parse_pod
 from mooring.plugins import SHIPPED
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
@@ -25,7 +25,7 @@ class Fails:
     def __init__(self, _args: NoArgs, _handle: Handle) -> None:
         raise RuntimeError("no licence")
 
-    def pre_enqueue(self, _pod: Pod) -> Refused | None:
+    def pre_enqueue(self, _pod: Pod) -> Unschedulable | None:
         return None
 
 

@@ -159,7 +159,7 @@ async def test_a_pod_that_is_about_to_be_bound_is_spoken_of_no_more(
     reports.unschedulable(WEB, FULL)
     held = await server.next()
     reports.unschedulable(WEB, TAINTED)
-    hushed = asyncio.create_task(reports.hush(WEB))
+    hushed = asyncio.create_task(reports.cancel_pending(WEB))
     reports.unschedulable(OTHER, FULL)
     assert about(await answered(server)) == "other"
     assert not hushed.done()
@@ -171,7 +171,7 @@ async def test_a_pod_that_is_about_to_be_bound_is_spoken_of_no_more(
 async def test_a_pod_that_has_gone_is_forgotten(server: ApiServer, reports: Reports) -> None:
     reports.unschedulable(WEB, FULL)
     (await server.next()).refuse(404, "NotFound", "pods web not found")
-    await reports.hush(WEB)
+    await reports.cancel_pending(WEB)
     reports.unschedulable(WEB, FULL)
     assert "lastTransitionTime" in condition(await answered(server))
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from deciding import Deciding
-from mooring.engine.outcome import Placement
+from mooring.engine.outcome import ScheduleResult
 from mooring.engine.scoring import score
 from mooring.framework.decision import NodeScore
 from mooring.testing.builders import node, pod
@@ -39,7 +39,7 @@ def test_the_chosen_node_is_told_even_among_many_equals() -> None:
 
 def decision_of_three(deciding: Deciding, seed: int) -> dict[str, NodeScore]:
     outcome = deciding.outcome(pod("new", cpu="1"), seed=seed)
-    assert isinstance(outcome, Placement)
+    assert isinstance(outcome, ScheduleResult)
     assert outcome.scores is not None
     return dict(outcome.scores(3))
 

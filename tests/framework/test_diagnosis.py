@@ -3,25 +3,25 @@
 import numpy as np
 
 from mooring.framework.decision import Rejection
-from mooring.framework.diagnosis import Diagnosis, RefusedRows
+from mooring.framework.diagnosis import Diagnosis, RejectedNodes
 from mooring.framework.verdicts import Explanation
 
 NAMES = ("a", "b", "c", "d")
 
 
-def refused(plugin: str, reason: str, *rows: int, resolvable: bool = False) -> RefusedRows:
+def rejected(plugin: str, reason: str, *rows: int, resolvable: bool = False) -> RejectedNodes:
     why = Explanation.single(reason, len(rows), resolvable=resolvable)
-    return RefusedRows(plugin, np.array(rows, np.int64), why)
+    return RejectedNodes(plugin, np.array(rows, np.int64), why)
 
 
-def short_of(rows: dict[int, int]) -> RefusedRows:
+def short_of(rows: dict[int, int]) -> RejectedNodes:
     """NodeResourcesFit, with bits per row: 1 for cpu, 2 for memory."""
     why = Explanation(
         ("Insufficient cpu", "Insufficient memory"),
         np.array(list(rows.values()), np.uint64),
         np.full(len(rows), fill_value=True),
     )
-    return RefusedRows("NodeResourcesFit", np.array(list(rows), np.int64), why)
+    return RejectedNodes("NodeResourcesFit", np.array(list(rows), np.int64), why)
 
 
 def test_an_empty_cluster_has_a_message_of_its_own() -> None:
@@ -29,19 +29,19 @@ def test_an_empty_cluster_has_a_message_of_its_own() -> None:
 
 
 def test_reasons_are_counted_over_nodes_and_sorted_as_text() -> None:
-    groups = (refused("NodeName", "wrong name", 0), short_of({1: 1, 2: 3, 3: 2}))
+    groups = (rejected("NodeName", "wrong name", 0), short_of({1: 1, 2: 3, 3: 2}))
     assert Diagnosis(4, NAMES, groups).message == (
         "0/4 nodes are available: 1 wrong name, 2 Insufficient cpu, 2 Insufficient memory."
     )
 
 
 def test_counts_are_sorted_as_text_too_so_that_ten_comes_before_nine() -> None:
-    groups = (refused("A", "x", *range(9)), refused("B", "y", *range(9, 19)))
+    groups = (rejected("A", "x", *range(9)), rejected("B", "y", *range(9, 19)))
     assert Diagnosis(19, (), groups).message == "0/19 nodes are available: 10 y, 9 x."
 
 
 def test_a_reason_of_two_plugins_is_one_reason() -> None:
-    groups = (refused("A", "full", 0), refused("B", "full", 1))
+    groups = (rejected("A", "full", 0), rejected("B", "full", 1))
     assert Diagnosis(2, NAMES, groups).message == "0/2 nodes are available: 2 full."
 
 
@@ -55,14 +55,14 @@ def test_the_reason_of_a_pre_filter_stands_for_all_nodes() -> None:
 
 
 def test_everyone_who_refused_something_may_be_cured() -> None:
-    groups = (refused("A", "x", 0), refused("B", "y", 1), refused("A", "z", 2))
+    groups = (rejected("A", "x", 0), rejected("B", "y", 1), rejected("A", "z", 2))
     assert Diagnosis(3, NAMES, groups).plugins == {"A", "B"}
 
 
 def test_eviction_may_help_only_where_every_refusal_can_be_resolved() -> None:
     groups = (
-        refused("Fit", "full", 2, 0, 3, resolvable=True),
-        refused("Taints", "tainted", 1, 3),
+        rejected("Fit", "full", 2, 0, 3, resolvable=True),
+        rejected("Taints", "tainted", 1, 3),
     )
     diagnosis = Diagnosis(4, NAMES, groups)
     assert diagnosis.resolvable_rows.tolist() == [0, 2]
@@ -84,12 +84,12 @@ def test_each_refused_node_is_reported_with_the_reasons_that_apply_to_it() -> No
 
 
 def test_a_node_refused_twice_keeps_its_first_plugin_and_has_every_reason() -> None:
-    groups = (refused("Fit", "full", 0, resolvable=True), refused("Taints", "tainted", 0))
+    groups = (rejected("Fit", "full", 0, resolvable=True), rejected("Taints", "tainted", 0))
     assert Diagnosis(1, NAMES, groups).rejections() == {
         "a": Rejection("Fit", ("full", "tainted"), resolvable=False)
     }
 
 
 def test_a_short_report_has_some_nodes_of_each_plugin() -> None:
-    groups = (refused("A", "x", 0, 1), refused("B", "y", 2, 3))
+    groups = (rejected("A", "x", 0, 1), rejected("B", "y", 2, 3))
     assert list(Diagnosis(4, NAMES, groups).rejections(most=1)) == ["a", "c"]

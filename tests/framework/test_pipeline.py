@@ -142,9 +142,9 @@ def test_without_a_percentage_every_node_is_looked_at_and_zero_is_upstreams_rule
 
 
 def test_plugins_that_say_what_cures_them_are_found_by_name() -> None:
-    cures = with_racks().cures
-    assert cures["NodeName"].name == "NodeName"
-    assert "RackAware" not in cures
+    queueing_hint = with_racks().enqueue_extensions
+    assert queueing_hint["NodeName"].name == "NodeName"
+    assert "RackAware" not in queueing_hint
 
 
 def test_plugins_whose_answers_identical_pods_share_are_known() -> None:

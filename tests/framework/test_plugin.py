@@ -27,7 +27,7 @@ def test_a_shipped_plugin_is_complete(plugin: type) -> None:
     assert isinstance(getattr(plugin, "row_local", None), bool)
     assert hasattr(plugin, "filter") == hasattr(plugin, "explain")
     assert hasattr(plugin, "score") == hasattr(plugin, "normalise")
-    assert hasattr(plugin, "cures") == hasattr(plugin, "wakes_on")
+    assert hasattr(plugin, "queueing_hint") == hasattr(plugin, "events_to_register")
 
 
 def test_names_of_shipped_plugins_are_unique() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mooring.framework.verdicts import SKIP, Explanation, Refused, Skip
+from mooring.framework.verdicts import SKIP, Explanation, Skip, Unschedulable
 
 
 def test_the_reasons_of_a_row_are_those_whose_bits_are_set_in_their_order() -> None:
@@ -27,7 +27,7 @@ def test_one_reason_for_every_row_needs_no_bits(*, resolvable: bool) -> None:
 
 
 def test_a_refusal_is_final_unless_it_says_that_eviction_could_help() -> None:
-    assert not Refused("no").resolvable
+    assert not Unschedulable("no").resolvable
 
 
 def test_there_is_one_skip_to_compare_with() -> None:

@@ -14,13 +14,13 @@ import replica
 from controlplane import ControlPlane
 from controlplane.client import Client
 from mooring.engine.intake import Intake
-from mooring.engine.world import World
+from mooring.engine.scheduler_state import SchedulerState
 from mooring.handlers.operator import KopfOperator
-from mooring.handlers.profiles import ProfileDesk
+from mooring.handlers.profiles import ProfileHandler
 from mooring.kube.client import ApiClient
 from mooring.kube.config import load_connection
-from mooring.model.changes import Kind
-from worlds import SHIPPED_ONLY, world
+from mooring.model.events import Kind
+from scheduler_states import SHIPPED_ONLY, scheduler_state
 
 SECONDS = 60.0
 PROFILES = "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles"
@@ -44,10 +44,10 @@ def client(control_plane: ControlPlane) -> Iterator[Client]:
 
 @asynccontextmanager
 async def kopf_serving(
-    shared: World, plane: ControlPlane, listed: Callable[[], None] = lambda: None
+    shared: SchedulerState, plane: ControlPlane, listed: Callable[[], None] = lambda: None
 ) -> AsyncIterator[None]:
     intake = Intake(shared, clock=lambda: 0.0, wake=lambda: None, left=lambda _: None)
-    desk = ProfileDesk(shared.profiles, SHIPPED_ONLY, intake)
+    desk = ProfileHandler(shared.profiles, SHIPPED_ONLY, intake)
     connection = await load_connection(
         kubeconfig=str(plane.access.admin_kubeconfig), user_agent="mooring-test"
     )
@@ -95,7 +95,7 @@ def pending_pod(name: str) -> Raw:
 async def test_each_object_reaches_its_room_and_only_statuses_are_written(
     control_plane: ControlPlane, client: Client, namespace: str
 ) -> None:
-    shared, pods = world(), f"/api/v1/namespaces/{namespace}/pods"
+    shared, pods = scheduler_state(), f"/api/v1/namespaces/{namespace}/pods"
     client.post(pods, pending_pod("early"))
     api = "scheduling.mooring.dev/v1alpha1"
     client.post(PROFILES, named("SchedulingProfile", api, "kopf-test", spec={}))
@@ -118,7 +118,7 @@ async def test_each_object_reaches_its_room_and_only_statuses_are_written(
 async def test_a_pod_that_is_bound_leaves_the_queue(
     control_plane: ControlPlane, client: Client, namespace: str
 ) -> None:
-    shared, pods = world(), f"/api/v1/namespaces/{namespace}/pods"
+    shared, pods = scheduler_state(), f"/api/v1/namespaces/{namespace}/pods"
     api = "scheduling.mooring.dev/v1alpha1"
     client.post(PROFILES, named("SchedulingProfile", api, "kopf-test", spec={}))
     client.post(CLASSES, named("PriorityClass", "scheduling.k8s.io/v1", "kopf-test", value=7))
@@ -133,7 +133,7 @@ async def test_a_pod_that_is_bound_leaves_the_queue(
 async def test_kopf_is_started_again_when_a_part_of_it_ends(
     control_plane: ControlPlane, client: Client, namespace: str
 ) -> None:
-    shared, pods, listings = world(), f"/api/v1/namespaces/{namespace}/pods", 0
+    shared, pods, listings = scheduler_state(), f"/api/v1/namespaces/{namespace}/pods", 0
 
     def listed() -> None:
         nonlocal listings

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from mooring.engine.intake import Intake
-from mooring.engine.world import World
-from mooring.handlers.profiles import ProfileDesk
+from mooring.engine.scheduler_state import SchedulerState
+from mooring.handlers.profiles import ProfileHandler
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import pod
-from worlds import SHIPPED_ONLY, world
+from scheduler_states import SHIPPED_ONLY, scheduler_state
 
 Raw = dict[str, Any]
 
@@ -20,14 +20,14 @@ BROKEN: Raw = {
 
 
 @pytest.fixture
-def shared() -> World:
-    return world()
+def shared() -> SchedulerState:
+    return scheduler_state()
 
 
 @pytest.fixture
-def desk(shared: World) -> ProfileDesk:
+def desk(shared: SchedulerState) -> ProfileHandler:
     intake = Intake(shared, clock=lambda: 0.0, wake=lambda: None, left=lambda _: None)
-    return ProfileDesk(shared.profiles, SHIPPED_ONLY, intake)
+    return ProfileHandler(shared.profiles, SHIPPED_ONLY, intake)
 
 
 def profile(generation: int = 1, *, uid: str = "u1", status: Raw | None = None, **spec: Any) -> Raw:
@@ -47,7 +47,7 @@ def ready(status: Raw | None) -> tuple[str, str, str]:
 
 
 def test_a_good_profile_is_in_force_and_its_status_says_what_that_means(
-    desk: ProfileDesk, shared: World
+    desk: ProfileHandler, shared: SchedulerState
 ) -> None:
     status = desk.applied(profile(3))
     assert status is not None
@@ -57,13 +57,13 @@ def test_a_good_profile_is_in_force_and_its_status_says_what_that_means(
     assert list(shared.profiles.in_force) == ["packed"]
 
 
-def test_a_status_that_is_right_already_is_not_written_again(desk: ProfileDesk) -> None:
+def test_a_status_that_is_right_already_is_not_written_again(desk: ProfileHandler) -> None:
     status = desk.applied(profile())
     assert desk.applied(profile(status=status)) is None
 
 
 def test_a_broken_profile_leaves_the_last_good_one_in_force(
-    desk: ProfileDesk, shared: World
+    desk: ProfileHandler, shared: SchedulerState
 ) -> None:
     before = desk.applied(profile(1))
     status = desk.applied(profile(2, status=before, **BROKEN))
@@ -77,7 +77,9 @@ def test_a_broken_profile_leaves_the_last_good_one_in_force(
     assert shared.profiles.in_force["packed"].profile.generation == 1
 
 
-def test_what_was_in_force_before_a_restart_is_so_again(desk: ProfileDesk, shared: World) -> None:
+def test_what_was_in_force_before_a_restart_is_so_again(
+    desk: ProfileHandler, shared: SchedulerState
+) -> None:
     kept = {"inForceGeneration": 7, "inForceSpec": {"percentageOfNodesToScore": 42}}
     status = desk.applied(profile(8, status=kept, **BROKEN))
     assert ready(status)[:2] == ("False", "Invalid")
@@ -86,7 +88,7 @@ def test_what_was_in_force_before_a_restart_is_so_again(desk: ProfileDesk, share
 
 
 def test_a_broken_profile_that_never_was_good_puts_nothing_in_force(
-    desk: ProfileDesk, shared: World
+    desk: ProfileHandler, shared: SchedulerState
 ) -> None:
     status = desk.applied(profile(1, **BROKEN))
     assert status is not None
@@ -95,7 +97,7 @@ def test_a_broken_profile_that_never_was_good_puts_nothing_in_force(
     assert not shared.profiles.in_force
 
 
-def test_a_profile_that_asks_for_extenders_is_refused(desk: ProfileDesk) -> None:
+def test_a_profile_that_asks_for_extenders_is_refused(desk: ProfileHandler) -> None:
     status = desk.applied(profile(extenders=[{"urlPrefix": "http://a", "filterVerb": "filter"}]))
     assert ready(status) == (
         "False",
@@ -105,15 +107,15 @@ def test_a_profile_that_asks_for_extenders_is_refused(desk: ProfileDesk) -> None
 
 
 def test_pods_that_waited_for_the_profile_are_queued_when_it_comes(
-    desk: ProfileDesk, shared: World
+    desk: ProfileHandler, shared: SchedulerState
 ) -> None:
     waiting = parse_pod(pod("early", spec={"schedulerName": "packed"}))
-    shared.unclaimed[waiting.key] = waiting
+    shared.without_profile[waiting.key] = waiting
     desk.applied(profile())
     assert shared.queue.get(waiting.key) is not None
 
 
-def test_a_profile_that_goes_decides_no_more(desk: ProfileDesk, shared: World) -> None:
+def test_a_profile_that_goes_decides_no_more(desk: ProfileHandler, shared: SchedulerState) -> None:
     desk.applied(profile())
     desk.gone("packed", "another uid")
     assert desk.known() == {"packed": "u1"}
@@ -123,14 +125,14 @@ def test_a_profile_that_goes_decides_no_more(desk: ProfileDesk, shared: World) -
 
 
 def test_a_successor_of_the_same_name_does_not_inherit_what_was_in_force(
-    desk: ProfileDesk, shared: World
+    desk: ProfileHandler, shared: SchedulerState
 ) -> None:
     desk.applied(profile(5))
     desk.applied(profile(1, uid="u2", **BROKEN))
     assert not shared.profiles.in_force
 
 
-def test_the_time_of_the_last_change_stays_while_nothing_changes(desk: ProfileDesk) -> None:
+def test_the_time_of_the_last_change_stays_while_nothing_changes(desk: ProfileHandler) -> None:
     first = desk.applied(profile(1))
     assert first is not None
     first["conditions"][0]["lastTransitionTime"] = "2020-01-01T00:00:00Z"

@@ -82,11 +82,11 @@ def answering(*answers: bytes) -> Callable[[Caller], Awaitable[None]]:
 
 @asynccontextmanager
 async def exchange(url: str, pool: int = 100) -> AsyncIterator[Exchange]:
-    opened = Exchange(url, {"User-Agent": "test"}, pool=pool)
+    node_newly = Exchange(url, {"User-Agent": "test"}, pool=pool)
     try:
-        yield opened
+        yield node_newly
     finally:
-        await opened.close()
+        await node_newly.close()
 
 
 async def get(to: Exchange, seconds: float = 10.0) -> Answer:

@@ -5,6 +5,8 @@ from contextlib import aclosing
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kube.api_server import ApiServer, Request, bookmark, event, pod
 from kube.virtual_clock import VirtualClock
@@ -21,7 +23,7 @@ from mooring.kube.errors import (
 )
 from mooring.kube.limiter import TokenBucket
 from mooring.kube.resources import POD
-from mooring.kube.transport import LONGEST_RETRY_AFTER, RETRIES
+from mooring.kube.transport import LONGEST_RETRY_AFTER, RETRIES, LineSplitter
 
 PODS = POD.path()
 
@@ -269,3 +271,19 @@ async def test_objects_of_a_megabyte_pass(server: ApiServer, client: ApiClient) 
         while len(lines) < 2:
             lines += await anext(stream)
     assert [orjson.loads(line) for line in lines] == [big, big]
+
+
+@given(st.lists(st.binary(max_size=40).map(lambda raw: raw.replace(b"x", b"\n"))))
+def test_lines_do_not_depend_on_where_the_stream_is_cut(chunks: list[bytes]) -> None:
+    splitter = LineSplitter()
+    lines = [line for chunk in chunks for line in splitter.feed(chunk)]
+    finished = b"".join(chunks).split(b"\n")[:-1]
+    assert lines == [line for line in finished if line]
+
+
+def test_a_line_is_held_back_until_it_ends() -> None:
+    splitter = LineSplitter()
+    assert splitter.feed(b'{"a"') == []
+    assert splitter.feed(b":1") == []
+    assert splitter.feed(b'}\n{"b"') == [b'{"a":1}']
+    assert splitter.feed(b":2}\n") == [b'{"b":2}']

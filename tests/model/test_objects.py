@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.model.changes import Kind
 from mooring.model.errors import ManifestError
+from mooring.model.events import Kind
 from mooring.model.objects import NAMESPACED, object_key, parse_object
 from mooring.testing.builders import api_object, node, pdb, pod, priority_class, service, toleration
 from mooring.testing.storage_builders import pv, pvc, storage_class

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from asking import Asking
 from mooring.plugins.node_resources_fit import (
     NodeResourcesFit,
     NodeResourcesLeastAllocated,
@@ -12,6 +11,7 @@ from mooring.plugins.node_resources_fit import (
     RequestedToCapacityRatioScore,
 )
 from mooring.testing.builders import node, pod
+from plugin_answers import PluginAnswers
 
 OBJECTS = (
     node("n1", cpu="4", memory="8Gi"),
@@ -38,14 +38,14 @@ def test_a_strategy_scores_the_same_as_a_plugin_of_its_own(
     plugin: type[Any], args: dict[str, Any], strategy: dict[str, Any]
 ) -> None:
     incoming = pod(cpu="500m", memory="1Gi")
-    alone = Asking(plugin, *OBJECTS, resources=RESOURCES, **args)
-    within = Asking(
+    alone = PluginAnswers(plugin, *OBJECTS, resources=RESOURCES, **args)
+    within = PluginAnswers(
         NodeResourcesFit, *OBJECTS, scoringStrategy={**strategy, "resources": RESOURCES}
     )
     assert alone.scores(incoming) == within.scores(incoming)
 
 
 def test_without_a_shape_the_emptier_node_is_better() -> None:
-    scores = Asking(RequestedToCapacityRatioScore, *OBJECTS).scores(pod(cpu="1"))
+    scores = PluginAnswers(RequestedToCapacityRatioScore, *OBJECTS).scores(pod(cpu="1"))
     assert scores is not None
     assert scores["n1"] < scores["n2"]

@@ -1,15 +1,15 @@
 import pytest
 
-from asking import Asking
 from mooring.plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from mooring.testing.builders import node, pod
+from plugin_answers import PluginAnswers
 
 GPU = "example.com/gpu"
 
 
 def test_a_pod_that_evens_out_a_nodes_use_scores_above_75() -> None:
     """Used 50 % of cpu, 0 % of memory: evenness 75. With the pod both 50 %: evenness 100."""
-    asking = Asking(
+    asking = PluginAnswers(
         NodeResourcesBalancedAllocation,
         node("n1", cpu="4", memory="4Gi"),
         pod("placed", cpu="2", memory="0", node="n1"),
@@ -18,24 +18,24 @@ def test_a_pod_that_evens_out_a_nodes_use_scores_above_75() -> None:
 
 
 def test_a_pod_that_makes_it_more_uneven_scores_below_75() -> None:
-    asking = Asking(NodeResourcesBalancedAllocation, node("n1", cpu="4", memory="4Gi"))
+    asking = PluginAnswers(NodeResourcesBalancedAllocation, node("n1", cpu="4", memory="4Gi"))
     assert asking.scores(pod(cpu="2", memory="0")) == {"n1": 50 + (50 + 75 - 100) // 2}
 
 
 def test_where_the_pod_changes_nothing_the_score_is_75() -> None:
-    asking = Asking(NodeResourcesBalancedAllocation, node("n1", cpu="4", memory="4Gi"))
+    asking = PluginAnswers(NodeResourcesBalancedAllocation, node("n1", cpu="4", memory="4Gi"))
     assert asking.scores(pod(cpu="1", memory="1Gi")) == {"n1": 75}
 
 
 def test_a_pod_that_requests_none_of_the_resources_is_not_asked_about() -> None:
-    asking = Asking(NodeResourcesBalancedAllocation, node("n1"))
+    asking = PluginAnswers(NodeResourcesBalancedAllocation, node("n1"))
     assert asking.scores(pod()) is None
     assert asking.scores(pod(requests={GPU: 1})) is None
 
 
 def test_a_resource_a_node_does_not_offer_does_not_count_there() -> None:
     """On the node without memory cpu is alone, and one number is even by itself."""
-    asking = Asking(
+    asking = PluginAnswers(
         NodeResourcesBalancedAllocation,
         node("both", cpu="4", memory="4Gi"),
         node("cpu-only", cpu="4", memory="0"),
@@ -44,7 +44,7 @@ def test_a_resource_a_node_does_not_offer_does_not_count_there() -> None:
 
 
 def test_use_above_the_whole_counts_as_the_whole() -> None:
-    asking = Asking(
+    asking = PluginAnswers(
         NodeResourcesBalancedAllocation,
         node("n1", cpu="1", memory="4Gi"),
         pod("placed", cpu="9", memory="4Gi", node="n1"),
@@ -55,7 +55,7 @@ def test_use_above_the_whole_counts_as_the_whole() -> None:
 @pytest.mark.parametrize(("gpus", "score"), [(0, 75), (4, 53)])
 def test_three_resources_are_compared_by_their_standard_deviation(gpus: int, score: int) -> None:
     """Fractions 1/4, 1/4 and gpus/4; the deviation of (1/4, 1/4, 1) is 0.3535..."""
-    asking = Asking(
+    asking = PluginAnswers(
         NodeResourcesBalancedAllocation,
         node("n1", cpu="4", memory="4Gi", resources={GPU: 4}),
         resources=[{"name": name, "weight": 1} for name in ("cpu", "memory", GPU)],

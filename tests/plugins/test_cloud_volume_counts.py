@@ -2,7 +2,6 @@ from typing import Any, ClassVar
 
 import pytest
 
-from asking import Asking, Refusal
 from mooring.plugins.cloud_volume_counts import (
     AzureDiskVolumeCount,
     EBSVolumeCount,
@@ -11,8 +10,9 @@ from mooring.plugins.cloud_volume_counts import (
 from mooring.testing.builders import api_object, node, pod
 from mooring.testing.contract import PluginContract, Scenario
 from mooring.testing.storage_builders import csi_node, pv, pvc, storage_class
+from plugin_answers import PluginAnswers, Rejected
 
-FULL = Refusal(("node(s) exceed max volume count",), resolvable=True)
+FULL = Rejected(("node(s) exceed max volume count",), resolvable=True)
 
 
 def ebs(number: int) -> dict[str, Any]:
@@ -47,8 +47,11 @@ def test_each_cloud_has_its_limit(plugin: type[Any], disk: Any, limit: int) -> N
         holder(*map(disk, range(limit)), node="n1"),
         holder(*map(disk, range(limit - 1)), node="n2"),
     )
-    assert Asking(plugin, *objects).refusals(with_volumes(disk(99))) == {"n1": FULL}
-    assert Asking(plugin, *objects, maxVolumes=limit + 1).refusals(with_volumes(disk(99))) == {}
+    assert PluginAnswers(plugin, *objects).rejections(with_volumes(disk(99))) == {"n1": FULL}
+    assert (
+        PluginAnswers(plugin, *objects, maxVolumes=limit + 1).rejections(with_volumes(disk(99)))
+        == {}
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,9 +61,9 @@ def test_nitro_instances_attach_fewer_ebs_volumes(key: str) -> None:
     types = {"nitro": "m5.large", "burst": "t3.small", "dense": "z1d.large", "older": "m4.large"}
     nodes = [node(name, labels={key: value}) for name, value in types.items()]
     holders = [holder(*map(ebs, range(25)), node=name) for name in types]
-    refusals = Asking(EBSVolumeCount, *nodes, *holders).refusals(with_volumes(ebs(99)))
-    assert refusals is not None
-    assert refusals.keys() == {"nitro", "burst", "dense"}
+    rejections = PluginAnswers(EBSVolumeCount, *nodes, *holders).rejections(with_volumes(ebs(99)))
+    assert rejections is not None
+    assert rejections.keys() == {"nitro", "burst", "dense"}
 
 
 def test_a_limit_that_the_node_publishes_wins() -> None:
@@ -70,15 +73,15 @@ def test_a_limit_that_the_node_publishes_wins() -> None:
     ]
     holders = [holder(ebs(0), node=name) for name in ("n1", "n2")]
     for other in (1, 5):
-        asking = Asking(EBSVolumeCount, *nodes, *holders, maxVolumes=other)
-        assert asking.refusals(with_volumes(ebs(1))) == {"n1": FULL}
+        asking = PluginAnswers(EBSVolumeCount, *nodes, *holders, maxVolumes=other)
+        assert asking.rejections(with_volumes(ebs(1))) == {"n1": FULL}
 
 
 def test_a_disk_counts_once_per_node() -> None:
     objects = (node("n1"), holder(ebs(0), ebs(1)))
-    asking = Asking(EBSVolumeCount, *objects, maxVolumes=2)
-    assert asking.refusals(with_volumes(ebs(0), ebs(1))) == {}
-    assert asking.refusals(with_volumes(ebs(1), ebs(2))) == {"n1": FULL}
+    asking = PluginAnswers(EBSVolumeCount, *objects, maxVolumes=2)
+    assert asking.rejections(with_volumes(ebs(0), ebs(1))) == {}
+    assert asking.rejections(with_volumes(ebs(1), ebs(2))) == {"n1": FULL}
 
 
 def test_disks_behind_claims_count_and_those_that_are_to_be_made_do_too() -> None:
@@ -91,19 +94,19 @@ def test_disks_behind_claims_count_and_those_that_are_to_be_made_do_too() -> Non
         pvc("new", storage_class="gp2"),
         pvc("elsewhere", storage_class="nfs"),
     )
-    asking = Asking(EBSVolumeCount, *objects, maxVolumes=1)
-    assert asking.refusals(pod(claims=["bound"])) == {}
-    assert asking.refusals(pod(claims=["bound", "new"])) == {"n1": FULL}
-    assert asking.refusals(pod(claims=["elsewhere"])) is None
-    assert asking.refusals(pod(claims=["unheard-of"])) is None
+    asking = PluginAnswers(EBSVolumeCount, *objects, maxVolumes=1)
+    assert asking.rejections(pod(claims=["bound"])) == {}
+    assert asking.rejections(pod(claims=["bound", "new"])) == {"n1": FULL}
+    assert asking.rejections(pod(claims=["elsewhere"])) is None
+    assert asking.rejections(pod(claims=["unheard-of"])) is None
 
 
 def test_disks_of_other_clouds_do_not_count() -> None:
     objects = (node("n1"), holder(gce(0), ebs(0)))
-    asking = Asking(GCEPDVolumeCount, *objects, maxVolumes=2)
-    assert asking.refusals(with_volumes(gce(1))) == {}
-    assert asking.refusals(with_volumes(ebs(1))) is None
-    assert asking.refusals(pod()) is None
+    asking = PluginAnswers(GCEPDVolumeCount, *objects, maxVolumes=2)
+    assert asking.rejections(with_volumes(gce(1))) == {}
+    assert asking.rejections(with_volumes(ebs(1))) is None
+    assert asking.rejections(pod()) is None
 
 
 def test_nodes_whose_csi_driver_has_taken_over_are_left_to_its_limit() -> None:
@@ -114,37 +117,39 @@ def test_nodes_whose_csi_driver_has_taken_over_are_left_to_its_limit() -> None:
         spec={"drivers": []},
     )
     objects = (node("n1"), migrated, holder(ebs(0)))
-    assert Asking(EBSVolumeCount, *objects, maxVolumes=1).refusals(with_volumes(ebs(1))) == {}
+    assert (
+        PluginAnswers(EBSVolumeCount, *objects, maxVolumes=1).rejections(with_volumes(ebs(1))) == {}
+    )
 
 
 def test_a_pod_that_goes_cures_only_if_it_had_volumes() -> None:
-    asking = Asking(EBSVolumeCount)
-    assert asking.cures(with_volumes(ebs(0)), before=holder(ebs(1)))
-    assert not asking.cures(with_volumes(ebs(0)), before=pod(node="n1"))
+    asking = PluginAnswers(EBSVolumeCount)
+    assert asking.queueing_hint(with_volumes(ebs(0)), before=holder(ebs(1)))
+    assert not asking.queueing_hint(with_volumes(ebs(0)), before=pod(node="n1"))
 
 
 def test_a_node_cures_when_it_comes_or_takes_another_number() -> None:
-    asking, incoming = Asking(EBSVolumeCount), with_volumes(ebs(0))
+    asking, incoming = PluginAnswers(EBSVolumeCount), with_volumes(ebs(0))
     plain, published = node("n1"), node("n1", resources={"attachable-volumes-aws-ebs": 9})
     typed = node("n1", labels={"node.kubernetes.io/instance-type": "m4.large"})
-    assert asking.cures(incoming, after=plain)
-    assert asking.cures(incoming, before=plain, after=published)
-    assert asking.cures(incoming, before=plain, after=typed)
-    assert not asking.cures(incoming, before=plain, after=node("n1", cpu="9"))
+    assert asking.queueing_hint(incoming, after=plain)
+    assert asking.queueing_hint(incoming, before=plain, after=published)
+    assert asking.queueing_hint(incoming, before=plain, after=typed)
+    assert not asking.queueing_hint(incoming, before=plain, after=node("n1", cpu="9"))
 
 
 def test_a_driver_that_takes_over_cures() -> None:
-    asking, incoming = Asking(EBSVolumeCount), with_volumes(ebs(0))
+    asking, incoming = PluginAnswers(EBSVolumeCount), with_volumes(ebs(0))
     before, after = csi_node("n1", {}), csi_node("n1", {}, migrated=["kubernetes.io/aws-ebs"])
-    assert asking.cures(incoming, before=before, after=after)
-    assert not asking.cures(incoming, before=before, after=csi_node("n1", {"x": 1}))
+    assert asking.queueing_hint(incoming, before=before, after=after)
+    assert not asking.queueing_hint(incoming, before=before, after=csi_node("n1", {"x": 1}))
 
 
 def test_only_changes_of_its_own_claims_cure_a_pod() -> None:
-    asking, bound = Asking(EBSVolumeCount), pvc("data", volume="v")
-    assert asking.cures(pod(claims=["data"]), before=pvc("data"), after=bound)
-    assert asking.cures(pod(claims=["data"]), before=bound)
-    assert not asking.cures(pod(claims=["other"]), before=pvc("data"), after=bound)
+    asking, bound = PluginAnswers(EBSVolumeCount), pvc("data", volume="v")
+    assert asking.queueing_hint(pod(claims=["data"]), before=pvc("data"), after=bound)
+    assert asking.queueing_hint(pod(claims=["data"]), before=bound)
+    assert not asking.queueing_hint(pod(claims=["other"]), before=pvc("data"), after=bound)
 
 
 class TestContract(PluginContract):

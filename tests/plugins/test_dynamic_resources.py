@@ -1,13 +1,13 @@
-from asking import Asking
 from deciding import Deciding
 from mooring.plugins.dynamic_resources import DynamicResources
 from mooring.testing.builders import node, pod
+from plugin_answers import PluginAnswers
 
 CLAIMING = pod(spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]})
 
 
 def test_a_pod_with_resource_claims_is_refused_rather_than_placed_without_its_devices() -> None:
-    """After a refusal before the filters upstream's plugin adds "not found", and so does this."""
+    """After a rejection before the filters upstream's plugin adds "not found", and so does this."""
     decision = Deciding(node("n1")).decision(CLAIMING)
     assert decision.node is None
     assert decision.message is not None
@@ -26,4 +26,4 @@ def test_after_a_failed_search_it_says_what_upstreams_plugin_says() -> None:
 
 
 def test_no_change_of_the_cluster_cures_it() -> None:
-    assert not Asking(DynamicResources).cures(CLAIMING, after=node("n1"))
+    assert not PluginAnswers(DynamicResources).queueing_hint(CLAIMING, after=node("n1"))

@@ -1,35 +1,37 @@
-from asking import Asking
 from mooring.plugins.image_locality import ImageLocality
 from mooring.testing.builders import node, pod
+from plugin_answers import PluginAnswers
 
 MIB = 2**20
 
 
 def test_a_node_that_has_the_image_scores_by_its_size_and_spread() -> None:
     """(500 MiB * 1/2 of the nodes - 23) of (1000 - 23), in whole percent."""
-    asking = Asking(ImageLocality, node("has", images={"app:v1": 500 * MIB}), node("lacks"))
+    asking = PluginAnswers(ImageLocality, node("has", images={"app:v1": 500 * MIB}), node("lacks"))
     assert asking.scores(pod(images=["app:v1"])) == {"has": (250 - 23) * 100 // 977, "lacks": 0}
 
 
 def test_an_image_on_every_node_counts_in_full() -> None:
     images = {"app:v1": 500 * MIB}
-    asking = Asking(ImageLocality, node("n1", images=images), node("n2", images=images))
+    asking = PluginAnswers(ImageLocality, node("n1", images=images), node("n2", images=images))
     expected = (500 - 23) * 100 // 977
     assert asking.scores(pod(images=["app:v1"])) == {"n1": expected, "n2": expected}
 
 
 def test_images_below_23_mib_do_not_count_and_above_1000_per_container_no_more() -> None:
-    asking = Asking(ImageLocality, node("n1", images={"small:v1": 23 * MIB, "huge:v1": 9000 * MIB}))
+    asking = PluginAnswers(
+        ImageLocality, node("n1", images={"small:v1": 23 * MIB, "huge:v1": 9000 * MIB})
+    )
     assert asking.scores(pod(images=["small:v1"])) == {"n1": 0}
     assert asking.scores(pod(images=["huge:v1"])) == {"n1": 100}
     assert asking.scores(pod(images=["huge:v1", "none:v1"])) == {"n1": 100}
 
 
 def test_the_images_of_all_containers_add_up_on_a_scale_for_as_many() -> None:
-    asking = Asking(ImageLocality, node("n1", images={"a:v1": 400 * MIB, "b:v1": 300 * MIB}))
+    asking = PluginAnswers(ImageLocality, node("n1", images={"a:v1": 400 * MIB, "b:v1": 300 * MIB}))
     assert asking.scores(pod(images=["a:v1", "b:v1"])) == {"n1": (700 - 23) * 100 // (2000 - 23)}
 
 
 def test_an_untagged_image_is_the_latest() -> None:
-    asking = Asking(ImageLocality, node("n1", images={"app": 1000 * MIB}))
+    asking = PluginAnswers(ImageLocality, node("n1", images={"app": 1000 * MIB}))
     assert asking.scores(pod(images=["app:latest"])) == {"n1": 100}

@@ -2,12 +2,12 @@ from typing import Any
 
 import pytest
 
-from asking import Asking, Refusal
-from mooring.model.changes import Kind
+from mooring.model.events import Kind
 from mooring.model.node import HOSTNAME, ZONE
 from mooring.model.pod import parse_pod
 from mooring.plugins.inter_pod_affinity import InterPodAffinity
 from mooring.testing.builders import namespace, node, pod
+from plugin_answers import PluginAnswers, Rejected
 
 HARD = "requiredDuringSchedulingIgnoredDuringExecution"
 SOFT = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -19,9 +19,9 @@ NODES = (
     node("nowhere"),
 )
 
-NOT_WITH = Refusal(("node(s) didn't match pod affinity rules",), resolvable=False)
-AGAINST = Refusal(("node(s) didn't match pod anti-affinity rules",), resolvable=True)
-AGAINST_OTHERS = Refusal(
+NOT_WITH = Rejected(("node(s) didn't match pod affinity rules",), resolvable=False)
+AGAINST = Rejected(("node(s) didn't match pod anti-affinity rules",), resolvable=True)
+AGAINST_OTHERS = Rejected(
     ("node(s) didn't satisfy existing pods anti-affinity rules",), resolvable=True
 )
 
@@ -51,69 +51,71 @@ def placed(name: str, on: str, labels: dict[str, str] = WEB, **fields: Any) -> d
     return pod(name, node=on, labels=labels, **fields)
 
 
-def refusals(
+def rejections(
     incoming: dict[str, Any], *objects: dict[str, Any], **args: Any
-) -> dict[str, Refusal] | None:
-    return Asking(InterPodAffinity, *objects, *NODES, **args).refusals(incoming)
+) -> dict[str, Rejected] | None:
+    return PluginAnswers(InterPodAffinity, *objects, *NODES, **args).rejections(incoming)
 
 
 def scores(
     incoming: dict[str, Any], *objects: dict[str, Any], **args: Any
 ) -> dict[str, int] | None:
-    return Asking(InterPodAffinity, *objects, *NODES, **args).scores(incoming)
+    return PluginAnswers(InterPodAffinity, *objects, *NODES, **args).scores(incoming)
 
 
 def test_a_pod_without_terms_that_nobody_avoids_is_skipped() -> None:
-    assert refusals(pod(), placed("p", "a1", affinity=together(term()))) is None
+    assert rejections(pod(), placed("p", "a1", affinity=together(term()))) is None
     assert scores(pod(), placed("p", "a1")) is None
 
 
 def test_required_affinity_wants_a_matching_pod_in_the_nodes_domain() -> None:
     incoming = pod(affinity=together(term(DB)))
-    assert refusals(incoming, placed("p", "a1", DB)) == {"b1": NOT_WITH, "nowhere": NOT_WITH}
+    assert rejections(incoming, placed("p", "a1", DB)) == {"b1": NOT_WITH, "nowhere": NOT_WITH}
 
 
 def test_a_pod_must_match_every_required_term_to_count_for_any() -> None:
     front = {"app": "db", "tier": "front"}
     incoming = pod(affinity=together(term(DB), term({"tier": "front"}, HOSTNAME)))
     only_db, both = placed("p", "b1", DB), placed("q", "a1", front)
-    assert refusals(incoming, only_db, both) == dict.fromkeys(("a2", "b1", "nowhere"), NOT_WITH)
+    assert rejections(incoming, only_db, both) == dict.fromkeys(("a2", "b1", "nowhere"), NOT_WITH)
 
 
 def test_terms_may_be_met_by_different_pods_in_their_own_domains() -> None:
     incoming = pod(affinity=together(term(DB, ZONE), term(DB, "rack")))
     objects = (placed("p", "a2", DB), placed("q", "b1", DB))
-    assert refusals(incoming, *objects) == {"a2": NOT_WITH, "nowhere": NOT_WITH}
+    assert rejections(incoming, *objects) == {"a2": NOT_WITH, "nowhere": NOT_WITH}
 
 
 def test_the_first_of_a_series_may_go_wherever_the_labels_are() -> None:
     incoming = pod(labels=WEB, affinity=together(term()))
-    assert refusals(incoming) == {"nowhere": NOT_WITH}
-    assert refusals(incoming, placed("p", "b1", DB)) == {"nowhere": NOT_WITH}
+    assert rejections(incoming) == {"nowhere": NOT_WITH}
+    assert rejections(incoming, placed("p", "b1", DB)) == {"nowhere": NOT_WITH}
 
 
 def test_the_first_of_a_series_is_one_that_matches_itself_while_nobody_else_does() -> None:
     everywhere = dict.fromkeys(("a1", "a2", "b1", "nowhere"), NOT_WITH)
-    assert refusals(pod(labels=DB, affinity=together(term()))) == everywhere
+    assert rejections(pod(labels=DB, affinity=together(term()))) == everywhere
     incoming = pod(labels=WEB, affinity=together(term()))
-    assert refusals(incoming, placed("p", "b1")) == dict.fromkeys(("a1", "a2", "nowhere"), NOT_WITH)
+    assert rejections(incoming, placed("p", "b1")) == dict.fromkeys(
+        ("a1", "a2", "nowhere"), NOT_WITH
+    )
 
 
 def test_a_pod_outside_every_domain_does_not_end_the_series_of_the_first() -> None:
     incoming = pod(labels=WEB, affinity=together(term()))
-    assert refusals(incoming, placed("p", "nowhere")) == {"nowhere": NOT_WITH}
+    assert rejections(incoming, placed("p", "nowhere")) == {"nowhere": NOT_WITH}
 
 
 def test_required_anti_affinity_refuses_domains_with_a_matching_pod() -> None:
     incoming = pod(affinity=apart(term(DB), term(WEB, HOSTNAME)))
     objects = (placed("p", "a1", DB), placed("q", "b1"))
-    assert refusals(incoming, *objects) == {"a1": AGAINST, "a2": AGAINST, "b1": AGAINST}
+    assert rejections(incoming, *objects) == {"a1": AGAINST, "a2": AGAINST, "b1": AGAINST}
 
 
 def test_existing_pods_keep_away_whom_their_anti_affinity_is_about() -> None:
     guard = placed("p", "a1", DB, affinity=apart(term()))
-    assert refusals(pod(labels=WEB), guard) == {"a1": AGAINST_OTHERS, "a2": AGAINST_OTHERS}
-    assert refusals(pod(labels=DB), guard) is None
+    assert rejections(pod(labels=WEB), guard) == {"a1": AGAINST_OTHERS, "a2": AGAINST_OTHERS}
+    assert rejections(pod(labels=DB), guard) is None
 
 
 def test_the_reason_is_the_first_rule_that_fails() -> None:
@@ -124,12 +126,12 @@ def test_the_reason_is_the_first_rule_that_fails() -> None:
         placed("guard", "b1", affinity=apart(term(WEB, HOSTNAME))),
     )
     expected = {"a1": AGAINST, "a2": AGAINST, "b1": NOT_WITH, "nowhere": NOT_WITH}
-    assert refusals(incoming, *objects) == expected
+    assert rejections(incoming, *objects) == expected
 
 
 def test_pods_that_are_being_deleted_count() -> None:
     incoming = pod(affinity=apart(term(WEB, HOSTNAME)))
-    assert refusals(incoming, placed("p", "a1", terminating=True)) == {"a1": AGAINST}
+    assert rejections(incoming, placed("p", "a1", terminating=True)) == {"a1": AGAINST}
 
 
 @pytest.mark.parametrize(
@@ -150,21 +152,23 @@ def test_a_term_looks_into_its_namespaces_both_ways(where: dict[str, Any], seen:
     known = (namespace("default"), namespace("team-a"), namespace("team-b", {"env": "prod"}))
     stated = term(key=HOSTNAME, **where)
     others = [placed("p", on, namespace=name) for name, on in names.items()]
-    refused = refusals(pod(affinity=apart(stated)), *known, *others)
-    assert refused == {names[name]: AGAINST for name in seen}
+    rejected = rejections(pod(affinity=apart(stated)), *known, *others)
+    assert rejected == {names[name]: AGAINST for name in seen}
     owner = placed("p", "a1", affinity=apart(stated))
-    kept_away = {name for name in names if refusals(pod(namespace=name, labels=WEB), *known, owner)}
+    kept_away = {
+        name for name in names if rejections(pod(namespace=name, labels=WEB), *known, owner)
+    }
     assert kept_away == seen
 
 
 def test_preemption_is_tried_on_the_counts_as_they_would_be() -> None:
-    asking = Asking(InterPodAffinity, *NODES, placed("p", "a1", DB), placed("q", "b1", DB))
+    asking = PluginAnswers(InterPodAffinity, *NODES, placed("p", "a1", DB), placed("q", "b1", DB))
     incoming = pod(affinity=apart(term(DB)))
     with asking.state.trial() as trial:
         trial.remove("default/q")
         trial.add(parse_pod(placed("r", "a2", DB)), asking.state.nodes.row_of["a2"])
-        assert asking.refusals(incoming) == {"a1": AGAINST, "a2": AGAINST}
-    assert asking.refusals(incoming) == {"a1": AGAINST, "a2": AGAINST, "b1": AGAINST}
+        assert asking.rejections(incoming) == {"a1": AGAINST, "a2": AGAINST}
+    assert asking.rejections(incoming) == {"a1": AGAINST, "a2": AGAINST, "b1": AGAINST}
 
 
 def test_the_pods_own_preferences_weigh_every_match_in_the_nodes_domains() -> None:
@@ -231,10 +235,10 @@ def test_a_preference_stated_twice_counts_twice() -> None:
 
 
 def test_placed_and_removed_pods_are_noticed() -> None:
-    asking = Asking(InterPodAffinity, *NODES)
+    asking = PluginAnswers(InterPodAffinity, *NODES)
     incoming = pod(affinity=apart(term(DB, HOSTNAME)))
-    assert asking.refusals(incoming) == {}
+    assert asking.rejections(incoming) == {}
     asking.state.assume(parse_pod(pod("p", labels=DB)), asking.state.nodes.row_of["a1"])
-    assert asking.refusals(incoming) == {"a1": AGAINST}
+    assert asking.rejections(incoming) == {"a1": AGAINST}
     asking.state.delete(Kind.POD, "default/p")
-    assert asking.refusals(incoming) == {}
+    assert asking.rejections(incoming) == {}

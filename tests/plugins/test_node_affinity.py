@@ -2,19 +2,19 @@ from typing import Any
 
 import pytest
 
-from asking import Asking, Refusal
-from mooring.framework.verdicts import Narrowed, Refused
+from mooring.framework.verdicts import PreFilterResult, Unschedulable
 from mooring.model.pod import parse_pod
 from mooring.plugins.node_affinity import NodeAffinity
 from mooring.policy.args import NodeAffinityArgs
 from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import cluster, node, pod
 from mooring.testing.fakes import handle
+from plugin_answers import PluginAnswers, Rejected
 
 HARD = "requiredDuringSchedulingIgnoredDuringExecution"
 SOFT = "preferredDuringSchedulingIgnoredDuringExecution"
-OUT = Refusal(("node(s) didn't match Pod's node affinity/selector",), resolvable=False)
-ENFORCED = Refusal(("node(s) didn't match scheduler-enforced node affinity",), resolvable=False)
+OUT = Rejected(("node(s) didn't match Pod's node affinity/selector",), resolvable=False)
+ENFORCED = Rejected(("node(s) didn't match scheduler-enforced node affinity",), resolvable=False)
 
 NODES = (
     node("ssd-2", labels={"disk": "ssd", "cores": "2"}),
@@ -44,9 +44,9 @@ def preferring(*weighted: tuple[int, dict[str, Any]]) -> dict[str, Any]:
 
 
 def fitting(raw: dict[str, Any], **args: Any) -> set[str]:
-    refusals = Asking(NodeAffinity, *NODES, **args).refusals(raw)
-    assert refusals is not None
-    return ALL - refusals.keys()
+    rejections = PluginAnswers(NodeAffinity, *NODES, **args).rejections(raw)
+    assert rejections is not None
+    return ALL - rejections.keys()
 
 
 @pytest.mark.parametrize(
@@ -85,13 +85,13 @@ def test_the_node_selector_and_the_affinity_must_both_hold() -> None:
 
 
 def test_a_node_is_out_for_good() -> None:
-    asking = Asking(NodeAffinity, *NODES)
-    assert asking.refusals(pod(node_selector={"disk": "tape"})) == dict.fromkeys(ALL, OUT)
+    asking = PluginAnswers(NodeAffinity, *NODES)
+    assert asking.rejections(pod(node_selector={"disk": "tape"})) == dict.fromkeys(ALL, OUT)
 
 
 def test_a_pod_that_wants_no_special_node_is_not_asked_about() -> None:
-    asking = Asking(NodeAffinity, *NODES)
-    assert asking.refusals(pod()) is None
+    asking = PluginAnswers(NodeAffinity, *NODES)
+    assert asking.rejections(pod()) is None
     assert asking.scores(pod()) is None
 
 
@@ -110,7 +110,7 @@ def test_where_every_term_goes_by_name_only_those_nodes_are_looked_at(
     answer = NodeAffinity(NodeAffinityArgs(), handle(state)).pre_filter(
         parse_pod(wanted), Snapshot(state)
     )
-    assert isinstance(answer, Narrowed)
+    assert isinstance(answer, PreFilterResult)
     assert answer.names == names
 
 
@@ -119,14 +119,14 @@ def test_names_that_exclude_each_other_refuse_the_pod() -> None:
     answer = NodeAffinity(NodeAffinityArgs(), handle(state)).pre_filter(
         parse_pod(requiring(term(names=("plain", "hdd-8")))), Snapshot(state)
     )
-    assert answer == Refused("pod affinity terms conflict", resolvable=False)
+    assert answer == Unschedulable("pod affinity terms conflict", resolvable=False)
 
 
 def test_weights_of_the_preferred_terms_that_match_add_up() -> None:
     wanted = preferring(
         (10, term(expression("disk", "In", "ssd"))), (30, term(expression("cores", "In", "8")))
     )
-    assert Asking(NodeAffinity, *NODES).scores(wanted) == {
+    assert PluginAnswers(NodeAffinity, *NODES).scores(wanted) == {
         "ssd-2": 25,
         "ssd-8": 100,
         "hdd-8": 75,
@@ -136,9 +136,9 @@ def test_weights_of_the_preferred_terms_that_match_add_up() -> None:
 
 def test_the_profiles_own_affinity_is_added_to_every_pods() -> None:
     added = {HARD: {"nodeSelectorTerms": [term(expression("disk", "Exists"))]}}
-    asking = Asking(NodeAffinity, *NODES, addedAffinity=added)
-    assert asking.refusals(pod()) == {"plain": ENFORCED}
-    assert asking.refusals(pod(node_selector={"cores": "2"})) == {
+    asking = PluginAnswers(NodeAffinity, *NODES, addedAffinity=added)
+    assert asking.rejections(pod()) == {"plain": ENFORCED}
+    assert asking.rejections(pod(node_selector={"cores": "2"})) == {
         "ssd-8": OUT,
         "hdd-8": OUT,
         "plain": ENFORCED,
@@ -147,15 +147,15 @@ def test_the_profiles_own_affinity_is_added_to_every_pods() -> None:
 
 def test_the_profiles_own_preferences_score_too() -> None:
     added = {SOFT: [{"weight": 5, "preference": term(expression("disk", "In", "hdd"))}]}
-    scores = Asking(NodeAffinity, *NODES, addedAffinity=added).scores(pod())
+    scores = PluginAnswers(NodeAffinity, *NODES, addedAffinity=added).scores(pod())
     assert scores == {"ssd-2": 0, "ssd-8": 0, "hdd-8": 100, "plain": 0}
 
 
 def test_a_node_that_came_or_was_relabelled_cures_if_it_is_selected_now() -> None:
-    asking, wanted = Asking(NodeAffinity), pod(node_selector={"disk": "ssd"})
+    asking, wanted = PluginAnswers(NodeAffinity), pod(node_selector={"disk": "ssd"})
     plain, ssd = node("n1"), node("n1", labels={"disk": "ssd"})
-    assert asking.cures(wanted, after=ssd)
-    assert asking.cures(wanted, before=plain, after=ssd)
-    assert not asking.cures(wanted, after=plain)
-    assert not asking.cures(wanted, before=ssd, after=ssd)
-    assert not asking.cures(wanted, before=plain, after=node("n1", cpu="64"))
+    assert asking.queueing_hint(wanted, after=ssd)
+    assert asking.queueing_hint(wanted, before=plain, after=ssd)
+    assert not asking.queueing_hint(wanted, after=plain)
+    assert not asking.queueing_hint(wanted, before=ssd, after=ssd)
+    assert not asking.queueing_hint(wanted, before=plain, after=node("n1", cpu="64"))

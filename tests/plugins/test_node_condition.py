@@ -1,8 +1,8 @@
 import pytest
 
-from asking import Asking, Refusal
 from mooring.plugins.node_condition import NodeCondition
 from mooring.testing.builders import node, pod, toleration
+from plugin_answers import PluginAnswers, Rejected
 
 NOT_READY = "node(s) were not ready"
 OUT_OF_DISK = "node(s) were out of disk space"
@@ -31,28 +31,32 @@ CORDONED = "node(s) were unschedulable"
 def test_a_node_that_reports_being_unfit_is_out_with_every_reason(
     conditions: dict[str, str], reasons: tuple[str, ...]
 ) -> None:
-    asking = Asking(NodeCondition, node("n1", conditions=conditions), node("sound"))
-    expected = {"n1": Refusal(reasons, resolvable=False)} if reasons else {}
-    assert asking.refusals(pod()) == expected
+    asking = PluginAnswers(NodeCondition, node("n1", conditions=conditions), node("sound"))
+    expected = {"n1": Rejected(reasons, resolvable=False)} if reasons else {}
+    assert asking.rejections(pod()) == expected
 
 
 def test_a_condition_that_is_not_reported_is_no_reason() -> None:
-    assert Asking(NodeCondition, node("n1", status={"conditions": []})).refusals(pod()) == {}
+    assert (
+        PluginAnswers(NodeCondition, node("n1", status={"conditions": []})).rejections(pod()) == {}
+    )
 
 
 def test_a_cordoned_node_is_out_whatever_the_pod_tolerates() -> None:
-    asking = Asking(NodeCondition, node("n1", unschedulable=True, conditions={"Ready": "False"}))
-    assert asking.refusals(pod(tolerations=[toleration()])) == {
-        "n1": Refusal((NOT_READY, CORDONED), resolvable=False)
+    asking = PluginAnswers(
+        NodeCondition, node("n1", unschedulable=True, conditions={"Ready": "False"})
+    )
+    assert asking.rejections(pod(tolerations=[toleration()])) == {
+        "n1": Rejected((NOT_READY, CORDONED), resolvable=False)
     }
 
 
 def test_a_node_cures_when_it_comes_or_becomes_sound() -> None:
-    asking, sound = Asking(NodeCondition), node("n1")
+    asking, sound = PluginAnswers(NodeCondition), node("n1")
     ill, cordoned = node("n1", conditions={"Ready": "False"}), node("n1", unschedulable=True)
-    assert asking.cures(pod(), after=sound)
-    assert asking.cures(pod(), before=ill, after=sound)
-    assert asking.cures(pod(), before=cordoned, after=sound)
-    assert not asking.cures(pod(), after=ill)
-    assert not asking.cures(pod(), before=ill, after=cordoned)
-    assert not asking.cures(pod(), before=sound, after=node("n1", cpu="9"))
+    assert asking.queueing_hint(pod(), after=sound)
+    assert asking.queueing_hint(pod(), before=ill, after=sound)
+    assert asking.queueing_hint(pod(), before=cordoned, after=sound)
+    assert not asking.queueing_hint(pod(), after=ill)
+    assert not asking.queueing_hint(pod(), before=ill, after=cordoned)
+    assert not asking.queueing_hint(pod(), before=sound, after=node("n1", cpu="9"))

@@ -2,10 +2,10 @@ from typing import ClassVar
 
 import pytest
 
-from asking import Asking, Refusal
 from mooring.plugins.node_label import NodeLabel
 from mooring.testing.builders import node, pod
 from mooring.testing.contract import PluginContract, Scenario
+from plugin_answers import PluginAnswers, Rejected
 
 NODES = (
     node("both", labels={"rack": "", "retiring": "2026-01-01"}),
@@ -30,12 +30,14 @@ NODES = (
 def test_labels_must_be_there_or_not_whatever_their_values(
     args: dict[str, list[str]], out: set[str]
 ) -> None:
-    refusal = Refusal(("node(s) didn't have the requested labels",), resolvable=False)
-    assert Asking(NodeLabel, *NODES, **args).refusals(pod()) == dict.fromkeys(out, refusal)
+    rejection = Rejected(("node(s) didn't have the requested labels",), resolvable=False)
+    assert PluginAnswers(NodeLabel, *NODES, **args).rejections(pod()) == dict.fromkeys(
+        out, rejection
+    )
 
 
 def test_the_score_is_the_share_of_preferences_that_are_met_rounded_down() -> None:
-    asking = Asking(
+    asking = PluginAnswers(
         NodeLabel,
         *NODES,
         presentLabelsPreference=["rack", "gpu"],
@@ -45,23 +47,23 @@ def test_the_score_is_the_share_of_preferences_that_are_met_rounded_down() -> No
 
 
 def test_without_labels_nothing_is_asked() -> None:
-    asking = Asking(NodeLabel, *NODES)
-    assert asking.refusals(pod()) is None
+    asking = PluginAnswers(NodeLabel, *NODES)
+    assert asking.rejections(pod()) is None
     assert asking.scores(pod()) is None
 
 
 def test_a_node_that_came_or_was_relabelled_cures_if_its_labels_are_right_now() -> None:
-    asking = Asking(NodeLabel, presentLabels=["rack"], absentLabels=["retiring"])
+    asking = PluginAnswers(NodeLabel, presentLabels=["rack"], absentLabels=["retiring"])
     right, wrong = (
         node("n1", labels={"rack": "r1"}),
         node("n1", labels={"rack": "", "retiring": ""}),
     )
-    assert asking.cures(pod(), after=right)
-    assert asking.cures(pod(), before=wrong, after=right)
-    assert asking.cures(pod(), before=node("n1"), after=right)
-    assert not asking.cures(pod(), after=wrong)
-    assert not asking.cures(pod(), before=node("n1"), after=wrong)
-    assert not asking.cures(pod(), before=right, after=node("n1", labels={"rack": "r2"}))
+    assert asking.queueing_hint(pod(), after=right)
+    assert asking.queueing_hint(pod(), before=wrong, after=right)
+    assert asking.queueing_hint(pod(), before=node("n1"), after=right)
+    assert not asking.queueing_hint(pod(), after=wrong)
+    assert not asking.queueing_hint(pod(), before=node("n1"), after=wrong)
+    assert not asking.queueing_hint(pod(), before=right, after=node("n1", labels={"rack": "r2"}))
 
 
 class TestContract(PluginContract):

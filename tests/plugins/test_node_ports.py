@@ -2,11 +2,11 @@ from typing import Any
 
 import pytest
 
-from asking import Asking, Refusal
 from mooring.plugins.node_ports import NodePorts
 from mooring.testing.builders import node, pod
+from plugin_answers import PluginAnswers, Rejected
 
-REFUSAL = Refusal(("node(s) didn't have free ports for the requested pod ports",), resolvable=True)
+REFUSAL = Rejected(("node(s) didn't have free ports for the requested pod ports",), resolvable=True)
 
 
 def port(number: int = 80, protocol: str = "TCP", address: str = "") -> dict[str, Any]:
@@ -29,22 +29,24 @@ def port(number: int = 80, protocol: str = "TCP", address: str = "") -> dict[str
 def test_a_port_has_one_user_per_address(
     taken: dict[str, Any], wanted: dict[str, Any], *, clash: bool
 ) -> None:
-    asking = Asking(NodePorts, node("n1"), pod("user", node="n1", ports=[taken]))
-    assert asking.refusals(pod(ports=[wanted])) == ({"n1": REFUSAL} if clash else {})
+    asking = PluginAnswers(NodePorts, node("n1"), pod("user", node="n1", ports=[taken]))
+    assert asking.rejections(pod(ports=[wanted])) == ({"n1": REFUSAL} if clash else {})
 
 
 def test_every_wanted_port_must_be_free() -> None:
-    asking = Asking(NodePorts, node("n1"), node("n2"), pod("user", node="n1", ports=[81]))
-    assert asking.refusals(pod(ports=[80, 81])) == {"n1": REFUSAL}
+    asking = PluginAnswers(NodePorts, node("n1"), node("n2"), pod("user", node="n1", ports=[81]))
+    assert asking.rejections(pod(ports=[80, 81])) == {"n1": REFUSAL}
 
 
 def test_a_pod_without_host_ports_is_not_asked_about() -> None:
-    assert Asking(NodePorts, node("n1")).refusals(pod(ports=[{"containerPort": 80}])) is None
+    assert (
+        PluginAnswers(NodePorts, node("n1")).rejections(pod(ports=[{"containerPort": 80}])) is None
+    )
 
 
 def test_a_port_stays_taken_while_any_of_its_users_is_there() -> None:
     one, other = port(address="10.0.0.1"), port(address="10.0.0.2")
-    asking = Asking(
+    asking = PluginAnswers(
         NodePorts,
         node("n1"),
         pod("a", node="n1", ports=[one]),
@@ -53,13 +55,13 @@ def test_a_port_stays_taken_while_any_of_its_users_is_there() -> None:
     placed = asking.state.pods.get("default/a")
     assert placed is not None
     asking.state.nodes.remove_pod(placed.row, placed.pod)
-    assert asking.refusals(pod(ports=[one])) == {}
-    assert asking.refusals(pod(ports=[other])) == {"n1": REFUSAL}
+    assert asking.rejections(pod(ports=[one])) == {}
+    assert asking.rejections(pod(ports=[other])) == {"n1": REFUSAL}
 
 
 def test_a_new_node_or_a_pod_that_frees_the_port_cures() -> None:
-    asking, waiting = Asking(NodePorts), pod(ports=[80])
-    assert asking.cures(waiting, after=node("n1"))
-    assert asking.cures(waiting, before=pod(node="n1", ports=[80]))
-    assert not asking.cures(waiting, before=pod(node="n1", ports=[81]))
-    assert not asking.cures(waiting, before=pod(node="n1"))
+    asking, waiting = PluginAnswers(NodePorts), pod(ports=[80])
+    assert asking.queueing_hint(waiting, after=node("n1"))
+    assert asking.queueing_hint(waiting, before=pod(node="n1", ports=[80]))
+    assert not asking.queueing_hint(waiting, before=pod(node="n1", ports=[81]))
+    assert not asking.queueing_hint(waiting, before=pod(node="n1"))

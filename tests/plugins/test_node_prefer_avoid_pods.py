@@ -3,11 +3,11 @@ from typing import Any
 
 import pytest
 
-from asking import Asking
-from mooring.model.changes import Kind
+from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.plugins.node_prefer_avoid_pods import NodePreferAvoidPods
 from mooring.testing.builders import node, pod
+from plugin_answers import PluginAnswers
 
 
 def avoiding(name: str, *controllers: tuple[str, str]) -> dict[str, Any]:
@@ -42,15 +42,15 @@ NODES = (
 def test_nodes_are_spared_the_pods_of_the_controllers_they_name(
     incoming: dict[str, Any], scores: dict[str, int] | None
 ) -> None:
-    assert Asking(NodePreferAvoidPods, *NODES).scores(incoming) == scores
+    assert PluginAnswers(NodePreferAvoidPods, *NODES).scores(incoming) == scores
 
 
 def test_where_no_feasible_node_minds_nothing_is_scored() -> None:
-    assert Asking(NodePreferAvoidPods, *NODES).scores(owned("ReplicaSet", "1"), "n3") is None
+    assert PluginAnswers(NodePreferAvoidPods, *NODES).scores(owned("ReplicaSet", "1"), "n3") is None
 
 
 def test_a_node_that_takes_its_annotation_back_or_goes_minds_no_more() -> None:
-    asking, incoming = Asking(NodePreferAvoidPods, *NODES), owned("ReplicaSet", "1")
+    asking, incoming = PluginAnswers(NodePreferAvoidPods, *NODES), owned("ReplicaSet", "1")
     asking.state.put(Kind.NODE, "n1", parse_node(node("n1")))
     assert asking.scores(incoming) == {"n1": 100, "n2": 0, "n3": 100}
     asking.state.delete(Kind.NODE, "n2")

@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
-from asking import Asking
 from mooring.plugins.node_pressure import NodePressure
 from mooring.testing.builders import node, pod
+from plugin_answers import PluginAnswers
 
 NODES = (
     node("memory", conditions={"MemoryPressure": "True"}),
@@ -27,22 +27,22 @@ NODES = (
 def test_pressure_keeps_pods_away_that_on_memory_only_besteffort_ones(
     incoming: dict[str, Any], args: dict[str, Any], out: set[str]
 ) -> None:
-    refusals = Asking(NodePressure, *NODES, **args).refusals(incoming)
-    assert refusals is not None
-    assert refusals.keys() == out
-    assert not any(refusal.resolvable for refusal in refusals.values())
+    rejections = PluginAnswers(NodePressure, *NODES, **args).rejections(incoming)
+    assert rejections is not None
+    assert rejections.keys() == out
+    assert not any(rejection.resolvable for rejection in rejections.values())
 
 
 def test_nothing_is_asked_for_a_pod_whom_no_pressure_concerns() -> None:
-    asking = Asking(NodePressure, *NODES, conditions=["MemoryPressure"])
-    assert asking.refusals(pod(memory="1Mi")) is None
+    asking = PluginAnswers(NodePressure, *NODES, conditions=["MemoryPressure"])
+    assert asking.rejections(pod(memory="1Mi")) is None
 
 
 def test_every_pressure_is_named() -> None:
     everything = dict.fromkeys(("MemoryPressure", "DiskPressure", "PIDPressure"), "True")
-    refusals = Asking(NodePressure, node("n1", conditions=everything)).refusals(pod())
-    assert refusals is not None
-    assert refusals["n1"].reasons == (
+    rejections = PluginAnswers(NodePressure, node("n1", conditions=everything)).rejections(pod())
+    assert rejections is not None
+    assert rejections["n1"].reasons == (
         "node(s) had memory pressure",
         "node(s) had disk pressure",
         "node(s) had pid pressure",
@@ -50,10 +50,10 @@ def test_every_pressure_is_named() -> None:
 
 
 def test_a_node_cures_when_it_comes_or_a_pressure_ends() -> None:
-    asking, fine = Asking(NodePressure, conditions=["DiskPressure"]), node("n1")
+    asking, fine = PluginAnswers(NodePressure, conditions=["DiskPressure"]), node("n1")
     full, busy = (node("n1", conditions={kind: "True"}) for kind in ("DiskPressure", "PIDPressure"))
-    assert asking.cures(pod(), after=fine)
-    assert asking.cures(pod(), before=full, after=fine)
-    assert not asking.cures(pod(), before=busy, after=fine)
-    assert not asking.cures(pod(), before=fine, after=full)
-    assert not asking.cures(pod(), before=full, after=full)
+    assert asking.queueing_hint(pod(), after=fine)
+    assert asking.queueing_hint(pod(), before=full, after=fine)
+    assert not asking.queueing_hint(pod(), before=busy, after=fine)
+    assert not asking.queueing_hint(pod(), before=fine, after=full)
+    assert not asking.queueing_hint(pod(), before=full, after=full)

@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
-from asking import Asking, Refusal
 from mooring.plugins.node_resources_fit import NodeResourcesFit
 from mooring.testing.builders import node, pod
+from plugin_answers import PluginAnswers, Rejected
 
 GPU = "example.com/gpu"
 
@@ -23,56 +23,58 @@ def ratio(*points: tuple[int, int], **fields: Any) -> dict[str, Any]:
 
 
 def test_a_node_is_out_where_any_request_is_more_than_is_left() -> None:
-    asking = Asking(
+    asking = PluginAnswers(
         NodeResourcesFit,
         node("room", cpu="4"),
         node("full", cpu="4"),
         pod("placed", cpu="3500m", node="full"),
     )
-    assert asking.refusals(pod(cpu="1")) == {
-        "full": Refusal(("Insufficient cpu",), resolvable=True)
+    assert asking.rejections(pod(cpu="1")) == {
+        "full": Rejected(("Insufficient cpu",), resolvable=True)
     }
 
 
 def test_a_request_of_exactly_what_is_left_fits() -> None:
-    asking = Asking(NodeResourcesFit, node("n1", cpu="4"), pod("placed", cpu="3", node="n1"))
-    assert asking.refusals(pod(cpu="1")) == {}
+    asking = PluginAnswers(NodeResourcesFit, node("n1", cpu="4"), pod("placed", cpu="3", node="n1"))
+    assert asking.rejections(pod(cpu="1")) == {}
 
 
 def test_every_lacking_resource_is_named() -> None:
-    asking = Asking(NodeResourcesFit, node("n1", cpu="1", memory="1Gi", pods=1), pod(node="n1"))
+    asking = PluginAnswers(
+        NodeResourcesFit, node("n1", cpu="1", memory="1Gi", pods=1), pod(node="n1")
+    )
     wanted = pod("other", cpu="1", memory="2Gi", requests={GPU: 1})
-    assert asking.refusals(wanted) == {
-        "n1": Refusal(
+    assert asking.rejections(wanted) == {
+        "n1": Rejected(
             ("Too many pods", "Insufficient memory", f"Insufficient {GPU}"), resolvable=False
         )
     }
 
 
 def test_eviction_helps_unless_an_empty_node_is_too_small() -> None:
-    asking = Asking(
+    asking = PluginAnswers(
         NodeResourcesFit,
         node("small", cpu="1"),
         node("full", cpu="8"),
         pod("placed", cpu="8", node="full"),
     )
-    refusals = asking.refusals(pod(cpu="2"))
-    assert refusals is not None
-    assert {name: refusal.resolvable for name, refusal in refusals.items()} == {
+    rejections = asking.rejections(pod(cpu="2"))
+    assert rejections is not None
+    assert {name: rejection.resolvable for name, rejection in rejections.items()} == {
         "small": False,
         "full": True,
     }
 
 
 def test_a_pod_without_requests_needs_only_a_slot() -> None:
-    asking = Asking(NodeResourcesFit, node("n1", cpu="0", memory="0"), node("n2", pods=0))
-    assert asking.refusals(pod()) == {"n2": Refusal(("Too many pods",), resolvable=True)}
+    asking = PluginAnswers(NodeResourcesFit, node("n1", cpu="0", memory="0"), node("n2", pods=0))
+    assert asking.rejections(pod()) == {"n2": Rejected(("Too many pods",), resolvable=True)}
 
 
 def test_a_resource_nobody_offers_is_insufficient_everywhere() -> None:
-    asking = Asking(NodeResourcesFit, node("n1"))
-    assert asking.refusals(pod(requests={GPU: 1})) == {
-        "n1": Refusal((f"Insufficient {GPU}",), resolvable=False)
+    asking = PluginAnswers(NodeResourcesFit, node("n1"))
+    assert asking.rejections(pod(requests={GPU: 1})) == {
+        "n1": Rejected((f"Insufficient {GPU}",), resolvable=False)
     }
 
 
@@ -80,16 +82,16 @@ def test_a_resource_nobody_offers_is_insufficient_everywhere() -> None:
     "args", [{"ignoredResources": [GPU]}, {"ignoredResourceGroups": ["example.com"]}]
 )
 def test_ignored_resources_and_groups_are_others_business(args: dict[str, Any]) -> None:
-    asking = Asking(NodeResourcesFit, node("n1", cpu="1"), **args)
-    assert asking.refusals(pod(requests={GPU: 1})) == {}
-    assert asking.refusals(pod(cpu="2", requests={GPU: 1})) == {
-        "n1": Refusal(("Insufficient cpu",), resolvable=False)
+    asking = PluginAnswers(NodeResourcesFit, node("n1", cpu="1"), **args)
+    assert asking.rejections(pod(requests={GPU: 1})) == {}
+    assert asking.rejections(pod(cpu="2", requests={GPU: 1})) == {
+        "n1": Rejected(("Insufficient cpu",), resolvable=False)
     }
 
 
 def test_by_default_the_emptier_node_scores_higher() -> None:
     """Cpu 75 % free with the pod, memory 50 %; then half and a quarter."""
-    asking = Asking(
+    asking = PluginAnswers(
         NodeResourcesFit,
         node("large", cpu="4", memory="4Gi"),
         node("small", cpu="2", memory="8Gi"),
@@ -99,7 +101,7 @@ def test_by_default_the_emptier_node_scores_higher() -> None:
 
 
 def test_most_allocated_prefers_the_fuller_node() -> None:
-    asking = Asking(
+    asking = PluginAnswers(
         NodeResourcesFit,
         node("empty", cpu="4", memory="4Gi"),
         node("used", cpu="4", memory="4Gi"),
@@ -111,12 +113,12 @@ def test_most_allocated_prefers_the_fuller_node() -> None:
 
 def test_containers_that_request_nothing_count_a_little_in_scores() -> None:
     """100m of 1 core and 200 MiB of 1000 MiB."""
-    asking = Asking(NodeResourcesFit, node("n1", cpu="1", memory="1000Mi"))
+    asking = PluginAnswers(NodeResourcesFit, node("n1", cpu="1", memory="1000Mi"))
     assert asking.scores(pod()) == {"n1": (90 + 80) // 2}
 
 
 def test_weights_of_the_resources_make_a_weighted_mean_rounded_down() -> None:
-    asking = Asking(
+    asking = PluginAnswers(
         NodeResourcesFit,
         node("n1", cpu="4", memory="4Gi"),
         scoringStrategy={
@@ -128,7 +130,7 @@ def test_weights_of_the_resources_make_a_weighted_mean_rounded_down() -> None:
 
 
 def test_an_extended_resource_counts_only_for_pods_that_request_it() -> None:
-    asking = Asking(
+    asking = PluginAnswers(
         NodeResourcesFit,
         node("n1", cpu="4", resources={GPU: 4}),
         scoringStrategy={"type": "LeastAllocated", "resources": [resource("cpu"), resource(GPU)]},
@@ -138,7 +140,7 @@ def test_an_extended_resource_counts_only_for_pods_that_request_it() -> None:
 
 
 def test_a_node_that_offers_none_of_a_resource_is_scored_by_the_others() -> None:
-    asking = Asking(NodeResourcesFit, node("n1", cpu="4", memory="0"))
+    asking = PluginAnswers(NodeResourcesFit, node("n1", cpu="4", memory="0"))
     assert asking.scores(pod(cpu="1", memory="1Gi")) == {"n1": 75}
 
 
@@ -155,7 +157,7 @@ def test_a_node_that_offers_none_of_a_resource_is_scored_by_the_others() -> None
 def test_a_ratio_is_linear_between_its_points_and_flat_outside(
     points: tuple[tuple[int, int], ...], score: int
 ) -> None:
-    asking = Asking(
+    asking = PluginAnswers(
         NodeResourcesFit,
         node("n1", cpu="4"),
         scoringStrategy=ratio(*points, resources=[resource("cpu")]),
@@ -164,7 +166,7 @@ def test_a_ratio_is_linear_between_its_points_and_flat_outside(
 
 
 def test_resources_a_ratio_scores_0_are_left_out_of_its_mean_which_is_rounded() -> None:
-    asking = Asking(
+    asking = PluginAnswers(
         NodeResourcesFit,
         node("n1", cpu="8", memory="8Gi", resources={GPU: 3}),
         scoringStrategy=ratio(
@@ -179,33 +181,33 @@ class TestCures:
     SMALL, LARGE = node("n1", cpu="1"), node("n1", cpu="8")
 
     def test_a_node_with_room_cures_when_it_comes_or_grows(self) -> None:
-        asking = Asking(NodeResourcesFit, self.LARGE)
-        assert asking.cures(pod(cpu="2"), after=self.LARGE)
-        assert asking.cures(pod(cpu="2"), before=self.SMALL, after=self.LARGE)
+        asking = PluginAnswers(NodeResourcesFit, self.LARGE)
+        assert asking.queueing_hint(pod(cpu="2"), after=self.LARGE)
+        assert asking.queueing_hint(pod(cpu="2"), before=self.SMALL, after=self.LARGE)
 
     def test_a_node_that_is_too_small_does_not_cure(self) -> None:
-        asking = Asking(NodeResourcesFit, self.SMALL)
-        assert not asking.cures(pod(cpu="2"), after=self.SMALL)
+        asking = PluginAnswers(NodeResourcesFit, self.SMALL)
+        assert not asking.queueing_hint(pod(cpu="2"), after=self.SMALL)
 
     def test_a_node_that_grew_in_nothing_the_pod_requests_does_not_cure(self) -> None:
         more_memory = node("n1", cpu="8", memory="64Gi")
-        asking = Asking(NodeResourcesFit, more_memory)
-        assert not asking.cures(pod(cpu="2"), before=self.LARGE, after=more_memory)
+        asking = PluginAnswers(NodeResourcesFit, more_memory)
+        assert not asking.queueing_hint(pod(cpu="2"), before=self.LARGE, after=more_memory)
 
     def test_a_pod_that_left_cures_if_the_room_suffices_now(self) -> None:
-        asking = Asking(NodeResourcesFit, self.LARGE, pod("other", cpu="5", node="n1"))
-        assert asking.cures(pod(cpu="3"), before=pod("gone", cpu="3", node="n1"))
-        assert not asking.cures(pod(cpu="4"), before=pod("gone", cpu="3", node="n1"))
+        asking = PluginAnswers(NodeResourcesFit, self.LARGE, pod("other", cpu="5", node="n1"))
+        assert asking.queueing_hint(pod(cpu="3"), before=pod("gone", cpu="3", node="n1"))
+        assert not asking.queueing_hint(pod(cpu="4"), before=pod("gone", cpu="3", node="n1"))
 
     def test_a_pod_that_shrank_cures(self) -> None:
-        asking = Asking(NodeResourcesFit, self.LARGE, pod("other", cpu="5", node="n1"))
+        asking = PluginAnswers(NodeResourcesFit, self.LARGE, pod("other", cpu="5", node="n1"))
         before, after = pod("other", cpu="8", node="n1"), pod("other", cpu="5", node="n1")
-        assert asking.cures(pod(cpu="3"), before=before, after=after)
-        assert not asking.cures(pod(cpu="3"), before=after, after=after)
+        assert asking.queueing_hint(pod(cpu="3"), before=before, after=after)
+        assert not asking.queueing_hint(pod(cpu="3"), before=after, after=after)
 
     def test_room_that_preemption_could_complete_cures_a_pod_that_preempts(self) -> None:
-        asking = Asking(NodeResourcesFit, self.LARGE, pod("low", cpu="6", node="n1"))
+        asking = PluginAnswers(NodeResourcesFit, self.LARGE, pod("low", cpu="6", node="n1"))
         gone = pod("gone", cpu="1", node="n1")
-        assert asking.cures(pod(cpu="4", priority=5), before=gone)
+        assert asking.queueing_hint(pod(cpu="4", priority=5), before=gone)
         never = pod(cpu="4", priority=5, spec={"preemptionPolicy": "Never"})
-        assert not asking.cures(never, before=gone)
+        assert not asking.queueing_hint(never, before=gone)

@@ -5,16 +5,15 @@ from typing import Any
 import pytest
 
 from mooring.engine.cycle import decide
-from mooring.engine.outcome import Placement
+from mooring.engine.outcome import ScheduleResult, decision_of
 from mooring.engine.profiles import Profiles
-from mooring.engine.record import decision_of
-from mooring.engine.shared import SharedWork
+from mooring.engine.result_cache import ResultCache
 from mooring.framework.decision import Decision
 from mooring.framework.registry import Registry
 from mooring.model.pod import parse_pod
 from mooring.plugins import SHIPPED
-from mooring.policy.legacy import import_policy
-from mooring.policy.legacy_names import PREDICATES, PRIORITIES, RATIO
+from mooring.policy.imports.legacy import import_policy
+from mooring.policy.imports.legacy_names import PREDICATES, PRIORITIES, RATIO
 from mooring.policy.resolve import resolve
 from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import cluster, node, pod
@@ -30,8 +29,8 @@ def decided(policy: dict[str, Any], *objects: dict[str, Any]) -> Decision:
     profile = import_policy({"apiVersion": "v1", "kind": "Policy", **policy}, REGISTRY)
     profiles = Profiles(REGISTRY, handle(state))
     pipeline = profiles.put(profile, resolve(profile.spec, REGISTRY)).pipeline
-    outcome = decide(incoming, pipeline, snapshot, SharedWork(state.nodes), seed=0)
-    assert isinstance(outcome, Placement)
+    outcome = decide(incoming, pipeline, snapshot, ResultCache(state.nodes), seed=0)
+    assert isinstance(outcome, ScheduleResult)
     return decision_of(incoming, profile.name, outcome)
 
 
@@ -68,7 +67,7 @@ def test_a_policy_of_predicates_refuses_as_it_says() -> None:
         node("retiring", labels={"retiring": ""}),
     )
     assert decision.node == "fine"
-    assert {name: refusal.plugin for name, refusal in decision.rejections.items()} == {
+    assert {name: rejection.plugin for name, rejection in decision.rejections.items()} == {
         "memory": "NodePressure",
         "pid": "NodePressure",
         "dead": "NodeCondition",

@@ -1,7 +1,7 @@
+from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.registry import NoArgs
 from mooring.model.pod import parse_pod
 from mooring.plugins.priority_sort import PrioritySort
-from mooring.state.queue import QueuedPod
 from mooring.testing.builders import cluster, pod
 from mooring.testing.fakes import handle
 

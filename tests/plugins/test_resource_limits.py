@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
-from asking import Asking
 from mooring.plugins.resource_limits import ResourceLimits
 from mooring.testing.builders import node, pod
+from plugin_answers import PluginAnswers
 
 NODES = (
     node("large", cpu="8", memory="32Gi"),
@@ -40,13 +40,13 @@ def limited(*containers: dict[str, str], **spec: Any) -> dict[str, Any]:
 def test_a_node_that_covers_the_limit_of_cpu_or_of_memory_scores_one(
     incoming: dict[str, Any], satisfied: set[str]
 ) -> None:
-    scores = Asking(ResourceLimits, *NODES).scores(incoming)
+    scores = PluginAnswers(ResourceLimits, *NODES).scores(incoming)
     assert scores is not None
     assert {name for name, score in scores.items() if score} == satisfied
     assert set(scores.values()) <= {0, 1}
 
 
 def test_a_pod_without_limits_on_cpu_and_memory_is_not_scored() -> None:
-    asking = Asking(ResourceLimits, *NODES)
+    asking = PluginAnswers(ResourceLimits, *NODES)
     assert asking.scores(pod(cpu="1", memory="1Gi")) is None
     assert asking.scores(limited({"example.com/gpu": "1"})) is None

@@ -1,5 +1,5 @@
 from mooring.framework.registry import NoArgs
-from mooring.framework.verdicts import Refused
+from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import parse_pod
 from mooring.plugins.scheduling_gates import SchedulingGates
 from mooring.testing.builders import cluster, pod
@@ -10,7 +10,9 @@ PLUGIN = SchedulingGates(NoArgs(), handle(cluster()))
 
 def test_a_pod_with_gates_is_held_back_and_told_which() -> None:
     gated = parse_pod(pod(gates=["quota", "review"]))
-    assert PLUGIN.pre_enqueue(gated) == Refused("waiting for scheduling gates: [quota review]")
+    assert PLUGIN.pre_enqueue(gated) == Unschedulable(
+        "waiting for scheduling gates: [quota review]"
+    )
 
 
 def test_a_pod_without_gates_passes() -> None:

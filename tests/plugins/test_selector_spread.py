@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asking import Asking
 from mooring.model.node import REGION, ZONE
 from mooring.plugins.selector_spread import SelectorSpread, ServiceSpreading
 from mooring.testing.builders import api_object, node, pod, service
+from plugin_answers import PluginAnswers
 
 WEB = {"app": "web"}
 NODES = (node("a1", zone="a"), node("a2", zone="a"), node("b1", zone="b"), node("nowhere"))
@@ -28,7 +28,9 @@ OWNER = {"kind": "ReplicaSet", "name": "web", "uid": "1"}
 
 
 def test_zones_count_two_thirds_and_nodes_one_third() -> None:
-    asking = Asking(SelectorSpread, *NODES, service("web", WEB), *placed("a1", "a1", "a2", "b1"))
+    asking = PluginAnswers(
+        SelectorSpread, *NODES, service("web", WEB), *placed("a1", "a1", "a2", "b1")
+    )
     # nodes have 2, 1, 1 and 0 of at most 2; zones have 3 and 1 of at most 3
     assert asking.scores(pod(labels=WEB)) == {
         "a1": 0,
@@ -40,23 +42,27 @@ def test_zones_count_two_thirds_and_nodes_one_third() -> None:
 
 def test_without_zones_only_nodes_count() -> None:
     nodes = [node(name) for name in ("n1", "n2", "n3")]
-    asking = Asking(SelectorSpread, *nodes, service("web", WEB), *placed("n1", "n1", "n1", "n2"))
+    asking = PluginAnswers(
+        SelectorSpread, *nodes, service("web", WEB), *placed("n1", "n1", "n1", "n2")
+    )
     assert asking.scores(pod(labels=WEB)) == {"n1": 0, "n2": 66, "n3": 100}
 
 
 def test_only_feasible_nodes_are_compared() -> None:
-    asking = Asking(SelectorSpread, *NODES, service("web", WEB), *placed("a1", "a1", "a2", "b1"))
+    asking = PluginAnswers(
+        SelectorSpread, *NODES, service("web", WEB), *placed("a1", "a1", "a2", "b1")
+    )
     assert asking.scores(pod(labels=WEB), "a2", "b1") == {"a2": 0, "b1": 0}
 
 
 def test_a_zone_is_a_zone_of_a_region() -> None:
     nodes = [node(f"n{i}", labels={REGION: f"r{i}", ZONE: "a"}) for i in range(2)]
-    asking = Asking(SelectorSpread, *nodes, service("web", WEB), *placed("n0"))
+    asking = PluginAnswers(SelectorSpread, *nodes, service("web", WEB), *placed("n0"))
     assert asking.scores(pod(labels=WEB)) == {"n0": 0, "n1": 100}
 
 
 def test_siblings_are_selected_by_all_services_and_the_owner() -> None:
-    asking = Asking(
+    asking = PluginAnswers(
         SelectorSpread,
         node("n1"),
         node("n2"),
@@ -79,8 +85,8 @@ def test_service_spreading_does_not_ask_who_owns_a_pod() -> None:
         *placed("n2", labels={**WEB, "version": "1"}, terminating=True),
     )
     incoming = pod(labels={**WEB, "version": "1"}, owner=OWNER)
-    assert Asking(ServiceSpreading, *objects).scores(incoming) is None
-    with_service = Asking(ServiceSpreading, *objects, service("web", WEB))
+    assert PluginAnswers(ServiceSpreading, *objects).scores(incoming) is None
+    with_service = PluginAnswers(ServiceSpreading, *objects, service("web", WEB))
     assert with_service.scores(incoming) == {"n1": 0, "n2": 100}
 
 
@@ -99,11 +105,11 @@ def test_service_spreading_does_not_ask_who_owns_a_pod() -> None:
 def test_without_siblings_nothing_is_scored(
     plugin: type[Any], objects: list[dict[str, Any]]
 ) -> None:
-    assert Asking(plugin, *NODES, *objects).scores(pod(labels=WEB)) is None
+    assert PluginAnswers(plugin, *NODES, *objects).scores(pod(labels=WEB)) is None
 
 
 def test_a_pod_with_spread_constraints_of_its_own_is_left_to_these() -> None:
-    asking = Asking(SelectorSpread, *NODES, service("web", WEB), *placed("a1"))
+    asking = PluginAnswers(SelectorSpread, *NODES, service("web", WEB), *placed("a1"))
     constraint = {"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
     assert asking.scores(pod(labels=WEB, spread=[constraint])) is None
 
@@ -133,6 +139,6 @@ def test_scores_are_what_the_rule_says(zones: list[str | None], where: list[int]
     by_name = {f"n{i}": zone for i, zone in enumerate(zones)}
     nodes = [node(name, zone=zone) for name, zone in by_name.items()]
     holders = [f"n{i % len(zones)}" for i in where]
-    asking = Asking(SelectorSpread, *nodes, service("web", WEB), *placed(*holders))
+    asking = PluginAnswers(SelectorSpread, *nodes, service("web", WEB), *placed(*holders))
     scores = asking.scores(pod(labels=WEB))
     assert scores == (restated(Counter(holders), by_name) if holders else None)

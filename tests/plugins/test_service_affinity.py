@@ -2,13 +2,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from asking import Asking, Refusal
 from mooring.plugins.service_affinity import ServiceAffinity
 from mooring.testing.builders import node, pod, service
 from mooring.testing.contract import PluginContract, Scenario
+from plugin_answers import PluginAnswers, Rejected
 
 WEB = {"app": "web"}
-OUT = Refusal(("node(s) didn't match service affinity",), resolvable=True)
+OUT = Rejected(("node(s) didn't match service affinity",), resolvable=True)
 NODES = (
     node("n1", labels={"region": "r1", "rack": "a"}),
     node("n2", labels={"region": "r1", "rack": "b"}),
@@ -17,13 +17,13 @@ NODES = (
 )
 
 
-def refused(*objects: dict[str, Any], labels: list[str], **pod_fields: Any) -> set[str] | None:
-    asking = Asking(ServiceAffinity, *NODES, *objects, affinityLabels=labels)
-    refusals = asking.refusals(pod(labels=WEB, **pod_fields))
-    if refusals is None:
+def rejected(*objects: dict[str, Any], labels: list[str], **pod_fields: Any) -> set[str] | None:
+    asking = PluginAnswers(ServiceAffinity, *NODES, *objects, affinityLabels=labels)
+    rejections = asking.rejections(pod(labels=WEB, **pod_fields))
+    if rejections is None:
         return None
-    assert set(refusals.values()) <= {OUT}
-    return set(refusals)
+    assert set(rejections.values()) <= {OUT}
+    return set(rejections)
 
 
 def placed(name: str, **fields: Any) -> dict[str, Any]:
@@ -31,12 +31,12 @@ def placed(name: str, **fields: Any) -> dict[str, Any]:
 
 
 def test_the_first_pod_of_a_service_goes_anywhere() -> None:
-    assert refused(service("web", WEB), labels=["region"]) is None
+    assert rejected(service("web", WEB), labels=["region"]) is None
 
 
 def test_later_pods_follow_the_first_to_nodes_with_the_same_labels() -> None:
-    assert refused(service("web", WEB), placed("n1"), labels=["region"]) == {"n3", "bare"}
-    assert refused(service("web", WEB), placed("n1"), labels=["region", "rack"]) == {
+    assert rejected(service("web", WEB), placed("n1"), labels=["region"]) == {"n3", "bare"}
+    assert rejected(service("web", WEB), placed("n1"), labels=["region", "rack"]) == {
         "n2",
         "n3",
         "bare",
@@ -44,7 +44,7 @@ def test_later_pods_follow_the_first_to_nodes_with_the_same_labels() -> None:
 
 
 def test_siblings_count_while_they_terminate() -> None:
-    assert refused(service("web", WEB), placed("n3", terminating=True), labels=["region"]) == {
+    assert rejected(service("web", WEB), placed("n3", terminating=True), labels=["region"]) == {
         "n1",
         "n2",
         "bare",
@@ -52,20 +52,20 @@ def test_siblings_count_while_they_terminate() -> None:
 
 
 def test_a_label_the_siblings_node_lacks_is_no_condition() -> None:
-    assert refused(service("web", WEB), placed("bare"), labels=["region"]) is None
-    assert refused(service("web", WEB), placed("n1"), labels=["region", "gpu"]) == {"n3", "bare"}
+    assert rejected(service("web", WEB), placed("bare"), labels=["region"]) is None
+    assert rejected(service("web", WEB), placed("n1"), labels=["region", "gpu"]) == {"n3", "bare"}
 
 
 def test_the_pods_node_selector_comes_before_its_siblings() -> None:
     selector = {"region": "r2", "disk": "ssd"}
-    assert refused(
+    assert rejected(
         service("web", WEB), placed("n2"), labels=["region"], node_selector=selector
     ) == {
         "n1",
         "n2",
         "bare",
     }
-    assert refused(
+    assert rejected(
         service("web", WEB), placed("n2"), labels=["region", "rack"], node_selector=selector
     ) == {"n1", "n2", "n3", "bare"}
 
@@ -82,16 +82,16 @@ def test_the_pods_node_selector_comes_before_its_siblings() -> None:
 def test_only_pods_with_the_same_labels_and_a_service_in_front_are_followed(
     objects: list[dict[str, Any]],
 ) -> None:
-    assert refused(*objects, labels=["region"]) is None
+    assert rejected(*objects, labels=["region"]) is None
 
 
 def test_of_siblings_on_unlike_nodes_the_first_node_in_order_counts() -> None:
     objects = (service("web", WEB), placed("n3"), placed("n2"))
-    assert refused(*objects, labels=["region"]) == {"n3", "bare"}
+    assert rejected(*objects, labels=["region"]) == {"n3", "bare"}
 
 
 def scores(*objects: dict[str, Any], labels: list[str]) -> dict[str, int] | None:
-    asking = Asking(ServiceAffinity, *NODES, *objects, antiAffinityLabelsPreference=labels)
+    asking = PluginAnswers(ServiceAffinity, *NODES, *objects, antiAffinityLabelsPreference=labels)
     return asking.scores(pod(labels=WEB))
 
 
@@ -118,7 +118,7 @@ def test_pods_that_go_or_are_in_another_namespace_are_not_counted() -> None:
 
 
 def test_of_several_services_the_first_by_name_counts() -> None:
-    asking = Asking(
+    asking = PluginAnswers(
         ServiceAffinity,
         *NODES,
         service("b", WEB),
@@ -161,8 +161,8 @@ def test_without_labels_nothing_is_scored() -> None:
 def test_changes_of_siblings_services_and_nodes_cure(
     before: dict[str, Any] | None, after: dict[str, Any] | None, *, cured: bool
 ) -> None:
-    asking = Asking(ServiceAffinity, affinityLabels=["region"])
-    assert asking.cures(pod(labels=WEB), before=before, after=after) is cured
+    asking = PluginAnswers(ServiceAffinity, affinityLabels=["region"])
+    assert asking.queueing_hint(pod(labels=WEB), before=before, after=after) is cured
 
 
 class TestContract(PluginContract):

@@ -1,21 +1,24 @@
 import pytest
 
-from asking import Asking, Refusal
 from mooring.plugins.taint_toleration import TaintToleration
 from mooring.testing.builders import node, pod, toleration
+from plugin_answers import PluginAnswers, Rejected
 
-REFUSAL = Refusal(("node(s) had untolerated taint(s)",), resolvable=False)
+REFUSAL = Rejected(("node(s) had untolerated taint(s)",), resolvable=False)
 
 
 @pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
 def test_a_hard_taint_keeps_pods_away(effect: str) -> None:
-    asking = Asking(TaintToleration, node("free"), node("tainted", taints=[f"k=v:{effect}"]))
-    assert asking.refusals(pod()) == {"tainted": REFUSAL}
+    asking = PluginAnswers(TaintToleration, node("free"), node("tainted", taints=[f"k=v:{effect}"]))
+    assert asking.rejections(pod()) == {"tainted": REFUSAL}
 
 
 def test_a_soft_taint_keeps_nobody_away() -> None:
     assert (
-        Asking(TaintToleration, node("n1", taints=["k=v:PreferNoSchedule"])).refusals(pod()) == {}
+        PluginAnswers(TaintToleration, node("n1", taints=["k=v:PreferNoSchedule"])).rejections(
+            pod()
+        )
+        == {}
     )
 
 
@@ -35,18 +38,18 @@ def test_a_soft_taint_keeps_nobody_away() -> None:
 def test_a_toleration_matches_by_key_operator_value_and_effect(
     wanted: dict[str, str], *, tolerated: bool
 ) -> None:
-    asking = Asking(TaintToleration, node("n1", taints=["k=v:NoSchedule"]))
-    assert asking.refusals(pod(tolerations=[wanted])) == ({} if tolerated else {"n1": REFUSAL})
+    asking = PluginAnswers(TaintToleration, node("n1", taints=["k=v:NoSchedule"]))
+    assert asking.rejections(pod(tolerations=[wanted])) == ({} if tolerated else {"n1": REFUSAL})
 
 
 def test_every_hard_taint_must_be_tolerated() -> None:
-    asking = Asking(TaintToleration, node("n1", taints=["a:NoSchedule", "b:NoExecute"]))
-    assert asking.refusals(pod(tolerations=[toleration("a")])) == {"n1": REFUSAL}
-    assert asking.refusals(pod(tolerations=[toleration("a"), toleration("b")])) == {}
+    asking = PluginAnswers(TaintToleration, node("n1", taints=["a:NoSchedule", "b:NoExecute"]))
+    assert asking.rejections(pod(tolerations=[toleration("a")])) == {"n1": REFUSAL}
+    assert asking.rejections(pod(tolerations=[toleration("a"), toleration("b")])) == {}
 
 
 def test_fewer_untolerated_soft_taints_score_higher() -> None:
-    asking = Asking(
+    asking = PluginAnswers(
         TaintToleration,
         node("none"),
         node("one", taints=["a:PreferNoSchedule"]),
@@ -57,7 +60,9 @@ def test_fewer_untolerated_soft_taints_score_higher() -> None:
 
 
 def test_a_toleration_of_a_hard_effect_says_nothing_about_soft_taints() -> None:
-    asking = Asking(TaintToleration, node("none"), node("one", taints=["a:PreferNoSchedule"]))
+    asking = PluginAnswers(
+        TaintToleration, node("none"), node("one", taints=["a:PreferNoSchedule"])
+    )
     hard = pod(tolerations=[toleration("a", effect="NoSchedule")])
     soft = pod(tolerations=[toleration("a", effect="PreferNoSchedule")])
     assert asking.scores(hard) == {"none": 100, "one": 0}
@@ -65,14 +70,14 @@ def test_a_toleration_of_a_hard_effect_says_nothing_about_soft_taints() -> None:
 
 
 def test_without_soft_taints_all_nodes_are_best() -> None:
-    asking = Asking(TaintToleration, node("n1"), node("n2", taints=["a:NoSchedule"]))
+    asking = PluginAnswers(TaintToleration, node("n1"), node("n2", taints=["a:NoSchedule"]))
     assert asking.scores(pod()) == {"n1": 100, "n2": 100}
 
 
 def test_a_node_that_came_or_changed_cures_if_its_taints_are_tolerated_now() -> None:
-    asking = Asking(TaintToleration)
+    asking = PluginAnswers(TaintToleration)
     tainted, free = node("n1", taints=["a:NoSchedule"]), node("n1")
-    assert asking.cures(pod(), after=free)
-    assert asking.cures(pod(), before=tainted, after=free)
-    assert not asking.cures(pod(), after=tainted)
-    assert not asking.cures(pod(), before=free, after=free)
+    assert asking.queueing_hint(pod(), after=free)
+    assert asking.queueing_hint(pod(), before=tainted, after=free)
+    assert not asking.queueing_hint(pod(), after=tainted)
+    assert not asking.queueing_hint(pod(), before=free, after=free)

@@ -3,10 +3,10 @@ from typing import Any
 
 import pytest
 
-from asking import Asking, Refusal
+from mooring.framework.hints import queue_if
 from mooring.framework.registry import NoArgs
-from mooring.framework.verdicts import SKIP, Refused
-from mooring.model.changes import Action, Change, Kind
+from mooring.framework.verdicts import SKIP, Unschedulable
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
 from mooring.plugins.volume_restrictions import VolumeRestrictions
@@ -14,16 +14,17 @@ from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import cluster, node, pod
 from mooring.testing.fakes import handle
 from mooring.testing.storage_builders import pvc
+from plugin_answers import PluginAnswers, Rejected
 
 Raw = Mapping[str, Any]
 
 NODES = (node("n1"), node("n2"))
-NO_DISK = Refusal(("node(s) had no available disk",), resolvable=True)
+NO_DISK = Rejected(("node(s) had no available disk",), resolvable=True)
 ALREADY_IN_USE = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
     "already in-use by another pod"
 )
-IN_USE = Refusal((ALREADY_IN_USE,), resolvable=True)
+IN_USE = Rejected((ALREADY_IN_USE,), resolvable=True)
 ONCE = pvc("data", modes=("ReadWriteOncePod",))
 
 
@@ -66,66 +67,70 @@ def rbd(*monitors: str, read_only: bool = False) -> Raw:
 def test_a_disk_can_be_had_where_no_pod_has_it_already(
     there: Raw, wanted: Raw, *, shared: bool
 ) -> None:
-    asking = Asking(VolumeRestrictions, *NODES, with_volumes(there, name="there", node="n1"))
-    assert asking.refusals(with_volumes(wanted)) == ({} if shared else {"n1": NO_DISK})
+    asking = PluginAnswers(VolumeRestrictions, *NODES, with_volumes(there, name="there", node="n1"))
+    assert asking.rejections(with_volumes(wanted)) == ({} if shared else {"n1": NO_DISK})
 
 
 def test_a_read_write_once_pod_claim_in_use_anywhere_is_refused_everywhere() -> None:
     user = pod("user", node="n1", claims=["data"])
-    asking = Asking(VolumeRestrictions, *NODES, ONCE, user)
-    assert asking.refusals(pod(claims=["data"])) == {"n1": IN_USE, "n2": IN_USE}
+    asking = PluginAnswers(VolumeRestrictions, *NODES, ONCE, user)
+    assert asking.rejections(pod(claims=["data"])) == {"n1": IN_USE, "n2": IN_USE}
 
 
 def test_where_both_a_disk_and_a_claim_are_taken_the_disk_is_the_reason() -> None:
     user = with_volumes(gce(), {"persistentVolumeClaim": {"claimName": "data"}}, node="n1")
-    asking = Asking(VolumeRestrictions, *NODES, ONCE, user)
+    asking = PluginAnswers(VolumeRestrictions, *NODES, ONCE, user)
     wanted = with_volumes(gce(), {"persistentVolumeClaim": {"claimName": "data"}}, name="other")
-    assert asking.refusals(wanted) == {"n1": NO_DISK, "n2": IN_USE}
+    assert asking.rejections(wanted) == {"n1": NO_DISK, "n2": IN_USE}
 
 
 def test_a_claim_is_free_again_once_its_pod_has_gone() -> None:
-    asking = Asking(VolumeRestrictions, *NODES, ONCE, pod("user", node="n1", claims=["data"]))
+    asking = PluginAnswers(
+        VolumeRestrictions, *NODES, ONCE, pod("user", node="n1", claims=["data"])
+    )
     with asking.state.trial() as trial:
         trial.remove("default/user")
-        assert asking.refusals(pod(claims=["data"])) is None
+        assert asking.rejections(pod(claims=["data"])) is None
 
 
 def test_claims_that_several_pods_may_use_do_not_matter() -> None:
-    asking = Asking(VolumeRestrictions, *NODES, pvc("data"), pod("u", node="n1", claims=["data"]))
-    assert asking.refusals(pod(claims=["data"])) is None
+    asking = PluginAnswers(
+        VolumeRestrictions, *NODES, pvc("data"), pod("u", node="n1", claims=["data"])
+    )
+    assert asking.rejections(pod(claims=["data"])) is None
 
 
 def test_a_pod_without_such_volumes_is_skipped() -> None:
-    asking = Asking(VolumeRestrictions, *NODES, ONCE)
-    assert asking.refusals(pod()) is None
-    assert asking.refusals(pod(claims=["data"])) is None
-    assert asking.refusals(with_volumes({"cinder": {"volumeID": "c1"}})) is None
+    asking = PluginAnswers(VolumeRestrictions, *NODES, ONCE)
+    assert asking.rejections(pod()) is None
+    assert asking.rejections(pod(claims=["data"])) is None
+    assert asking.rejections(with_volumes({"cinder": {"volumeID": "c1"}})) is None
 
 
 def test_a_claim_must_exist() -> None:
     state = cluster(*NODES)
     plugin = VolumeRestrictions(NoArgs(), handle(state))
     snapshot = Snapshot(state)
-    refused = plugin.pre_filter(parse_pod(pod(claims=["data"])), snapshot)
-    assert refused == Refused('persistentvolumeclaim "data" not found', resolvable=False)
+    rejected = plugin.pre_filter(parse_pod(pod(claims=["data"])), snapshot)
+    assert rejected == Unschedulable('persistentvolumeclaim "data" not found', resolvable=False)
     ephemeral = with_volumes({"ephemeral": {"volumeClaimTemplate": {}}})
     assert plugin.pre_filter(parse_pod(ephemeral), snapshot) is SKIP
 
 
-def deleted(raw: Raw) -> Change:
-    return Change(Kind.POD, Action.DELETE, parse_object(Kind.POD, raw), None)
+def deleted(raw: Raw) -> ClusterEvent:
+    return ClusterEvent(Kind.POD, Action.DELETE, parse_object(Kind.POD, raw), None)
 
 
-def claim_added(raw: Raw) -> Change:
+def claim_added(raw: Raw) -> ClusterEvent:
     kind = Kind.PERSISTENT_VOLUME_CLAIM
-    return Change(kind, Action.ADD, None, parse_object(kind, raw))
+    return ClusterEvent(kind, Action.ADD, None, parse_object(kind, raw))
 
 
 CLAIM = {"persistentVolumeClaim": {"claimName": "data"}}
 
 
 @pytest.mark.parametrize(
-    ("change", "expected"),
+    ("event", "expected"),
     [
         (deleted(with_volumes(gce())), True),
         (deleted(with_volumes(gce("other"))), False),
@@ -137,14 +142,14 @@ CLAIM = {"persistentVolumeClaim": {"claimName": "data"}}
         (claim_added(pvc("data")), True),
         (claim_added(pvc("data", namespace="team-a")), False),
         (claim_added(pvc("other")), False),
-        (Change(Kind.NODE, Action.ADD, None, parse_object(Kind.NODE, node("n3"))), True),
+        (ClusterEvent(Kind.NODE, Action.ADD, None, parse_object(Kind.NODE, node("n3"))), True),
     ],
 )
 def test_what_frees_a_volume_of_the_pod_or_brings_its_claim_may_cure(
-    change: Change, *, expected: bool
+    event: ClusterEvent, *, expected: bool
 ) -> None:
     state = cluster()
     plugin = VolumeRestrictions(NoArgs(), handle(state))
-    assert (change.kind, change.action) in plugin.wakes_on
+    assert (event.kind, event.action) in plugin.events_to_register
     waiting = parse_pod(with_volumes(gce(), CLAIM))
-    assert plugin.cures(waiting, change, Snapshot(state)) is expected
+    assert plugin.queueing_hint(waiting, event, Snapshot(state)) is queue_if(expected)

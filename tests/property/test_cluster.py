@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from mooring.model.changes import Action, Change, Kind
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import ZONE, Node, parse_node
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.shape import HostPort
@@ -98,7 +98,7 @@ class Cluster(RuleBasedStateMachine):
         self.uids = 0
         self.zone = self.state.nodes.label(ZONE)
 
-    def hear(self, changes: Iterable[Change]) -> None:
+    def hear(self, changes: Iterable[ClusterEvent]) -> None:
         """Whoever only listens knows what is placed where."""
         for change in changes:
             if change.kind is not Kind.POD:
@@ -278,7 +278,7 @@ class Cluster(RuleBasedStateMachine):
 
     @precondition(lambda self: self.model.nodes)
     @rule(removed=st.sets(pod_names), given=features, data=st.data())
-    def what_if(self, removed: set[str], given: Mapping[str, Any], data: st.DataObject) -> None:
+    def dry_run(self, removed: set[str], given: Mapping[str, Any], data: st.DataObject) -> None:
         """Inside a trial pods come and go; the invariants hold again after it."""
         on = data.draw(st.sampled_from(sorted(self.model.nodes)))
         row = self.state.nodes.row_of[on]

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deciding import Deciding
-from mooring.engine.outcome import Unschedulable
-from mooring.engine.whatif import LiveWhatIf
-from mooring.framework.victims import Plan, chosen_victims
+from mooring.engine.cycle import LiveDryRun
+from mooring.engine.outcome import FitError
 from mooring.model.pod import Pod, parse_pod
+from mooring.plugins.default_preemption.candidates import Candidate, select_victims
 from mooring.testing.builders import node, pdb, pod
 
 Raw = dict[str, Any]
@@ -40,28 +40,28 @@ def _objects(drawn: list[tuple[int, list[tuple[int, int, int, bool]], int]]) -> 
     return objects
 
 
-def _tried_everywhere(deciding: Deciding, raw: Raw) -> list[Plan]:
+def _tried_everywhere(deciding: Deciding, raw: Raw) -> list[Candidate]:
     """Every plan there is, found by trials alone."""
     search, asked = deciding.search(raw)
-    what_if, plans = LiveWhatIf(search, asked), list[Plan]()
+    dry_run, plans = LiveDryRun(search, asked), list[Candidate]()
     kept = search.kept_for_others(asked, search.feasible(asked))
     for row in search.diagnose(asked, kept).resolvable_rows.tolist():
         priority = search.pod.shape.priority
         lower = [p.pod for p in deciding.cluster.pods_on(row) if p.pod.shape.priority < priority]
-        with what_if.trial() as trial:
+        with dry_run.trial() as trial:
             for victim in lower:
                 trial.remove(victim.key)
-            if not lower or what_if.refusal(row):
+            if not lower or dry_run.rejection(row):
                 continue
 
             def keeps(back: Pod, row: int = row) -> bool:
                 trial.add(back, row)
-                if not what_if.refusal(row):
+                if not dry_run.rejection(row):
                     return True
                 trial.remove(back.key)
                 return False
 
-            plans.append(chosen_victims(row, lower, keeps, deciding.state.evictions))
+            plans.append(select_victims(row, lower, keeps, deciding.state.evictions))
     return plans
 
 
@@ -93,7 +93,7 @@ def test_the_chosen_plan_costs_what_the_cheapest_tried_plan_costs(
         _evict_one_in(deciding, evicted)
     raw = pod("new", cpu=str(cpus), priority=priority)
     outcome = deciding.outcome(raw)
-    if not isinstance(outcome, Unschedulable):
+    if not isinstance(outcome, FitError):
         return
     plans = _tried_everywhere(deciding, raw)
     if outcome.nomination is None:

@@ -9,17 +9,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from mooring.model.changes import Action, Change, Kind
+from mooring.framework.queued_pod import QueuedPod, SubQueue
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, parse_pod
-from mooring.state.active import Order
-from mooring.state.queue import Part, QueuedPod, SchedulingQueue
+from mooring.queueing.active import Order
+from mooring.queueing.queue import SchedulingQueue
 from mooring.testing import builders
 
 NAMES = ("a", "b", "c", "d")
 SHAPES: tuple[dict[str, Any], ...] = ({"cpu": 1}, {"cpu": 1, "priority": 5})
 PLUGINS = ("Fit", "Taints")
-NODE_ADDED = Change(Kind.NODE, Action.ADD, None, None)
-TAINT_REMOVED = Change(Kind.NODE, Action.UPDATE, None, None)
+NODE_ADDED = ClusterEvent(Kind.NODE, Action.ADD, None, None)
+TAINT_REMOVED = ClusterEvent(Kind.NODE, Action.UPDATE, None, None)
 CURED_BY = {NODE_ADDED: frozenset(PLUGINS), TAINT_REMOVED: frozenset({"Taints"})}
 TIMEOUT = 300.0
 
@@ -32,19 +33,19 @@ def order(queued: QueuedPod) -> Order:
 
 
 def signature(queued: QueuedPod) -> Kin:
-    return queued.pod.shape, queued.refused_by
+    return queued.pod.shape, queued.unschedulable_plugins
 
 
-def cures(queued: QueuedPod, change: Change) -> bool:
-    return bool(queued.refused_by & CURED_BY[change])
+def queueing_hint(queued: QueuedPod, event: ClusterEvent) -> bool:
+    return bool(queued.unschedulable_plugins & CURED_BY[event])
 
 
 @dataclass(eq=False)
 class Known:
     """What the test knows of a pod, by the rules and not from the queue.
 
-    `state` is free (to be tried at any time), gated, refused, failed or flying (in flight); a
-    refused pod may be tried again if it is `woken`. `tries_for` are the pods that follow it.
+    `state` is free (to be tried at any time), gated, rejected, failed or flying (in flight); a
+    rejected pod may be tried again if it is `woken`. `tries_for` are the pods that follow it.
     """
 
     pod: Pod
@@ -52,31 +53,31 @@ class Known:
     state: str = "free"
     woken: bool = False
     tries_for: Kin | None = None
-    refused_by: frozenset[str] = frozenset()
-    refusals: int = 0
-    errors: int = 0
+    unschedulable_plugins: frozenset[str] = frozenset()
+    unschedulable_count: int = 0
+    error_count: int = 0
     not_before: float = 0.0
     attempt: QueuedPod | None = None
     outdated: bool = False
-    missed: list[Change] = field(default_factory=list)
+    missed: list[ClusterEvent] = field(default_factory=list)
 
     @property
     def kin(self) -> Kin:
-        return self.pod.shape, self.refused_by
+        return self.pod.shape, self.unschedulable_plugins
 
     @property
     def sort(self) -> Sort:
         return -self.pod.shape.priority, self.since
 
-    def may_be_cured_by(self, changes: Iterable[Change]) -> bool:
-        return any(self.refused_by & CURED_BY[change] for change in changes)
+    def may_be_cured_by(self, events: Iterable[ClusterEvent]) -> bool:
+        return any(self.unschedulable_plugins & CURED_BY[event] for event in events)
 
     def back_off(self, times: int, now: float) -> None:
         self.since = now
         self.not_before = now + min(2.0 ** (times - 1), 10.0)
 
     def is_active(self, now: float) -> bool:
-        waits = self.state == "failed" or (self.state == "refused" and self.woken)
+        waits = self.state == "failed" or (self.state == "rejected" and self.woken)
         return self.state == "free" or (waits and self.not_before <= now)
 
 
@@ -88,7 +89,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.now = 1000.0
         self.uids = 0
         self.known: dict[str, Known] = {}
-        self.queue = SchedulingQueue(order, signature, cures)
+        self.queue = SchedulingQueue(order, signature, queueing_hint)
 
     def make_pod(self, name: str, shape: int, uid: str | None = None) -> Pod:
         self.uids += 1
@@ -96,18 +97,18 @@ class QueueMachine(RuleBasedStateMachine):
         raw["metadata"]["uid"] = uid or str(self.uids)
         return parse_pod(raw)
 
-    def part(self, known: Known) -> Part | None:
+    def part(self, known: Known) -> SubQueue | None:
         queued = self.queue.get(known.pod.key)
         assert queued is not None
         return queued.part
 
     def sleeping(self) -> list[Known]:
         """Refused pods that nothing has woken."""
-        return [k for k in self.known.values() if k.state == "refused" and not k.woken]
+        return [k for k in self.known.values() if k.state == "rejected" and not k.woken]
 
     def one_wakes(self, among: list[Known], kin: Kin) -> None:
         """Exactly one of these has been woken by the queue, and now tries for its kin."""
-        [woken] = [known for known in among if self.part(known) is not Part.UNSCHEDULABLE]
+        [woken] = [known for known in among if self.part(known) is not SubQueue.UNSCHEDULABLE]
         woken.woken, woken.tries_for = True, kin
 
     def the_next_follows(self, known: Known) -> None:
@@ -131,7 +132,7 @@ class QueueMachine(RuleBasedStateMachine):
         elif gated:
             known.state = "gated"
         elif known.state == "gated":
-            known.state = "refused" if known.not_before > self.now else "free"
+            known.state = "rejected" if known.not_before > self.now else "free"
             known.woken = True
         elif changed:
             known.woken = True
@@ -165,7 +166,9 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def the_first_is_tried(self) -> None:
         active = [known for known in self.known.values() if known.is_active(self.now)]
-        woken = [known for known in self.known.values() if known.state == "refused" and known.woken]
+        woken = [
+            known for known in self.known.values() if known.state == "rejected" and known.woken
+        ]
         queued = self.queue.pop(self.now)
         if queued is None:
             assert not active
@@ -191,10 +194,14 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(data=st.data(), plugin=st.sampled_from(PLUGINS))
     def an_attempt_is_refused(self, data: st.DataObject, plugin: str) -> None:
         known, attempt = self.landed(data)
-        self.queue.refused(attempt, frozenset((plugin,)), self.now)
-        known.state, known.refused_by, known.tries_for = "refused", frozenset((plugin,)), None
-        known.refusals, known.errors = known.refusals + 1, 0
-        known.back_off(known.refusals, self.now)
+        self.queue.rejected(attempt, frozenset((plugin,)), self.now)
+        known.state, known.unschedulable_plugins, known.tries_for = (
+            "rejected",
+            frozenset((plugin,)),
+            None,
+        )
+        known.unschedulable_count, known.error_count = known.unschedulable_count + 1, 0
+        known.back_off(known.unschedulable_count, self.now)
         known.woken = known.outdated or known.may_be_cured_by(known.missed)
 
     @precondition(some_fly)
@@ -202,8 +209,8 @@ class QueueMachine(RuleBasedStateMachine):
     def an_attempt_fails(self, data: st.DataObject) -> None:
         known, attempt = self.landed(data)
         self.queue.failed(attempt, self.now)
-        known.state, known.errors = "failed", known.errors + 1
-        known.back_off(known.errors, self.now)
+        known.state, known.error_count = "failed", known.error_count + 1
+        known.back_off(known.error_count, self.now)
         self.the_next_follows(known)
 
     @precondition(some_fly)
@@ -221,14 +228,14 @@ class QueueMachine(RuleBasedStateMachine):
         del self.known[known.pod.key]
         self.the_next_follows(known)
 
-    @rule(change=st.sampled_from(tuple(CURED_BY)))
-    def the_cluster_changes(self, change: Change) -> None:
-        sleeping = [known for known in self.sleeping() if known.may_be_cured_by([change])]
-        assert self.queue.changed([change], self.now) == bool(sleeping)
+    @rule(event=st.sampled_from(tuple(CURED_BY)))
+    def the_cluster_changes(self, event: ClusterEvent) -> None:
+        sleeping = [known for known in self.sleeping() if known.may_be_cured_by([event])]
+        assert self.queue.changed([event], self.now) == bool(sleeping)
         for kin in {known.kin for known in sleeping}:
             self.one_wakes([known for known in sleeping if known.kin == kin], kin)
         for known in self.known.values():
-            known.missed.append(change)
+            known.missed.append(event)
 
     @rule()
     def the_policy_changes(self) -> None:
@@ -255,14 +262,14 @@ class QueueMachine(RuleBasedStateMachine):
         assert waiting.keys() | flying == self.known.keys()
         assert not waiting.keys() & flying
         counted = Counter(queued.part for queued in waiting.values())
-        assert self.queue.counts() == {part.value: counted[part] for part in Part}
+        assert self.queue.counts() == {part.value: counted[part] for part in SubQueue}
 
     @invariant()
     def a_pod_sleeps_unless_there_is_a_reason_to_try_it(self) -> None:
         for known in self.known.values():
-            asleep = known.state == "refused" and not known.woken
-            assert (self.part(known) is Part.UNSCHEDULABLE) == asleep
-            assert (self.part(known) is Part.GATED) == (known.state == "gated")
+            asleep = known.state == "rejected" and not known.woken
+            assert (self.part(known) is SubQueue.UNSCHEDULABLE) == asleep
+            assert (self.part(known) is SubQueue.GATED) == (known.state == "gated")
 
     @invariant()
     def an_error_is_due_no_later_than_its_backoff_ends(self) -> None:
@@ -275,11 +282,11 @@ class QueueMachine(RuleBasedStateMachine):
         """All that is wrong is cured: every pod is soon bound, though some fail or are deleted."""
         for known in self.known.values():
             if known.state == "flying" and known.attempt is not None:
-                self.queue.refused(known.attempt, frozenset(PLUGINS), self.now)
+                self.queue.rejected(known.attempt, frozenset(PLUGINS), self.now)
         self.queue.changed([NODE_ADDED], self.now)
         misfortunes = ["fails", "", "is deleted", "fails"]
         seconds = 0
-        while any(queued.part is not Part.GATED for queued in self.queue.waiting()):
+        while any(queued.part is not SubQueue.GATED for queued in self.queue.waiting()):
             self.now, seconds = self.now + 1.0, seconds + 1
             assert seconds < 60, "some pod is forgotten"
             while (queued := self.queue.pop(self.now)) is not None:

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from mooring.engine.cycle import decide
-from mooring.engine.outcome import Placement
+from mooring.engine.outcome import ScheduleResult, decision_of
 from mooring.engine.profiles import InForce, Profiles
-from mooring.engine.record import decision_of
-from mooring.engine.shared import SharedWork
+from mooring.engine.result_cache import ResultCache
 from mooring.framework.decision import Decision
 from mooring.framework.registry import Registry
-from mooring.model.changes import Kind
+from mooring.model.events import Kind
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.plugins import SHIPPED
@@ -51,11 +50,11 @@ def in_force(state: ClusterState) -> InForce:
 
 
 def decided(
-    state: ClusterState, profile: InForce, shared: SharedWork, pod: Pod, seed: int
+    state: ClusterState, profile: InForce, shared: ResultCache, pod: Pod, seed: int
 ) -> tuple[Decision, int | None]:
     """The record about every node, and the row of a placement."""
     outcome = decide(pod, profile.pipeline, Snapshot(state), shared, seed=seed)
-    row = outcome.row if isinstance(outcome, Placement) else None
+    row = outcome.row if isinstance(outcome, ScheduleResult) else None
     return decision_of(pod, "default-scheduler", outcome), row
 
 
@@ -82,7 +81,7 @@ class Stream(RuleBasedStateMachine):
     def start(self, raw_nodes: tuple[Raw, ...], templates: list[Raw]) -> None:
         self.state = cluster()
         self.profile = in_force(self.state)
-        self.shared = SharedWork(self.state.nodes)
+        self.shared = ResultCache(self.state.nodes)
         self.templates = templates
         for raw in (*surroundings(), *raw_nodes):
             self.put(raw)
@@ -108,10 +107,10 @@ class Stream(RuleBasedStateMachine):
     def decide(self, raw: Raw, seed: int) -> None:
         pod = parse_pod(raw)
         shared, row = decided(self.state, self.profile, self.shared, pod, seed)
-        alone, _ = decided(self.state, self.profile, SharedWork(self.state.nodes), pod, seed)
+        alone, _ = decided(self.state, self.profile, ResultCache(self.state.nodes), pod, seed)
         assert shared == alone
         fresh = cluster(*self.objects.values())
-        anew, _ = decided(fresh, in_force(fresh), SharedWork(fresh.nodes), pod, seed)
+        anew, _ = decided(fresh, in_force(fresh), ResultCache(fresh.nodes), pod, seed)
         assert without_the_choice(shared) == without_the_choice(anew)
         if row is not None:
             self.state.assume(pod, row)

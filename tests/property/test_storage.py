@@ -8,16 +8,16 @@ from hypothesis import assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from mooring.model.changes import Kind
+from mooring.model.events import Kind
 from mooring.model.migration import csi_source
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.storage import CSISource
 from mooring.model.volumes import CSI_DRIVERS, ClaimVolume, Disk, PodVolume
 from mooring.state.cluster import ClusterState
-from mooring.state.csi_nodes import UNLIMITED
 from mooring.state.snapshot import Snapshot
-from mooring.state.volume_users import in_conflict, is_restricted
+from mooring.state.storage.csi_nodes import UNLIMITED
+from mooring.state.storage.volume_users import in_conflict, is_restricted
 from mooring.testing.builders import node, pod
 from mooring.testing.storage_builders import (
     csi_node,

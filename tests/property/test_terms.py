@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from mooring.model.affinity import AffinityTerm
-from mooring.model.changes import Kind
+from mooring.model.events import Kind
 from mooring.model.node import HOSTNAME, ZONE
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.selectors import parse_label_selector
 from mooring.state.cluster import ClusterState
-from mooring.state.kinds import Role
 from mooring.state.labels import EACH_NODE
-from mooring.state.selection import PodSelector, Selection, selection
-from mooring.state.tally import DomainCounts
-from mooring.state.terms import Terms
+from mooring.state.topology.counts import TopologyCounts
+from mooring.state.topology.domain_counts import DomainCounts
+from mooring.state.topology.equivalent_pods import Role
+from mooring.state.topology.selection import PodSelector, Selection, selection
 from mooring.testing.builders import namespace, node, pod
 
 NAMES = tuple(f"p{i}" for i in range(5))
@@ -93,7 +93,7 @@ class CountedCluster(RuleBasedStateMachine):
 
     @initialize(most=st.sampled_from((2, 8, 2048)), asked=st.lists(selections, max_size=5))
     def begin(self, most: int, asked: list[Selection]) -> None:
-        self.state.terms = Terms(self.state.nodes, self.state.objects, most)
+        self.state.terms = TopologyCounts(self.state.nodes, self.state.objects, most)
         self.asked = dict.fromkeys((pods, key) for pods in asked for key in (ZONE, EACH_NODE))
         for name, zone in zip(NODES, "abb", strict=True):
             self.put_node(name, zone, "r1")

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from mooring.model.changes import Kind
 from mooring.model.errors import ManifestError
+from mooring.model.events import Kind
 from mooring.model.workloads import parse_priority_class
 from mooring.simulate.admission import Admission, as_stored
 from mooring.testing.builders import api_object, priority_class

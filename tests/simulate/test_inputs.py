@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from mooring.framework.registry import Registry
-from mooring.model.changes import Kind
+from mooring.model.events import Kind
 from mooring.plugins import SHIPPED
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.manifests import InputError, Manifest

@@ -4,12 +4,12 @@ import pytest
 
 from mooring.framework.handle import Handle
 from mooring.framework.registry import NoArgs, Registry
-from mooring.framework.verdicts import PluginError, Refused
-from mooring.model.pod import Pod
+from mooring.framework.verdicts import PluginError, Unschedulable
+from mooring.model.pod import Pod, parse_pod
 from mooring.plugins import SHIPPED
 from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import Manifest
-from mooring.simulate.simulation import Attempt, simulate
+from mooring.simulate.simulation import Attempt, OfflineApi, simulate
 from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import api_object, namespace, node, pod
 
@@ -143,9 +143,9 @@ class Quota:
     def __init__(self, _args: NoArgs, _handle: Handle) -> None:
         self._taken = 0
 
-    def reserve(self, _pod: Pod, _node: str) -> Refused | None:
+    def reserve(self, _pod: Pod, _node: str) -> Unschedulable | None:
         self._taken += 1
-        return Refused("quota used up") if self._taken > 1 else None
+        return Unschedulable("quota used up") if self._taken > 1 else None
 
     def unreserve(self, _pod: Pod, _node: str) -> None:
         self._taken -= 1
@@ -235,3 +235,13 @@ def test_time_stands_still_at_the_latest_moment_of_the_dump() -> None:
         pod("urgent", cpu="1", priority=9),
     )
     assert attempt.decision.victims == ("default/old",)
+
+
+async def test_a_plugin_that_writes_in_a_simulation_is_told_that_it_cannot() -> None:
+    api = OfflineApi()
+    with pytest.raises(PluginError, match="a simulation has no API server"):
+        await api.bind(parse_pod(pod()), "n1")
+    with pytest.raises(PluginError):
+        await api.patch("persistentvolumes", None, "v", {})
+    with pytest.raises(PluginError):
+        await api.until(lambda: True, 1.0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mooring.model.changes import Action, Change, Kind
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import parse_node
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
@@ -28,9 +28,11 @@ def cpu(state: ClusterState) -> list[int]:
 def test_an_object_is_added_once_and_updated_after() -> None:
     state = ClusterState()
     first, second = parse_node(node("n1")), parse_node(node("n1", cpu="9"))
-    assert state.put(Kind.NODE, "n1", first) == (Change(Kind.NODE, Action.ADD, None, first),)
-    assert state.put(Kind.NODE, "n1", second) == (Change(Kind.NODE, Action.UPDATE, first, second),)
-    assert state.delete(Kind.NODE, "n1") == (Change(Kind.NODE, Action.DELETE, second, None),)
+    assert state.put(Kind.NODE, "n1", first) == (ClusterEvent(Kind.NODE, Action.ADD, None, first),)
+    assert state.put(Kind.NODE, "n1", second) == (
+        ClusterEvent(Kind.NODE, Action.UPDATE, first, second),
+    )
+    assert state.delete(Kind.NODE, "n1") == (ClusterEvent(Kind.NODE, Action.DELETE, second, None),)
     assert state.delete(Kind.NODE, "n1") == ()
 
 

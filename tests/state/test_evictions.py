@@ -1,6 +1,6 @@
 """What budgets allow while our own evictions are under way."""
 
-from mooring.model.changes import Kind
+from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.workloads import PodDisruptionBudget

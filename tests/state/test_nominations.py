@@ -1,6 +1,6 @@
 """Nominated pods by row."""
 
-from mooring.model.changes import Action, Kind
+from mooring.model.events import Action, Kind
 from mooring.model.pod import Pod, parse_pod
 from mooring.state.nominations import Nominations
 from mooring.state.pod_columns import PodColumns

@@ -1,4 +1,4 @@
-from mooring.model.changes import Kind
+from mooring.model.events import Kind
 from mooring.model.workloads import Namespace, Service, parse_namespace, parse_service
 from mooring.state.objects import Objects
 from mooring.testing.builders import namespace, service

@@ -1,12 +1,12 @@
 import pytest
 
 from mooring.model.pod import parse_pod
-from mooring.state.pods import Placed, PodTable
+from mooring.state.pods import PodState, PodTable
 from mooring.testing.builders import pod
 
 
-def placed(name: str, row: int, *, assumed: bool = False) -> Placed:
-    return Placed(parse_pod(pod(name)), row, assumed)
+def placed(name: str, row: int, *, assumed: bool = False) -> PodState:
+    return PodState(parse_pod(pod(name)), row, assumed)
 
 
 def test_pods_are_found_by_key_and_by_row() -> None:

@@ -1,6 +1,6 @@
 """The read-only face; what it hands out has tests of its own."""
 
-from mooring.model.changes import Kind
+from mooring.model.events import Kind
 from mooring.model.pod import parse_pod
 from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import cluster, namespace, node, pod, priority_class

@@ -3,12 +3,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring.model.changes import Kind
+from mooring.model.events import Kind
 from mooring.model.pod import parse_pod
 from mooring.model.selectors import NodeSelectorTerm, Requirement, parse_node_term
 from mooring.model.shape import HostPort
 from mooring.state.snapshot import Snapshot
-from mooring.state.view import CrowdedView, NodeView
+from mooring.state.view import NodeView, NodeViewWithNominated
 from mooring.testing.builders import cluster, node, pod
 
 STATE = cluster(
@@ -136,7 +136,7 @@ def test_a_view_shows_what_is_true_when_it_is_asked() -> None:
 
 
 def test_a_crowd_counts_on_top_of_what_is_there() -> None:
-    crowd = CrowdedView(
+    crowd = NodeViewWithNominated(
         STATE.nodes, np.array([0, 2]), np.array([1, 0, 2, 0]), {"cpu": np.array([250, 0, 750, 0])}
     )
     assert crowd.pod_count.tolist() == [2, 2]

@@ -1,4 +1,4 @@
-from mooring.model.changes import Kind
+from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
 from mooring.model.shape import HostPort

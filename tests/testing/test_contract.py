@@ -116,7 +116,7 @@ class ForgetsPods(LargeNodes):
 
 
 class WakesWithoutCure(LargeNodes):
-    wakes_on: ClassVar[frozenset[Any]] = frozenset()
+    events_to_register: ClassVar[frozenset[Any]] = frozenset()
 
 
 RULES = [name for name in vars(PluginContract) if name.startswith("test_")]

@@ -35,17 +35,17 @@ async def test_a_patch_of_an_unknown_cluster_scoped_object_makes_it() -> None:
 
 async def test_while_a_failure_is_set_every_write_raises_it() -> None:
     api = FakeApi()
-    api.failure = RuntimeError("refused")
-    with pytest.raises(RuntimeError, match="refused"):
+    api.failure = RuntimeError("rejected")
+    with pytest.raises(RuntimeError, match="rejected"):
         await api.bind(parse_pod(pod("a")), "n1")
-    with pytest.raises(RuntimeError, match="refused"):
+    with pytest.raises(RuntimeError, match="rejected"):
         await api.patch("volumes", None, "v", {})
     assert (api.bindings, api.patches) == ([], [])
 
 
 async def test_who_waits_sees_the_changes_one_by_one_and_then_the_time_is_up() -> None:
     seen: list[int] = []
-    api = FakeApi(changes=[lambda: seen.append(1), lambda: seen.append(2), lambda: seen.append(3)])
+    api = FakeApi(events=[lambda: seen.append(1), lambda: seen.append(2), lambda: seen.append(3)])
     await api.until(lambda: len(seen) == 2, 5)
     assert seen == [1, 2]
     with pytest.raises(TimeoutError):

@@ -6,9 +6,9 @@ import yaml
 from mooring.cli.console import mistakes_reported, note, notes_of, output_option, print_json
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
-from mooring.policy.legacy import PROVIDERS, import_provider
+from mooring.policy.imports.kube_scheduler import Settings
+from mooring.policy.imports.legacy import PROVIDERS, import_provider
 from mooring.policy.profile import DEFAULT_SCHEDULER
-from mooring.policy.upstream import Settings
 from mooring.simulate.manifests import read_manifests
 from mooring.simulate.policies import read_policies
 

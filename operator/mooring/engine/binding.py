@@ -10,32 +10,32 @@ from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from mooring.engine.world import World
+from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import ReservePlugin
-from mooring.framework.verdicts import SKIP, Refused, Wait
-from mooring.framework.waiting import WaitingRoom
+from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.verdicts import SKIP, Unschedulable, Wait
+from mooring.framework.waiting_pods import WaitingPods
 from mooring.kube.errors import KubeError, NotFoundError, explain
-from mooring.model.changes import Change
+from mooring.model.events import ClusterEvent
 from mooring.model.pod import Pod
 from mooring.state.cluster import ClusterState
-from mooring.state.queue import QueuedPod
 
 __all__ = [
-    "Attempted",
+    "AssumedPod",
     "BindingFailed",
-    "PlaceRefused",
+    "PodRejected",
     "after_binding",
+    "assume_and_reserve",
+    "assume_reserve_and_permit",
     "bind",
-    "hold_place",
-    "take_place",
 ]
 
 logger = logging.getLogger(__name__)
 
 
-class PlaceRefused(Exception):  # noqa: N818 - a verdict of a plugin, not a fault
-    """A plugin refused the place at reserve or permit."""
+class PodRejected(Exception):  # noqa: N818 - a verdict of a plugin, not a fault
+    """A plugin rejected the place at reserve or permit."""
 
     def __init__(self, plugin: str, reason: str) -> None:
         super().__init__(reason)
@@ -44,7 +44,7 @@ class PlaceRefused(Exception):  # noqa: N818 - a verdict of a plugin, not a faul
 
     @property
     def message(self) -> str:
-        """The sentence a user reads: of the one node that was chosen, this one was refused."""
+        """The sentence a user reads: of the one node that was chosen, this one was rejected."""
         return f"0/1 nodes are available: 1 {self.reason}."
 
 
@@ -57,7 +57,7 @@ class BindingFailed(Exception):  # noqa: N818 - says what happened; its text is 
 
 
 @dataclass(slots=True, eq=False)
-class Attempted:
+class AssumedPod:
     """A pod that has a place, and what gives everything back."""
 
     queued: QueuedPod
@@ -68,15 +68,15 @@ class Attempted:
     permitted: "asyncio.Future[None] | None" = None
 
 
-def take_place(
+def assume_reserve_and_permit(
     queued: QueuedPod,
     row: int,
     pipeline: Pipeline,
-    world: World,
+    world: SchedulerState,
     *,
-    changed: Callable[[tuple[Change, ...]], object],
+    changed: Callable[[tuple[ClusterEvent, ...]], object],
     now: float,
-) -> Attempted:
+) -> AssumedPod:
     """The pod is assumed on the row, reserved, and permitted or waiting to be.
 
     `changed` hears of the place taken and, if it comes to that later, given back.
@@ -87,8 +87,8 @@ def take_place(
     """
     pod, news = queued.pod, _News(queued.pod, changed)
     try:
-        with hold_place(pod, row, pipeline, world.state, changed=news) as undo:
-            attempted = Attempted(queued, pod, world.state.nodes.names[row], pipeline, undo)
+        with assume_and_reserve(pod, row, pipeline, world.state, changed=news) as undo:
+            attempted = AssumedPod(queued, pod, world.state.nodes.names[row], pipeline, undo)
             attempted.permitted = _permit(attempted, world.waiting, now)
             attempted.undo = undo.pop_all()
     finally:
@@ -99,16 +99,16 @@ def take_place(
 class _News:
     """Passes changes on, but not before it is certain that the pod has its place.
 
-    Otherwise pods that are refused at once, each cured by the place another gives back, would try
+    Otherwise pods that are rejected at once, each cured by the place another gives back, would try
     for ever.
     """
 
-    def __init__(self, pod: Pod, changed: Callable[[tuple[Change, ...]], object]) -> None:
+    def __init__(self, pod: Pod, changed: Callable[[tuple[ClusterEvent, ...]], object]) -> None:
         self._pod = pod
         self._changed = changed
-        self._held: list[Change] | None = []
+        self._held: list[ClusterEvent] | None = []
 
-    def __call__(self, changes: tuple[Change, ...]) -> None:
+    def __call__(self, changes: tuple[ClusterEvent, ...]) -> None:
         if self._held is None:
             self._changed(changes)
         else:
@@ -121,18 +121,18 @@ class _News:
             held = [change for change in held if not self._is_own(change)]
         self._changed(tuple(held))
 
-    def _is_own(self, change: Change) -> bool:
+    def _is_own(self, change: ClusterEvent) -> bool:
         about = change.after or change.before
         return isinstance(about, Pod) and about.uid == self._pod.uid
 
 
-def hold_place(
+def assume_and_reserve(
     pod: Pod,
     row: int,
     pipeline: Pipeline,
     state: ClusterState,
     *,
-    changed: Callable[[tuple[Change, ...]], object],
+    changed: Callable[[tuple[ClusterEvent, ...]], object],
 ) -> ExitStack:
     """The pod is assumed on the row and reserved; closing the stack gives everything back.
 
@@ -149,9 +149,9 @@ def hold_place(
         for plugin in pipeline.reserve:
             undo.callback(_unreserve, plugin, pod, node)
         for plugin in pipeline.reserve:
-            refusal = plugin.reserve(pod, node)
-            if refusal is not None:
-                raise PlaceRefused(plugin.name, refusal.reason)
+            rejection = plugin.reserve(pod, node)
+            if rejection is not None:
+                raise PodRejected(plugin.name, rejection.reason)
         return undo.pop_all()
 
 
@@ -164,47 +164,49 @@ def _unreserve(plugin: ReservePlugin, pod: Pod, node: str) -> None:
 
 
 def _permit(
-    attempted: Attempted, waiting: WaitingRoom, now: float
+    attempted: AssumedPod, waiting: WaitingPods, now: float
 ) -> "asyncio.Future[None] | None":
     """None if every permit plugin agrees at once, else what becomes of the wait."""
     pod, node = attempted.pod, attempted.node
     pending: dict[str, float] = {}
     for plugin in attempted.pipeline.permit:
         answer = plugin.permit(pod, node)
-        if isinstance(answer, Refused):
-            raise PlaceRefused(plugin.name, answer.reason)
+        if isinstance(answer, Unschedulable):
+            raise PodRejected(plugin.name, answer.reason)
         if isinstance(answer, Wait):
             pending[plugin.name] = now + answer.seconds
     if not pending:
         return None
     permitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def decided(refusal: Refused | None, plugin: str) -> None:
+    def decided(rejection: Unschedulable | None, plugin: str) -> None:
         if permitted.done():
             return
-        if refusal is None:
+        if rejection is None:
             permitted.set_result(None)
         else:
-            permitted.set_exception(PlaceRefused(plugin, refusal.reason))
+            permitted.set_exception(PodRejected(plugin, rejection.reason))
 
     waiting.enter(pod, node, pending, now, decided)
     return permitted
 
 
-async def bind(attempted: Attempted, preparing: MutableMapping[str, Callable[[], object]]) -> None:
+async def bind(
+    attempted: AssumedPod, in_pre_bind: MutableMapping[str, Callable[[], object]]
+) -> None:
     """The pod is bound to its node, or everything it took has been given back.
 
-    While pre_bind plugins work, `preparing` holds by the pod's uid what calls the binding off.
+    While pre_bind plugins work, `in_pre_bind` holds by the pod's uid what calls the binding off.
 
     Raises:
-        PlaceRefused: permit was refused, or came too late.
+        PlaceRefused: permit was rejected, or came too late.
         BindingFailed: a pre_bind or bind plugin failed.
     """
     pod, node, pipeline = attempted.pod, attempted.node, attempted.pipeline
     with attempted.undo:
         if attempted.permitted is not None:
             await attempted.permitted
-        with _called_off_through(preparing, pod):
+        with _called_off_through(in_pre_bind, pod):
             for plugin in pipeline.pre_bind:
                 with _step(f'running PreBind plugin "{plugin.name}"'):
                     await plugin.pre_bind(pod, node)
@@ -217,7 +219,7 @@ async def bind(attempted: Attempted, preparing: MutableMapping[str, Callable[[],
         attempted.undo.pop_all()
 
 
-async def after_binding(attempted: Attempted) -> None:
+async def after_binding(attempted: AssumedPod) -> None:
     """The post_bind plugins have heard of it; nothing depends on them any more."""
     for plugin in attempted.pipeline.post_bind:
         try:
@@ -228,17 +230,17 @@ async def after_binding(attempted: Attempted) -> None:
 
 @contextmanager
 def _called_off_through(
-    preparing: MutableMapping[str, Callable[[], object]], pod: Pod
+    in_pre_bind: MutableMapping[str, Callable[[], object]], pod: Pod
 ) -> Iterator[None]:
     """Inside, the pod's uid leads to what cancels the task that is about to bind it."""
     task = asyncio.current_task()
     if task is None:
         raise RuntimeError("bindings run as tasks")
-    preparing[pod.uid] = task.cancel
+    in_pre_bind[pod.uid] = task.cancel
     try:
         yield
     finally:
-        del preparing[pod.uid]
+        del in_pre_bind[pod.uid]
 
 
 @contextmanager

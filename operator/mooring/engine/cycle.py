@@ -4,31 +4,37 @@ Pure and synchronous: the same pod, pipeline, cluster and seed give the same out
 changed but the memory of shared work, which cannot be told from computing anew.
 """
 
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import partial
+from zlib import crc32
 
 import numpy as np
 
-from mooring.engine.filtering import Asked, Search
-from mooring.engine.outcome import Outcome, Placement, Unschedulable
-from mooring.engine.sampling import sampled
+from mooring.engine.filtering import PreFiltered, Search, sampled
+from mooring.engine.outcome import FitError, Outcome, ScheduleResult
+from mooring.engine.result_cache import ResultCache
 from mooring.engine.scoring import score
-from mooring.engine.shared import SharedWork
-from mooring.engine.whatif import LiveWhatIf
-from mooring.framework.attempt import Attempt, Nomination, NotEligible
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.pipeline import Pipeline
-from mooring.framework.verdicts import Refused
+from mooring.framework.post_filter import Nomination, NotEligible, PostFilterState
+from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
+from mooring.state.cluster import Trial
 from mooring.state.snapshot import Snapshot
 
-__all__ = ["decide"]
+__all__ = [
+    "LiveDryRun",
+    "decide",
+    "tie_break_seed",
+]
 
 
 def decide(
     pod: Pod,
     pipeline: Pipeline,
     cluster: Snapshot,
-    shared: SharedWork,
+    shared: ResultCache,
     *,
     seed: int,
     start: int = 0,
@@ -49,11 +55,11 @@ def decide(
     nodes, nominee = cluster.nodes, cluster.nominations.get(pod.key)
     if nominee is not None and search.may_use(nominee.row, asked, fits):
         # The room was made for this pod; upstream looks no further.
-        return Placement(
+        return ScheduleResult(
             nominee.row,
             nodes.name(nominee.row),
-            feasible=1,
-            visited=1,
+            feasible_nodes=1,
+            evaluated_nodes=1,
             scores=None,
             diagnosis=lambda: search.diagnosis(asked, search.kept_for_others(asked, fits)),
         )
@@ -62,30 +68,30 @@ def decide(
         fits = fits.copy()
         fits[np.concatenate([group.rows for group in kept])] = False
     diagnosis = partial(search.diagnosis, asked, kept)
-    rows, visited = sampled(fits, cluster, pipeline, len(asked.inside), start)
+    rows, evaluated_nodes = sampled(fits, cluster, pipeline, len(asked.candidate_rows), start)
     if not len(rows):
         return _unschedulable(search, diagnosis(), asked, now)
     if len(rows) == 1:
         row = int(rows[0])
-        return Placement(row, nodes.name(row), 1, visited, None, diagnosis)
+        return ScheduleResult(row, nodes.name(row), 1, evaluated_nodes, None, diagnosis)
     sheet = score(search, rows)
     chosen = int(sheet.best[seed % len(sheet.best)])
     row, scores = int(rows[chosen]), partial(sheet.by_node, chosen=chosen)
-    return Placement(row, nodes.name(row), len(rows), visited, scores, diagnosis)
+    return ScheduleResult(row, nodes.name(row), len(rows), evaluated_nodes, scores, diagnosis)
 
 
 def _unschedulable(
-    search: Search, diagnosis: Diagnosis, asked: Asked | None, now: float
-) -> Unschedulable:
-    """The refusal, once the post-filters have had their say."""
+    search: Search, diagnosis: Diagnosis, asked: PreFiltered | None, now: float
+) -> FitError:
+    """The rejection, once the post-filters have had their say."""
     message = diagnosis.message
     if not diagnosis.total:
-        return Unschedulable(diagnosis, message)
-    attempt = Attempt(
+        return FitError(diagnosis, message)
+    attempt = PostFilterState(
         search.pod,
         diagnosis,
         search.cluster,
-        LiveWhatIf(search, asked),
+        LiveDryRun(search, asked),
         search.pipeline.preemption,
         now,
     )
@@ -94,10 +100,40 @@ def _unschedulable(
     for plugin in search.pipeline.post_filter:
         answer = plugin.post_filter(attempt)
         if isinstance(answer, Nomination):
-            return Unschedulable(diagnosis, message, answer)
+            return FitError(diagnosis, message, answer)
         reasons.append(answer.reason)
         keeps |= isinstance(answer, NotEligible)
-        if isinstance(answer, Refused) and not answer.resolvable:
+        if isinstance(answer, Unschedulable) and not answer.resolvable:
             break
     whole = " ".join(filter(None, (message, ", ".join(reasons))))
-    return Unschedulable(diagnosis, whole, keeps_nomination=keeps)
+    return FitError(diagnosis, whole, keeps_nomination=keeps)
+
+
+def tie_break_seed(uid: str, attempt: int, salt: int = 0) -> int:
+    """The same for the same pod, attempt and salt; spread evenly over 32 bits."""
+    return crc32(f"{uid}/{attempt}/{salt}".encode())
+
+
+class LiveDryRun:
+    """Satisfies `mooring.framework.post_filter.DryRun` by trials on the live state."""
+
+    def __init__(self, search: Search, asked: PreFiltered | None) -> None:
+        self._search = search
+        resource_filter = search.resource_filter(asked) if asked is not None else None
+        self.needs: Mapping[str, int] | None = (
+            resource_filter[1] if resource_filter is not None else None
+        )
+
+    def trial(self) -> AbstractContextManager[Trial]:
+        """Inside, pods may be taken away and put somewhere; afterwards nothing has happened."""
+        return self._search.cluster.trial()
+
+    def rejection(self, row: int) -> tuple[str, ...]:
+        """Why the pod cannot go to the row as things stand; () if it can.
+
+        Asked with the nominated pods that it must respect added, and without
+        (RunFilterPluginsWithNominatedPods in framework/runtime/framework.go).
+        """
+        search = self._search
+        rejected = search.rejections(row) or search.rejections_beside_nominated(row)
+        return rejected[0].explanation.of(0) if rejected else ()

@@ -6,12 +6,12 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from mooring.engine.world import World
+from mooring.engine.scheduler_state import SchedulerState
 from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, NotFoundError, explain
 from mooring.kube.resources import POD
-from mooring.model.changes import Change, Kind
 from mooring.model.errors import ManifestError
+from mooring.model.events import ClusterEvent, Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod
 
@@ -30,11 +30,11 @@ class Housekeeping:
 
     def __init__(
         self,
-        world: World,
+        world: SchedulerState,
         client: ApiClient,
         *,
         wake: Callable[[], None],
-        changed: Callable[[tuple[Change, ...]], None],
+        changed: Callable[[tuple[ClusterEvent, ...]], None],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:

@@ -6,9 +6,9 @@ through `wake`.
 
 from collections.abc import Callable, Iterable
 
-from mooring.engine.world import World
-from mooring.framework.verdicts import Refused
-from mooring.model.changes import Change, Kind
+from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.verdicts import Unschedulable
+from mooring.model.events import ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.workloads import Namespace
 
@@ -23,7 +23,7 @@ class Intake:
 
     def __init__(
         self,
-        world: World,
+        world: SchedulerState,
         *,
         clock: Callable[[], float],
         wake: Callable[[], None],
@@ -42,11 +42,11 @@ class Intake:
         profile = self._world.profiles.of(pod, self._world.cluster)
         if profile is None:
             self._world.queue.remove(pod.key, self._clock())
-            self._world.unclaimed[pod.key] = pod
+            self._world.without_profile[pod.key] = pod
             return
-        self._world.unclaimed.pop(pod.key, None)
-        refusals = (plugin.pre_enqueue(pod) for plugin in profile.pipeline.pre_enqueue)
-        gated = any(isinstance(refusal, Refused) for refusal in refusals)
+        self._world.without_profile.pop(pod.key, None)
+        rejections = (plugin.pre_enqueue(pod) for plugin in profile.pipeline.pre_enqueue)
+        gated = any(isinstance(rejection, Unschedulable) for rejection in rejections)
         if pod.nominated_node is not None and known is None:
             # Somebody made room for it before we knew it: a leader before us, or an autoscaler.
             self._world.state.nominate(pod, pod.nominated_node)
@@ -55,16 +55,16 @@ class Intake:
 
     def gone(self, key: str, uid: str) -> None:
         """The pod is no longer without a node: it was bound, it ended, or it was deleted."""
-        unclaimed = self._world.unclaimed.get(key)
-        if unclaimed is not None and unclaimed.uid == uid:
-            del self._world.unclaimed[key]
+        without_profile = self._world.without_profile.get(key)
+        if without_profile is not None and without_profile.uid == uid:
+            del self._world.without_profile[key]
         queued = self._world.queue.get(key)
         if queued is not None and queued.pod.uid == uid:
             self._world.queue.remove(key, self._clock())
             self._wake()
         self._left(uid)
-        self._world.waiting.refuse(uid, "", "the pod was deleted while it waited to be bound")
-        if (call_off := self._world.preparing.get(uid)) is not None:
+        self._world.waiting.reject(uid, "", "the pod was deleted while it waited to be bound")
+        if (call_off := self._world.in_pre_bind.get(uid)) is not None:
             call_off()
         nominee = self._world.state.nominations.get(key)
         if nominee is not None and nominee.pod.uid == uid:
@@ -74,8 +74,8 @@ class Intake:
         """Who decides about which pod may have changed; every waiting pod is looked at again."""
         self._look_again(None)
 
-    def cluster_changed(self, changes: Iterable[Change]) -> None:
-        """Something a decision reads has changed; refused pods may fit now."""
+    def cluster_changed(self, changes: Iterable[ClusterEvent]) -> None:
+        """Something a decision reads has changed; rejected pods may fit now."""
         changes = tuple(changes)
         for change in changes:
             if change.kind is Kind.NAMESPACE and (namespace := _relabelled(change)) is not None:
@@ -85,20 +85,23 @@ class Intake:
 
     def known(self) -> dict[str, str]:
         """The uid of every pod without a node that has come and not gone, by namespace/name."""
-        pods = (*(q.pod for q in self._world.queue.waiting()), *self._world.unclaimed.values())
+        pods = (
+            *(q.pod for q in self._world.queue.waiting()),
+            *self._world.without_profile.values(),
+        )
         return {pod.key: pod.uid for pod in pods}
 
     def _look_again(self, namespace: str | None) -> None:
         """Find the profile of every waiting pod, or of those in a namespace, anew."""
         pods = [queued.pod for queued in self._world.queue.waiting()]
-        for pod in (*pods, *self._world.unclaimed.values()):
+        for pod in (*pods, *self._world.without_profile.values()):
             if namespace in (None, pod.namespace):
                 self.pending(pod)
         self._world.queue.policy_changed(self._clock(), namespace)
         self._wake()
 
 
-def _relabelled(change: Change) -> str | None:
+def _relabelled(change: ClusterEvent) -> str | None:
     """The namespace whose labels, by which profiles select, have changed; None if none has."""
     before, after = change.before, change.after
     if not isinstance(after, Namespace):

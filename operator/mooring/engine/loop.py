@@ -13,27 +13,25 @@ from functools import partial
 from typing import Final
 
 from mooring.engine.binding import (
-    Attempted,
+    AssumedPod,
     BindingFailed,
-    PlaceRefused,
+    PodRejected,
     after_binding,
+    assume_reserve_and_permit,
     bind,
-    take_place,
 )
-from mooring.engine.cycle import decide
-from mooring.engine.outcome import Outcome, Placement, Unschedulable
-from mooring.engine.preempting import Preemptions
+from mooring.engine.cycle import decide, tie_break_seed
+from mooring.engine.outcome import FitError, Outcome, ScheduleResult, decision_of
+from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.profiles import InForce
-from mooring.engine.record import decision_of
 from mooring.engine.reports import Reports
-from mooring.engine.seed import seed_of
-from mooring.engine.shared import SharedWork
-from mooring.engine.world import World
+from mooring.engine.result_cache import ResultCache
+from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.verdicts import PluginError
-from mooring.model.changes import Change
+from mooring.model.events import ClusterEvent
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
-from mooring.state.queue import QueuedPod
 
 __all__ = ["SchedulingLoop"]
 
@@ -47,7 +45,7 @@ _RECORDED_NODES: Final = 3
 
 
 @dataclass(slots=True, eq=False)
-class _Try:
+class _Attempt:
     """One attempt: its pod and profile, when it began and how long deciding took, in seconds."""
 
     queued: QueuedPod
@@ -61,13 +59,13 @@ class SchedulingLoop:
 
     def __init__(
         self,
-        world: World,
+        world: SchedulerState,
         *,
         reports: Reports,
         metrics: Metrics,
         decisions: DecisionLog,
-        preemptions: Preemptions,
-        changed: Callable[[tuple[Change, ...]], None],
+        preemptions: PreemptionExecutor,
+        changed: Callable[[tuple[ClusterEvent, ...]], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._world = world
@@ -77,7 +75,7 @@ class SchedulingLoop:
         self._preemptions = preemptions
         self._changed = changed
         self._clock = clock
-        self._shared = SharedWork(world.state.nodes)
+        self._shared = ResultCache(world.state.nodes)
         self._work = asyncio.Event()
         self._bindings: set[asyncio.Task[None]] = set()
         self._start = 0
@@ -90,7 +88,7 @@ class SchedulingLoop:
     @property
     def requesting(self) -> int:
         """How many of them have a request in flight: those at permit or pre_bind only wait."""
-        return len(self._bindings) - len(self._world.waiting) - len(self._world.preparing)
+        return len(self._bindings) - len(self._world.waiting) - len(self._world.in_pre_bind)
 
     def wake(self) -> None:
         """There may be something to do."""
@@ -113,7 +111,7 @@ class SchedulingLoop:
     async def finish(self, seconds: float) -> None:
         """Pods on their way are bound, or given back after `seconds`; those at permit at once."""
         for waiting in self._world.waiting:
-            self._world.waiting.refuse(waiting.pod.uid, "", "the scheduler is stopping")
+            self._world.waiting.reject(waiting.pod.uid, "", "the scheduler is stopping")
         if self._bindings:
             _, late = await asyncio.wait(self._bindings, timeout=seconds)
             for task in late:
@@ -136,29 +134,29 @@ class SchedulingLoop:
             return
 
     def _attempt(self, queued: QueuedPod) -> None:
-        """One pod is decided, and refused or handed to its binding."""
+        """One pod is decided, and rejected or handed to its binding."""
         world, pod = self._world, queued.pod
         profile = world.profiles.of(pod, world.cluster)
         if profile is None:
-            world.unclaimed[pod.key] = pod
+            world.without_profile[pod.key] = pod
         if profile is None or pod.terminating:
             world.queue.done(queued, self._clock())
             return
-        attempt = _Try(queued, profile, self._clock())
+        attempt = _Attempt(queued, profile, self._clock())
         try:
             outcome = self._decide(attempt)
-            if isinstance(outcome, Unschedulable):
+            if isinstance(outcome, FitError):
                 self._refuse(attempt, outcome)
             else:
                 self._place(attempt, outcome)
-        except PlaceRefused as refusal:
-            self._place_refused(attempt, refusal)
+        except PodRejected as rejection:
+            self._place_refused(attempt, rejection)
         except Exception as error:
             if not isinstance(error, PluginError):
                 logger.exception("scheduling pod %s failed", pod.key)
             self._fail(attempt, str(error))
 
-    def _decide(self, attempt: _Try) -> Outcome:
+    def _decide(self, attempt: _Attempt) -> Outcome:
         world, queued, profile = self._world, attempt.queued, attempt.profile
         try:
             outcome = decide(
@@ -166,23 +164,23 @@ class SchedulingLoop:
                 profile.pipeline,
                 world.cluster,
                 self._shared,
-                seed=seed_of(queued.pod.uid, queued.attempts),
+                seed=tie_break_seed(queued.pod.uid, queued.attempts),
                 start=self._start,
                 now=time.time(),
             )
         finally:
             attempt.took = self._clock() - attempt.began
-        if isinstance(outcome, Placement):
-            self._start = (self._start + outcome.visited) % world.cluster.node_count
+        if isinstance(outcome, ScheduleResult):
+            self._start = (self._start + outcome.evaluated_nodes) % world.cluster.node_count
         self._decisions.add(
             decision_of(queued.pod, profile.profile.name, outcome, _RECORDED_NODES),
             time=time.time(),
-            scored=outcome.feasible if isinstance(outcome, Placement) else None,
-            rejected=None if isinstance(outcome, Placement) else outcome.diagnosis.total,
+            scored=outcome.feasible_nodes if isinstance(outcome, ScheduleResult) else None,
+            rejected=None if isinstance(outcome, ScheduleResult) else outcome.diagnosis.total,
         )
         return outcome
 
-    def _refuse(self, attempt: _Try, outcome: Unschedulable) -> None:
+    def _refuse(self, attempt: _Attempt, outcome: FitError) -> None:
         self._count(attempt, "unschedulable")
         world, queued, pod = self._world, attempt.queued, attempt.queued.pod
         if outcome.nomination is not None:
@@ -190,26 +188,26 @@ class SchedulingLoop:
         elif not outcome.keeps_nomination:
             queued.nominated = None
             self._changed(world.state.withdraw(pod.key))
-        world.queue.refused(queued, outcome.diagnosis.plugins, self._clock())
+        world.queue.rejected(queued, outcome.diagnosis.plugins, self._clock())
         self._reports.unschedulable(pod, outcome.message, queued.nominated)
         if outcome.nomination is not None:
             self._metrics.preemption_attempted()
             self._metrics.preempted(self._preemptions.begin(queued, outcome.nomination))
 
-    def _fail(self, attempt: _Try, reason: str) -> None:
+    def _fail(self, attempt: _Attempt, reason: str) -> None:
         self._count(attempt, "error")
         self._world.queue.failed(attempt.queued, self._clock())
         self._reports.error(attempt.queued.pod, reason)
 
-    def _place_refused(self, attempt: _Try, refusal: PlaceRefused) -> None:
+    def _place_refused(self, attempt: _Attempt, rejection: PodRejected) -> None:
         self._count(attempt, "unschedulable")
-        plugins = frozenset((refusal.plugin,))
-        self._world.queue.refused(attempt.queued, plugins, self._clock())
-        self._reports.unschedulable(attempt.queued.pod, refusal.message)
+        plugins = frozenset((rejection.plugin,))
+        self._world.queue.rejected(attempt.queued, plugins, self._clock())
+        self._reports.unschedulable(attempt.queued.pod, rejection.message)
 
-    def _place(self, attempt: _Try, chosen: Placement) -> None:
+    def _place(self, attempt: _Attempt, chosen: ScheduleResult) -> None:
         queued, pipeline, now = attempt.queued, attempt.profile.pipeline, self._clock()
-        attempted = take_place(
+        attempted = assume_reserve_and_permit(
             queued, chosen.row, pipeline, self._world, changed=self._changed, now=now
         )
         self._world.queue.placed(queued, now)
@@ -220,21 +218,21 @@ class SchedulingLoop:
         task.add_done_callback(self._bound)
 
     def _permitted(self, since: float, permitted: "asyncio.Future[None]") -> None:
-        refused = permitted.cancelled() or permitted.exception() is not None
-        result = "Unschedulable" if refused else "Success"
+        rejected = permitted.cancelled() or permitted.exception() is not None
+        result = "Unschedulable" if rejected else "Success"
         self._metrics.permit_waited(result, self._clock() - since)
 
     def _bound(self, task: "asyncio.Task[None]") -> None:
         self._bindings.discard(task)
         self.wake()
 
-    async def _bind(self, attempt: _Try, attempted: Attempted) -> None:
+    async def _bind(self, attempt: _Attempt, attempted: AssumedPod) -> None:
         world, queued, pod = self._world, attempt.queued, attempted.pod
         try:
-            await self._reports.hush(pod)
-            await bind(attempted, world.preparing)
-        except PlaceRefused as refusal:
-            self._place_refused(attempt, refusal)
+            await self._reports.cancel_pending(pod)
+            await bind(attempted, world.in_pre_bind)
+        except PodRejected as rejection:
+            self._place_refused(attempt, rejection)
         except BindingFailed as failure:
             if failure.gone:
                 world.queue.done(queued, self._clock())
@@ -254,6 +252,6 @@ class SchedulingLoop:
             self._metrics.pod_bound(queued.attempts, now - queued.first_seen)
             await after_binding(attempted)
 
-    def _count(self, attempt: _Try, result: str) -> None:
+    def _count(self, attempt: _Attempt, result: str) -> None:
         name, seconds = attempt.profile.profile.name, self._clock() - attempt.began
         self._metrics.for_profile(name).attempt(result, attempt.took, seconds)

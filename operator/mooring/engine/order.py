@@ -4,8 +4,8 @@ import logging
 from typing import Any
 
 from mooring.engine.profiles import Profiles
-from mooring.state.active import Order, by_priority
-from mooring.state.queue import QueuedPod
+from mooring.framework.queued_pod import QueuedPod, by_priority
+from mooring.queueing.active import Order
 from mooring.state.snapshot import Snapshot
 
 __all__ = ["QueueOrder"]

@@ -49,7 +49,7 @@ class Reports:
             for _ in range(_LANES):
                 lanes.create_task(self._write())
 
-    async def hush(self, pod: Pod) -> None:
+    async def cancel_pending(self, pod: Pod) -> None:
         """The pod is about to be bound: nothing that was said before will be written any more."""
         self.forget(pod.uid)
         if (ended := self._writing.get(pod.uid)) is not None:

@@ -14,11 +14,11 @@ from mooring.framework.verdicts import SKIP
 from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
-__all__ = ["Sheet", "score"]
+__all__ = ["ScoreTable", "score"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sheet:
+class ScoreTable:
     """Totals of the feasible rows (int64), and how each plugin's share comes about."""
 
     nodes: NodeView
@@ -54,7 +54,7 @@ class Sheet:
         return np.argpartition(-self.total, most)[:most]
 
 
-def score(search: Search, rows: IntArray) -> Sheet:
+def score(search: Search, rows: IntArray) -> ScoreTable:
     """The totals of the feasible rows (int64)."""
     pod, pipeline, cluster, work = search.pod, search.pipeline, search.cluster, search.work
     nodes = cluster.nodes.take(rows)
@@ -62,7 +62,7 @@ def score(search: Search, rows: IntArray) -> Sheet:
     for plugin in pipeline.pre_score:
         if plugin.name not in states:
             states[plugin.name] = plugin.pre_score(pod, nodes, cluster)
-    total = work.settled[rows]
+    total = work.fixed_total[rows]
     shares: dict[str, Callable[[IntArray], IntArray]] = {}
     for scorer in pipeline.scores:
         state = states.get(scorer.name)
@@ -81,7 +81,7 @@ def score(search: Search, rows: IntArray) -> Sheet:
         share = scorer.weight * normalised(raw, how)
         shares[scorer.name] = share.__getitem__
         total += share
-    return Sheet(nodes, total, np.flatnonzero(total == total.max()), shares)
+    return ScoreTable(nodes, total, np.flatnonzero(total == total.max()), shares)
 
 
 def _settled_share(column: IntArray, rows: IntArray, weight: int, chosen: IntArray) -> IntArray:

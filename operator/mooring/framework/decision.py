@@ -8,7 +8,7 @@ __all__ = ["Decision", "NodeScore", "Rejection"]
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why one node cannot take the pod: the first filter that refused it.
+    """Why one node cannot take the pod: the first filter that rejected it.
 
     `resolvable` says whether evicting pods from the node could help (upstream's code
     Unschedulable) or not (UnschedulableAndUnresolvable).

@@ -1,4 +1,4 @@
-"""Why no node fits: who refused which nodes, and the sentence a user reads."""
+"""Why no node fits: who rejected which nodes, and the sentence a user reads."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,12 @@ from mooring.framework.verdicts import Explanation
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
-__all__ = ["Diagnosis", "RefusedRows"]
+__all__ = ["Diagnosis", "RejectedNodes"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RefusedRows:
-    """The nodes (int64 rows) that one plugin was the first to refuse, and why."""
+class RejectedNodes:
+    """The nodes (int64 rows) that one plugin was the first to reject, and why."""
 
     plugin: str
     rows: IntArray
@@ -29,39 +29,39 @@ class Diagnosis:
     """The outcome of the filters when nothing is left; what it says is worked out once.
 
     `total` counts the nodes of the cluster. `pre_filter` is the reason for which no node was looked
-    at, if so. `plugins` names everyone who refused something: their cures are the pod's cures.
+    at, if so. `plugins` names everyone who rejected something: their cures are the pod's cures.
     """
 
     total: int
     names: Sequence[str]
     """Node names by row."""
-    refused: tuple[RefusedRows, ...] = ()
+    rejected: tuple[RejectedNodes, ...] = ()
     pre_filter: str | None = None
     pre_filter_plugins: frozenset[str] = frozenset()
 
     @property
     def plugins(self) -> frozenset[str]:
-        """The plugins that refused the pod."""
-        return self.pre_filter_plugins.union(group.plugin for group in self.refused)
+        """The plugins that rejected the pod."""
+        return self.pre_filter_plugins.union(group.plugin for group in self.rejected)
 
     @cached_property
     def resolvable_rows(self) -> IntArray:
         """The rows on which evicting pods might help, ascending."""
-        refused = self._refused(resolvable=True)
-        refused[self.unresolvable_rows] = False
-        return np.flatnonzero(refused)
+        rejected = self._rejected(resolvable=True)
+        rejected[self.unresolvable_rows] = False
+        return np.flatnonzero(rejected)
 
     @cached_property
     def unresolvable_rows(self) -> IntArray:
         """The rows that no eviction can help, ascending."""
-        return np.flatnonzero(self._refused(resolvable=False))
+        return np.flatnonzero(self._rejected(resolvable=False))
 
-    def _refused(self, *, resolvable: bool) -> BoolArray:
-        """bool[rows]: refused by somebody for whom that is so."""
-        refused = np.zeros(len(self.names), np.bool_)
-        for group in self.refused:
-            refused[group.rows[group.explanation.resolvable == resolvable]] = True
-        return refused
+    def _rejected(self, *, resolvable: bool) -> BoolArray:
+        """bool[rows]: rejected by somebody for whom that is so."""
+        rejected = np.zeros(len(self.names), np.bool_)
+        for group in self.rejected:
+            rejected[group.rows[group.explanation.resolvable == resolvable]] = True
+        return rejected
 
     @cached_property
     def message(self) -> str:
@@ -75,12 +75,12 @@ class Diagnosis:
         return f"{head} {', '.join(histogram)}." if histogram else head
 
     def rejections(self, most: int | None = None) -> Mapping[str, Rejection]:
-        """Every refused node's refusal, by node name; with `most`, so many of each plugin's.
+        """Every rejected node's rejection, by node name; with `most`, so many of each plugin's.
 
         Where all filters ran, a node's first refusing plugin gets the reasons of the others too.
         """
         rejections: dict[str, Rejection] = {}
-        for group in self.refused:
+        for group in self.rejected:
             for i, row in enumerate(group.rows[:most].tolist()):
                 name, why = self.names[row], group.explanation
                 resolvable, reasons = bool(why.resolvable[i]), why.of(i)
@@ -96,7 +96,7 @@ class Diagnosis:
 
     def _histogram(self) -> Counter[str]:
         counts: Counter[str] = Counter()
-        for group in self.refused:
+        for group in self.rejected:
             for i, reason in enumerate(group.explanation.reasons):
                 counts[reason] += int(np.count_nonzero(group.explanation.bits & np.uint64(1 << i)))
         return +counts

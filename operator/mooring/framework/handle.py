@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from mooring.framework.waiting import WaitingRoom
+from mooring.framework.waiting_pods import WaitingPods
 from mooring.model.pod import Pod
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
 from mooring.state.snapshot import Snapshot
 
-__all__ = ["Api", "Handle", "Ledger"]
+__all__ = ["Api", "Handle", "VolumeAssumeCache"]
 
 
 class Api(Protocol):
@@ -36,7 +36,7 @@ class Api(Protocol):
         """
 
 
-class Ledger(Protocol):
+class VolumeAssumeCache(Protocol):
     """What plugins may set aside in the state, and only in reserve and unreserve."""
 
     def assume_volumes(
@@ -56,6 +56,6 @@ class Handle:
     """Handed to every plugin's constructor."""
 
     cluster: Snapshot
-    waiting: WaitingRoom
+    waiting_pods: WaitingPods
     api: Api
-    ledger: Ledger
+    assume_cache: VolumeAssumeCache

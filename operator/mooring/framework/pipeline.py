@@ -7,7 +7,7 @@ from typing import Any
 from mooring.framework.handle import Handle
 from mooring.framework.plugin import (
     BindPlugin,
-    CurablePlugin,
+    EnqueueExtensions,
     FilterPlugin,
     PermitPlugin,
     PostBindPlugin,
@@ -26,11 +26,11 @@ from mooring.policy.points import Point
 from mooring.policy.profile import Preemption, SchedulingProfile
 from mooring.policy.resolve import Effective
 
-__all__ = ["Pipeline", "Weighted", "build_pipeline"]
+__all__ = ["Pipeline", "WeightedScorePlugin", "build_pipeline"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Weighted:
+class WeightedScorePlugin:
     """A score plugin and the factor its normalised score counts with."""
 
     plugin: ScorePlugin
@@ -54,7 +54,7 @@ class Pipeline:
     filters: tuple[FilterPlugin, ...]
     post_filter: tuple[PostFilterPlugin, ...]
     pre_score: tuple[PreScorePlugin, ...]
-    scores: tuple[Weighted, ...]
+    scores: tuple[WeightedScorePlugin, ...]
     reserve: tuple[ReservePlugin, ...]
     permit: tuple[PermitPlugin, ...]
     pre_bind: tuple[PreBindPlugin, ...]
@@ -62,13 +62,13 @@ class Pipeline:
     post_bind: tuple[PostBindPlugin, ...]
     preemption: Preemption
     every_filter: bool
-    """Whether all filters run on a node even after one refused it."""
+    """Whether all filters run on a node even after one rejected it."""
     row_local: frozenset[str]
     """Names of the plugins whose answers depend on a pod's shape alone."""
-    cures: Mapping[str, CurablePlugin]
-    """By name, the plugins that say what could cure their refusals."""
+    enqueue_extensions: Mapping[str, EnqueueExtensions]
+    """By name, the plugins that say what could cure their rejections."""
     counting: Mapping[str, ResourceFilterPlugin]
-    """By name, the filters that other pods can make refuse only by what they request."""
+    """By name, the filters that other pods can make reject only by what they request."""
 
 
 def build_pipeline(
@@ -89,7 +89,7 @@ def build_pipeline(
         return tuple(instance(use.name) for use in effective.plugins[point])
 
     scores = tuple(
-        Weighted(instance(use.name), use.weight, use.name, instance(use.name).row_local)
+        WeightedScorePlugin(instance(use.name), use.weight, use.name, instance(use.name).row_local)
         for use in effective.plugins[Point.SCORE]
     )
     percentage = profile.spec.percentage_of_nodes_to_score
@@ -111,7 +111,9 @@ def build_pipeline(
         preemption=profile.spec.preemption,
         every_filter=profile.spec.always_check_all_filters,
         row_local=frozenset(name for name, plugin in built.items() if plugin.row_local),
-        cures={name: plugin for name, plugin in built.items() if hasattr(plugin, "wakes_on")},
+        enqueue_extensions={
+            name: plugin for name, plugin in built.items() if hasattr(plugin, "events_to_register")
+        },
         counting={f.name: f for f in at(Point.FILTER) if isinstance(f, ResourceFilterPlugin)},
     )
 

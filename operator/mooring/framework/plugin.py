@@ -10,20 +10,21 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from mooring.framework.attempt import Attempt, Nomination, NotEligible
-from mooring.framework.verdicts import Explanation, Narrowed, Refused, Skip, Wait
-from mooring.model.changes import Action, Change, Kind
+from mooring.framework.hints import QueueingHint
+from mooring.framework.post_filter import Nomination, NotEligible, PostFilterState
+from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.verdicts import Explanation, PreFilterResult, Skip, Unschedulable, Wait
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.policy.points import Point
 from mooring.state.columns import IntArray
-from mooring.state.queue import QueuedPod
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = [
     "POINT_METHODS",
     "BindPlugin",
-    "CurablePlugin",
+    "EnqueueExtensions",
     "FilterPlugin",
     "Normalise",
     "PermitPlugin",
@@ -63,19 +64,22 @@ class Plugin(Protocol):
     """
 
 
-class CurablePlugin(Plugin, Protocol):
-    """A plugin that says what could cure its refusals; without this, any change may."""
+class EnqueueExtensions(Plugin, Protocol):
+    """A plugin that says which cluster events may make a pod schedulable that it rejected.
 
-    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]]
+    A pod rejected by a plugin without this is tried again after any event.
+    """
 
-    def cures(self, pod: Pod, change: Change, cluster: Snapshot) -> bool:
-        """Whether this change, one of `wakes_on`, may let a pod pass that was refused before."""
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]]
+
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
+        """Whether the event, one of `events_to_register`, may let the rejected pod pass now."""
 
 
 class PreEnqueuePlugin(Plugin, Protocol):
     """May hold a pod back before it ever enters the queue."""
 
-    def pre_enqueue(self, pod: Pod) -> Refused | None:
+    def pre_enqueue(self, pod: Pod) -> Unschedulable | None:
         """None to let it pass."""
 
 
@@ -93,7 +97,9 @@ class QueueSortPlugin(Plugin, Protocol):
 class PreFilterPlugin(Plugin, Protocol):
     """Looks at the pod and the cluster once per attempt."""
 
-    def pre_filter(self, pod: Pod, cluster: Snapshot) -> Any | Skip | Narrowed | Refused:
+    def pre_filter(
+        self, pod: Pod, cluster: Snapshot
+    ) -> Any | Skip | PreFilterResult | Unschedulable:
         """The state to hand to this plugin's filter."""
 
 
@@ -109,7 +115,7 @@ class FilterPlugin(Plugin, Protocol):
 
 @runtime_checkable
 class ResourceFilterPlugin(FilterPlugin, Protocol):
-    """A filter that refuses nodes for lack of a pod slot or of requested amounts, nothing else."""
+    """A filter that rejects nodes for lack of a pod slot or of requested amounts, nothing else."""
 
     def needs(self, state: Any) -> Mapping[str, int]:
         """The amounts that must be free, by resource."""
@@ -118,7 +124,7 @@ class ResourceFilterPlugin(FilterPlugin, Protocol):
 class PostFilterPlugin(Plugin, Protocol):
     """Called when no node fits; may make room."""
 
-    def post_filter(self, attempt: Attempt) -> Nomination | Refused | NotEligible:
+    def post_filter(self, attempt: PostFilterState) -> Nomination | Unschedulable | NotEligible:
         """A nomination, or why this plugin cannot help."""
 
 
@@ -141,7 +147,7 @@ class ScorePlugin(Plugin, Protocol):
 class ReservePlugin(Plugin, Protocol):
     """Keeps account of what a placement takes; `unreserve` must undo a `reserve` cut short."""
 
-    def reserve(self, pod: Pod, node: str) -> Refused | None:
+    def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
         """None once the plugin's own resources are set aside."""
 
     def unreserve(self, pod: Pod, node: str) -> None:
@@ -151,7 +157,7 @@ class ReservePlugin(Plugin, Protocol):
 class PermitPlugin(Plugin, Protocol):
     """The last word before binding."""
 
-    def permit(self, pod: Pod, node: str) -> Wait | Refused | None:
+    def permit(self, pod: Pod, node: str) -> Wait | Unschedulable | None:
         """None to approve."""
 
 

@@ -114,7 +114,7 @@ def _problem(name: str, plugin: Any) -> str | None:
         (bool(points), "implements no extension point"),
         (
             Point.FILTER not in points or callable(getattr(plugin, "explain", None)),
-            "has a filter but no explain, so nobody could read why it refused",
+            "has a filter but no explain, so nobody could read why it rejected",
         ),
         (
             Point.SCORE not in points or hasattr(plugin, "normalise"),

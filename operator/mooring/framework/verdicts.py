@@ -3,12 +3,12 @@
 | answer     | given by             | consequence                                           |
 |------------|----------------------|-------------------------------------------------------|
 | `SKIP`     | pre_filter/pre_score | the plugin's filter (or score) is left out this time  |
-| `Narrowed` | pre_filter           | only the named nodes are looked at                    |
-| `Refused`  | pre_enqueue          | the pod is gated until the plugin lets it pass        |
-| `Refused`  | pre_filter           | no node is looked at; the pod waits for a cure        |
-| `Refused`  | reserve, permit      | the place is given back; the pod waits for a cure     |
+| `PreFilterResult` | pre_filter           | only the named nodes are looked at                    |
+| `Unschedulable`  | pre_enqueue          | the pod is gated until the plugin lets it pass        |
+| `Unschedulable`  | pre_filter           | no node is looked at; the pod waits for a cure        |
+| `Unschedulable`  | reserve, permit      | the place is given back; the pod waits for a cure     |
 | mask False | filter               | the node is out; `explain` says why                   |
-| `Wait`     | permit               | the pod keeps its place until allowed, refused or late |
+| `Wait`     | permit               | the pod keeps its place until allowed, rejected or late |
 
 A plugin that cannot do its work raises `PluginError`: the attempt fails as an error, and the pod is
 tried again after its backoff.
@@ -26,10 +26,10 @@ from mooring.state.view import BoolArray
 __all__ = [
     "SKIP",
     "Explanation",
-    "Narrowed",
     "PluginError",
-    "Refused",
+    "PreFilterResult",
     "Skip",
+    "Unschedulable",
     "Wait",
 ]
 
@@ -45,7 +45,7 @@ SKIP: Final = Skip.SKIP
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Unschedulable:
     """No, with a reason a user can read.
 
     `resolvable` says whether evicting pods could help (upstream's Unschedulable as opposed to
@@ -57,7 +57,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowed:
+class PreFilterResult:
     """Only these nodes can do; `state` is handed to the plugin's filter."""
 
     state: Any
@@ -66,7 +66,7 @@ class Narrowed:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Permit comes later; refused when `seconds` have passed."""
+    """Permit comes later; rejected when `seconds` have passed."""
 
     seconds: float
 

@@ -16,15 +16,15 @@ from typing import Any, Final, NoReturn
 import kopf
 
 from mooring.engine.intake import Intake
-from mooring.handlers.profiles import ProfileDesk
+from mooring.handlers.profiles import ProfileHandler
 from mooring.handlers.sessions import KopfSessions
 from mooring.kube.backoff import Backoff
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.errors import ApiError, explain
 from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Resource
-from mooring.model.changes import Kind
 from mooring.model.errors import ManifestError
+from mooring.model.events import Kind
 from mooring.model.objects import object_key, parse_object
 from mooring.state.cluster import ClusterState
 
@@ -75,7 +75,7 @@ class KopfOperator:
     def __init__(
         self,
         intake: Intake,
-        desk: ProfileDesk,
+        desk: ProfileHandler,
         state: ClusterState,
         connection: Connection,
         client: ApiClient,

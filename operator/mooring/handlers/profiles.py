@@ -13,7 +13,7 @@ from mooring.policy.errors import ProfileInvalid
 from mooring.policy.resolve import load_profile
 from mooring.policy.status import Condition, SchedulingProfileStatus
 
-__all__ = ["ProfileDesk"]
+__all__ = ["ProfileHandler"]
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class _Verdict:
     message: str
 
 
-class ProfileDesk:
+class ProfileHandler:
     """Takes profiles as the API server shows them; a broken one never replaces a working one.
 
     The last good spec is kept in the status, so that also a scheduler that has never seen it can

@@ -28,8 +28,11 @@ from mooring.kube.exchange import (
     Exchange,
     NoConnectionError,
 )
-from mooring.kube.lines import LineSplitter
 from mooring.kube.resources import Call
+
+__all__ = [
+    "LineSplitter",
+]
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Mapping
@@ -279,3 +282,26 @@ def abort(response: aiohttp.ClientResponse) -> None:
     """Drop the connection of an unfinished answer, for a TLS farewell waits for the other side."""
     if response.connection is not None and response.connection.transport is not None:
         response.connection.transport.abort()
+
+
+class LineSplitter:
+    """Cuts chunks of bytes into lines; keeps the unfinished last one for the next chunk.
+
+    A long line that comes in many chunks is copied once, not once per chunk.
+    """
+
+    def __init__(self) -> None:
+        self._unfinished: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that `chunk` finishes, without their ends; empty lines are left out."""
+        head, *lines = chunk.split(b"\n")
+        if not lines:
+            self._unfinished.append(chunk)
+            return []
+        if self._unfinished:
+            self._unfinished.append(head)
+            head = b"".join(self._unfinished)
+        tail = lines.pop()
+        self._unfinished = [tail] if tail else []
+        return [line for line in (head, *lines) if line]

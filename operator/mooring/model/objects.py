@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mooring.model import csi, storage, workloads
-from mooring.model.changes import Kind
+from mooring.model.events import Kind
 from mooring.model.fields import name_of, namespace_of
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod

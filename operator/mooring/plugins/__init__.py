@@ -9,7 +9,7 @@ from mooring.plugins.cloud_volume_counts import (
     GCEPDVolumeCount,
 )
 from mooring.plugins.default_binder import DefaultBinder
-from mooring.plugins.default_preemption import DefaultPreemption
+from mooring.plugins.default_preemption.plugin import DefaultPreemption
 from mooring.plugins.dynamic_resources import DynamicResources
 from mooring.plugins.equal_priority import EqualPriority
 from mooring.plugins.image_locality import ImageLocality
@@ -29,14 +29,14 @@ from mooring.plugins.node_resources_fit import (
 )
 from mooring.plugins.node_unschedulable import NodeUnschedulable
 from mooring.plugins.node_volume_limits import NodeVolumeLimits
-from mooring.plugins.pod_topology_spread import PodTopologySpread
+from mooring.plugins.pod_topology_spread.plugin import PodTopologySpread
 from mooring.plugins.priority_sort import PrioritySort
 from mooring.plugins.resource_limits import ResourceLimits
 from mooring.plugins.scheduling_gates import SchedulingGates
 from mooring.plugins.selector_spread import SelectorSpread, ServiceSpreading
 from mooring.plugins.service_affinity import ServiceAffinity
 from mooring.plugins.taint_toleration import TaintToleration
-from mooring.plugins.volume_binding import VolumeBinding
+from mooring.plugins.volume_binding.plugin import VolumeBinding
 from mooring.plugins.volume_restrictions import VolumeRestrictions
 from mooring.plugins.volume_zone import VolumeZone
 

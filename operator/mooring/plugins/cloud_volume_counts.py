@@ -12,9 +12,10 @@ from typing import ClassVar, Final
 import numpy as np
 
 from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.verdicts import SKIP, Explanation, Skip
-from mooring.model.changes import Action, Change, Kind
 from mooring.model.csi import CSINode
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.migration import csi_source
 from mooring.model.node import Node
 from mooring.model.pod import Pod
@@ -23,7 +24,7 @@ from mooring.model.volumes import CSI_DRIVERS, ClaimVolume, Disk, DiskKind
 from mooring.policy.legacy_args import VolumeCountArgs
 from mooring.state.columns import IntArray
 from mooring.state.snapshot import Snapshot
-from mooring.state.storage import StorageView
+from mooring.state.storage.storage import StorageView
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["AzureDiskVolumeCount", "EBSVolumeCount", "GCEPDVolumeCount"]
@@ -46,7 +47,7 @@ class _VolumeCount:
 
     row_local: ClassVar[bool] = False
     Args: ClassVar[type[VolumeCountArgs]] = VolumeCountArgs
-    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {
             (Kind.NODE, Action.ADD),
             (Kind.NODE, Action.UPDATE),
@@ -93,26 +94,29 @@ class _VolumeCount:
         """One reason; evicting pods detaches their disks."""
         return Explanation.single("node(s) exceed max volume count", len(nodes), resolvable=True)
 
-    def cures(self, pod: Pod, change: Change, _cluster: Snapshot) -> bool:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
         """A node came or takes another number, its driver took over, or a volume was detached.
 
         Or a claim of the pod changed, and with it what disks the pod needs.
         """
-        match change.before, change.after:
+        match event.before, event.after:
             case Pod() as gone, None:
-                return bool(gone.volumes)
+                return queue_if(bool(gone.volumes))
             case (PersistentVolumeClaim() as claim, _) | (None, PersistentVolumeClaim() as claim):
-                return claim.namespace == pod.namespace and any(
-                    isinstance(v, ClaimVolume) and v.claim == claim.name for v in pod.volumes
+                return queue_if(
+                    claim.namespace == pod.namespace
+                    and any(
+                        isinstance(v, ClaimVolume) and v.claim == claim.name for v in pod.volumes
+                    )
                 )
             case Node() as before, Node() as after:
                 name, was, now = self.published_as, before.labels, after.labels
                 published = before.allocatable.get(name) != after.allocatable.get(name)
-                return published or any(was.get(k) != now.get(k) for k in _INSTANCE_TYPES)
+                return queue_if(published or any(was.get(k) != now.get(k) for k in _INSTANCE_TYPES))
             case CSINode() as before, CSINode() as after:
-                return before.migrated_plugins != after.migrated_plugins
+                return queue_if(before.migrated_plugins != after.migrated_plugins)
             case _:
-                return True
+                return QueueingHint.QUEUE
 
     def _limits(self, nodes: NodeView) -> IntArray:
         published = nodes.allocatable(self.published_as)

@@ -1,15 +1,17 @@
 """Pods with resource claims (dynamicresources/).
 
-Mooring does not allocate devices by ResourceClaim: a pod that has any is refused with a reason. For
-all other pods this says after a failed search what upstream's plugin says, so that messages agree.
+Mooring does not allocate devices by ResourceClaim: a pod that has any is rejected with a reason.
+For all other pods this says after a failed search what kube-scheduler's plugin says, so that
+messages agree.
 """
 
 from typing import ClassVar
 
-from mooring.framework.attempt import Attempt
 from mooring.framework.handle import Handle
-from mooring.framework.verdicts import SKIP, Refused, Skip
-from mooring.model.changes import Action, Change, Kind
+from mooring.framework.hints import QueueingHint
+from mooring.framework.post_filter import PostFilterState
+from mooring.framework.verdicts import SKIP, Skip, Unschedulable
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.policy.args import DynamicResourcesArgs
 from mooring.state.snapshot import Snapshot
@@ -23,26 +25,26 @@ class DynamicResources:
     name: ClassVar[str] = "DynamicResources"
     row_local: ClassVar[bool] = False
     Args: ClassVar[type[DynamicResourcesArgs]] = DynamicResourcesArgs
-    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset()
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset()
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None: ...
 
-    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> Skip | Refused:
+    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> Skip | Unschedulable:
         """Placing such a pod without its devices would be worse than not placing it."""
         if pod.shape.claims_devices:
-            return Refused("pod has resource claims, which Mooring does not allocate")
+            return Unschedulable("pod has resource claims, which Mooring does not allocate")
         return SKIP
 
-    def cures(self, _pod: Pod, _change: Change, _cluster: Snapshot) -> bool:
+    def queueing_hint(self, _pod: Pod, _change: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
         """Nothing does."""
-        return False
+        return QueueingHint.SKIP
 
-    def post_filter(self, attempt: Attempt) -> Refused:
+    def post_filter(self, attempt: PostFilterState) -> Unschedulable:
         """There is never a claim to deallocate.
 
-        If another plugin's pre_filter has refused the pod, upstream's never ran and its post-filter
-        fails with the error text for missing state, which is what users see there.
+        If another plugin's pre_filter has rejected the pod, kube-scheduler's never ran and its
+        post-filter fails with the error text for missing state, which is what users see there.
         """
         if attempt.diagnosis.pre_filter is not None:
-            return Refused("not found")
-        return Refused("no new claims to deallocate", resolvable=True)
+            return Unschedulable("not found")
+        return Unschedulable("no new claims to deallocate", resolvable=True)

@@ -8,20 +8,21 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.plugin import Normalise
 from mooring.framework.scores import MAX_SCORE
 from mooring.framework.verdicts import SKIP, Explanation, Skip
 from mooring.model.affinity import AffinityTerm, PodAffinity
-from mooring.model.changes import Action, Change, Kind
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.shape import PodShape
 from mooring.policy.args import InterPodAffinityArgs
 from mooring.state.columns import IntArray
-from mooring.state.kinds import Role
 from mooring.state.labels import ABSENT, Domains
-from mooring.state.selection import Selection, selection, term_selector
 from mooring.state.snapshot import Snapshot
-from mooring.state.tally import DomainCounts
+from mooring.state.topology.domain_counts import DomainCounts
+from mooring.state.topology.equivalent_pods import Role
+from mooring.state.topology.selection import Selection, selection, term_selector
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["InterPodAffinity"]
@@ -62,7 +63,7 @@ class InterPodAffinity:
     row_local: ClassVar[bool] = False
     normalise: ClassVar[Normalise] = Normalise.NONE
     Args: ClassVar[type[InterPodAffinityArgs]] = InterPodAffinityArgs
-    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         product((Kind.POD, Kind.NODE, Kind.NAMESPACE), Action)
     )
 
@@ -133,15 +134,15 @@ class InterPodAffinity:
         scaled: IntArray = (MAX_SCORE * (total / most)).astype(np.int64)
         return scaled
 
-    def cures(self, pod: Pod, change: Change, cluster: Snapshot) -> bool:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
         """Wanted pods came, unwanted ones left, or either are in other domains now."""
-        match change.kind:
+        match event.kind:
             case Kind.POD:
-                return _pods_differ(pod, change.before, change.after, cluster)
+                return queue_if(_pods_differ(pod, event.before, event.after, cluster))
             case Kind.NODE:
-                return _domains_differ(pod, change.before, change.after, cluster)
+                return queue_if(_domains_differ(pod, event.before, event.after, cluster))
             case _:
-                return _namespaces_differ(pod, change.before, change.after)
+                return queue_if(_namespaces_differ(pod, event.before, event.after))
 
 
 def _together(nodes: NodeView, counts: _Counts) -> BoolArray:

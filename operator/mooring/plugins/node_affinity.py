@@ -5,11 +5,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mooring.framework.cures import opened
 from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint, node_newly, queue_if
 from mooring.framework.plugin import Normalise
-from mooring.framework.verdicts import SKIP, Explanation, Narrowed, Refused, Skip
-from mooring.model.changes import Action, Change, Kind
+from mooring.framework.verdicts import SKIP, Explanation, PreFilterResult, Skip, Unschedulable
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.selectors import (
@@ -47,7 +47,7 @@ class NodeAffinity:
     ignores_pods: ClassVar[bool] = True
     normalise: ClassVar[Normalise] = Normalise.MAX
     Args: ClassVar[type[NodeAffinityArgs]] = NodeAffinityArgs
-    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {(Kind.NODE, Action.ADD), (Kind.NODE, Action.UPDATE)}
     )
 
@@ -58,7 +58,9 @@ class NodeAffinity:
         self._added = parse_node_selector(added.get(_HARD))
         self._added_preferred = parse_preferred_terms(added.get(_SOFT) or ())
 
-    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> Skip | _Wanted | Narrowed | Refused:
+    def pre_filter(
+        self, pod: Pod, _cluster: Snapshot
+    ) -> Skip | _Wanted | PreFilterResult | Unschedulable:
         """What the pod asks for, narrowed to nodes by name where every term names some."""
         wanted = _Wanted(pod.shape.node_selector, pod.shape.required_nodes)
         if wanted.required is None and wanted.labels.empty and self._added is None:
@@ -69,7 +71,11 @@ class NodeAffinity:
         if not terms or len(named) < len(by_term):
             return wanted
         names = frozenset[str]().union(*named)
-        return Narrowed(wanted, names) if names else Refused("pod affinity terms conflict")
+        return (
+            PreFilterResult(wanted, names)
+            if names
+            else Unschedulable("pod affinity terms conflict")
+        )
 
     def filter(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> BoolArray:
         """True where the profile's affinity, the node selector and the required terms all match."""
@@ -97,18 +103,18 @@ class NodeAffinity:
             total += preferred.weight * nodes.selected(preferred.term)
         return total
 
-    def cures(self, pod: Pod, change: Change, _cluster: Snapshot) -> bool:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
         """A node came that is selected, or got labels by which it is."""
-        before, after = change.before, change.after
+        before, after = event.before, event.after
         if isinstance(before, Node) and isinstance(after, Node) and before.labels == after.labels:
-            return False
+            return QueueingHint.SKIP
         added = self._added
 
         def selected(node: Node) -> bool:
             enforced = added is None or added.matches(node.name, node.labels)
             return enforced and pod.shape.selects(node)
 
-        return opened(change, selected)
+        return queue_if(node_newly(event, selected))
 
     def _enforced(self, nodes: NodeView) -> BoolArray:
         return nodes.admitted(LabelSelector(), self._added)

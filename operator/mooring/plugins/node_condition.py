@@ -9,11 +9,11 @@ from typing import ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
-from mooring.framework.cures import opened
 from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint, node_newly, queue_if
 from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import Explanation
-from mooring.model.changes import Action, Change, Kind
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
@@ -42,7 +42,7 @@ class NodeCondition:
     name: ClassVar[str] = "NodeCondition"
     row_local: ClassVar[bool] = True
     ignores_pods: ClassVar[bool] = True
-    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {(Kind.NODE, Action.ADD), (Kind.NODE, Action.UPDATE)}
     )
 
@@ -56,9 +56,11 @@ class NodeCondition:
         """Everything that is wrong; no eviction makes it right."""
         return Explanation(_REASONS, _bits(nodes), np.zeros(len(nodes), np.bool_))
 
-    def cures(self, _pod: Pod, change: Change, _cluster: Snapshot) -> bool:
+    def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
         """A node came, or became, sound."""
-        return opened(change, lambda n: not n.unschedulable and not _unfit(n.conditions))
+        return queue_if(
+            node_newly(event, lambda n: not n.unschedulable and not _unfit(n.conditions))
+        )
 
 
 def _bits(nodes: NodeView) -> npt.NDArray[np.uint64]:

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from mooring.framework.cures import opened
 from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint, node_newly, queue_if
 from mooring.framework.plugin import Normalise
 from mooring.framework.scores import MAX_SCORE
 from mooring.framework.verdicts import SKIP, Explanation, Skip
-from mooring.model.changes import Action, Change, Kind
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.policy.legacy_args import NodeLabelArgs
@@ -33,7 +33,7 @@ class NodeLabel:
     ignores_pods: ClassVar[bool] = True
     normalise: ClassVar[Normalise] = Normalise.NONE
     Args: ClassVar[type[NodeLabelArgs]] = NodeLabelArgs
-    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {(Kind.NODE, Action.ADD), (Kind.NODE, Action.UPDATE)}
     )
 
@@ -69,7 +69,7 @@ class NodeLabel:
             total += MAX_SCORE * met
         return total // self._preferences
 
-    def cures(self, _pod: Pod, change: Change, _cluster: Snapshot) -> bool:
+    def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
         """A node came with the right labels, or got them."""
         present, absent = self._args.present_labels, self._args.absent_labels
 
@@ -77,7 +77,7 @@ class NodeLabel:
             labels = node.labels
             return all(k in labels for k in present) and not any(k in labels for k in absent)
 
-        return opened(change, right)
+        return queue_if(node_newly(event, right))
 
 
 def _met(nodes: NodeView, present: tuple[str, ...], absent: tuple[str, ...]) -> Iterator[BoolArray]:

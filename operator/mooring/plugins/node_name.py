@@ -3,9 +3,10 @@
 from typing import ClassVar
 
 from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import SKIP, Explanation, Skip
-from mooring.model.changes import Action, Change, Kind
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.state.snapshot import Snapshot
@@ -19,7 +20,9 @@ class NodeName:
 
     name: ClassVar[str] = "NodeName"
     row_local: ClassVar[bool] = False
-    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset({(Kind.NODE, Action.ADD)})
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        {(Kind.NODE, Action.ADD)}
+    )
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
@@ -36,6 +39,6 @@ class NodeName:
         reason = "node(s) didn't match the requested node name"
         return Explanation.single(reason, len(nodes), resolvable=False)
 
-    def cures(self, pod: Pod, change: Change, _cluster: Snapshot) -> bool:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
         """The named node came."""
-        return isinstance(change.after, Node) and change.after.name == pod.node_name
+        return queue_if(isinstance(event.after, Node) and event.after.name == pod.node_name)

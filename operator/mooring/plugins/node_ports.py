@@ -5,9 +5,10 @@ from typing import ClassVar
 import numpy as np
 
 from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import SKIP, Explanation, Skip
-from mooring.model.changes import Action, Change, Kind
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.shape import HostPort
 from mooring.state.nodes import EVERY_ADDRESS
@@ -22,7 +23,7 @@ class NodePorts:
 
     name: ClassVar[str] = "NodePorts"
     row_local: ClassVar[bool] = True
-    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {(Kind.POD, Action.DELETE), (Kind.NODE, Action.ADD)}
     )
 
@@ -44,12 +45,12 @@ class NodePorts:
         reason = "node(s) didn't have free ports for the requested pod ports"
         return Explanation.single(reason, len(nodes), resolvable=True)
 
-    def cures(self, pod: Pod, change: Change, _cluster: Snapshot) -> bool:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
         """A node came, or a pod left that had one of the ports."""
-        if not isinstance(change.before, Pod):
-            return True
-        freed, wanted = change.before.shape.host_ports, pod.shape.host_ports
-        return any(_collide(one, other) for one in freed for other in wanted)
+        if not isinstance(event.before, Pod):
+            return QueueingHint.QUEUE
+        freed, wanted = event.before.shape.host_ports, pod.shape.host_ports
+        return queue_if(any(_collide(one, other) for one in freed for other in wanted))
 
 
 def _collide(one: HostPort, other: HostPort) -> bool:

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.verdicts import SKIP, Explanation, Skip
-from mooring.model.changes import Action, Change, Kind
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.policy.legacy_args import NodePressureArgs, Pressure
@@ -33,7 +34,7 @@ class NodePressure:
     row_local: ClassVar[bool] = True
     ignores_pods: ClassVar[bool] = True
     Args: ClassVar[type[NodePressureArgs]] = NodePressureArgs
-    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {(Kind.NODE, Action.ADD), (Kind.NODE, Action.UPDATE)}
     )
 
@@ -54,13 +55,13 @@ class NodePressure:
         reasons = tuple(_REASONS[pressure] for pressure in pressures)
         return Explanation(reasons, _bits(nodes, pressures), np.zeros(len(nodes), np.bool_))
 
-    def cures(self, _pod: Pod, change: Change, _cluster: Snapshot) -> bool:
+    def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
         """A node came, or got rid of a pressure."""
-        before, after = change.before, change.after
+        before, after = event.before, event.after
         if not isinstance(before, Node) or not isinstance(after, Node):
-            return True
+            return QueueingHint.QUEUE
         was, now = before.conditions, after.conditions
-        return any(was.get(c) == "True" != now.get(c) for c in self._conditions)
+        return queue_if(any(was.get(c) == "True" != now.get(c) for c in self._conditions))
 
 
 def _bits(nodes: NodeView, pressures: tuple[Pressure, ...]) -> npt.NDArray[np.uint64]:

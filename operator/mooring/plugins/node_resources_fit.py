@@ -7,11 +7,11 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from mooring.framework.cures import left_node
 from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint, freed_node, queue_if
 from mooring.framework.plugin import Normalise
 from mooring.framework.verdicts import Explanation
-from mooring.model.changes import Action, Change, Kind
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.policy.args import (
@@ -98,7 +98,7 @@ class NodeResourcesFit(_AllocationScore):
 
     name: ClassVar[str] = "NodeResourcesFit"
     Args: ClassVar[type[NodeResourcesFitArgs]] = NodeResourcesFitArgs
-    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {
             (Kind.POD, Action.DELETE),
             (Kind.POD, Action.UPDATE),
@@ -140,17 +140,19 @@ class NodeResourcesFit(_AllocationScore):
         reasons = ("Too many pods", *(f"Insufficient {resource}" for resource in need.resources))
         return Explanation(reasons, bits, resolvable)
 
-    def cures(self, pod: Pod, change: Change, cluster: Snapshot) -> bool:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
         """A node has more to give than before, and room for the pod, now or after evictions."""
         need = self.pre_filter(pod, cluster).resources
-        name = _grown(change, need)
+        name = _grown(event, need)
         row = cluster.row(name) if name is not None else None
         if row is None or not _is_large_enough(cluster.node(row), need):
-            return False
+            return QueueingHint.SKIP
         if cluster.has_room(row, need):
-            return True
+            return QueueingHint.QUEUE
         others = (placed.pod for placed in cluster.pods_on(row) if not placed.pod.terminating)
-        return pod.shape.preempts and any(p.shape.priority < pod.shape.priority for p in others)
+        return queue_if(
+            pod.shape.preempts and any(p.shape.priority < pod.shape.priority for p in others)
+        )
 
     def _ignores(self, resource: str) -> bool:
         group, slash, _ = resource.partition("/")
@@ -190,11 +192,11 @@ class RequestedToCapacityRatioScore(_AllocationScore):
         )
 
 
-def _grown(change: Change, wanted: Iterable[str]) -> str | None:
+def _grown(event: ClusterEvent, wanted: Iterable[str]) -> str | None:
     """The node that came, or on which a pod slot or a wanted resource has become free."""
-    match change.before, change.after:
+    match event.before, event.after:
         case Pod() as gone, None:
-            return left_node(gone)
+            return freed_node(gone)
         case Pod() as before, Pod() as after:
             held, kept = before.shape.demand.resources, after.shape.demand.resources
             shrunk = any(kept.get(name, 0) < held.get(name, 0) for name in wanted)

@@ -4,11 +4,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from mooring.framework.cures import opened
 from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint, node_newly, queue_if
 from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import Explanation
-from mooring.model.changes import Action, Change, Kind
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.taints import NOT_SCHEDULABLE_TAINT, tolerated
 from mooring.state.snapshot import Snapshot
@@ -23,7 +23,7 @@ class NodeUnschedulable:
     name: ClassVar[str] = "NodeUnschedulable"
     row_local: ClassVar[bool] = True
     ignores_pods: ClassVar[bool] = True
-    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {(Kind.NODE, Action.ADD), (Kind.NODE, Action.UPDATE)}
     )
 
@@ -39,6 +39,6 @@ class NodeUnschedulable:
         """One reason; no eviction uncordons a node."""
         return Explanation.single("node(s) were unschedulable", len(nodes), resolvable=False)
 
-    def cures(self, _pod: Pod, change: Change, _cluster: Snapshot) -> bool:
+    def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
         """A node came that is not cordoned, or one was uncordoned."""
-        return opened(change, lambda node: not node.unschedulable)
+        return queue_if(node_newly(event, lambda node: not node.unschedulable))

@@ -7,17 +7,18 @@ from typing import ClassVar, Final
 import numpy as np
 
 from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import SKIP, Explanation, Skip
-from mooring.model.changes import Action, Change, Kind
 from mooring.model.csi import CSINode, VolumeAttachment
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.migration import csi_source
 from mooring.model.pod import Pod
 from mooring.model.storage import CSISource, PersistentVolumeClaim
 from mooring.model.volumes import CSI_DRIVERS, ClaimVolume, Disk, PodVolume
 from mooring.state.columns import IntArray
 from mooring.state.snapshot import Snapshot
-from mooring.state.storage import StorageView
+from mooring.state.storage.storage import StorageView
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["NodeVolumeLimits"]
@@ -38,7 +39,7 @@ class NodeVolumeLimits:
 
     name: ClassVar[str] = "NodeVolumeLimits"
     row_local: ClassVar[bool] = False
-    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {
             (Kind.NODE, Action.ADD),
             (Kind.CSI_NODE, Action.ADD),
@@ -91,23 +92,25 @@ class NodeVolumeLimits:
             return Explanation.single(wanted.missing, len(nodes), resolvable=False)
         return Explanation.single(_FULL, len(nodes), resolvable=True)
 
-    def cures(self, pod: Pod, change: Change, _cluster: Snapshot) -> bool:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
         """A node came, a limit rose, volumes were detached, or a claim of the pod is new."""
-        match change.before, change.after:
+        match event.before, event.after:
             case CSINode() as before, CSINode() as after:
-                return any(
-                    limit is not None and _rose(limit, after.limits.get(driver))
-                    for driver, limit in before.limits.items()
+                return queue_if(
+                    any(
+                        limit is not None and _rose(limit, after.limits.get(driver))
+                        for driver, limit in before.limits.items()
+                    )
                 )
             case Pod() as gone, None:
-                return any(map(_counts, gone.volumes))
+                return queue_if(any(map(_counts, gone.volumes)))
             case _, PersistentVolumeClaim() as claim:
                 named = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume)}
-                return claim.namespace == pod.namespace and claim.name in named
+                return queue_if(claim.namespace == pod.namespace and claim.name in named)
             case VolumeAttachment() as detached, None:
-                return any(_detached(volume, detached) for volume in pod.volumes)
+                return queue_if(any(_detached(volume, detached) for volume in pod.volumes))
             case _:
-                return True
+                return QueueingHint.QUEUE
 
 
 def _new(volumes: Sequence[CSISource], rows: IntArray, storage: StorageView) -> IntArray:

@@ -3,9 +3,8 @@
 from typing import ClassVar
 
 from mooring.framework.handle import Handle
+from mooring.framework.queued_pod import QueuedPod, by_priority
 from mooring.framework.registry import NoArgs
-from mooring.state.active import by_priority
-from mooring.state.queue import QueuedPod
 
 __all__ = ["PrioritySort"]
 

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from mooring.framework.handle import Handle
 from mooring.framework.registry import NoArgs
-from mooring.framework.verdicts import Refused
+from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
 
 __all__ = ["SchedulingGates"]
@@ -18,8 +18,8 @@ class SchedulingGates:
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
-    def pre_enqueue(self, pod: Pod) -> Refused | None:
+    def pre_enqueue(self, pod: Pod) -> Unschedulable | None:
         """None without gates."""
         if not pod.shape.gates:
             return None
-        return Refused(f"waiting for scheduling gates: [{' '.join(pod.shape.gates)}]")
+        return Unschedulable(f"waiting for scheduling gates: [{' '.join(pod.shape.gates)}]")

@@ -17,8 +17,8 @@ from mooring.framework.verdicts import SKIP, Skip
 from mooring.model.pod import Pod
 from mooring.state.columns import IntArray
 from mooring.state.labels import EACH_NODE
-from mooring.state.selection import Selection
 from mooring.state.snapshot import Snapshot
+from mooring.state.topology.selection import Selection
 from mooring.state.view import NodeView
 
 __all__ = ["SelectorSpread", "ServiceSpreading"]
@@ -39,7 +39,7 @@ class SelectorSpread:
 
     def pre_score(self, pod: Pod, nodes: NodeView, cluster: Snapshot) -> Skip | IntArray:
         """The siblings on each node; a pod with constraints of its own is spread by these."""
-        return SKIP if pod.shape.spread else _counts(cluster.siblings(pod), nodes, cluster)
+        return SKIP if pod.shape.spread else _counts(cluster.default_selector(pod), nodes, cluster)
 
     def score(self, _pod: Pod, nodes: NodeView, counts: IntArray) -> IntArray:
         """0 where the most are, 100 where none is."""
@@ -64,11 +64,13 @@ class ServiceSpreading:
         return _spread(nodes, counts)
 
 
-def _counts(siblings: Selection | None, nodes: NodeView, cluster: Snapshot) -> Skip | IntArray:
+def _counts(
+    default_selector: Selection | None, nodes: NodeView, cluster: Snapshot
+) -> Skip | IntArray:
     """int64 per node; SKIP without any, because then all nodes are equal."""
-    if siblings is None:
+    if default_selector is None:
         return SKIP
-    counts = cluster.counts(siblings, EACH_NODE)
+    counts = cluster.counts(default_selector, EACH_NODE)
     return counts.at(nodes).astype(np.int64) if counts.total else SKIP
 
 

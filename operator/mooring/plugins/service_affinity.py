@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.plugin import Normalise
 from mooring.framework.scores import MAX_SCORE
 from mooring.framework.verdicts import SKIP, Explanation, Skip
-from mooring.model.changes import Action, Change, Kind
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.selectors import Requirement, selector_from_labels
@@ -22,8 +23,8 @@ from mooring.model.workloads import Service
 from mooring.policy.legacy_args import ServiceAffinityArgs
 from mooring.state.columns import IntArray
 from mooring.state.labels import ABSENT, EACH_NODE
-from mooring.state.selection import PodSelector, selection
 from mooring.state.snapshot import Snapshot
+from mooring.state.topology.selection import PodSelector, selection
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["ServiceAffinity"]
@@ -39,7 +40,7 @@ class ServiceAffinity:
     row_local: ClassVar[bool] = False
     normalise: ClassVar[Normalise] = Normalise.NONE
     Args: ClassVar[type[ServiceAffinityArgs]] = ServiceAffinityArgs
-    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         product((Kind.POD, Kind.NODE, Kind.SERVICE), Action)
     )
 
@@ -94,19 +95,19 @@ class ServiceAffinity:
             total += _elsewhere(nodes, key, counts) / len(self._anti_affinity)
         return total.astype(np.int64)
 
-    def cures(self, pod: Pod, change: Change, _cluster: Snapshot) -> bool:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
         """A sibling, a Service or a node came, went or got other labels."""
-        before, after = change.before, change.after
-        match change.kind:
+        before, after = event.before, event.after
+        match event.kind:
             case Kind.POD:
-                return _is_sibling(before, pod) != _is_sibling(after, pod)
+                return queue_if(_is_sibling(before, pod) != _is_sibling(after, pod))
             case Kind.SERVICE:
                 services = [s for s in (before, after) if isinstance(s, Service)]
-                return before != after and services[0].namespace == pod.namespace
+                return queue_if(before != after and services[0].namespace == pod.namespace)
             case _:
                 if not isinstance(before, Node) or not isinstance(after, Node):
-                    return True
-                return before.labels != after.labels
+                    return QueueingHint.QUEUE
+                return queue_if(before.labels != after.labels)
 
 
 def _is_sibling(other: object | None, pod: Pod) -> bool:
@@ -121,11 +122,11 @@ def _is_sibling(other: object | None, pod: Pod) -> bool:
 def _sibling_labels(pod: Pod, keys: Iterable[str], cluster: Snapshot) -> dict[str, str]:
     """Those of the labels that the first node with a sibling has."""
     part = PodSelector(selector_from_labels(pod.labels), frozenset((pod.namespace,)))
-    siblings = cluster.counts(selection((part,), terminating=True), EACH_NODE)
-    if not siblings.total:
+    default_selector = cluster.counts(selection((part,), terminating=True), EACH_NODE)
+    if not default_selector.total:
         return {}
     order = cluster.nodes.take(cluster.nodes_in_order)
-    found = np.flatnonzero(siblings.at(order))
+    found = np.flatnonzero(default_selector.at(order))
     if not len(found):
         return {}
     node = order.node(int(found[0]))

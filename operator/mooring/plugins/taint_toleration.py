@@ -5,12 +5,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from mooring.framework.cures import opened
 from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint, node_newly, queue_if
 from mooring.framework.plugin import Normalise
 from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import Explanation
-from mooring.model.changes import Action, Change, Kind
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.taints import Taint, repelled, tolerated
 from mooring.state.columns import IntArray
@@ -26,7 +26,7 @@ class TaintToleration:
     name: ClassVar[str] = "TaintToleration"
     row_local: ClassVar[bool] = True
     ignores_pods: ClassVar[bool] = True
-    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {(Kind.NODE, Action.ADD), (Kind.NODE, Action.UPDATE)}
     )
     normalise: ClassVar[Normalise] = Normalise.REVERSED
@@ -51,10 +51,10 @@ class TaintToleration:
 
         return _per_taint_set(nodes, untolerated)
 
-    def cures(self, pod: Pod, change: Change, _cluster: Snapshot) -> bool:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
         """A node came, or lost taints, so that the pod tolerates the rest."""
         tolerations = pod.shape.tolerations
-        return opened(change, lambda node: not repelled(node.taints, tolerations))
+        return queue_if(node_newly(event, lambda node: not repelled(node.taints, tolerations)))
 
 
 def _per_taint_set(nodes: NodeView, measure: Callable[[tuple[Taint, ...]], int]) -> IntArray:

@@ -6,15 +6,16 @@ from typing import ClassVar, Final
 import numpy as np
 
 from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.registry import NoArgs
-from mooring.framework.verdicts import SKIP, Explanation, Refused, Skip
-from mooring.model.changes import Action, Change, Kind
+from mooring.framework.verdicts import SKIP, Explanation, Skip, Unschedulable
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.storage import PersistentVolumeClaim
 from mooring.model.volumes import ClaimVolume, PodVolume
 from mooring.state.snapshot import Snapshot
+from mooring.state.storage.volume_users import in_conflict, is_restricted
 from mooring.state.view import BoolArray, NodeView
-from mooring.state.volume_users import in_conflict, is_restricted
 
 __all__ = ["VolumeRestrictions"]
 
@@ -38,7 +39,7 @@ class VolumeRestrictions:
 
     name: ClassVar[str] = "VolumeRestrictions"
     row_local: ClassVar[bool] = False
-    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {
             (Kind.POD, Action.DELETE),
             (Kind.NODE, Action.ADD),
@@ -49,7 +50,7 @@ class VolumeRestrictions:
     def __init__(self, args: NoArgs, handle: Handle) -> None:
         self._cluster = handle.cluster
 
-    def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | _Wanted | Refused:
+    def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | _Wanted | Unschedulable:
         """The pod's disks and claims of these kinds; every claim it names must exist."""
         if not pod.volumes:
             return SKIP
@@ -61,7 +62,7 @@ class VolumeRestrictions:
             claim: PersistentVolumeClaim | None
             claim = cluster.objects(Kind.PERSISTENT_VOLUME_CLAIM).get(key)
             if claim is None:
-                return Refused(f'persistentvolumeclaim "{volume.claim}" not found')
+                return Unschedulable(f'persistentvolumeclaim "{volume.claim}" not found')
             if "ReadWriteOncePod" in claim.access_modes:
                 once.append(key)
         disks = tuple(filter(is_restricted, pod.volumes))
@@ -79,17 +80,17 @@ class VolumeRestrictions:
         bits = np.where(self._conflicts(nodes, wanted), np.uint64(1), np.uint64(2))
         return Explanation((_NO_DISK, _IN_USE), bits, np.ones(len(nodes), np.bool_))
 
-    def cures(self, pod: Pod, change: Change, _cluster: Snapshot) -> bool:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
         """A pod with a disk or claim of this one left, a node came, or a claim."""
         claims = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume) and not v.ephemeral}
-        match change.before, change.after:
+        match event.before, event.after:
             case Pod() as gone, None:
                 shared = claims if gone.namespace == pod.namespace else set[str]()
-                return any(_frees(volume, pod, shared) for volume in gone.volumes)
+                return queue_if(any(_frees(volume, pod, shared) for volume in gone.volumes))
             case None, PersistentVolumeClaim() as claim:
-                return claim.namespace == pod.namespace and claim.name in claims
+                return queue_if(claim.namespace == pod.namespace and claim.name in claims)
             case _:
-                return True
+                return QueueingHint.QUEUE
 
     def _conflicts(self, nodes: NodeView, wanted: _Wanted) -> BoolArray:
         """True where a pod has one of the disks."""

@@ -6,9 +6,10 @@ from typing import ClassVar, Final, TypeAlias
 import numpy as np
 
 from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.registry import NoArgs
-from mooring.framework.verdicts import SKIP, Explanation, Refused, Skip
-from mooring.model.changes import Action, Change, Kind
+from mooring.framework.verdicts import SKIP, Explanation, Skip, Unschedulable
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.migration import ZONE_DELIMITER
 from mooring.model.node import BETA_REGION, BETA_ZONE, REGION, ZONE, Node
 from mooring.model.pod import Pod
@@ -34,7 +35,7 @@ class VolumeZone:
 
     name: ClassVar[str] = "VolumeZone"
     row_local: ClassVar[bool] = False
-    wakes_on: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {
             (Kind.STORAGE_CLASS, Action.ADD),
             (Kind.NODE, Action.ADD),
@@ -48,13 +49,15 @@ class VolumeZone:
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
-    def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | tuple[_Topology, ...] | Refused:
+    def pre_filter(
+        self, pod: Pod, cluster: Snapshot
+    ) -> Skip | tuple[_Topology, ...] | Unschedulable:
         """The topologies of the pod's bound volumes."""
         topologies: list[_Topology] = []
         for volume in pod.volumes:
             if isinstance(volume, ClaimVolume) and not volume.ephemeral:
                 found = _volume_of(pod.namespace, volume.claim, cluster)
-                if isinstance(found, Refused):
+                if isinstance(found, Unschedulable):
                     return found
                 if found is not None:
                     topologies += _topologies(found)
@@ -79,42 +82,44 @@ class VolumeZone:
         reason = "node(s) had no available volume zone"
         return Explanation.single(reason, len(nodes), resolvable=False)
 
-    def cures(self, pod: Pod, change: Change, _cluster: Snapshot) -> bool:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
         """A node or volume came or got other labels, or the pod's claim or its class came."""
-        before, after = change.before, change.after
+        before, after = event.before, event.after
         match after:
             case StorageClass():
-                return after.waits_for_consumer
+                return queue_if(after.waits_for_consumer)
             case PersistentVolumeClaim():
                 named = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume)}
-                return after.namespace == pod.namespace and after.name in named
+                return queue_if(after.namespace == pod.namespace and after.name in named)
             case PersistentVolume() if isinstance(before, PersistentVolume):
-                return [*_topologies(before)] != [*_topologies(after)]
+                return queue_if([*_topologies(before)] != [*_topologies(after)])
             case Node() if isinstance(before, Node):
-                return any(before.labels.get(k) != after.labels.get(k) for k in _KEYS)
+                return queue_if(any(before.labels.get(k) != after.labels.get(k) for k in _KEYS))
             case _:
-                return True
+                return QueueingHint.QUEUE
 
 
-def _volume_of(namespace: str, name: str, cluster: Snapshot) -> PersistentVolume | Refused | None:
+def _volume_of(
+    namespace: str, name: str, cluster: Snapshot
+) -> PersistentVolume | Unschedulable | None:
     """The volume a claim is bound to; None while the claim waits for the pod's node."""
     if not name:
-        return Refused("PersistentVolumeClaim had no name")
+        return Unschedulable("PersistentVolumeClaim had no name")
     claim: PersistentVolumeClaim | None
     claim = cluster.objects(Kind.PERSISTENT_VOLUME_CLAIM).get(f"{namespace}/{name}")
     if claim is None:
-        return Refused(f'persistentvolumeclaim "{name}" not found')
+        return Unschedulable(f'persistentvolumeclaim "{name}" not found')
     if claim.volume_name:
         volume: PersistentVolume | None
         volume = cluster.objects(Kind.PERSISTENT_VOLUME).get(claim.volume_name)
-        missing = Refused(f'persistentvolume "{claim.volume_name}" not found')
+        missing = Unschedulable(f'persistentvolume "{claim.volume_name}" not found')
         return missing if volume is None else volume
     if not claim.storage_class:
-        return Refused("PersistentVolumeClaim had no pv name and storageClass name")
+        return Unschedulable("PersistentVolumeClaim had no pv name and storageClass name")
     made_by: StorageClass | None = cluster.objects(Kind.STORAGE_CLASS).get(claim.storage_class)
     if made_by is None:
-        return Refused(f'storageclass.storage.k8s.io "{claim.storage_class}" not found')
-    return None if made_by.waits_for_consumer else Refused("PersistentVolume had no name")
+        return Unschedulable(f'storageclass.storage.k8s.io "{claim.storage_class}" not found')
+    return None if made_by.waits_for_consumer else Unschedulable("PersistentVolume had no name")
 
 
 def _topologies(volume: PersistentVolume) -> Iterator[_Topology]:

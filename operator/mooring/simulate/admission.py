@@ -7,8 +7,8 @@ was stored in a cluster nothing changes.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from mooring.model.changes import Kind
 from mooring.model.errors import ManifestError
+from mooring.model.events import Kind
 from mooring.model.fields import mapping, name_of, namespace_of, text
 from mooring.model.workloads import PriorityClass
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from mooring.engine.mirror import MIRRORED
 from mooring.framework.registry import Registry
 from mooring.kube.resources import PRIORITY_CLASS
-from mooring.model.changes import Kind
+from mooring.mirroring.mirror import MIRRORED
 from mooring.model.errors import ManifestError
+from mooring.model.events import Kind
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod
 from mooring.simulate.admission import Admission, as_stored

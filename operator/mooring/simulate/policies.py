@@ -6,10 +6,10 @@ from typing import Final
 
 from mooring.framework.registry import PluginLoadError, Registry
 from mooring.policy.errors import FieldError, ProfileInvalid
-from mooring.policy.legacy import import_policy
+from mooring.policy.imports.kube_scheduler import Settings, import_configuration
+from mooring.policy.imports.legacy import import_policy
 from mooring.policy.profile import API_VERSION, DEFAULT_SCHEDULER, KIND, SchedulingProfile
 from mooring.policy.resolve import Effective, load_profile, resolve
-from mooring.policy.upstream import Settings, import_configuration
 from mooring.simulate.manifests import InputError, Manifest
 
 __all__ = ["InvalidPolicy", "Policy", "is_profile", "read_policies"]

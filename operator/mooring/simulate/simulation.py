@@ -1,36 +1,37 @@
 """The engine without a cluster: every pending pod decided once, each on top of the last."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
-from typing import Final
+from typing import Any, Final, NoReturn
 
-from mooring.engine.binding import PlaceRefused, hold_place
-from mooring.engine.cycle import decide
+from mooring.engine.binding import PodRejected, assume_and_reserve
+from mooring.engine.cycle import decide, tie_break_seed
 from mooring.engine.order import QueueOrder
-from mooring.engine.outcome import Outcome, Unschedulable
+from mooring.engine.outcome import FitError, Outcome, decision_of
 from mooring.engine.profiles import InForce, Profiles
-from mooring.engine.record import decision_of
-from mooring.engine.seed import seed_of
-from mooring.engine.shared import SharedWork
+from mooring.engine.result_cache import ResultCache
 from mooring.framework.decision import Decision
 from mooring.framework.handle import Handle
+from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.registry import Registry
-from mooring.framework.verdicts import PluginError, Refused
-from mooring.framework.waiting import WaitingRoom
-from mooring.model.changes import Change
+from mooring.framework.verdicts import PluginError, Unschedulable
+from mooring.framework.waiting_pods import WaitingPods
+from mooring.model.events import ClusterEvent
 from mooring.model.pod import Pod
 from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.resolve import resolve
+from mooring.queueing.active import ActivePods
 from mooring.simulate.inputs import Inputs
-from mooring.simulate.offline import OfflineApi
 from mooring.simulate.policies import Policy
-from mooring.state.active import ActivePods
 from mooring.state.cluster import ClusterState
-from mooring.state.queue import QueuedPod
 from mooring.state.snapshot import Snapshot
 
-__all__ = ["Attempt", "simulate"]
+__all__ = [
+    "Attempt",
+    "OfflineApi",
+    "simulate",
+]
 
 _FIRST_ATTEMPT: Final = 1
 
@@ -65,12 +66,12 @@ class _Simulation:
     def __init__(self, inputs: Inputs, registry: Registry, seed: int, *, every_node: bool) -> None:
         self._state = inputs.state
         self._cluster = Snapshot(inputs.state)
-        self._shared = SharedWork(inputs.state.nodes)
+        self._shared = ResultCache(inputs.state.nodes)
         self._seed = seed
         self._most = None if every_node else 1
         self._start = 0
         self._now = _now(inputs.state, inputs.pending)
-        handle = Handle(self._cluster, WaitingRoom(), OfflineApi(), inputs.state)
+        handle = Handle(self._cluster, WaitingPods(), OfflineApi(), inputs.state)
         self._profiles = Profiles(registry, handle)
         for policy in inputs.policies or (_default_policy(registry),):
             self._profiles.put(policy.profile, policy.effective)
@@ -83,13 +84,15 @@ class _Simulation:
             profile = self._profiles.of(pod, self._cluster)
             if profile is None:
                 name = pod.shape.scheduler_name
-                held.append(_refused(pod, None, f'no profile takes pods of schedulerName "{name}"'))
+                held.append(
+                    _rejected(pod, None, f'no profile takes pods of schedulerName "{name}"')
+                )
                 continue
             if pod.nominated_node is not None:
                 self._state.nominate(pod, pod.nominated_node)
             gate = _gate(pod, profile)
             if gate is not None:
-                held.append(_refused(pod, profile, gate.reason))
+                held.append(_rejected(pod, profile, gate.reason))
             else:
                 active.add(_queued(pod, ticket=len(chosen)))
                 chosen.append(profile)
@@ -101,17 +104,19 @@ class _Simulation:
         try:
             outcome = self._decide(pod, profile)
         except PluginError as error:
-            return _refused(pod, profile, str(error))
+            return _rejected(pod, profile, str(error))
         decision = decision_of(pod, profile.profile.name, outcome, self._most)
-        if isinstance(outcome, Unschedulable):
+        if isinstance(outcome, FitError):
             self._remember(pod, outcome)
             return Attempt(decision)
-        self._start = (self._start + outcome.visited) % self._cluster.node_count
+        self._start = (self._start + outcome.evaluated_nodes) % self._cluster.node_count
         try:
-            hold_place(pod, outcome.row, profile.pipeline, self._state, changed=_nobody_waits)
-        except PlaceRefused as refusal:
-            return _refused(pod, profile, refusal.message)
-        return Attempt(decision, outcome.feasible)
+            assume_and_reserve(
+                pod, outcome.row, profile.pipeline, self._state, changed=_nobody_waits
+            )
+        except PodRejected as rejection:
+            return _rejected(pod, profile, rejection.message)
+        return Attempt(decision, outcome.feasible_nodes)
 
     def _decide(self, pod: Pod, profile: InForce) -> Outcome:
         return decide(
@@ -119,12 +124,12 @@ class _Simulation:
             profile.pipeline,
             self._cluster,
             self._shared,
-            seed=seed_of(pod.uid, _FIRST_ATTEMPT, self._seed),
+            seed=tie_break_seed(pod.uid, _FIRST_ATTEMPT, self._seed),
             start=self._start,
             now=self._now,
         )
 
-    def _remember(self, pod: Pod, outcome: Unschedulable) -> None:
+    def _remember(self, pod: Pod, outcome: FitError) -> None:
         """Later pods leave the room that is to be made for this one, and respect its evictions."""
         state, plan = self._state, outcome.nomination
         if plan is None:
@@ -152,7 +157,7 @@ def _default_policy(registry: Registry) -> Policy:
     return Policy(SchedulingProfile(DEFAULT_SCHEDULER, spec), resolve(spec, registry))
 
 
-def _nobody_waits(_changes: tuple[Change, ...]) -> None:
+def _nobody_waits(_changes: tuple[ClusterEvent, ...]) -> None:
     """Every pod has one attempt, so that no change brings one back."""
 
 
@@ -162,12 +167,12 @@ def _queued(pod: Pod, *, ticket: int) -> QueuedPod:
     return QueuedPod(pod, first_seen=entered, since=entered, ticket=ticket)
 
 
-def _gate(pod: Pod, profile: InForce) -> Refused | None:
+def _gate(pod: Pod, profile: InForce) -> Unschedulable | None:
     answers = (plugin.pre_enqueue(pod) for plugin in profile.pipeline.pre_enqueue)
     return next((answer for answer in answers if answer is not None), None)
 
 
-def _refused(pod: Pod, profile: InForce | None, message: str) -> Attempt:
+def _rejected(pod: Pod, profile: InForce | None, message: str) -> Attempt:
     return Attempt(
         Decision(
             pod=pod.key,
@@ -180,3 +185,29 @@ def _refused(pod: Pod, profile: InForce | None, message: str) -> Attempt:
             message=message,
         )
     )
+
+
+class OfflineApi:
+    """Satisfies `mooring.framework.handle.Api` and rejects everything.
+
+    A simulation ends with the place a pod gets, and a plugin that writes before that breaks its
+    protocol.
+    """
+
+    async def bind(self, _pod: Pod, _node: str) -> None:
+        """Nothing is bound in a simulation."""
+        _refuse()
+
+    async def patch(
+        self, _resource: str, _namespace: str | None, _name: str, _patch: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Nothing is written in a simulation."""
+        _refuse()
+
+    async def until(self, _done: Callable[[], bool], _seconds: float) -> None:
+        """Nothing happens in a simulation, so nothing can be waited for."""
+        _refuse()
+
+
+def _refuse() -> NoReturn:
+    raise PluginError("a simulation has no API server")

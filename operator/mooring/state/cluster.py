@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import replace
 from typing import Any
 
-from mooring.model.changes import Action, Change, Kind
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
 from mooring.state.evictions import Evictions
@@ -19,10 +19,10 @@ from mooring.state.nodes import NodeTable
 from mooring.state.nominations import Nominations
 from mooring.state.objects import Objects
 from mooring.state.pod_columns import PodColumns
-from mooring.state.pods import Placed, PodTable
-from mooring.state.siblings import Siblings
-from mooring.state.storage import Storage
-from mooring.state.terms import Terms
+from mooring.state.pods import PodState, PodTable
+from mooring.state.storage.storage import Storage
+from mooring.state.topology.counts import TopologyCounts
+from mooring.state.topology.default_selectors import DefaultSelectors
 
 __all__ = ["ClusterState", "Trial"]
 
@@ -34,14 +34,14 @@ class ClusterState:
         self.nodes = NodeTable()
         self.pods = PodTable()
         self.objects = Objects()
-        self.terms = Terms(self.nodes, self.objects)
-        self.siblings = Siblings(self.objects)
+        self.terms = TopologyCounts(self.nodes, self.objects)
+        self.default_selector = DefaultSelectors(self.objects)
         self.storage = Storage(self.nodes, self.objects)
         self.pod_columns = PodColumns()
         self.nominations = Nominations(self.pod_columns)
         self.evictions = Evictions(self.objects, self.pods, self.pod_columns)
 
-    def put(self, kind: Kind, key: str, value: Any) -> tuple[Change, ...]:
+    def put(self, kind: Kind, key: str, value: Any) -> tuple[ClusterEvent, ...]:
         """The object is as the API server says; `key` is its name, or namespace/name."""
         if kind is Kind.POD:
             return self._put_pod(value)
@@ -56,9 +56,9 @@ class ClusterState:
             if kind is Kind.NAMESPACE and before != value:
                 self.terms.namespace_changed(key)
         action = Action.ADD if before is None else Action.UPDATE
-        return (Change(kind, action, before, value),)
+        return (ClusterEvent(kind, action, before, value),)
 
-    def delete(self, kind: Kind, key: str, uid: str | None = None) -> tuple[Change, ...]:
+    def delete(self, kind: Kind, key: str, uid: str | None = None) -> tuple[ClusterEvent, ...]:
         """The object does not exist any more; with `uid`, only if that is the one known.
 
         A pod's name may be taken by its successor before the watch tells of its end.
@@ -80,7 +80,7 @@ class ClusterState:
             self.storage.object_changed(kind, key, before, None)
             if kind is Kind.NAMESPACE:
                 self.terms.namespace_changed(key)
-        return (Change(kind, Action.DELETE, before, None),) if before is not None else ()
+        return (ClusterEvent(kind, Action.DELETE, before, None),) if before is not None else ()
 
     def known(self, kind: Kind, key: str) -> Any | None:
         """The object as it was last seen; a pod only if it holds a place."""
@@ -92,7 +92,7 @@ class ClusterState:
             return self.nodes.nodes[row] if row is not None else None
         return self.objects.of(kind).get(key)
 
-    def replace(self, kind: Kind, values: Mapping[str, Any]) -> tuple[Change, ...]:
+    def replace(self, kind: Kind, values: Mapping[str, Any]) -> tuple[ClusterEvent, ...]:
         """The objects of a kind are exactly these (a relist); assumed pods stay assumed."""
         gone = [key for key in self._keys(kind) if key not in values]
         changes = [change for key in gone for change in self.delete(kind, key)]
@@ -100,7 +100,7 @@ class ClusterState:
             changes += self.put(kind, key, value)
         return tuple(changes)
 
-    def assume(self, pod: Pod, row: int) -> tuple[Change, ...]:
+    def assume(self, pod: Pod, row: int) -> tuple[ClusterEvent, ...]:
         """The pod holds the row from now on, before the API server knows of it.
 
         Whoever wants to be near it need not wait for the watch to confirm it, which is then no more
@@ -112,7 +112,7 @@ class ClusterState:
         placed = replace(pod, node_name=self.nodes.names[row])
         return (*gone, *self._place(placed, row, assumed=True))
 
-    def forget(self, pod: Pod) -> tuple[Change, ...]:
+    def forget(self, pod: Pod) -> tuple[ClusterEvent, ...]:
         """The assumption is taken back, if this very pod is still assumed."""
         placed = self.pods.assumed.get(pod.key)
         if placed is None or placed.pod.uid != pod.uid:
@@ -125,7 +125,7 @@ class ClusterState:
         if placed is not None and placed.pod.uid == pod.uid:
             placed.deadline = deadline
 
-    def nominate(self, pod: Pod, node: str) -> tuple[Change, ...]:
+    def nominate(self, pod: Pod, node: str) -> tuple[ClusterEvent, ...]:
         """Room is being made for the pod on the node; an unknown node nominates nothing.
 
         The room that was being made for it elsewhere is free for others.
@@ -136,14 +136,14 @@ class ClusterState:
             self.nominations.put(pod, row)
         return withdrawn
 
-    def withdraw(self, key: str) -> tuple[Change, ...]:
+    def withdraw(self, key: str) -> tuple[ClusterEvent, ...]:
         """The pod is nominated nowhere any more; the room kept for it is free for others."""
         nominee = self.nominations.drop(key)
         if nominee is None:
             return ()
         self.evictions.forget(nominee.pod)
         pod = replace(nominee.pod, nominated_node=self.nodes.names[nominee.row])
-        return (Change(Kind.POD, Action.DELETE, pod, None),)
+        return (ClusterEvent(Kind.POD, Action.DELETE, pod, None),)
 
     def assume_volumes(
         self,
@@ -179,7 +179,7 @@ class ClusterState:
             return [placed.pod.key for placed in self.pods if not placed.assumed]
         return list(self.objects.of(kind))
 
-    def _put_pod(self, pod: Pod) -> tuple[Change, ...]:
+    def _put_pod(self, pod: Pod) -> tuple[ClusterEvent, ...]:
         if pod.node_name is None or pod.finished:
             return self.delete(Kind.POD, pod.key, pod.uid)
         known = self.pods.get(pod.key)
@@ -192,20 +192,20 @@ class ClusterState:
             self.pod_columns.renew(pod)
             if before.annotations == pod.annotations:
                 return ()  # a status that nothing depends on, of which there are many
-            return (Change(Kind.POD, Action.UPDATE, before, pod),)
+            return (ClusterEvent(Kind.POD, Action.UPDATE, before, pod),)
         if known is None:
             return self._place(pod, self.nodes.row(pod.node_name), assumed=False)
         self._detach(pod.key)
-        self._attach(Placed(pod, self.nodes.row(pod.node_name), assumed=False))
-        return (Change(Kind.POD, Action.UPDATE, known.pod, pod),)
+        self._attach(PodState(pod, self.nodes.row(pod.node_name), assumed=False))
+        return (ClusterEvent(Kind.POD, Action.UPDATE, known.pod, pod),)
 
-    def _place(self, pod: Pod, row: int, *, assumed: bool) -> tuple[Change, ...]:
+    def _place(self, pod: Pod, row: int, *, assumed: bool) -> tuple[ClusterEvent, ...]:
         """The pod, which held no place, has one, and none that is kept for it."""
         withdrawn = self._withdraw_elsewhere(pod, row)
-        self._attach(Placed(pod, row, assumed=assumed))
-        return (*withdrawn, Change(Kind.POD, Action.ADD, None, pod))
+        self._attach(PodState(pod, row, assumed=assumed))
+        return (*withdrawn, ClusterEvent(Kind.POD, Action.ADD, None, pod))
 
-    def _withdraw_elsewhere(self, pod: Pod, row: int | None) -> tuple[Change, ...]:
+    def _withdraw_elsewhere(self, pod: Pod, row: int | None) -> tuple[ClusterEvent, ...]:
         """The pod's name is nominated nowhere; told unless this very pod takes the row itself."""
         nominee = self.nominations.get(pod.key)
         withdrawn = self.withdraw(pod.key)
@@ -227,7 +227,7 @@ class ClusterState:
             if nominee.row == row:
                 self.nominations.drop(nominee.pod.key)
 
-    def _attach(self, placed: Placed) -> None:
+    def _attach(self, placed: PodState) -> None:
         """The pod holds its place: every count of it goes up. `_detach` is the exact reverse."""
         self.pods.put(placed)
         self.nodes.add_pod(placed.row, placed.pod)
@@ -236,7 +236,7 @@ class ClusterState:
         evicted = self.evictions.under_way(placed.pod)
         self.pod_columns.put(placed.pod, placed.row, nominated=False, evicted=evicted)
 
-    def _detach(self, key: str) -> Placed | None:
+    def _detach(self, key: str) -> PodState | None:
         placed = self.pods.pop(key)
         if placed is not None:
             self.pod_columns.drop(placed.pod, nominated=False)
@@ -284,5 +284,5 @@ class Trial:
 
     def add(self, pod: Pod, row: int) -> None:
         """As if the pod, placed nowhere so far in this trial, were on the row."""
-        self._state._attach(Placed(pod, row, assumed=True))  # noqa: SLF001
+        self._state._attach(PodState(pod, row, assumed=True))  # noqa: SLF001
         self._undo.callback(self._state._detach, pod.key)  # noqa: SLF001

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from mooring.model.changes import Kind
+from mooring.model.events import Kind
 from mooring.model.workloads import Namespace, Service
 
 __all__ = ["Objects"]

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mooring.model.pod import Pod
-from mooring.state.kinds import PodKind
+from mooring.state.topology.equivalent_pods import EquivalentPods
 
-__all__ = ["Placed", "PodTable"]
+__all__ = ["PodState", "PodTable"]
 
 
 @dataclass(slots=True)
-class Placed:
+class PodState:
     """A pod on a row, `assumed` until the watch confirms.
 
     `deadline` is when an assumption whose binding went through expires, in seconds on the caller's
@@ -29,33 +29,33 @@ class Placed:
     row: int
     assumed: bool
     deadline: float | None = None
-    kind: PodKind = field(init=False, repr=False, compare=False)
+    kind: EquivalentPods = field(init=False, repr=False, compare=False)
 
 
 class PodTable:
     """All placed pods, by key and by row."""
 
     def __init__(self) -> None:
-        self._by_key: dict[str, Placed] = {}
-        self._by_row: dict[int, dict[str, Placed]] = {}
-        self.assumed: dict[str, Placed] = {}
+        self._by_key: dict[str, PodState] = {}
+        self._by_row: dict[int, dict[str, PodState]] = {}
+        self.assumed: dict[str, PodState] = {}
         """The pods that wait for confirmation, by key."""
 
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def __iter__(self) -> Iterator[Placed]:
+    def __iter__(self) -> Iterator[PodState]:
         return iter(self._by_key.values())
 
-    def get(self, key: str) -> Placed | None:
+    def get(self, key: str) -> PodState | None:
         """The place of the pod of this namespace/name."""
         return self._by_key.get(key)
 
-    def on(self, row: int) -> dict[str, Placed]:
+    def on(self, row: int) -> dict[str, PodState]:
         """The pods of a row by key; not to be changed by the caller."""
         return self._by_row.get(row, {})
 
-    def put(self, placed: Placed) -> None:
+    def put(self, placed: PodState) -> None:
         """The pod holds its place; its key must be free."""
         key = placed.pod.key
         if key in self._by_key:
@@ -65,7 +65,7 @@ class PodTable:
         if placed.assumed:
             self.assumed[key] = placed
 
-    def pop(self, key: str) -> Placed | None:
+    def pop(self, key: str) -> PodState | None:
         """The pod holds its place no more."""
         placed = self._by_key.pop(key, None)
         self.assumed.pop(key, None)

@@ -4,21 +4,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from mooring.model.changes import Kind
+from mooring.model.events import Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.workloads import Service
 from mooring.state.cluster import ClusterState, Trial
 from mooring.state.columns import IntArray
 from mooring.state.evictions import Evictions
-from mooring.state.kinds import Role
 from mooring.state.nominations import Nominations
 from mooring.state.pod_columns import PodColumns
-from mooring.state.pods import Placed
-from mooring.state.selection import Selection
-from mooring.state.storage import StorageView
-from mooring.state.tally import DomainCounts
-from mooring.state.view import CrowdedView, NodeView
+from mooring.state.pods import PodState
+from mooring.state.storage.storage import StorageView
+from mooring.state.topology.domain_counts import DomainCounts
+from mooring.state.topology.equivalent_pods import Role
+from mooring.state.topology.selection import Selection
+from mooring.state.view import NodeView, NodeViewWithNominated
 
 __all__ = ["Snapshot"]
 
@@ -55,7 +55,7 @@ class Snapshot:
         """Names by row; a copy, so it may be kept."""
         return tuple(self._state.nodes.names)
 
-    def pods_on(self, row: int) -> Iterable[Placed]:
+    def pods_on(self, row: int) -> Iterable[PodState]:
         """The pods on a row, assumed ones included."""
         return self._state.pods.on(row).values()
 
@@ -84,7 +84,7 @@ class Snapshot:
         more_pods, more_requested = columns.nominated_demand(
             resources, pod.shape.priority, pod.key, table.row_count
         )
-        return CrowdedView(table, rows, more_pods, more_requested)
+        return NodeViewWithNominated(table, rows, more_pods, more_requested)
 
     def node(self, row: int) -> Node | None:
         """The node of a row, if it exists."""
@@ -98,7 +98,7 @@ class Snapshot:
         """A what-if: inside, pods may be moved; afterwards everything is as it was."""
         return self._state.trial()
 
-    def pod(self, key: str) -> Placed | None:
+    def pod(self, key: str) -> PodState | None:
         """The placed pod of this namespace/name."""
         return self._state.pods.get(key)
 
@@ -134,14 +134,14 @@ class Snapshot:
         """Whether the selection includes a pod that need not be placed."""
         return self._state.terms.selects(pods, pod)
 
-    def siblings(self, pod: Pod) -> Selection | None:
+    def default_selector(self, pod: Pod) -> Selection | None:
         """Pods behind the same Services and of the same controller; None if it has neither."""
-        return self._state.siblings.of(pod)
+        return self._state.default_selector.of(pod)
 
     def behind_services(self, pod: Pod) -> Selection | None:
         """Pods behind the same Services, whoever owns them; None if there is no Service."""
-        return self._state.siblings.behind_services(pod)
+        return self._state.default_selector.behind_services(pod)
 
     def services(self, pod: Pod) -> tuple[Service, ...]:
         """The Services in front of the pod, by name."""
-        return self._state.siblings.services(pod)
+        return self._state.default_selector.services(pod)

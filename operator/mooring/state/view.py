@@ -20,7 +20,7 @@ from mooring.state.columns import Column, IntArray, read_only
 from mooring.state.labels import ABSENT, Domains, LabelColumn
 from mooring.state.nodes import Conditions, NodeTable
 
-__all__ = ["BoolArray", "CrowdedView", "NodeView"]
+__all__ = ["BoolArray", "NodeView", "NodeViewWithNominated"]
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -233,7 +233,7 @@ class NodeView:
         return column.data[self._rows]
 
 
-class CrowdedView(NodeView):
+class NodeViewWithNominated(NodeView):
     """Rows as they would be with more pods on them, as far as pod slots and requests go.
 
     `more_pods` and `more_requested` are int64 over all rows of the table.
@@ -252,9 +252,9 @@ class CrowdedView(NodeView):
         self._more_pods = more_pods
         self._more_requested = more_requested
 
-    def take(self, rows: IntArray) -> "CrowdedView":
+    def take(self, rows: IntArray) -> "NodeViewWithNominated":
         """The same crowd on other rows."""
-        return CrowdedView(self._table, rows, self._more_pods, self._more_requested)
+        return NodeViewWithNominated(self._table, rows, self._more_pods, self._more_requested)
 
     @property
     def pod_count(self) -> IntArray:

@@ -13,7 +13,7 @@ further. Names, labels and amounts mean what they mean in a manifest. Those of s
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from mooring.model.changes import Kind
+from mooring.model.events import Kind
 from mooring.model.node import HOSTNAME, ZONE
 from mooring.model.objects import object_key, parse_object
 from mooring.state.cluster import ClusterState

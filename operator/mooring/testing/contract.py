@@ -22,7 +22,7 @@ from numpy.testing import assert_array_equal
 from mooring.framework.plugin import points_of
 from mooring.framework.registry import NoArgs
 from mooring.framework.scores import MAX_SCORE, normalised
-from mooring.framework.verdicts import SKIP, Explanation, Narrowed, Refused
+from mooring.framework.verdicts import SKIP, Explanation, PreFilterResult, Unschedulable
 from mooring.model.pod import Pod, parse_pod
 from mooring.policy.points import Point
 from mooring.policy.reading import read
@@ -79,11 +79,11 @@ class PluginContract:
                 _check_array(trial.filter(nodes), np.dtype(np.bool_), len(nodes))
 
     def test_it_explains_every_refusal_with_a_reason(self) -> None:
-        """`explain` is asked about the nodes that `filter` refused, and about no other."""
+        """`explain` is asked about the nodes that `filter` rejected, and about no other."""
         for trial in self._filters():
-            refused = trial.nodes.take(trial.rows[~trial.filter(trial.nodes)])
-            if len(refused):
-                _check_explanation(trial.explain(refused), len(refused))
+            rejected = trial.nodes.take(trial.rows[~trial.filter(trial.nodes)])
+            if len(rejected):
+                _check_explanation(trial.explain(rejected), len(rejected))
 
     def test_it_filters_any_choice_of_nodes_as_it_filters_all(self) -> None:
         """A node's answer does not depend on which other nodes are asked about."""
@@ -141,8 +141,9 @@ class PluginContract:
 
     def test_it_says_what_cures_its_refusals_if_it_says_what_wakes_it(self) -> None:
         """Without either, any change may cure; with one of them alone, nobody knows."""
-        said = hasattr(self.plugin, "wakes_on"), hasattr(self.plugin, "cures")
-        assert said in ((True, True), (False, False)), "wakes_on and cures belong together"
+        both = hasattr(self.plugin, "events_to_register"), hasattr(self.plugin, "queueing_hint")
+        wrong = "events_to_register and queueing_hint belong together"
+        assert both in ((True, True), (False, False)), wrong
 
     def test_it_changes_nothing_while_it_decides(self) -> None:
         """Only `ClusterState` writes."""
@@ -179,7 +180,7 @@ class _Trial:
         )
         self.filter_state = (
             self._pre_filtered.state
-            if isinstance(self._pre_filtered, Narrowed)
+            if isinstance(self._pre_filtered, PreFilterResult)
             else self._pre_filtered
         )
         self.score_state: Any = (
@@ -187,8 +188,8 @@ class _Trial:
             if Point.PRE_SCORE in points
             else None
         )
-        refused = self._pre_filtered is SKIP or isinstance(self._pre_filtered, Refused)
-        self.may_filter = Point.FILTER in points and not refused
+        rejected = self._pre_filtered is SKIP or isinstance(self._pre_filtered, Unschedulable)
+        self.may_filter = Point.FILTER in points and not rejected
         self.may_score = (
             Point.SCORE in points and self.score_state is not SKIP and len(self.rows) > 0
         )
@@ -209,7 +210,7 @@ class _Trial:
         """Everything the plugin says of each node, by the node's name."""
         names = [self.nodes.name(index) for index in range(len(self.nodes))]
         said: dict[str, list[Any]] = {name: [] for name in names}
-        if isinstance(self._pre_filtered, Refused):
+        if isinstance(self._pre_filtered, Unschedulable):
             said["*"] = [self._pre_filtered]
         if self.may_filter:
             mask = self.filter(self.nodes)
@@ -223,14 +224,14 @@ class _Trial:
         return said
 
     def _refusals(self, mask: BoolArray) -> list[tuple[str, Any]]:
-        """The name of every refused node, with the reasons and whether preemption could help."""
-        refused = self.nodes.take(self.rows[~mask])
-        if not len(refused):
+        """The name of every rejected node, with the reasons and whether preemption could help."""
+        rejected = self.nodes.take(self.rows[~mask])
+        if not len(rejected):
             return []
-        why = self.explain(refused)
+        why = self.explain(rejected)
         return [
-            (refused.name(index), (why.of(index), bool(why.resolvable[index])))
-            for index in range(len(refused))
+            (rejected.name(index), (why.of(index), bool(why.resolvable[index])))
+            for index in range(len(rejected))
         ]
 
 
@@ -245,7 +246,7 @@ def _check_explanation(why: Explanation, rows: int) -> None:
     _check_array(why.resolvable, np.dtype(np.bool_), rows)
     assert all(why.reasons), "a reason is empty"
     for bits in why.bits.tolist():
-        assert bits, "a refused node has no reason"
+        assert bits, "a rejected node has no reason"
         assert bits >> len(why.reasons) == 0, "a bit stands for no reason"
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mooring.framework.handle import Handle
-from mooring.framework.waiting import WaitingRoom
+from mooring.framework.waiting_pods import WaitingPods
 from mooring.model.pod import Pod
 from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
@@ -16,7 +16,7 @@ __all__ = ["FakeApi", "Patch", "handle"]
 
 def handle(state: ClusterState, api: "FakeApi | None" = None) -> Handle:
     """What a plugin is built with, over this state."""
-    return Handle(Snapshot(state), WaitingRoom(), api or FakeApi(), state)
+    return Handle(Snapshot(state), WaitingPods(), api or FakeApi(), state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +33,17 @@ class FakeApi:
 
     `bindings` lists (namespace/name, node) and `patches` the patches, both in order. While
     `failure` is set, every write raises it instead. `objects` are raw objects by resource and key,
-    as `("persistentvolumes", "pv-1")`. `changes` is what happens to the cluster, one after the
+    as `("persistentvolumes", "pv-1")`. `events` is what happens to the cluster, one after the
     other, while somebody waits in `until`; then the time is up.
     """
 
     def __init__(
         self,
         objects: Mapping[tuple[str, str], dict[str, Any]] | None = None,
-        changes: Iterable[Callable[[], object]] = (),
+        events: Iterable[Callable[[], object]] = (),
     ) -> None:
         self.objects = dict(objects or {})
-        self.changes = deque(changes)
+        self.events = deque(events)
         self.bindings: list[tuple[str, str]] = []
         self.patches: list[Patch] = []
         self.failure: Exception | None = None
@@ -74,9 +74,9 @@ class FakeApi:
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
         """`done` is true, if need be after some of the changes."""
         while not done():
-            if not self.changes:
+            if not self.events:
                 raise TimeoutError(f"not done after {seconds:g}s")
-            self.changes.popleft()()
+            self.events.popleft()()
 
     def _fail_if_told(self) -> None:
         if self.failure is not None:

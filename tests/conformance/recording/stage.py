@@ -11,8 +11,8 @@ from typing import Final, Self, TypeVar
 from conformance.scenes.cluster import Raw
 from conformance.scenes.vocabulary import TEAMS, surroundings
 from controlplane import Access, Client
-from mooring.engine.mirror import MIRRORED
 from mooring.kube.resources import NAMESPACE, NODE, POD, PRIORITY_CLASS, Resource
+from mooring.mirroring.mirror import MIRRORED
 
 __all__ = ["Stage"]
 

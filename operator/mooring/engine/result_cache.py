@@ -1,0 +1,172 @@
+"""What identical pods share: masks and raw scores of row-local plugins, kept per shape.
+
+A row-local plugin's answer for a node changes only when that node's row changes, so an answer once
+computed is repaired row by row from the node table's change logs: one of every change for plugins
+that read what a node's pods take, one of the nodes' own for those that do not. The answers are
+always those that computing everything anew would give; `tests/property` holds that.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from mooring.framework.diagnosis import Diagnosis
+from mooring.framework.pipeline import Pipeline, WeightedScorePlugin
+from mooring.framework.plugin import FilterPlugin, Normalise
+from mooring.framework.verdicts import SKIP, PreFilterResult, Unschedulable
+from mooring.model.pod import Pod
+from mooring.model.shape import PodShape
+from mooring.state.columns import ChangeLog, IntArray
+from mooring.state.nodes import NodeTable
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import BoolArray, NodeView
+
+__all__ = ["ResultCache", "ShapeResults"]
+
+_MOST_SHAPES: Final = 256
+
+
+class _RowResults:
+    """The answers of some row-local plugins, repaired from one change log."""
+
+    def __init__(
+        self,
+        filters: Sequence[tuple[FilterPlugin, Any]],
+        scores: Sequence[tuple[WeightedScorePlugin, Any]],
+        changes: ChangeLog,
+    ) -> None:
+        self._filters = filters
+        self._scores = scores
+        self._changes = changes
+        self._position = -1
+        self.fits: BoolArray = np.zeros(0, np.bool_)
+        self.fixed_total: IntArray = np.zeros(0, np.int64)
+        self.raw: dict[str, IntArray] = {}
+
+    def refresh(self, pod: Pod, nodes: NodeView, *, same_nodes: bool) -> bool:
+        """Every answer is that of the live rows; True if any had to be asked for."""
+        if same_nodes and self._position == self._changes.position:
+            return False
+        dirty = self._changes.since(self._position)
+        self._position = self._changes.position
+        if not same_nodes or dirty is None or 2 * len(dirty) > len(nodes):
+            self.fits, self.fixed_total, self.raw = self._asked(pod, nodes)
+            return True
+        fits, fixed_total, raw = self._asked(pod, nodes.take(dirty))
+        self.fits[dirty], self.fixed_total[dirty] = fits, fixed_total
+        for name, column in raw.items():
+            self.raw[name][dirty] = column
+        return True
+
+    def _asked(self, pod: Pod, nodes: NodeView) -> tuple[BoolArray, IntArray, dict[str, IntArray]]:
+        fits = nodes.present.copy()
+        for plugin, state in self._filters:
+            fits &= plugin.filter(pod, nodes, state)
+        fixed_total = np.zeros(len(nodes), np.int64)
+        raw: dict[str, IntArray] = {}
+        for score, state in self._scores:
+            column = raw[score.name] = np.array(score.plugin.score(pod, nodes, state), np.int64)
+            if score.plugin.normalise is Normalise.NONE:
+                fixed_total += score.weight * column
+        return fits, fixed_total, raw
+
+
+class ShapeResults:
+    """The row-local answers for one shape under one pipeline.
+
+    `fits` is bool[rows]: present and passed by every row-local filter. `fixed_total` is the
+    weighted sum of the row-local scores that need no normalisation.
+    """
+
+    def __init__(self, pod: Pod, pipeline: Pipeline, cluster: Snapshot, table: NodeTable) -> None:
+        self._table = table
+        self._version = -1
+        self.pre_filtered: dict[str, Any] = {
+            p.name: p.pre_filter(pod, cluster) for p in pipeline.pre_filter if p.row_local
+        }
+        nodes = cluster.nodes
+        self.pre_scored: dict[str, Any] = {
+            p.name: p.pre_score(pod, nodes, cluster) for p in pipeline.pre_score if p.row_local
+        }
+        filters = [
+            (f, state)
+            for f in pipeline.filters
+            if f.row_local and (state := self._filter_state(f.name)) is not SKIP
+        ]
+        scores = [
+            (s, self.pre_scored.get(s.name))
+            for s in pipeline.scores
+            if s.row_local and self.pre_scored.get(s.name) is not SKIP
+        ]
+        self._by_node = _RowResults(
+            [entry for entry in filters if _ignores_pods(entry[0])],
+            [entry for entry in scores if _ignores_pods(entry[0].plugin)],
+            table.node_changes,
+        )
+        self._by_node_and_pods = _RowResults(
+            [entry for entry in filters if not _ignores_pods(entry[0])],
+            [entry for entry in scores if not _ignores_pods(entry[0].plugin)],
+            table.changes,
+        )
+        self.fits: BoolArray = np.zeros(0, np.bool_)
+        self.fixed_total: IntArray = np.zeros(0, np.int64)
+        self._diagnosed: tuple[tuple[int, int], Diagnosis] | None = None
+
+    def diagnosis(self, made: Callable[[], Diagnosis]) -> Diagnosis:
+        """What `made` says of the shape, asked for once as long as no row changes."""
+        as_of = (self._table.set_version, self._table.changes.position)
+        if self._diagnosed is None or self._diagnosed[0] != as_of:
+            self._diagnosed = (as_of, made())
+        return self._diagnosed[1]
+
+    @property
+    def rejection(self) -> Unschedulable | None:
+        """The first row-local pre_filter that rejected the shape, if one did."""
+        return next((r for r in self.pre_filtered.values() if isinstance(r, Unschedulable)), None)
+
+    def raw(self, plugin: str) -> IntArray:
+        """int64[rows]: a row-local plugin's scores before normalisation."""
+        raw = self._by_node_and_pods.raw.get(plugin)
+        return self._by_node.raw[plugin] if raw is None else raw
+
+    def refresh(self, pod: Pod, nodes: NodeView) -> None:
+        """Every answer is that of the live rows."""
+        same_nodes = self._version == self._table.set_version and len(self.fits) == len(nodes)
+        self._version = self._table.set_version
+        still = self._by_node.refresh(pod, nodes, same_nodes=same_nodes)
+        moving = self._by_node_and_pods.refresh(pod, nodes, same_nodes=same_nodes)
+        if still or moving:
+            self.fits = self._by_node.fits & self._by_node_and_pods.fits
+            self.fixed_total = self._by_node.fixed_total + self._by_node_and_pods.fixed_total
+
+    def _filter_state(self, plugin: str) -> Any:
+        state = self.pre_filtered.get(plugin)
+        return state.state if isinstance(state, PreFilterResult) else state
+
+
+def _ignores_pods(plugin: Any) -> bool:
+    return bool(getattr(plugin, "ignores_pods", False))
+
+
+class ResultCache:
+    """The shapes decided lately, the least used forgotten first."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self._shapes: OrderedDict[tuple[PodShape, Pipeline], ShapeResults] = OrderedDict()
+
+    def of(self, pod: Pod, pipeline: Pipeline, cluster: Snapshot) -> ShapeResults:
+        """The answers for the pod's shape, up to date."""
+        key = (pod.shape, pipeline)
+        work = self._shapes.get(key)
+        if work is None:
+            work = self._shapes[key] = ShapeResults(pod, pipeline, cluster, self._table)
+            if len(self._shapes) > _MOST_SHAPES:
+                self._shapes.popitem(last=False)
+        else:
+            self._shapes.move_to_end(key)
+        if work.rejection is None:
+            work.refresh(pod, cluster.nodes)
+        return work

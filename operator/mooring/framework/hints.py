@@ -1,0 +1,40 @@
+"""Queueing hints: what a plugin answers when a cluster event may make a pod schedulable."""
+
+from collections.abc import Callable
+from enum import Enum
+
+from mooring.model.events import ClusterEvent
+from mooring.model.node import Node
+from mooring.model.pod import Pod
+
+__all__ = ["QueueingHint", "freed_node", "node_newly", "queue_if"]
+
+
+class QueueingHint(Enum):
+    """Whether a cluster event may make an unschedulable pod schedulable (framework/types.go).
+
+    An exception in a hint counts as QUEUE.
+    """
+
+    QUEUE = "Queue"
+    """The event may help: the pod is tried again."""
+    SKIP = "QueueSkip"
+    """The event does not help: the pod stays unschedulable."""
+
+
+def queue_if(condition: object) -> QueueingHint:
+    """QUEUE where the condition is true, else SKIP."""
+    return QueueingHint.QUEUE if condition else QueueingHint.SKIP
+
+
+def node_newly(event: ClusterEvent, admits: Callable[[Node], bool]) -> bool:
+    """Whether the event added or changed a node that `admits` accepts now and did not before."""
+    before, after = event.before, event.after
+    if not isinstance(after, Node) or not admits(after):
+        return False
+    return not (isinstance(before, Node) and admits(before))
+
+
+def freed_node(gone: Pod) -> str | None:
+    """The name of the node whose resources a deleted pod held, bound or nominated to it."""
+    return gone.node_name or gone.nominated_node

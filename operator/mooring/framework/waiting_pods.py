@@ -1,0 +1,83 @@
+"""Pods that have a place and wait for the permission to be bound.
+
+A permit plugin that answered `Wait` later calls `allow` or `reject`. What happens then is the
+engine's business: it gives a callback per pod and asks `expire` from time to time.
+Times are seconds on the engine's monotonic clock.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from mooring.framework.verdicts import Unschedulable
+from mooring.model.pod import Pod
+
+__all__ = ["WaitingPod", "WaitingPods"]
+
+
+@dataclass(slots=True, eq=False)
+class WaitingPod:
+    """A pod at permit: `pending` maps each plugin it waits for to the deadline."""
+
+    pod: Pod
+    node: str
+    pending: dict[str, float]
+    since: float
+    decided: Callable[[Unschedulable | None, str], None]
+
+
+class WaitingPods:
+    """All pods at permit, by uid."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, WaitingPod] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __iter__(self) -> Iterator[WaitingPod]:
+        return iter(tuple(self._waiting.values()))
+
+    def enter(
+        self,
+        pod: Pod,
+        node: str,
+        pending: dict[str, float],
+        now: float,
+        decided: Callable[[Unschedulable | None, str], None],
+    ) -> None:
+        """The pod waits; `decided(rejection or None, plugin)` is called once."""
+        self._waiting[pod.uid] = WaitingPod(pod, node, pending, now, decided)
+
+    def get(self, uid: str) -> WaitingPod | None:
+        """The waiting pod of this uid."""
+        return self._waiting.get(uid)
+
+    def allow(self, uid: str, plugin: str) -> None:
+        """The plugin agrees; the last one to agree lets the pod go on."""
+        waiting = self._waiting.get(uid)
+        if waiting is None:
+            return
+        waiting.pending.pop(plugin, None)
+        if not waiting.pending:
+            del self._waiting[uid]
+            waiting.decided(None, plugin)
+
+    def reject(self, uid: str, plugin: str, reason: str) -> None:
+        """The pod loses its place."""
+        waiting = self._waiting.pop(uid, None)
+        if waiting is not None:
+            waiting.decided(Unschedulable(reason, resolvable=True), plugin)
+
+    def expire(self, now: float) -> None:
+        """Pods that waited longer than a plugin granted are rejected (waiting_pods_map.go)."""
+        for waiting in self:
+            for plugin, deadline in waiting.pending.items():
+                if deadline <= now:
+                    waited = deadline - waiting.since
+                    reason = f"rejected due to timeout after waiting {waited:g}s at plugin {plugin}"
+                    self.reject(waiting.pod.uid, plugin, reason)
+                    break
+
+    def next_deadline(self) -> float | None:
+        """When the next pod times out."""
+        return min((d for w in self._waiting.values() for d in w.pending.values()), default=None)

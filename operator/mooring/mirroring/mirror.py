@@ -1,0 +1,82 @@
+"""The reflectors' feed, parsed and put into the state."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from mooring.kube import resources
+from mooring.kube.reflector import EventType
+from mooring.kube.resources import Resource
+from mooring.model.errors import ManifestError
+from mooring.model.events import ClusterEvent, Kind
+from mooring.model.objects import object_key, parse_object
+from mooring.state.cluster import ClusterState
+
+__all__ = ["ASSIGNED_PODS", "MIRRORED", "Mirror"]
+
+logger = logging.getLogger(__name__)
+
+MIRRORED: Final[Mapping[Resource, Kind]] = {
+    resources.NODE: Kind.NODE,
+    resources.NAMESPACE: Kind.NAMESPACE,
+    resources.POD: Kind.POD,
+    resources.SERVICE: Kind.SERVICE,
+    resources.PERSISTENT_VOLUME: Kind.PERSISTENT_VOLUME,
+    resources.PERSISTENT_VOLUME_CLAIM: Kind.PERSISTENT_VOLUME_CLAIM,
+    resources.STORAGE_CLASS: Kind.STORAGE_CLASS,
+    resources.CSI_NODE: Kind.CSI_NODE,
+    resources.CSI_DRIVER: Kind.CSI_DRIVER,
+    resources.CSI_STORAGE_CAPACITY: Kind.CSI_STORAGE_CAPACITY,
+    resources.VOLUME_ATTACHMENT: Kind.VOLUME_ATTACHMENT,
+    resources.POD_DISRUPTION_BUDGET: Kind.POD_DISRUPTION_BUDGET,
+    resources.REPLICA_SET: Kind.REPLICA_SET,
+    resources.REPLICATION_CONTROLLER: Kind.REPLICATION_CONTROLLER,
+    resources.STATEFUL_SET: Kind.STATEFUL_SET,
+}
+"""What is mirrored, and as what; PriorityClasses come through kopf."""
+
+ASSIGNED_PODS: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+"""Field selector of the pods that hold a place."""
+
+
+class Mirror:
+    """A sink for reflectors (`mooring.kube.reflector.Sink`).
+
+    An object that cannot be parsed is logged and left as it was known before: one malformed object
+    holds up nothing else.
+    """
+
+    def __init__(
+        self, state: ClusterState, changed: Callable[[tuple[ClusterEvent, ...]], None]
+    ) -> None:
+        self._state = state
+        self._changed = changed
+
+    def replace(self, resource: Resource, items: list[dict[str, Any]]) -> None:
+        """The cluster holds exactly these objects."""
+        kind = MIRRORED[resource]
+        values: dict[str, Any] = {}
+        for raw in items:
+            value = self._parsed(kind, raw)
+            key = object_key(kind, raw)
+            if value is not None:
+                values[key] = value
+            elif (known := self._state.known(kind, key)) is not None:
+                values[key] = known
+        self._changed(self._state.replace(kind, values))
+
+    def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
+        """One object was added, changed or deleted."""
+        kind = MIRRORED[resource]
+        key = object_key(kind, obj)
+        if event == "DELETED":
+            self._changed(self._state.delete(kind, key, obj["metadata"].get("uid")))
+        elif (value := self._parsed(kind, obj)) is not None:
+            self._changed(self._state.put(kind, key, value))
+
+    def _parsed(self, kind: Kind, raw: Mapping[str, Any]) -> Any | None:
+        try:
+            return parse_object(kind, raw)
+        except ManifestError as error:
+            logger.warning("an object is left out because it is malformed: %s", error)
+            return None

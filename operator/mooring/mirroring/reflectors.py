@@ -1,0 +1,86 @@
+"""The mirror's feeds: one reflector per mirrored resource, and what is wrong with each."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from mooring.kube.client import ApiClient
+from mooring.kube.errors import ApiError, explain
+from mooring.kube.reflector import Reflector, Sink
+from mooring.kube.resources import POD, Resource
+from mooring.mirroring.mirror import ASSIGNED_PODS, MIRRORED
+
+__all__ = ["Reflectors"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    since: float
+    words: str
+
+
+class Reflectors:
+    """Feed `sink` while `run` runs; `relisted` is told which resource had to be listed again."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        sink: Sink,
+        *,
+        relisted: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._troubles: dict[Resource, _Trouble] = {}
+        self._reflectors = {
+            resource: Reflector(
+                client,
+                resource,
+                sink,
+                selectors={"fieldSelector": ASSIGNED_PODS} if resource is POD else None,
+                on_trouble=self._on_trouble,
+                on_relist=lambda resource: relisted(str(resource)),
+            )
+            for resource in MIRRORED
+        }
+
+    async def run(self) -> None:
+        """Follow the cluster until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for reflector in self._reflectors.values():
+                group.create_task(reflector.run())
+
+    async def synced(self) -> None:
+        """Everything has been seen once."""
+        for reflector in self._reflectors.values():
+            await reflector.synced.wait()
+
+    def lacking(self) -> str | None:
+        """What has not been seen yet, and why; None if everything has."""
+        lacking = [
+            f"{resource} ({self._troubles[resource].words})"
+            if resource in self._troubles
+            else str(resource)
+            for resource, reflector in self._reflectors.items()
+            if not reflector.synced.is_set()
+        ]
+        return f"not listed yet: {', '.join(lacking)}" if lacking else None
+
+    def lags(self) -> Mapping[str, float]:
+        """For how many seconds each feed has been out of order; 0 for those that work."""
+        now = self._clock()
+        return {
+            str(resource): now - self._troubles[resource].since
+            if resource in self._troubles
+            else 0.0
+            for resource in self._reflectors
+        }
+
+    def _on_trouble(self, resource: Resource, error: ApiError | None) -> None:
+        if error is None:
+            self._troubles.pop(resource, None)
+            return
+        known = self._troubles.get(resource)
+        since = known.since if known is not None else self._clock()
+        self._troubles[resource] = _Trouble(since, explain(error))

@@ -1,0 +1,1 @@
+"""The plugin DefaultPreemption: victims, candidates, and the choice among them."""

@@ -1,0 +1,1 @@
+"""The plugin PodTopologySpread, filter and score."""

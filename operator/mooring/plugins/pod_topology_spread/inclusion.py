@@ -1,0 +1,107 @@
+"""Which nodes a topology spread constraint counts, and which domains they make."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mooring.model.affinity import SpreadConstraint
+from mooring.model.node import Node
+from mooring.model.shape import PodShape
+from mooring.model.taints import repelled
+from mooring.state.columns import IntArray
+from mooring.state.labels import ABSENT, EACH_NODE, LabelColumn
+from mooring.state.snapshot import Snapshot
+from mooring.state.topology.domain_counts import CountArray
+from mooring.state.topology.selection import Selection
+from mooring.state.view import BoolArray, NodeView
+
+__all__ = ["Inclusion", "Scope", "includes"]
+
+_MOST_SCOPES: Final = 256
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scope:
+    """The nodes that count (int64 rows, all with the label; None: every node with it).
+
+    `inhabited` is True at the codes of the domains these are in; its last item is for ABSENT.
+    """
+
+    domains: LabelColumn
+    rows: IntArray | None
+    inhabited: BoolArray
+
+    def counts(self, cluster: Snapshot, pods: Selection | None) -> CountArray | IntArray:
+        """The selected pods (None: none) on these nodes per code, and a last 0 for ABSENT."""
+        if pods is None:
+            return np.zeros(len(self.inhabited), np.int64)
+        if self.rows is None:
+            return cluster.counts(pods, self.domains.key).by_code
+        on_node = cluster.counts(pods, EACH_NODE).by_code[self.rows]
+        codes = self.domains.codes.data[self.rows]
+        return np.bincount(codes, on_node, len(self.inhabited)).astype(np.int64)
+
+
+class Inclusion:
+    """Scopes of constraints, kept until some node changes what they depend on."""
+
+    def __init__(self) -> None:
+        self._scopes: dict[tuple[PodShape | None, str, tuple[str, ...], bool, bool], Scope] = {}
+        self._version = -1
+
+    def scope(
+        self, shape: PodShape, constraint: SpreadConstraint, keys: tuple[str, ...], nodes: NodeView
+    ) -> Scope:
+        """The nodes, of a view of all, that the constraint counts for a pod of this shape.
+
+        They carry the constraint's label and those of `keys`, and pass its inclusion policies
+        (podtopologyspread/common.go, matchNodeInclusionPolicies).
+        """
+        if self._version != nodes.topology_version or len(self._scopes) >= _MOST_SCOPES:
+            self._scopes.clear()
+            self._version = nodes.topology_version
+        selects = bool(shape.required_nodes or shape.node_selector.requirements)
+        by_affinity = constraint.honor_affinity and selects
+        by_taints = constraint.honor_taints and len(nodes.taint_sets) > 1
+        of_shape = shape if by_affinity or by_taints else None
+        key = (of_shape, constraint.topology_key, keys, by_affinity, by_taints)
+        scope = self._scopes.get(key)
+        if scope is None:
+            scope = self._scopes[key] = _scope(of_shape, constraint, keys, nodes)
+        return scope
+
+
+def _scope(
+    shape: PodShape | None, constraint: SpreadConstraint, keys: tuple[str, ...], nodes: NodeView
+) -> Scope:
+    """`shape` is None where neither policy can exclude a node."""
+    domains = nodes.label(constraint.topology_key)
+    partial = [k for k in keys if k != domains.key and nodes.label(k).held < nodes.node_count]
+    if shape is None and not partial:
+        return Scope(domains, None, domains.inhabited)
+    included = nodes.label_codes(domains.key) != ABSENT
+    for key in partial:
+        included &= nodes.label_codes(key) != ABSENT
+    if shape is not None and constraint.honor_affinity:
+        included &= nodes.admitted(shape.node_selector, shape.required_nodes)
+    if shape is not None and constraint.honor_taints:
+        included &= _tolerated(shape, nodes)
+    rows = np.flatnonzero(included)
+    inhabited = np.zeros(len(domains.values) + 1, np.bool_)
+    inhabited[domains.codes.data[rows]] = True
+    return Scope(domains, rows, inhabited)
+
+
+def includes(shape: PodShape, constraint: SpreadConstraint, node: Node) -> bool:
+    """Whether the constraint's inclusion policies let a node count, for a pod of this shape."""
+    if constraint.honor_affinity and not shape.selects(node):
+        return False
+    return not (constraint.honor_taints and repelled(node.taints, shape.tolerations))
+
+
+def _tolerated(shape: PodShape, nodes: NodeView) -> BoolArray:
+    """True where the pod tolerates every taint that would keep it away."""
+    by_code = [not repelled(taints, shape.tolerations) for taints in nodes.taint_sets]
+    passed: BoolArray = np.array(by_code)[nodes.taint_codes]
+    return passed

@@ -1,0 +1,291 @@
+"""Pods that belong together are spread evenly over domains (podtopologyspread/)."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from typing import ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint, queue_if
+from mooring.framework.plugin import Normalise
+from mooring.framework.scores import MAX_SCORE
+from mooring.framework.verdicts import SKIP, Explanation, Skip
+from mooring.model.affinity import SpreadConstraint
+from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.node import HOSTNAME, ZONE, Node
+from mooring.model.pod import Pod
+from mooring.model.selectors import LabelSelector, Requirement
+from mooring.model.shape import PodShape
+from mooring.plugins.pod_topology_spread.inclusion import Inclusion, includes
+from mooring.policy.args import DefaultConstraint, PodTopologySpreadArgs
+from mooring.state.columns import IntArray
+from mooring.state.labels import ABSENT, EACH_NODE, Domains
+from mooring.state.snapshot import Snapshot
+from mooring.state.topology.selection import Pair, PodSelector, Selection, selection
+from mooring.state.view import BoolArray, NodeView
+
+__all__ = ["PodTopologySpread"]
+
+_SYSTEM_DEFAULTS: Final = (
+    SpreadConstraint(max_skew=3, topology_key=HOSTNAME, hard=False, selector=None),
+    SpreadConstraint(max_skew=5, topology_key=ZONE, hard=False, selector=None),
+)
+_PARENTS: Final = (
+    Kind.SERVICE,
+    Kind.REPLICA_SET,
+    Kind.REPLICATION_CONTROLLER,
+    Kind.STATEFUL_SET,
+)
+"""What default constraints take their selectors from."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rule:
+    """A constraint for one pod: which pods count (None: none), and whether it is one of them."""
+
+    constraint: SpreadConstraint
+    pods: Selection | None
+    matches_self: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Limit:
+    """`allows` is bool per code of the label, its last item, for ABSENT, False."""
+
+    key: str
+    allows: BoolArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """What one constraint adds to a raw score: float64 per code, the last item 0 for ABSENT."""
+
+    domains: Domains
+    by_code: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Scoring:
+    """`required` are labels without which a node is not scored; empty if all nodes have them."""
+
+    required: tuple[str, ...]
+    parts: tuple[_Part, ...]
+
+
+class PodTopologySpread:
+    """Refuses domains that already have too many of the pods, and prefers those with few."""
+
+    name: ClassVar[str] = "PodTopologySpread"
+    row_local: ClassVar[bool] = False
+    normalise: ClassVar[Normalise] = Normalise.NONE
+    Args: ClassVar[type[PodTopologySpreadArgs]] = PodTopologySpreadArgs
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        product((Kind.POD, Kind.NODE, *_PARENTS), Action)
+    )
+
+    def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
+        self._system = args.defaulting_type == "System"
+        listed = tuple(map(_constraint, args.default_constraints))
+        self._defaults = _SYSTEM_DEFAULTS if self._system else listed
+        self._inclusion = Inclusion()
+
+    def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | tuple[_Limit, ...]:
+        """The domains that each DoNotSchedule constraint allows."""
+        rules = self._rules(pod, cluster, hard=True)
+        keys = tuple(rule.constraint.topology_key for rule in rules)
+        return tuple(self._limit(pod.shape, rule, keys, cluster) for rule in rules) or SKIP
+
+    def filter(self, _pod: Pod, nodes: NodeView, limits: tuple[_Limit, ...]) -> BoolArray:
+        """True where every constraint allows the node's domain."""
+        fits = np.ones(len(nodes), np.bool_)
+        for limit in limits:
+            fits &= limit.allows[nodes.label_codes(limit.key)]
+        return fits
+
+    def explain(self, _pod: Pod, nodes: NodeView, limits: tuple[_Limit, ...]) -> Explanation:
+        """Why the first constraint that fails does; no eviction adds a label."""
+        reasons = (
+            "node(s) didn't match pod topology spread constraints (missing required label)",
+            "node(s) didn't match pod topology spread constraints",
+        )
+        bits = np.zeros(len(nodes), np.uint64)
+        for limit in limits:
+            codes = nodes.label_codes(limit.key)
+            why = np.where(codes == ABSENT, np.uint64(1), np.uint64(2))
+            bits = np.where((bits == 0) & ~limit.allows[codes], why, bits)
+        return Explanation(reasons, bits, bits == 2)
+
+    def pre_score(self, pod: Pod, nodes: NodeView, cluster: Snapshot) -> Skip | _Scoring:
+        """What each ScheduleAnyway constraint adds per domain."""
+        rules = self._rules(pod, cluster, hard=False)
+        if not rules:
+            return SKIP
+        keys: tuple[str, ...] = ()
+        if pod.shape.spread or not self._system:
+            keys = tuple(rule.constraint.topology_key for rule in rules)
+        required = tuple(k for k in keys if nodes.label(k).held < nodes.node_count)
+        scored = np.flatnonzero(~_missing(nodes, required)) if required else None
+        candidates = nodes if scored is None else nodes.take(nodes.rows[scored])
+        parts = (self._part(pod.shape, rule, keys, candidates, cluster) for rule in rules)
+        return _Scoring(required, tuple(parts))
+
+    def score(self, _pod: Pod, nodes: NodeView, scoring: _Scoring) -> IntArray:
+        """The fewer pods in the node's domains, the more; 0 where a label is missing."""
+        total = np.zeros(len(nodes), np.float64)
+        for part in scoring.parts:
+            total += part.by_code[nodes.domain_codes(part.domains)]
+        raw = np.floor(total + 0.5).astype(np.int64)
+        if not scoring.required:
+            return _normalised(raw)
+        kept = ~_missing(nodes, scoring.required)
+        scores = np.zeros(len(nodes), np.int64)
+        scores[kept] = _normalised(raw[kept])
+        return scores
+
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
+        """Counted pods came or went, domains did, or the pod's constraints are other ones now."""
+        if event.kind in _PARENTS:
+            return queue_if(not pod.shape.spread and any(c.hard for c in self._defaults))
+        before, after = event.before, event.after
+        rules = self._rules(pod, cluster, hard=True)
+        if event.kind is Kind.POD:
+            return queue_if(
+                any(
+                    _is_counted(before, rule, cluster) != _is_counted(after, rule, cluster)
+                    for rule in rules
+                )
+            )
+        return queue_if(_place(before, pod.shape, rules) != _place(after, pod.shape, rules))
+
+    def _rules(self, pod: Pod, cluster: Snapshot, *, hard: bool) -> tuple[_Rule, ...]:
+        """The pod's own constraints of this strictness, or the defaults if it has none at all."""
+        if pod.shape.spread:
+            return _own_rules(pod.shape, frozenset(pod.labels.items()), hard=hard)
+        defaults = tuple(c for c in self._defaults if c.hard is hard)
+        pods = cluster.default_selector(pod) if defaults else None
+        if pods is None:
+            return ()
+        return tuple(_Rule(c, pods, cluster.selects(pods, pod)) for c in defaults)
+
+    def _limit(
+        self, shape: PodShape, rule: _Rule, keys: tuple[str, ...], cluster: Snapshot
+    ) -> _Limit:
+        """Domains where one pod more is within maxSkew of the least (filtering.go)."""
+        constraint = rule.constraint
+        scope = self._inclusion.scope(shape, constraint, keys, cluster.nodes)
+        counts = scope.counts(cluster, rule.pods)
+        counted = counts[scope.inhabited]
+        least = int(counted.min()) if len(counted) >= constraint.min_domains else 0
+        allows = counts <= constraint.max_skew + least - rule.matches_self
+        allows[ABSENT] = False
+        return _Limit(constraint.topology_key, allows)
+
+    def _part(
+        self,
+        shape: PodShape,
+        rule: _Rule,
+        keys: tuple[str, ...],
+        scored: NodeView,
+        cluster: Snapshot,
+    ) -> _Part:
+        """Counts weighted by the number of domains; `scored` has every node that is scored."""
+        constraint, nodes = rule.constraint, cluster.nodes
+        if constraint.topology_key == HOSTNAME and rule.pods is not None:
+            counted = cluster.counts(rule.pods, EACH_NODE)
+            by_code = _weighted(counted.by_code, len(scored), constraint)
+            if nodes.label(HOSTNAME).held < nodes.node_count:
+                by_code[:-1][nodes.label_codes(HOSTNAME) == ABSENT] = 0
+            return _Part(counted.domains, by_code)
+        scope = self._inclusion.scope(shape, constraint, keys, nodes)
+        seen = np.zeros(len(scope.inhabited), np.bool_)
+        seen[scored.domain_codes(scope.domains)] = True  # nodes without the label are a domain too
+        counts, seen_domains = scope.counts(cluster, rule.pods), int(np.count_nonzero(seen))
+        by_code = _weighted(counts, seen_domains, constraint)
+        by_code[ABSENT] = 0
+        return _Part(scope.domains, by_code)
+
+
+def _weighted(
+    counts: npt.NDArray[np.signedinteger], domains: int, constraint: SpreadConstraint
+) -> npt.NDArray[np.float64]:
+    """Many domains make a pod in one of them count for more (scoring.go)."""
+    return counts.astype(np.float64) * math.log(domains + 2) + (constraint.max_skew - 1)
+
+
+def _normalised(raw: IntArray) -> IntArray:
+    """The more pods, the lower the score; all 100 where nothing is counted (scoring.go)."""
+    most = int(raw.max(initial=0))
+    if not most:
+        return np.full(len(raw), MAX_SCORE, np.int64)
+    return MAX_SCORE * (most + int(raw.min()) - raw) // most
+
+
+def _is_counted(pod: object | None, rule: _Rule, cluster: Snapshot) -> bool:
+    """Whether a placed or nominated pod is one of those that the rule counts."""
+    return (
+        isinstance(pod, Pod)
+        and rule.pods is not None
+        and not pod.terminating
+        and cluster.selects(rule.pods, pod)
+    )
+
+
+def _place(
+    node: object | None, shape: PodShape, rules: tuple[_Rule, ...]
+) -> list[tuple[str, bool]] | None:
+    """The node's domain for each rule, and whether it counts there; None if it is in none."""
+    if not isinstance(node, Node):
+        return None
+    constraints = [rule.constraint for rule in rules]
+    if any(c.topology_key not in node.labels for c in constraints):
+        return None
+    return [(node.labels[c.topology_key], includes(shape, c, node)) for c in constraints]
+
+
+def _missing(nodes: NodeView, keys: tuple[str, ...]) -> BoolArray:
+    """True where a node lacks one of the labels."""
+    missing = np.zeros(len(nodes), np.bool_)
+    for key in keys:
+        missing |= nodes.label_codes(key) == ABSENT
+    return missing
+
+
+@lru_cache(maxsize=4096)
+def _own_rules(shape: PodShape, labels: frozenset[Pair], *, hard: bool) -> tuple[_Rule, ...]:
+    known = dict(labels)
+    return tuple(_rule(c, shape.namespace, known) for c in shape.spread if c.hard is hard)
+
+
+def _rule(constraint: SpreadConstraint, namespace: str, labels: Mapping[str, str]) -> _Rule:
+    """The constraint, narrowed by matchLabelKeys to the pod's own values (common.go).
+
+    A selector that is then still `{}` counts no pod, yet matches this one.
+    """
+    selector = constraint.selector
+    same = [Requirement(k, "In", (labels[k],)) for k in constraint.match_label_keys if k in labels]
+    if same:
+        selector = (selector or LabelSelector()).narrowed(*same)
+    if selector is None:
+        return _Rule(constraint, None, matches_self=False)
+    pods = None
+    if not selector.empty:
+        part = PodSelector(selector, frozenset((namespace,)))
+        pods = selection((part,), terminating=False)
+    return _Rule(constraint, pods, selector.matches(labels))
+
+
+def _constraint(default: DefaultConstraint) -> SpreadConstraint:
+    return SpreadConstraint(
+        max_skew=default.max_skew,
+        topology_key=default.topology_key,
+        hard=default.when_unsatisfiable == "DoNotSchedule",
+        selector=None,
+        min_domains=default.min_domains or 1,
+        honor_affinity=default.node_affinity_policy != "Ignore",
+        honor_taints=default.node_taints_policy == "Honor",
+    )

@@ -1,0 +1,1 @@
+"""The plugin VolumeBinding: finds volumes for claims, assumes and binds them."""

@@ -1,0 +1,111 @@
+"""How far the binding of a pod's volumes has come (volumebinding/binder.go, checkBindings).
+
+It goes by what the API server shows, for what is assumed may have changed for another pod's sake.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from mooring.model.events import Kind
+from mooring.model.pod import Pod
+from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
+from mooring.plugins.volume_binding.finding import can_reach
+from mooring.state.snapshot import Snapshot
+from mooring.state.storage.assume_cache import Versioned
+from mooring.state.view import NodeView
+
+__all__ = ["BindingProgress", "VolumesLostError"]
+
+
+class VolumesLostError(Exception):
+    """The pod's volumes will not be bound to it on this node; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BindingProgress:
+    """What was written for a pod on a node: volumes with their claims, and claims sent there."""
+
+    pod: Pod
+    node: str
+    bindings: Sequence[tuple[PersistentVolume, PersistentVolumeClaim]]
+    sent: Sequence[PersistentVolumeClaim]
+    cluster: Snapshot
+
+    def done(self) -> bool:
+        """Whether every claim is bound.
+
+        Raises:
+            VolumesLostError: if that cannot come about any more.
+        """
+        node = self.cluster.nodes.only(self.node)
+        if not len(node):
+            raise VolumesLostError(f'failed to get node "{self.node}": not found')
+        placed = self.cluster.pod(self.pod.key)
+        if placed is None or placed.pod.uid != self.pod.uid:
+            raise VolumesLostError("pod does not exist any more")
+        return all(self._volume_is_bound(*binding, node) for binding in self.bindings) and all(
+            self._claim_is_bound(claim, node) for claim in self.sent
+        )
+
+    def unbound(self) -> Iterator[str]:
+        """The claims, as namespace/name, that are not bound yet."""
+        for claim in (*(claim for _, claim in self.bindings), *self.sent):
+            shown = self._claims.get(claim.key)
+            if shown is None or not shown.bound:
+                yield claim.key
+
+    @property
+    def _claims(self) -> Mapping[str, PersistentVolumeClaim]:
+        return self.cluster.objects(Kind.PERSISTENT_VOLUME_CLAIM)
+
+    @property
+    def _volumes(self) -> Mapping[str, PersistentVolume]:
+        return self.cluster.objects(Kind.PERSISTENT_VOLUME)
+
+    def _volume_is_bound(
+        self, written: PersistentVolume, claim: PersistentVolumeClaim, node: NodeView
+    ) -> bool:
+        volume, shown = self._volumes.get(written.name), self._claims.get(claim.key)
+        if volume is None:
+            missing = f'persistentvolume "{written.name}" not found'
+            raise VolumesLostError(f"failed to check binding: {missing}")
+        if shown is None:
+            missing = f'persistentvolumeclaim "{claim.name}" not found'
+            raise VolumesLostError(f"failed to check binding: {missing}")
+        if _older(volume, written):
+            return False
+        self._check_reach(volume, node)
+        if volume.claim is None or not volume.claim.uid:
+            raise VolumesLostError(f'ClaimRef got reset for pv "{volume.name}"')
+        return shown.bound
+
+    def _claim_is_bound(self, written: PersistentVolumeClaim, node: NodeView) -> bool:
+        shown = self._claims.get(written.key)
+        if shown is None:
+            missing = f'persistentvolumeclaim "{written.name}" not found'
+            raise VolumesLostError(f"failed to check provisioning pvc: {missing}")
+        if _older(shown, written):
+            return False
+        if shown.selected_node != self.node:
+            # A provisioner that fails takes the annotation away, so that another node is tried.
+            raise VolumesLostError(f'provisioning failed for PVC "{written.name}"')
+        if not shown.volume_name:
+            return False
+        volume = self._volumes.get(shown.volume_name)
+        if volume is None:
+            return False
+        self._check_reach(volume, node)
+        return shown.bound
+
+    def _check_reach(self, volume: PersistentVolume, node: NodeView) -> None:
+        if not can_reach(volume, node, self.cluster).all():
+            raise VolumesLostError(
+                f'pv "{volume.name}" node affinity doesn\'t match node "{self.node}": '
+                "no matching NodeSelectorTerms"
+            )
+
+
+def _older(one: Versioned, other: Versioned) -> bool:
+    """Whether a version came before another; they are decimal numbers that only grow."""
+    a, b = one.resource_version, other.resource_version
+    return (len(a), a) < (len(b), b)

@@ -1,0 +1,1 @@
+"""Configurations of kube-scheduler, old and new, turned into SchedulingProfiles."""

@@ -1,0 +1,336 @@
+"""Import of upstream's KubeSchedulerConfiguration: its words, its defaults, its rules.
+
+Source: staging `kube-scheduler/config/v1/types.go`, `apis/config/v1/defaults.go`,
+`apis/config/validation/validation.go` and component-base `config/validation` of v1.36.3.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, Field
+from pydantic.alias_generators import to_camel
+
+from mooring.policy.defaults import ABSENT
+from mooring.policy.durations import Duration
+from mooring.policy.errors import FieldError, ProfileInvalid
+from mooring.policy.extender import Extenders
+from mooring.policy.merge import Catalog
+from mooring.policy.points import Point
+from mooring.policy.profile import (
+    DEFAULT_SCHEDULER,
+    PluginConfig,
+    Plugins,
+    PluginSet,
+    SchedulingProfile,
+    SchedulingProfileSpec,
+    profile_for,
+)
+from mooring.policy.reading import PolicyModel, read
+from mooring.policy.resolve import resolve
+
+__all__ = [
+    "Imported",
+    "Settings",
+    "WithAbsentDefaults",
+    "absent_in",
+    "import_configuration",
+    "without_absent",
+]
+
+_JITTER: Final = 1.2
+"""client-go's leader election waits up to this factor of the retry period between attempts."""
+
+
+def _positive_or(default: timedelta) -> AfterValidator:
+    """Zero means the default, as in Go where absent and zero are the same."""
+
+    def check(given: timedelta) -> timedelta:
+        if given < timedelta(0):
+            raise ValueError("must be more than 0s")
+        return given or default
+
+    return AfterValidator(check)
+
+
+class _LeaderElection(PolicyModel):
+    leader_elect: bool = True
+    lease_duration: Annotated[Duration, _positive_or(timedelta(seconds=15))] = timedelta(seconds=15)
+    renew_deadline: Annotated[Duration, _positive_or(timedelta(seconds=10))] = timedelta(seconds=10)
+    retry_period: Annotated[Duration, _positive_or(timedelta(seconds=2))] = timedelta(seconds=2)
+    resource_lock: Literal["leases", ""] = "leases"
+    resource_namespace: str = ""
+    resource_name: str = ""
+
+    def mistakes(self) -> Iterator[FieldError]:
+        """A leader must notice in time that it could not renew."""
+        if not self.leader_elect:
+            return
+        if self.lease_duration <= self.renew_deadline:
+            yield FieldError("leaseDuration", "must be longer than renewDeadline")
+        if self.renew_deadline <= self.retry_period * _JITTER:
+            yield FieldError("renewDeadline", f"must be longer than {_JITTER} times retryPeriod")
+
+
+class _ClientConnection(PolicyModel):
+    kubeconfig: str = ""
+    accept_content_types: str = ""
+    content_type: str = ""
+    qps: float = 0
+    burst: int = Field(0, ge=0, le=2**31 - 1)
+
+
+class _Profile(PolicyModel):
+    scheduler_name: str | None = None
+    percentage_of_nodes_to_score: int | None = Field(None, ge=0, le=100)
+    plugins: Plugins = Plugins()
+    plugin_config: tuple[PluginConfig, ...] = ()
+
+
+class _Configuration(PolicyModel):
+    refused: ClassVar[Mapping[str, str]] = {
+        "percentageOfPlacementsToScore": "must not be set: it belongs to the feature "
+        "TopologyAwareWorkloadScheduling, which is off in Kubernetes 1.36",
+    }
+
+    api_version: Literal["kubescheduler.config.k8s.io/v1"]
+    kind: Literal["KubeSchedulerConfiguration"]
+    parallelism: int = Field(16, ge=1, le=2**31 - 1)
+    leader_election: _LeaderElection = _LeaderElection()
+    client_connection: _ClientConnection = _ClientConnection()
+    enable_profiling: bool = True
+    enable_contention_profiling: bool = True
+    percentage_of_nodes_to_score: int | None = Field(None, ge=0, le=100)
+    pod_initial_backoff_seconds: int = Field(1, ge=1)
+    pod_max_backoff_seconds: int = 10
+    profiles: tuple[_Profile, ...] = ()
+    extenders: Extenders = ()
+    delay_cache_until_active: bool = False
+
+    def mistakes(self) -> Iterator[FieldError]:
+        """The longest backoff is not shorter than the first."""
+        if self.pod_max_backoff_seconds < self.pod_initial_backoff_seconds:
+            message = (
+                f"must be at least podInitialBackoffSeconds, {self.pod_initial_backoff_seconds}"
+            )
+            yield FieldError("podMaxBackoffSeconds", message)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the file says of the scheduler's process."""
+
+    kubeconfig: str
+    qps: float
+    burst: int
+    leader_elect: bool
+    lease_namespace: str
+    lease_name: str
+    lease_duration: timedelta
+    renew_deadline: timedelta
+    retry_period: timedelta
+    initial_backoff: timedelta
+    max_backoff: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """Profiles and settings from a file; `notes` name what has no counterpart, and why."""
+
+    profiles: tuple[SchedulingProfile, ...]
+    settings: Settings
+    notes: tuple[FieldError, ...]
+
+
+def import_configuration(document: object, catalog: Catalog) -> Imported:
+    """What a KubeSchedulerConfiguration v1 means here.
+
+    Raises:
+        ProfileInvalid: With every mistake; paths start at the document.
+    """
+    configuration = read(_Configuration, _tidied(document), "")
+    given = configuration.profiles or (_Profile(),)
+    specs = [_spec(profile, configuration) for profile in given]
+    mistakes = [
+        *_wrong_scheduler_names(given),
+        *_different_queues(given),
+        *_unresolvable(specs, catalog),
+    ]
+    if mistakes:
+        raise ProfileInvalid(mistakes)
+    notes = [*_without_counterpart(configuration)]
+    profiles = list[SchedulingProfile]()
+    for number, (profile, spec) in enumerate(zip(given, specs, strict=True)):
+        notes += absent_in(spec, f"profiles[{number}]")
+        taken = {profile.name for profile in profiles}
+        profiles.append(
+            profile_for(profile.scheduler_name or DEFAULT_SCHEDULER, without_absent(spec), taken)
+        )
+    return Imported(tuple(profiles), _settings(configuration), tuple(notes))
+
+
+def _tidied(document: object) -> object:
+    """Without what kube-scheduler itself writes into files though it says nothing."""
+    if not isinstance(document, Mapping) or not isinstance(document.get("profiles"), list):
+        return document
+    return {**document, "profiles": [_tidied_profile(profile) for profile in document["profiles"]]}
+
+
+def _tidied_profile(profile: object) -> object:
+    if not isinstance(profile, Mapping) or not isinstance(profile.get("plugins"), Mapping):
+        return profile
+    plugins = {
+        point: _tidied_set(plugins)
+        for point, plugins in profile["plugins"].items()
+        if plugins or point not in Plugins.refused
+    }
+    return {**profile, "plugins": plugins}
+
+
+def _tidied_set(plugins: object) -> object:
+    """A disabled plugin has no weight; upstream's type has one, and writes 0."""
+    if not isinstance(plugins, Mapping) or not isinstance(plugins.get("disabled"), list):
+        return plugins
+    disabled = [
+        {name: value for name, value in plugin.items() if (name, value) != ("weight", 0)}
+        if isinstance(plugin, Mapping)
+        else plugin
+        for plugin in plugins["disabled"]
+    ]
+    return {**plugins, "disabled": disabled}
+
+
+def _spec(profile: _Profile, configuration: _Configuration) -> SchedulingProfileSpec:
+    """The profile with what the file says for all of them; only what is said is set."""
+    fields = {name: value for name, value in profile if name in profile.model_fields_set}
+    fields.pop("scheduler_name", None)
+    if configuration.percentage_of_nodes_to_score is not None:
+        fields.setdefault(
+            "percentage_of_nodes_to_score", configuration.percentage_of_nodes_to_score
+        )
+    if configuration.extenders:
+        fields["extenders"] = configuration.extenders
+    return SchedulingProfileSpec(**fields)
+
+
+def _unresolvable(specs: Iterable[SchedulingProfileSpec], catalog: Catalog) -> Iterator[FieldError]:
+    lenient = WithAbsentDefaults(catalog)
+    for number, spec in enumerate(specs):
+        try:
+            resolve(spec, lenient, f"profiles[{number}]")
+        except ProfileInvalid as invalid:
+            yield from invalid.errors
+
+
+def _wrong_scheduler_names(profiles: Sequence[_Profile]) -> Iterator[FieldError]:
+    """Only a single profile may do without a name, and no name serves two."""
+    owners = dict[str, int]()
+    for number, profile in enumerate(profiles):
+        path, name = f"profiles[{number}].schedulerName", profile.scheduler_name
+        if name == "" or (name is None and len(profiles) > 1):
+            yield FieldError(path, "is required")
+        elif name in owners:
+            yield FieldError(path, f'"{name}" is the name of profiles[{owners[name]}] already')
+        elif name is not None:
+            owners[name] = number
+
+
+def _different_queues(profiles: Sequence[_Profile]) -> Iterator[FieldError]:
+    """All profiles share one queue, so they must sort it alike."""
+    first = profiles[0]
+    sorters = {plugin.name for plugin in first.plugins.queue_sort.enabled}
+
+    def arguments(profile: _Profile) -> dict[str, Any]:
+        return {e.name: e.args for e in profile.plugin_config if e.name in sorters}
+
+    for number, profile in enumerate(profiles[1:], start=1):
+        if profile.plugins.queue_sort != first.plugins.queue_sort:
+            path = f"profiles[{number}].plugins.queueSort"
+            yield FieldError(path, "must be the same in all profiles, differs from profiles[0]")
+        if arguments(profile) != arguments(first):
+            path = f"profiles[{number}].pluginConfig"
+            yield FieldError(path, "must give the queueSort plugin the args of profiles[0]")
+
+
+def _without_counterpart(configuration: _Configuration) -> Iterator[FieldError]:
+    """Notes on fields that say nothing to Mooring."""
+    reasons = {
+        "parallelism": "Mooring decides on all nodes at once",
+        "enable_profiling": "Mooring has no profiling endpoint",
+        "enable_contention_profiling": "Mooring has no profiling endpoint",
+        "delay_cache_until_active": "a standby Mooring always keeps its cache warm",
+    }
+    for name, reason in reasons.items():
+        if name in configuration.model_fields_set:
+            yield FieldError(to_camel(name), f"is left out: {reason}")
+    connection = configuration.client_connection
+    for name in ("accept_content_types", "content_type"):
+        if getattr(connection, name):
+            yield FieldError(
+                f"clientConnection.{to_camel(name)}", "is left out: Mooring speaks JSON"
+            )
+
+
+def _settings(configuration: _Configuration) -> Settings:
+    connection, election = configuration.client_connection, configuration.leader_election
+    return Settings(
+        kubeconfig=connection.kubeconfig,
+        qps=connection.qps or 50.0,
+        burst=connection.burst or 100,
+        leader_elect=election.leader_elect,
+        lease_namespace=election.resource_namespace or "kube-system",
+        lease_name=election.resource_name or "kube-scheduler",
+        lease_duration=election.lease_duration,
+        renew_deadline=election.renew_deadline,
+        retry_period=election.retry_period,
+        initial_backoff=timedelta(seconds=configuration.pod_initial_backoff_seconds),
+        max_backoff=timedelta(seconds=configuration.pod_max_backoff_seconds),
+    )
+
+
+class WithAbsentDefaults:
+    """A catalog that knows the absent defaults too, to check what was written about them."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def names(self) -> Iterable[str]:
+        """Every plugin's name, absent ones included."""
+        return {*self._catalog.names(), *ABSENT}
+
+    def points(self, name: str) -> frozenset[Point] | None:
+        """The points a plugin implements; of an absent one, those it has upstream."""
+        return ABSENT[name] if name in ABSENT else self._catalog.points(name)
+
+    def args_model(self, name: str) -> type[BaseModel] | None:
+        """The model of a plugin's arguments; an absent one takes none."""
+        return self._catalog.args_model(name)
+
+
+def absent_in(spec: SchedulingProfileSpec, path: str) -> Iterator[FieldError]:
+    """A note for every place where the spec enables or configures an absent plugin."""
+    message = "is left out: Mooring does not have this plugin"
+    for field, plugins in spec.plugins:
+        for number, enabled in enumerate(plugins.enabled):
+            if enabled.name in ABSENT:
+                where = f"{path}.plugins.{to_camel(field)}.enabled[{number}]"
+                yield FieldError(where, f"{enabled.name} {message}")
+    for number, entry in enumerate(spec.plugin_config):
+        if entry.name in ABSENT:
+            yield FieldError(f"{path}.pluginConfig[{number}]", f"{entry.name} {message}")
+
+
+def without_absent(spec: SchedulingProfileSpec) -> SchedulingProfileSpec:
+    """The spec without what `absent_in` names."""
+    changed = {field: _kept(plugins) for field, plugins in spec.plugins if plugins.enabled}
+    config = tuple(entry for entry in spec.plugin_config if entry.name not in ABSENT)
+    update = {"plugins": spec.plugins.model_copy(update=changed), "plugin_config": config}
+    return spec.model_copy(
+        update={name: update[name] for name in spec.model_fields_set & {*update}}
+    )
+
+
+def _kept(plugins: PluginSet) -> PluginSet:
+    enabled = tuple(plugin for plugin in plugins.enabled if plugin.name not in ABSENT)
+    return plugins.model_copy(update={"enabled": enabled})

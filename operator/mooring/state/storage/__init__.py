@@ -1,0 +1,1 @@
+"""Volumes, claims and attachments: what is counted of them, and what is assumed."""

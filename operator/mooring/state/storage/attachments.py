@@ -1,0 +1,124 @@
+"""How many volumes each CSI driver has on each node (nodevolumelimits/csi.go).
+
+A volume counts once per node, however many pods there use it, and whether pods or only a
+VolumeAttachment show that it is there.
+"""
+
+from collections import Counter
+from collections.abc import Collection
+from typing import Final
+
+import numpy as np
+
+from mooring.model.csi import VolumeAttachment
+from mooring.model.events import Kind
+from mooring.model.storage import CSISource, PersistentVolume
+from mooring.state.columns import Column, IntArray
+from mooring.state.nodes import NodeTable
+from mooring.state.objects import Objects
+
+__all__ = ["Attachments", "ObservedAttachments"]
+
+_NONE: Final[Counter[int]] = Counter()
+
+
+class Attachments:
+    """Per driver an int64 column of the distinct volumes on each row."""
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._counts: dict[str, Column] = {}
+        self._used: dict[CSISource, Counter[int]] = {}
+        self._observed: dict[CSISource, Counter[int]] = {}
+
+    def rows_using(self, source: CSISource) -> Collection[int]:
+        """The rows whose pods use the volume."""
+        return self._used.get(source, _NONE)
+
+    def counts(self, driver: str, rows: IntArray) -> IntArray:
+        """How many of the driver's volumes are on each of the rows."""
+        column = self._counts.get(driver)
+        return np.zeros(len(rows), np.int64) if column is None else column.data[rows]
+
+    def use(self, source: CSISource, row: int, times: int) -> None:
+        """Pods on the row use the volume so many times more, or fewer if negative."""
+        self._add(self._used, source, row, times)
+
+    def observe(self, source: CSISource, row: int, times: int) -> None:
+        """So many more VolumeAttachments, or fewer, show the volume on the row."""
+        self._add(self._observed, source, row, times)
+
+    def _add(
+        self, counters: dict[CSISource, Counter[int]], source: CSISource, row: int, times: int
+    ) -> None:
+        before = self._is_on(source, row)
+        rows = counters.setdefault(source, Counter())
+        rows[row] += times
+        if not rows[row]:
+            del rows[row]
+        if not rows:
+            del counters[source]
+        column = self._counts.get(source.driver)
+        if column is None:
+            column = self._counts[source.driver] = self._nodes.add_column(np.int64)
+        column.data[row] += self._is_on(source, row) - before
+
+    def _is_on(self, source: CSISource, row: int) -> bool:
+        return row in self._used.get(source, _NONE) or row in self._observed.get(source, _NONE)
+
+
+class ObservedAttachments:
+    """Every VolumeAttachment to an existing node, observed in `Attachments`."""
+
+    def __init__(self, nodes: NodeTable, objects: Objects, attachments: Attachments) -> None:
+        self._nodes = nodes
+        self._objects = objects
+        self._attachments = attachments
+        self._observed: dict[str, tuple[CSISource, int]] = {}
+        self._by_node: dict[str, set[str]] = {}
+        self._by_volume: dict[str, set[str]] = {}
+
+    def changed(self, before: VolumeAttachment | None, after: VolumeAttachment | None) -> None:
+        """A VolumeAttachment came, went or changed."""
+        if before == after:
+            return
+        if before is not None:
+            self._by_node[before.node_name].discard(before.name)
+            self._by_volume[before.volume_name].discard(before.name)
+            self._refresh(before.name)
+        if after is not None:
+            self._by_node.setdefault(after.node_name, set()).add(after.name)
+            self._by_volume.setdefault(after.volume_name, set()).add(after.name)
+            self._refresh(after.name)
+
+    def node_changed(self, node: str) -> None:
+        """The node came or went."""
+        for name in self._by_node.get(node, ()):
+            self._refresh(name)
+
+    def volume_changed(self, volume: str) -> None:
+        """The PersistentVolume came, went or changed its source."""
+        for name in self._by_volume.get(volume, ()):
+            self._refresh(name)
+
+    def _refresh(self, name: str) -> None:
+        was = self._observed.pop(name, None)
+        if was is not None:
+            self._attachments.observe(*was, -1)
+        attachment = self._objects.of(Kind.VOLUME_ATTACHMENT).get(name)
+        found = self._found(attachment) if attachment is not None else None
+        if found is not None:
+            self._observed[name] = found
+            self._attachments.observe(*found, 1)
+
+    def _found(self, attachment: VolumeAttachment) -> tuple[CSISource, int] | None:
+        """The volume and the row; None for one of no CSI volume, or of no node there is."""
+        row = self._nodes.row_of.get(attachment.node_name)
+        volume: PersistentVolume | None = self._objects.of(Kind.PERSISTENT_VOLUME).get(
+            attachment.volume_name
+        )
+        if row is None or self._nodes.nodes[row] is None or volume is None:
+            return None
+        if not isinstance(volume.source, CSISource) or not attachment.attacher:
+            return None
+        return CSISource(attachment.attacher, volume.source.handle), row

@@ -1,0 +1,143 @@
+"""The CSI volumes that pods' claims and disks stand for, kept up to date in `Attachments`.
+
+Upstream takes an in-tree plugin for migrated to its CSI driver on every node with a CSINode. A node
+without one has no limits, so here migration is taken for granted everywhere, with the same result.
+"""
+
+from collections import Counter
+from typing import Final
+
+from mooring.model.events import Kind
+from mooring.model.migration import csi_source
+from mooring.model.pod import Pod
+from mooring.model.storage import (
+    CSISource,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from mooring.model.volumes import CSI_DRIVERS, ClaimVolume, Disk
+from mooring.state.objects import Objects
+from mooring.state.storage.attachments import Attachments
+
+__all__ = ["ClaimSources"]
+
+_NOT_MIGRATED: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"})
+"""In-tree provisioners whose volumes are not counted (nodevolumelimits/utils.go)."""
+
+
+class ClaimSources:
+    """Resolves claims, and tells `Attachments` which volumes the pods of each row use."""
+
+    def __init__(self, objects: Objects, attachments: Attachments) -> None:
+        self._objects = objects
+        self._attachments = attachments
+        self._rows: dict[str, Counter[int]] = {}
+        self._sources: dict[str, CSISource | None] = {}
+        self._volumes: dict[str, str] = {}
+        self._claims_of: dict[str, set[str]] = {}
+
+    def source(self, key: str) -> CSISource | None:
+        """What the pods of a claim attach; None if that is not counted or not known.
+
+        The volume of an unbound claim has no name yet, and goes by the claim's.
+        """
+        claim: PersistentVolumeClaim | None
+        claim = self._objects.of(Kind.PERSISTENT_VOLUME_CLAIM).get(key)
+        if claim is None:
+            return None
+        volume: PersistentVolume | None
+        volume = self._objects.of(Kind.PERSISTENT_VOLUME).get(claim.volume_name)
+        if volume is not None:
+            return _source_of(volume)
+        made_by: StorageClass | None
+        made_by = self._objects.of(Kind.STORAGE_CLASS).get(claim.storage_class)
+        if made_by is None or not made_by.provisioner or made_by.provisioner in _NOT_MIGRATED:
+            return None
+        driver = CSI_DRIVERS.get(made_by.provisioner, made_by.provisioner)
+        return CSISource(driver, f"unbound:{key}")
+
+    def add_pod(self, row: int, pod: Pod) -> None:
+        """The pod's volumes are in use on the row."""
+        for volume in pod.volumes:
+            if isinstance(volume, ClaimVolume):
+                self._add_claim(f"{pod.namespace}/{volume.claim}", row)
+            elif isinstance(volume, Disk):
+                self._use(csi_source(volume, {}), row, 1)
+
+    def remove_pod(self, row: int, pod: Pod) -> None:
+        """The exact reverse of `add_pod`."""
+        for volume in pod.volumes:
+            if isinstance(volume, ClaimVolume):
+                self._remove_claim(f"{pod.namespace}/{volume.claim}", row)
+            elif isinstance(volume, Disk):
+                self._use(csi_source(volume, {}), row, -1)
+
+    def claim_changed(self, key: str) -> None:
+        """The mirrored claim came, went or changed."""
+        if key in self._rows:
+            self._resolve(key)
+
+    def volume_changed(self, name: str) -> None:
+        """The mirrored volume came, went or changed its source."""
+        for key in tuple(self._claims_of.get(name, ())):
+            self._resolve(key)
+
+    def classes_changed(self) -> None:
+        """Storage classes came, went or changed."""
+        for key in self._rows:
+            self._resolve(key)
+
+    def _add_claim(self, key: str, row: int) -> None:
+        rows = self._rows.get(key)
+        if rows is None:
+            rows = self._rows[key] = Counter()
+            self._resolve(key)
+        rows[row] += 1
+        self._use(self._sources[key], row, 1)
+
+    def _remove_claim(self, key: str, row: int) -> None:
+        rows = self._rows[key]
+        rows[row] -= 1
+        self._use(self._sources[key], row, -1)
+        if not rows[row]:
+            del rows[row]
+        if not rows:
+            del self._rows[key], self._sources[key]
+            self._bind(key, "")
+
+    def _resolve(self, key: str) -> None:
+        """Every use of the claim is one of the volume that it stands for now."""
+        before, after = self._sources.get(key), self.source(key)
+        self._sources[key] = after
+        claim = self._objects.of(Kind.PERSISTENT_VOLUME_CLAIM).get(key)
+        self._bind(key, claim.volume_name if claim is not None else "")
+        if before != after:
+            for row, times in self._rows[key].items():
+                self._use(before, row, -times)
+                self._use(after, row, times)
+
+    def _bind(self, key: str, volume: str) -> None:
+        """Changes of this volume, and of no other, concern the claim."""
+        before = self._volumes.pop(key, "")
+        if before:
+            self._claims_of[before].discard(key)
+            if not self._claims_of[before]:
+                del self._claims_of[before]
+        if volume:
+            self._volumes[key] = volume
+            self._claims_of.setdefault(volume, set()).add(key)
+
+    def _use(self, source: CSISource | None, row: int, times: int) -> None:
+        if source is not None:
+            self._attachments.use(source, row, times)
+
+
+def _source_of(volume: PersistentVolume) -> CSISource | None:
+    match volume.source:
+        case CSISource(driver, handle):
+            return volume.source if driver and handle else None
+        case Disk():
+            return csi_source(volume.source, volume.labels)
+        case None:
+            return None

@@ -1,0 +1,136 @@
+"""Volumes, claims, and what pods and nodes have to do with them; written by ClusterState only."""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from mooring.model.events import Kind
+from mooring.model.pod import Pod
+from mooring.model.storage import CSISource, PersistentVolume, PersistentVolumeClaim
+from mooring.model.volumes import PodVolume
+from mooring.state.columns import IntArray
+from mooring.state.nodes import NodeTable
+from mooring.state.objects import Objects
+from mooring.state.storage.attachments import Attachments, ObservedAttachments
+from mooring.state.storage.best_fit import BestFitIndex
+from mooring.state.storage.capacities import Capacities
+from mooring.state.storage.claim_sources import ClaimSources
+from mooring.state.storage.csi_nodes import CSINodes
+from mooring.state.storage.volume_users import VolumeUsers
+from mooring.state.storage.volumes import Volumes
+from mooring.state.view import BoolArray
+
+__all__ = ["Storage", "StorageView"]
+
+
+class Storage:
+    """Keeps every count and index of storage up to date."""
+
+    def __init__(self, nodes: NodeTable, objects: Objects) -> None:
+        self.volumes = Volumes(nodes, objects)
+        self.capacities = Capacities(nodes)
+        self.users = VolumeUsers()
+        self.attachments = Attachments(nodes)
+        self.sources = ClaimSources(objects, self.attachments)
+        self.csi_nodes = CSINodes(nodes, objects)
+        self._observed = ObservedAttachments(nodes, objects, self.attachments)
+
+    def add_pod(self, row: int, pod: Pod) -> None:
+        """The pod is on the row; most pods have no volume that matters here."""
+        if pod.volumes:
+            self.users.add(row, pod)
+            self.sources.add_pod(row, pod)
+
+    def remove_pod(self, row: int, pod: Pod) -> None:
+        """The exact reverse of `add_pod`."""
+        if pod.volumes:
+            self.users.remove(row, pod)
+            self.sources.remove_pod(row, pod)
+
+    def node_changed(self, name: str) -> None:
+        """The node came or went."""
+        self.csi_nodes.refresh(name)
+        self._observed.node_changed(name)
+
+    def object_changed(self, kind: Kind, key: str, before: Any | None, after: Any | None) -> None:
+        """The mirrored object of any kind is like this now (None: there is none)."""
+        match kind:
+            case Kind.PERSISTENT_VOLUME:
+                self.volumes.volume_changed(key, after)
+                if _identity(before) != _identity(after):
+                    self.sources.volume_changed(key)
+                    self._observed.volume_changed(key)
+            case Kind.PERSISTENT_VOLUME_CLAIM:
+                self.volumes.claim_changed(key, after)
+                self.sources.claim_changed(key)
+            case Kind.STORAGE_CLASS:
+                self.sources.classes_changed()
+            case Kind.CSI_NODE:
+                self.csi_nodes.refresh(key)
+            case Kind.CSI_STORAGE_CAPACITY:
+                self.capacities.changed(before, after)
+            case Kind.VOLUME_ATTACHMENT:
+                self._observed.changed(before, after)
+            case _:
+                return
+
+
+def _identity(volume: PersistentVolume | None) -> tuple[Any, Any] | None:
+    """What the CSI volume of a PersistentVolume is made of."""
+    return (volume.source, volume.labels) if volume is not None else None
+
+
+class StorageView:
+    """What decisions read of storage; a volume or claim is as assumed, else as mirrored."""
+
+    __slots__ = ("_storage",)
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def volume(self, name: str) -> PersistentVolume | None:
+        """The volume of this name."""
+        return self._storage.volumes.volume(name)
+
+    def claim(self, key: str) -> PersistentVolumeClaim | None:
+        """The claim of this namespace/name."""
+        return self._storage.volumes.claim(key)
+
+    def kept_for(self, claim: PersistentVolumeClaim) -> Sequence[PersistentVolume]:
+        """The volumes of the claim's class that are bound or pre-bound to it, by name."""
+        return self._storage.volumes.kept_for(claim)
+
+    def free(self, storage_class: str) -> BestFitIndex[PersistentVolume]:
+        """The Available volumes of a class; not to be changed."""
+        return self._storage.volumes.free(storage_class)
+
+    def has_capacity(self, storage_class: str, size: int, rows: IntArray) -> BoolArray:
+        """True on rows where a driver says that it can make a volume of this size in bytes."""
+        return self._storage.capacities.has_capacity(storage_class, size, rows)
+
+    def claim_in_use(self, key: str) -> bool:
+        """Whether a pod with a node names the claim; ephemeral ones are not named."""
+        return self._storage.users.claim_in_use(key)
+
+    def rows_in_conflict(self, volume: PodVolume) -> Iterator[int]:
+        """The rows with a pod whose disk is the same, so that they cannot have both."""
+        return self._storage.users.rows_in_conflict(volume)
+
+    def source(self, claim: str) -> CSISource | None:
+        """What a claim's pods attach; None if that is not counted or not known."""
+        return self._storage.sources.source(claim)
+
+    def rows_using(self, source: CSISource) -> Collection[int]:
+        """The rows whose pods use the volume."""
+        return self._storage.attachments.rows_using(source)
+
+    def attached(self, driver: str, rows: IntArray) -> IntArray:
+        """How many of a driver's volumes are on each of the rows (int64)."""
+        return self._storage.attachments.counts(driver, rows)
+
+    def attach_limits(self, driver: str, rows: IntArray) -> IntArray:
+        """How many of a driver's volumes each of the rows may have (int64)."""
+        return self._storage.csi_nodes.limits(driver, rows)
+
+    def migrated(self, plugin: str, rows: IntArray) -> BoolArray:
+        """True on rows where an in-tree plugin's volumes belong to its CSI driver."""
+        return self._storage.csi_nodes.migrated(plugin, rows)

@@ -1,0 +1,1 @@
+"""Counts of placed pods by selector, inter-pod term and topology domain."""

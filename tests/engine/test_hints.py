@@ -1,0 +1,144 @@
+"""Which changes may cure which rejections."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from mooring.engine.hints import QueueingHints
+from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.handle import Handle
+from mooring.framework.queued_pod import QueuedPod, SubQueue
+from mooring.framework.registry import NoArgs, Registry
+from mooring.framework.verdicts import Explanation
+from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.node import parse_node
+from mooring.model.pod import Pod, parse_pod
+from mooring.plugins import SHIPPED
+from mooring.state.view import BoolArray, NodeView
+from mooring.testing.builders import node, pod, service
+from scheduler_states import put_profile, scheduler_state
+
+
+class Undeclared:
+    """Refuses every node and does not say what could cure that."""
+
+    name: ClassVar[str] = "Undeclared"
+    row_local: ClassVar[bool] = True
+
+    def __init__(self, _args: NoArgs, _handle: Handle) -> None: ...
+
+    def filter(self, _pod: Pod, nodes: NodeView, _state: None) -> BoolArray:
+        return np.zeros(len(nodes.rows), bool)
+
+    def explain(self, _pod: Pod, nodes: NodeView, _state: None) -> Explanation:
+        return Explanation.single("no", len(nodes.rows), resolvable=False)
+
+
+REGISTRY = Registry((*SHIPPED, Undeclared), {})
+
+BIGGER = ClusterEvent(
+    Kind.NODE, Action.UPDATE, parse_node(node("a", cpu="1")), parse_node(node("a", cpu="8"))
+)
+A_SERVICE = ClusterEvent(Kind.SERVICE, Action.ADD, None, service("front", {"app": "web"}))
+
+
+@pytest.fixture
+def shared() -> SchedulerState:
+    made = scheduler_state(node("a", cpu="8"), registry=REGISTRY)
+    put_profile(made, registry=REGISTRY, plugins={"filter": {"enabled": [{"name": "Undeclared"}]}})
+    return made
+
+
+@pytest.fixture
+def queueing_hint(shared: SchedulerState) -> QueueingHints:
+    return QueueingHints(shared.profiles, shared.cluster)
+
+
+def rejected(*plugins: str, name: str = "web", **fields: Any) -> QueuedPod:
+    waiting = parse_pod(pod(name, **{"cpu": "2"} | fields))
+    return QueuedPod(
+        waiting, 0.0, 0.0, part=SubQueue.UNSCHEDULABLE, unschedulable_plugins=frozenset(plugins)
+    )
+
+
+def left(name: str, **fields: Any) -> ClusterEvent:
+    return ClusterEvent(Kind.POD, Action.DELETE, parse_pod(pod(name, cpu="2", **fields)), None)
+
+
+def test_pods_of_one_shape_share_what_row_local_plugins_refused(
+    queueing_hint: QueueingHints,
+) -> None:
+    one = rejected("NodeResourcesFit", name="one", labels={"app": "one"})
+    other = rejected("NodeResourcesFit", name="other", labels={"app": "other"})
+    assert queueing_hint.signature(one) == queueing_hint.signature(other)
+
+
+def test_other_plugins_may_have_read_the_labels(queueing_hint: QueueingHints) -> None:
+    by = ("NodeResourcesFit", "InterPodAffinity")
+    one = rejected(*by, name="one", labels={"app": "one"})
+    like_it = rejected(*by, name="like-it", labels={"app": "one"})
+    other = rejected(*by, name="other", labels={"app": "other"})
+    assert queueing_hint.signature(one) == queueing_hint.signature(like_it)
+    assert queueing_hint.signature(one) != queueing_hint.signature(other)
+
+
+def test_neither_another_shape_nor_another_refusal_is_shared(queueing_hint: QueueingHints) -> None:
+    known = queueing_hint.signature(rejected("NodeResourcesFit"))
+    assert queueing_hint.signature(rejected("NodeResourcesFit", cpu="3")) != known
+    assert queueing_hint.signature(rejected("TaintToleration")) != known
+
+
+def test_a_plugin_that_declares_nothing_is_cured_by_anything(queueing_hint: QueueingHints) -> None:
+    assert queueing_hint.hint(rejected("Undeclared"), A_SERVICE)
+
+
+def test_a_plugin_is_cured_by_what_it_declares_and_by_nothing_else(
+    queueing_hint: QueueingHints,
+) -> None:
+    assert queueing_hint.hint(rejected("NodeResourcesFit"), BIGGER)
+    assert not queueing_hint.hint(rejected("NodeResourcesFit"), A_SERVICE)
+    assert not queueing_hint.hint(rejected("NodeResourcesFit", cpu="16"), BIGGER)
+
+
+def test_one_cured_refusal_of_several_is_enough(queueing_hint: QueueingHints) -> None:
+    assert queueing_hint.hint(rejected("NodeResourcesFit", "TaintToleration"), BIGGER)
+
+
+def test_a_pod_that_nobody_refused_may_be_cured_by_anything(queueing_hint: QueueingHints) -> None:
+    assert queueing_hint.hint(rejected(), A_SERVICE)
+
+
+def test_a_pod_without_a_profile_is_cured_by_a_profile_alone(
+    shared: SchedulerState, queueing_hint: QueueingHints
+) -> None:
+    shared.profiles.remove("default-scheduler")
+    assert not queueing_hint.hint(rejected("NodeResourcesFit"), BIGGER)
+
+
+def test_a_pods_own_place_taken_and_given_back_in_its_attempt_is_no_news(
+    queueing_hint: QueueingHints,
+) -> None:
+    queued = rejected("NodeResourcesFit")
+    own = left("web", node="a")
+    assert queueing_hint.hint(queued, own)
+    queued.part = None
+    assert not queueing_hint.hint(queued, own)
+
+
+def test_room_kept_for_a_pod_of_lower_priority_was_not_kept_from_this_one(
+    queueing_hint: QueueingHints,
+) -> None:
+    queued = rejected("NodeResourcesFit", priority=10)
+    assert not queueing_hint.hint(queued, left("lower", nominated="a", priority=5))
+    assert queueing_hint.hint(queued, left("equal", nominated="a", priority=10))
+
+
+def test_the_last_victim_of_a_preemption_wakes_the_preemptor_whatever_refused_it(
+    shared: SchedulerState, queueing_hint: QueueingHints
+) -> None:
+    queued = rejected("TaintToleration", priority=10)
+    victim = left("victim", node="a")
+    assert not queueing_hint.hint(queued, victim)
+    shared.state.nominate(queued.pod, "a")
+    assert queueing_hint.hint(queued, victim)

@@ -1,0 +1,227 @@
+"""A nomination carried out against an API server, and taken back where that fails."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from deciding import Deciding
+from kube.api_server import ApiServer, Request
+from mooring.engine.hints import QueueingHints
+from mooring.engine.order import QueueOrder
+from mooring.engine.preemption_executor import PreemptionExecutor
+from mooring.engine.profiles import Profiles
+from mooring.engine.reports import Reports
+from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.post_filter import Nomination
+from mooring.framework.queued_pod import QueuedPod, SubQueue
+from mooring.framework.registry import Registry
+from mooring.framework.waiting_pods import WaitingPods
+from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
+from mooring.kube.recorder import EventRecorder
+from mooring.kube.writes import PodWriter
+from mooring.model.events import ClusterEvent
+from mooring.model.pod import Pod, parse_pod
+from mooring.plugins import SHIPPED
+from mooring.queueing.queue import SchedulingQueue
+from mooring.testing.builders import node, pdb, pod
+from mooring.testing.fakes import handle
+
+HIGH = 1000
+
+
+class Stage:
+    """A full node, a rejected preemptor, and an API server that does as it is told."""
+
+    def __init__(self, client: ApiClient) -> None:
+        victims = [pod(f"low-{i}", cpu="1", node="a", labels={"app": "low"}) for i in range(3)]
+        self.deciding = Deciding(node("a", cpu="3"), *victims, pdb("guard", {"app": "low"}))
+        state, cluster = self.deciding.state, self.deciding.cluster
+        profiles = Profiles(Registry(SHIPPED, {}), handle(state))
+        queueing_hint = QueueingHints(profiles, cluster)
+        queue = SchedulingQueue(
+            QueueOrder(profiles, cluster).of, queueing_hint.signature, queueing_hint.hint
+        )
+        self.world = SchedulerState(state, cluster, queue, profiles, WaitingPods())
+        self.freed: list[ClusterEvent] = []
+        writer = PodWriter(client)
+        self.recorder = EventRecorder(client, "mooring", "test")
+        self.reports = Reports(writer, self.recorder)
+        self.preemptions = PreemptionExecutor(
+            self.world, writer, self.reports, self.freed.extend, lambda: 0.0
+        )
+        self.preemptor = parse_pod(pod("high", cpu="2", priority=HIGH))
+        self.queued = self.rejected(self.preemptor)
+
+    def rejected(self, waiting: Pod) -> QueuedPod:
+        """The pod has had its attempt and found no place."""
+        queue = self.world.queue
+        queue.add(waiting, 0.0)
+        popped = queue.pop(0.0)
+        assert popped is not None
+        popped.nominated = "a"
+        queue.rejected(popped, frozenset({"NodeResourcesFit"}), 0.0)
+        return popped
+
+    def victims(self, *numbers: int) -> tuple[Pod, ...]:
+        found = (self.world.state.pods.get(f"default/low-{i}") for i in numbers)
+        return tuple(placed.pod for placed in found if placed is not None)
+
+    async def carry_out(self, *numbers: int, strict: bool = False) -> None:
+        self.preemptions.begin(self.queued, Nomination("a", self.victims(*numbers), strict))
+        await self.preemptions.finish(5.0)
+
+
+class Answers:
+    """Answers every request with 200, or as `refuse` says; keeps what was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self.bodies: list[object] = []
+        self.refuse: dict[tuple[str, str], tuple[int, str]] = {}
+
+    def __call__(self, request: Request) -> None:
+        call = (request.method, request.path.removeprefix("/api/v1/namespaces/default/pods/"))
+        self.asked.append(call)
+        self.bodies.append(request.body)
+        if call in self.refuse:
+            request.refuse(*self.refuse[call], "no")
+        else:
+            request.reply({})
+
+
+@pytest.fixture
+def answers() -> Answers:
+    return Answers()
+
+
+@pytest.fixture
+async def stage(answers: Answers) -> AsyncIterator[Stage]:
+    async with ApiServer(answers) as server, ApiClient(Connection(server.url)) as client:
+        yield Stage(client)
+
+
+async def test_victims_are_marked_then_deleted_and_the_last_one_waits_for_the_others(
+    stage: Stage, answers: Answers
+) -> None:
+    await stage.carry_out(0, 1, 2)
+    assert sorted(answers.asked) == sorted(
+        call for i in range(3) for call in (("PATCH", f"low-{i}/status"), ("DELETE", f"low-{i}"))
+    )
+    assert answers.asked[-2:] == [("PATCH", "low-2/status"), ("DELETE", "low-2")]
+    mark = answers.bodies[0]
+    assert isinstance(mark, dict)
+    condition = mark["status"]["conditions"][0]
+    assert (condition["type"], condition["reason"]) == (
+        "DisruptionTarget",
+        "PreemptionByScheduler",
+    )
+    assert condition["message"] == (
+        "default-scheduler: preempting to accommodate a higher priority pod"
+    )
+
+
+async def test_the_preemptor_is_nominated_before_anything_is_written(
+    stage: Stage, answers: Answers
+) -> None:
+    stage.preemptions.begin(stage.queued, Nomination("a", stage.victims(0)))
+    assert stage.world.state.nominations.get("default/high") is not None
+    assert stage.world.state.evictions.leaving(stage.preemptor)
+    assert answers.asked == []
+    await stage.preemptions.finish(5.0)
+
+
+async def test_a_strict_profile_evicts_through_the_eviction_api(
+    stage: Stage, answers: Answers
+) -> None:
+    await stage.carry_out(0, strict=True)
+    assert answers.asked == [("POST", "low-0/eviction")]
+
+
+async def test_a_budgets_refusal_drops_the_plan_and_lets_the_preemptor_try_again(
+    stage: Stage, answers: Answers
+) -> None:
+    answers.refuse["POST", "low-0/eviction"] = (429, "TooManyRequests")
+    await stage.carry_out(0, strict=True)
+    state = stage.world.state
+    assert state.nominations.get("default/high") is None
+    assert not state.evictions.leaving(stage.preemptor)
+    (budget,) = state.evictions.covering(stage.victims(0)[0])
+    assert state.evictions.allowed(budget) == 0
+    assert stage.queued.part is SubQueue.BACKOFF
+    assert stage.queued.nominated is None
+    assert [change.action for change in stage.freed] == ["Delete"]
+
+
+async def test_a_refused_deletion_abandons_the_plan(stage: Stage, answers: Answers) -> None:
+    answers.refuse["DELETE", "low-0"] = (403, "Forbidden")
+    await stage.carry_out(0, 1)
+    assert ("DELETE", "low-1") not in answers.asked
+    assert stage.world.state.nominations.get("default/high") is None
+    assert stage.queued.part is SubQueue.BACKOFF
+
+
+async def test_whoever_waits_for_the_same_victim_tries_again_when_it_stays(
+    stage: Stage, answers: Answers
+) -> None:
+    answers.refuse["DELETE", "low-0"] = (403, "Forbidden")
+    other = stage.rejected(parse_pod(pod("other", cpu="1", priority=HIGH + 1)))
+    stage.preemptions.begin(stage.queued, Nomination("a", stage.victims(0)))
+    stage.preemptions.begin(other, Nomination("a", stage.victims(0)))
+    await stage.preemptions.finish(5.0)
+    assert stage.world.state.nominations.get("default/other") is None
+    assert not stage.world.state.evictions.leaving(other.pod)
+    assert other.part is SubQueue.BACKOFF
+    assert other.nominated is None
+
+
+async def test_a_victim_that_has_gone_by_itself_is_no_failure(
+    stage: Stage, answers: Answers
+) -> None:
+    answers.refuse["PATCH", "low-0/status"] = (404, "NotFound")
+    await stage.carry_out(0, 1)
+    assert ("DELETE", "low-1") in answers.asked
+    assert stage.world.state.nominations.get("default/high") is not None
+
+
+async def test_a_victim_whose_mark_lost_a_race_is_deleted_all_the_same(
+    stage: Stage, answers: Answers
+) -> None:
+    answers.refuse["PATCH", "low-0/status"] = (409, "Conflict")
+    await stage.carry_out(0)
+    assert answers.asked == [("PATCH", "low-0/status"), ("DELETE", "low-0")]
+
+
+async def test_victims_that_are_leaving_already_are_not_asked_again(
+    stage: Stage, answers: Answers
+) -> None:
+    leaving = parse_pod(pod("low-0", cpu="1", node="a", terminating=True))
+    stage.preemptions.begin(stage.queued, Nomination("a", (leaving,)))
+    await stage.preemptions.finish(5.0)
+    assert answers.asked == []
+    assert stage.world.state.nominations.get("default/high") is not None
+
+
+async def test_a_victim_at_permit_loses_its_place_instead_of_being_deleted(
+    stage: Stage, answers: Answers
+) -> None:
+    (victim,) = stage.victims(0)
+    rejected = asyncio.get_running_loop().create_future()
+    stage.world.waiting.enter(
+        victim, "a", {"Gang": 10.0}, 0.0, lambda rejection, _: rejected.set_result(rejection)
+    )
+    await stage.carry_out(0)
+    assert (await rejected).reason == "preempted"
+    assert answers.asked == []
+
+
+async def test_lower_nominations_on_the_node_are_cleared(stage: Stage) -> None:
+    lower = parse_pod(pod("lower", cpu="1", priority=5))
+    equal = parse_pod(pod("equal", cpu="1", priority=HIGH))
+    for hoping in (lower, equal):
+        stage.world.state.nominate(hoping, "a")
+    await stage.carry_out(0)
+    assert stage.world.state.nominations.get("default/lower") is None
+    assert stage.world.state.nominations.get("default/equal") is not None
+    assert [change.before for change in stage.freed if isinstance(change.before, Pod)]

@@ -1,0 +1,102 @@
+"""What the engine's parts share."""
+
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from mooring.engine.hints import QueueingHints
+from mooring.engine.order import QueueOrder
+from mooring.engine.profiles import Profiles
+from mooring.engine.scheduler_state import (
+    SchedulerState,
+    cache_sizes,
+    configuration,
+    unschedulable_pods,
+)
+from mooring.framework.registry import Registry
+from mooring.framework.waiting_pods import WaitingPods
+from mooring.model.events import Kind
+from mooring.model.node import parse_node
+from mooring.model.pod import parse_pod
+from mooring.plugins import SHIPPED
+from mooring.queueing.queue import SchedulingQueue
+from mooring.state.snapshot import Snapshot
+from mooring.testing.builders import cluster, node, pod
+from mooring.testing.fakes import handle
+from scheduler_states import put_profile, scheduler_state
+
+
+def one_node() -> SchedulerState:
+    """A world of one node, in which nothing happened yet."""
+    state = cluster(node("a"))
+    snapshot = Snapshot(state)
+    profiles = Profiles(Registry(SHIPPED, {}), handle(state))
+    queueing_hint = QueueingHints(profiles, snapshot)
+    queue = SchedulingQueue(
+        QueueOrder(profiles, snapshot).of, queueing_hint.signature, queueing_hint.hint
+    )
+    return SchedulerState(state, snapshot, queue, profiles, WaitingPods())
+
+
+def test_no_part_can_be_exchanged_under_those_who_share_it() -> None:
+    with pytest.raises(FrozenInstanceError):
+        one_node().waiting = WaitingPods()  # type: ignore[misc]  # the assignment must fail
+
+
+def test_a_new_world_has_no_pods_that_nobody_takes_and_no_binding_to_call_off() -> None:
+    first, second = one_node(), scheduler_state()
+    nobodys = parse_pod(pod("web"))
+    first.without_profile[nobodys.key] = nobodys
+    first.in_pre_bind[nobodys.uid] = nobodys.key.upper
+    assert second.without_profile == {}
+    assert second.in_pre_bind == {}
+
+
+def test_what_decisions_read_is_what_the_engine_changes() -> None:
+    shared = one_node()
+    shared.state.put(Kind.NODE, "b", parse_node(node("b")))
+    assert shared.cluster.node_count == 2
+
+
+def reject(
+    shared: SchedulerState, name: str, *plugins: str, scheduler: str = "default-scheduler"
+) -> None:
+    shared.queue.add(parse_pod(pod(name, spec={"schedulerName": scheduler})), 0.0)
+    queued = shared.queue.pop(0.0)
+    assert queued is not None
+    shared.queue.rejected(queued, frozenset(plugins), 0.0)
+
+
+def test_assumed_pods_are_counted_among_the_pods_and_by_themselves() -> None:
+    shared = scheduler_state(node("a"), node("b"), pod("bound", node="a"))
+    shared.state.assume(parse_pod(pod("assumed")), shared.state.nodes.row_of["b"])
+    assert cache_sizes(shared) == {"nodes": 2, "pods": 2, "assumed_pods": 1}
+
+
+def test_a_pod_refused_by_two_plugins_counts_for_both() -> None:
+    shared = one_node()
+    put_profile(shared)
+    reject(shared, "a", "NodeResourcesFit", "TaintToleration")
+    reject(shared, "b", "NodeResourcesFit")
+    assert unschedulable_pods(shared) == {
+        ("NodeResourcesFit", "default-scheduler"): 2,
+        ("TaintToleration", "default-scheduler"): 1,
+    }
+
+
+def test_pods_that_may_be_tried_and_pods_without_a_profile_are_not_unschedulable() -> None:
+    shared = one_node()
+    put_profile(shared)
+    reject(shared, "nobodys", "NodeResourcesFit", scheduler="unknown")
+    shared.queue.add(parse_pod(pod("new")), 0.0)
+    assert unschedulable_pods(shared) == {}
+
+
+def test_the_configuration_is_that_in_force_with_its_defaults() -> None:
+    shared = one_node()
+    put_profile(shared, "team", percentageOfNodesToScore=50)
+    [(name, policy)] = configuration(shared).items()
+    assert name == "team"
+    assert policy["schedulerNames"] == ["team"]
+    assert policy["percentageOfNodesToScore"] == 50
+    assert {"name": "NodeResourcesFit", "weight": 1} in policy["plugins"]["score"]

@@ -1,0 +1,187 @@
+"""The mirror's feeds: what has been seen, what has not, and since when."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from kube.api_server import ApiServer, Request, bookmark, event
+from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
+from mooring.kube.reflector import EventType
+from mooring.kube.resources import NODE, POD, Resource
+from mooring.mirroring.mirror import ASSIGNED_PODS, MIRRORED
+from mooring.mirroring.reflectors import Reflectors
+from mooring.testing.builders import node
+
+WAIT_SECONDS = 10.0
+
+
+class Seen:
+    """A sink that keeps the names it was told, and who was told last."""
+
+    def __init__(self) -> None:
+        self.names: dict[Resource, list[str]] = {}
+        self.told: asyncio.Queue[Resource] = asyncio.Queue()
+
+    def replace(self, resource: Resource, items: list[dict[str, Any]]) -> None:
+        self.names[resource] = [item["metadata"]["name"] for item in items]
+        self.told.put_nowait(resource)
+
+    def apply(self, resource: Resource, _event: EventType, obj: dict[str, Any]) -> None:
+        self.names[resource].append(obj["metadata"]["name"])
+        self.told.put_nowait(resource)
+
+
+class Streams:
+    """Opens every stream with the objects it was given; nodes only if `nodes_allowed`."""
+
+    def __init__(self) -> None:
+        self.nodes_allowed = True
+        self.objects: dict[str, list[dict[str, Any]]] = {}
+        self.open: dict[str, Request] = {}
+
+    def __call__(self, request: Request) -> None:
+        if request.path == NODE.path() and not self.nodes_allowed:
+            request.refuse(403, "Forbidden", "nodes are not for you")
+            return
+        self.open[request.path] = request
+        initial = [event("ADDED", raw) for raw in self.objects.get(request.path, ())]
+        request.send(*initial, bookmark(1, initial_end=True))
+
+
+def versioned(name: str, version: int) -> dict[str, Any]:
+    raw = node(name)
+    raw["metadata"]["resourceVersion"] = str(version)
+    return raw
+
+
+@pytest.fixture
+def streams() -> Streams:
+    return Streams()
+
+
+@pytest.fixture
+async def server(streams: Streams) -> AsyncIterator[ApiServer]:
+    async with ApiServer(streams) as running:
+        yield running
+
+
+class Feeding:
+    """Feeds at work, their sink and their clock."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self.seen = Seen()
+        self.time = 1000.0
+        self.clock_read = asyncio.Event()
+        self.relisted: list[str] = []
+        self.feeds = Reflectors(client, self.seen, relisted=self.relisted.append, clock=self._clock)
+        self._task: asyncio.Task[None] | None = None
+
+    def _clock(self) -> float:
+        self.clock_read.set()
+        return self.time
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self.feeds.run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            assert self._task.cancelled()
+
+    async def told(self, count: int) -> None:
+        """So many calls more have reached the sink."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            for _ in range(count):
+                await self.seen.told.get()
+
+    async def troubled(self) -> None:
+        """The time of a first failure has been taken."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            await self.clock_read.wait()
+
+    async def synced(self) -> None:
+        async with asyncio.timeout(WAIT_SECONDS):
+            await self.feeds.synced()
+
+
+@pytest.fixture
+async def feeding(server: ApiServer) -> AsyncIterator[Feeding]:
+    async with ApiClient(Connection(server.url)) as client:
+        made = Feeding(client)
+        yield made
+        await made.stop()
+
+
+async def test_every_mirrored_resource_is_fed_whole_and_then_followed(
+    streams: Streams, feeding: Feeding
+) -> None:
+    streams.objects[NODE.path()] = [versioned("a", 1)]
+    feeding.start()
+    await feeding.synced()
+    assert feeding.feeds.lacking() is None
+    assert set(feeding.seen.names) == set(MIRRORED)
+    await feeding.told(len(MIRRORED))
+    streams.open[NODE.path()].send(event("ADDED", versioned("b", 2)))
+    await feeding.told(1)
+    assert feeding.seen.names[NODE] == ["a", "b"]
+    assert feeding.relisted == []
+
+
+async def test_a_resource_that_is_listed_again_is_named(streams: Streams, feeding: Feeding) -> None:
+    feeding.start()
+    await feeding.synced()
+    await feeding.told(len(MIRRORED))
+    gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+    streams.open[NODE.path()].send(event("ERROR", gone))
+    await feeding.told(1)
+    assert feeding.relisted == ["nodes"]
+
+
+async def test_only_pods_that_hold_a_place_are_mirrored(
+    server: ApiServer, feeding: Feeding
+) -> None:
+    feeding.start()
+    await feeding.synced()
+    selectors = {request.path: request.query.get("fieldSelector") for request in server.seen}
+    assert selectors.pop(POD.path()) == ASSIGNED_PODS
+    assert set(selectors.values()) == {None}
+
+
+async def test_before_anything_was_seen_everything_is_lacking(feeding: Feeding) -> None:
+    lacking = feeding.feeds.lacking()
+    assert lacking is not None
+    assert lacking.startswith("not listed yet: ")
+    assert all(str(resource) in lacking for resource in MIRRORED)
+    assert set(feeding.feeds.lags().values()) == {0.0}
+
+
+async def test_a_feed_that_fails_is_named_with_the_reason_and_its_lag(
+    streams: Streams, feeding: Feeding
+) -> None:
+    streams.nodes_allowed = False
+    feeding.start()
+    await feeding.told(len(MIRRORED) - 1)
+    await feeding.troubled()
+    feeding.time += 7.0
+    lacking = feeding.feeds.lacking()
+    assert lacking is not None
+    assert lacking.startswith("not listed yet: nodes (")
+    assert "nodes are not for you" in lacking
+    lags = dict(feeding.feeds.lags())
+    assert lags.pop("nodes") == 7.0
+    assert set(lags.values()) == {0.0}
+
+
+async def test_a_feed_that_works_again_lags_no_more(streams: Streams, feeding: Feeding) -> None:
+    streams.nodes_allowed = False
+    feeding.start()
+    await feeding.troubled()
+    streams.nodes_allowed = True
+    await feeding.synced()
+    feeding.time += 7.0
+    assert feeding.feeds.lacking() is None
+    assert set(feeding.feeds.lags().values()) == {0.0}

@@ -1,0 +1,82 @@
+"""One plugin asked about one pod, as the cycle asks it, with answers by node name."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mooring.framework.hints import QueueingHint
+from mooring.framework.registry import NoArgs
+from mooring.framework.scores import normalised
+from mooring.framework.verdicts import SKIP
+from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.objects import parse_object
+from mooring.model.pod import parse_pod
+from mooring.policy.reading import read
+from mooring.state.cluster import ClusterState
+from mooring.state.snapshot import Snapshot
+from mooring.testing.builders import cluster
+from mooring.testing.fakes import handle
+
+__all__ = ["PluginAnswers", "Rejected"]
+
+Raw = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Why a node is out, and whether eviction may help."""
+
+    reasons: tuple[str, ...]
+    resolvable: bool
+
+
+class PluginAnswers:
+    """A plugin, built with `args` (as a profile writes them), and a cluster to ask it about."""
+
+    def __init__(self, plugin: type[Any], *objects: Raw, **args: Any) -> None:
+        self.state: ClusterState = cluster(*objects)
+        model = getattr(plugin, "Args", NoArgs)
+        self._plugin = plugin(read(model, args, "args"), handle(self.state))
+        self._cluster = Snapshot(self.state)
+        self._nodes = self._cluster.nodes.take(self._cluster.nodes_in_order)
+
+    def rejections(self, raw: Raw) -> dict[str, Rejected] | None:
+        """The nodes that the filter rejects; None if the plugin skips the pod."""
+        pod, state = parse_pod(raw), None
+        if hasattr(self._plugin, "pre_filter"):
+            state = self._plugin.pre_filter(pod, self._cluster)
+        if state is SKIP:
+            return None
+        fits = self._plugin.filter(pod, self._nodes, state)
+        out = self._nodes.take(self._nodes.rows[~fits])
+        if not len(out):
+            return {}
+        why = self._plugin.explain(pod, out, state)
+        return {out.name(i): Rejected(why.of(i), bool(why.resolvable[i])) for i in range(len(out))}
+
+    def scores(self, raw: Raw, *feasible: str) -> dict[str, int] | None:
+        """Normalised scores of the feasible nodes (none named: of all); None if it skips."""
+        pod, state = parse_pod(raw), None
+        rows = [self.state.nodes.row_of[name] for name in feasible]
+        nodes = self._nodes.take(np.array(rows, np.int64)) if feasible else self._nodes
+        if hasattr(self._plugin, "pre_score"):
+            state = self._plugin.pre_score(pod, nodes, self._cluster)
+        if state is SKIP:
+            return None
+        scores = normalised(self._plugin.score(pod, nodes, state), self._plugin.normalise)
+        return {nodes.name(i): score for i, score in enumerate(scores.tolist())}
+
+    def queueing_hint(
+        self, raw: Raw, *, before: Raw | None = None, after: Raw | None = None
+    ) -> bool:
+        """Whether the plugin, having rejected the pod, says that this change may help it."""
+        kind = Kind((before or after or {})["kind"])
+        action = Action.ADD if before is None else Action.DELETE if after is None else Action.UPDATE
+        was, now = (side and parse_object(kind, side) for side in (before, after))
+        if (kind, action) not in self._plugin.events_to_register:
+            return False
+        change = ClusterEvent(kind, action, was, now)
+        hint = self._plugin.queueing_hint(parse_pod(raw), change, self._cluster)
+        return hint is QueueingHint.QUEUE

@@ -1,0 +1,289 @@
+"""DefaultPreemption through the real cycle: who is eligible, where room is made, whom it costs."""
+
+from typing import Any
+
+import pytest
+
+from deciding import Deciding
+from mooring.engine.outcome import FitError, ScheduleResult
+from mooring.model.events import Kind
+from mooring.model.pod import parse_pod
+from mooring.testing.builders import node, pdb, pod
+
+HIGH, MIDDLE, LOW = 1000, 100, 10
+
+
+def full(name: str, *priorities: int, cpu: str = "1") -> list[dict[str, object]]:
+    """A node of 4 cpus and the pods on it, one cpu each, named after the node."""
+    return [
+        node(name, cpu="4"),
+        *(
+            pod(f"{name}-{i}", cpu=cpu, node=name, priority=priority, labels={"on": name})
+            for i, priority in enumerate(priorities)
+        ),
+    ]
+
+
+def test_the_node_with_the_lowest_victims_is_nominated() -> None:
+    deciding = Deciding(*full("a", LOW, LOW, LOW, MIDDLE), *full("b", LOW, LOW, LOW, LOW))
+    decision = deciding.decision(pod("new", cpu="1", priority=HIGH))
+    assert decision.node is None
+    assert decision.nominated_node == "a"
+    assert decision.victims == ("default/a-2",)
+    assert decision.message == "0/2 nodes are available: 2 Insufficient cpu."
+
+
+def test_fewer_victims_win_when_priorities_are_equal() -> None:
+    deciding = Deciding(*full("a", LOW, LOW, LOW, LOW), *full("b", LOW, LOW, cpu="2"))
+    decision = deciding.decision(pod("new", cpu="2", priority=HIGH))
+    assert (decision.nominated_node, decision.victims) == ("b", ("default/b-1",))
+
+
+def test_who_started_last_goes_first() -> None:
+    deciding = Deciding(
+        node("a", cpu="2"),
+        pod("old", cpu="1", node="a", started="2026-01-01T00:00:00Z"),
+        pod("young", cpu="1", node="a", started="2026-02-01T00:00:00Z"),
+    )
+    assert deciding.decision(pod("new", cpu="1", priority=HIGH)).victims == ("default/young",)
+
+
+def test_pods_of_equal_priority_are_never_victims() -> None:
+    deciding = Deciding(*full("a", HIGH, HIGH, HIGH, HIGH))
+    decision = deciding.decision(pod("new", cpu="1", priority=HIGH))
+    assert decision.nominated_node is None
+    assert decision.message is not None
+    assert decision.message.endswith(
+        "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+    )
+
+
+def test_a_node_too_small_even_when_empty_is_not_helped() -> None:
+    message = Deciding(*full("a", LOW)).decision(pod("new", cpu="8", priority=HIGH)).message
+    assert message == (
+        "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: "
+        "0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+    )
+
+
+def test_what_remains_in_the_way_is_named() -> None:
+    deciding = Deciding(*full("a", LOW, HIGH, HIGH, HIGH))
+    message = deciding.decision(pod("new", cpu="2", priority=HIGH)).message
+    assert message is not None
+    assert message.endswith("preemption: 0/1 nodes are available: 1 Insufficient cpu.")
+
+
+def test_a_pod_that_never_preempts_says_so() -> None:
+    deciding = Deciding(*full("a", LOW, LOW, LOW, LOW))
+    raw = pod("new", cpu="1", priority=HIGH, spec={"preemptionPolicy": "Never"})
+    message = deciding.decision(raw).message
+    assert message is not None
+    assert message.endswith("preemption: not eligible due to preemptionPolicy=Never.")
+
+
+def test_a_budget_is_broken_only_as_the_last_resort() -> None:
+    objects = (*full("a", LOW, LOW, LOW, LOW), *full("b", MIDDLE, MIDDLE, MIDDLE, MIDDLE))
+    deciding = Deciding(*objects, pdb("guard", {"on": "a"}, allowed=0))
+    assert deciding.decision(pod("new", cpu="1", priority=HIGH)).nominated_node == "b"
+
+
+def test_a_protected_pod_is_put_back_before_the_others() -> None:
+    deciding = Deciding(
+        node("a", cpu="2"),
+        pod("guarded", cpu="1", node="a", priority=LOW, labels={"app": "guarded"}),
+        pod("free", cpu="1", node="a", priority=MIDDLE),
+        pdb("guard", {"app": "guarded"}, allowed=0),
+    )
+    assert deciding.decision(pod("new", cpu="1", priority=HIGH)).victims == ("default/free",)
+
+
+def test_an_eviction_under_way_counts_against_its_budget_at_once() -> None:
+    deciding = Deciding(
+        *full("a", LOW, LOW, LOW, LOW),
+        *full("b", MIDDLE, MIDDLE, MIDDLE, MIDDLE),
+        pdb("guard", {"on": "a"}, allowed=1),
+    )
+    first = deciding.outcome(pod("one", cpu="1", priority=HIGH))
+    assert isinstance(first, FitError)
+    assert first.nomination is not None
+    assert first.nomination.node == "a"
+    deciding.state.evictions.begun(
+        parse_pod(pod("one", cpu="1", priority=HIGH)), first.nomination.victims
+    )
+    deciding.nominate(pod("one", cpu="1", priority=HIGH), "a")
+    assert deciding.decision(pod("two", cpu="1", priority=HIGH)).nominated_node == "b"
+
+
+def evict_for(deciding: Deciding, raw: dict[str, object]) -> tuple[str, list[str]]:
+    """The pod's preemption begins; returns its node and whom it waits for."""
+    outcome = deciding.outcome(raw)
+    assert isinstance(outcome, FitError)
+    assert outcome.nomination is not None
+    node, victims = outcome.nomination.node, outcome.nomination.victims
+    deciding.nominate(raw, node)
+    deciding.state.evictions.begun(parse_pod(raw), victims)
+    return node, [victim.key for victim in victims]
+
+
+def starts(deciding: Deciding, key: str, when: str, **fields: Any) -> None:
+    """The kubelet says when a placed pod has started."""
+    placed = deciding.state.pods.get(key)
+    assert placed is not None
+    namespace, name = key.split("/")
+    raw = pod(name, namespace=namespace, node=placed.pod.node_name, started=when, **fields)
+    deciding.state.put(Kind.POD, key, parse_pod(raw))
+
+
+def test_room_that_an_eviction_frees_is_used_before_anybody_else_is_evicted() -> None:
+    deciding = Deciding(*full("a", LOW, LOW, LOW, LOW), *full("b", LOW, LOW, LOW, LOW))
+    first = evict_for(deciding, pod("one", cpu="500m", priority=HIGH))
+    # Any other pod of both nodes has started later by now, and would be upstream's choice.
+    for name in ("a-0", "a-1", "a-2", "b-0", "b-1", "b-2", "b-3"):
+        starts(deciding, f"default/{name}", "2026-05-05T00:00:00Z", cpu="1", priority=LOW)
+    starts(deciding, "default/a-3", "2026-01-01T00:00:00Z", cpu="1", priority=LOW)
+    assert first[0] == "a"
+    assert evict_for(deciding, pod("two", cpu="500m", priority=HIGH)) == first
+    _, victims = evict_for(deciding, pod("three", cpu="500m", priority=HIGH))
+    assert victims != first[1], "what two pods share has no room for a third"
+
+
+def test_room_that_an_eviction_frees_is_used_where_only_a_trial_can_tell() -> None:
+    holders = [pod(f"{n}-holder", node=n, ports=[80, 81], priority=LOW) for n in ("a", "b")]
+    deciding = Deciding(node("a"), node("b"), *holders)
+    first = evict_for(deciding, pod("one", ports=[80], priority=HIGH))
+    assert first[0] == "a"
+    starts(deciding, "default/b-holder", "2026-05-05T00:00:00Z", ports=[80, 81], priority=LOW)
+    starts(deciding, "default/a-holder", "2026-01-01T00:00:00Z", ports=[80, 81], priority=LOW)
+    assert evict_for(deciding, pod("two", ports=[81], priority=HIGH)) == first
+
+
+def test_a_pod_on_its_way_out_does_not_count_as_one_victim_more() -> None:
+    deciding = Deciding(*full("a", LOW, LOW, LOW, LOW), preemption={"maxVictims": 1})
+    evict_for(deciding, pod("one", cpu="500m", priority=HIGH))
+    _, victims = evict_for(deciding, pod("two", cpu="1500m", priority=HIGH))
+    assert len(victims) == 2
+
+
+def test_a_strict_profile_makes_no_plan_that_breaks_a_budget() -> None:
+    deciding = Deciding(
+        *full("a", LOW, LOW, LOW, LOW),
+        pdb("guard", {"on": "a"}, allowed=0),
+        preemption={"disruptionBudgets": "Strict"},
+    )
+    decision = deciding.decision(pod("new", cpu="1", priority=HIGH))
+    assert decision.nominated_node is None
+    assert decision.message is not None
+    assert "that a PodDisruptionBudget does not allow" in decision.message
+
+
+def test_a_profile_may_bound_the_number_of_victims() -> None:
+    objects = (*full("a", LOW, LOW, LOW, LOW), *full("b", MIDDLE, MIDDLE, cpu="2"))
+    deciding = Deciding(*objects, preemption={"maxVictims": 1})
+    decision = deciding.decision(pod("new", cpu="2", priority=HIGH))
+    assert (decision.nominated_node, len(decision.victims)) == ("b", 1)
+
+
+def test_a_profile_may_spare_pods_that_have_just_started() -> None:
+    deciding = Deciding(
+        node("a", cpu="1"),
+        pod("young", cpu="1", node="a", priority=LOW, started="1970-01-01T00:01:40Z"),
+        preemption={"minRuntimeSeconds": 60},
+    )
+    raw = pod("new", cpu="1", priority=HIGH)
+    assert deciding.decision(raw, now=159.0).nominated_node is None
+    assert deciding.decision(raw, now=161.0).nominated_node == "a"
+
+
+def test_while_its_victims_leave_a_pod_does_not_preempt_again() -> None:
+    deciding = Deciding(*full("a", LOW, LOW, LOW, LOW), *full("b", LOW, LOW, LOW, LOW))
+    raw = pod("new", cpu="1", priority=HIGH)
+    outcome = deciding.outcome(raw)
+    assert isinstance(outcome, FitError)
+    assert outcome.nomination is not None
+    deciding.nominate(raw, outcome.nomination.node)
+    deciding.state.evictions.begun(parse_pod(raw), outcome.nomination.victims)
+    again = deciding.outcome(raw)
+    assert isinstance(again, FitError)
+    assert again.nomination is None
+    assert again.keeps_nomination
+    assert again.message.endswith("not eligible due to a terminating pod on the nominated node.")
+
+
+def test_a_leaving_victim_of_an_earlier_leader_is_recognised_by_its_mark() -> None:
+    mark = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    deciding = Deciding(
+        node("a", cpu="1"),
+        pod("gone", cpu="1", node="a", terminating=True, status={"conditions": [mark]}),
+        *full("b", LOW, LOW, LOW, LOW),
+    )
+    raw = pod("new", cpu="1", priority=HIGH)
+    deciding.nominate(raw, "a")
+    outcome = deciding.outcome(raw)
+    assert isinstance(outcome, FitError)
+    assert outcome.keeps_nomination
+
+
+def test_room_for_a_nominated_pod_is_not_given_away() -> None:
+    deciding = Deciding(node("a", cpu="2"))
+    deciding.nominate(pod("hoping", cpu="2", priority=HIGH), "a")
+    low = deciding.decision(pod("low", cpu="1", priority=LOW))
+    assert low.node is None
+    assert low.message is not None
+    assert low.message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    higher = deciding.outcome(pod("higher", cpu="1", priority=HIGH + 1))
+    assert isinstance(higher, ScheduleResult)
+
+
+def test_a_nominated_pod_goes_to_its_node_without_looking_further() -> None:
+    deciding = Deciding(node("a", cpu="4"), *full("b", LOW, LOW, LOW))
+    raw = pod("hoping", cpu="1", priority=HIGH)
+    deciding.nominate(raw, "b")
+    outcome = deciding.outcome(raw)
+    assert isinstance(outcome, ScheduleResult)
+    assert (outcome.node, outcome.scores) == ("b", None)
+
+
+def test_a_host_port_is_freed_by_trial() -> None:
+    deciding = Deciding(
+        node("a"),
+        pod("holder", node="a", ports=[80], priority=LOW),
+        pod("other", node="a", priority=LOW),
+    )
+    decision = deciding.decision(pod("new", ports=[80], priority=HIGH))
+    assert (decision.nominated_node, decision.victims) == ("a", ("default/holder",))
+
+
+def test_a_trial_leaves_no_trace() -> None:
+    deciding = Deciding(node("a"), pod("holder", node="a", ports=[80], priority=LOW))
+    deciding.decision(pod("new", ports=[80], priority=HIGH))
+    assert deciding.decision(pod("other", ports=[80], priority=LOW)).nominated_node is None
+    assert [p.pod.key for p in deciding.state.pods] == ["default/holder"]
+
+
+def test_the_search_goes_on_until_a_plan_breaks_no_budget() -> None:
+    guarded = [o for i in range(4) for o in full(f"g{i}", LOW, LOW, LOW, LOW)]
+    args = {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 1}
+    deciding = Deciding(
+        *guarded,
+        *full("free", MIDDLE, MIDDLE, MIDDLE, MIDDLE),
+        *(pdb(f"guard-{i}", {"on": f"g{i}"}, allowed=0) for i in range(4)),
+        pluginConfig=[{"name": "DefaultPreemption", "args": args}],
+        preemption={"disruptionBudgets": "Strict"},
+    )
+    assert deciding.decision(pod("new", cpu="1", priority=HIGH)).nominated_node == "free"
+
+
+@pytest.mark.parametrize("candidates", [1, 2])
+def test_no_more_candidates_are_compared_than_the_profile_asks_for(candidates: int) -> None:
+    """Budgets make counting inexact, so candidates are compared, the best guesses first."""
+    args = {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": candidates}
+    deciding = Deciding(
+        node("guessed", cpu="2"),
+        pod("guarded", cpu="1", node="guessed", priority=LOW, labels={"app": "guarded"}),
+        pod("free", cpu="1", node="guessed", priority=MIDDLE),
+        *full("better", LOW + 1, LOW + 1, LOW + 1, LOW + 1),
+        pdb("guard", {"app": "guarded"}, allowed=0),
+        pluginConfig=[{"name": "DefaultPreemption", "args": args}],
+    )
+    expected = "guessed" if candidates == 1 else "better"
+    assert deciding.decision(pod("new", cpu="1", priority=HIGH)).nominated_node == expected

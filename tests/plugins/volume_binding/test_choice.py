@@ -1,0 +1,221 @@
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mooring.model.events import Kind
+from mooring.model.node import HOSTNAME, ZONE
+from mooring.model.storage import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    parse_persistent_volume_claim,
+)
+from mooring.plugins.volume_binding.choice import choices
+from mooring.state.snapshot import Snapshot
+from mooring.state.storage.node_affinities import reachable
+from mooring.testing.builders import cluster, node
+from mooring.testing.storage_builders import pv, pvc
+
+Raw = Mapping[str, Any]
+
+NODES = (node("n1", zone="a"), node("n2", zone="a"), node("n3", zone="b"))
+
+
+def chosen(volumes: Sequence[Raw], *claims: Raw) -> dict[str, tuple[str | None, ...]]:
+    """Per node, the names of the volumes that the claims would take."""
+    snapshot = Snapshot(cluster(*NODES, *volumes))
+    parsed = [parse_persistent_volume_claim(claim) for claim in claims]
+    made = choices(parsed, snapshot.nodes, snapshot.storage)
+    volumes_at = [[choice.at(i) for choice in made] for i in range(len(snapshot.nodes))]
+    return {
+        snapshot.nodes.name(i): tuple(None if v is None else v.name for v in found)
+        for i, found in enumerate(volumes_at)
+    }
+
+
+def everywhere(*names: str | None) -> dict[str, tuple[str | None, ...]]:
+    return {"n1": names, "n2": names, "n3": names}
+
+
+def test_the_smallest_volume_that_is_large_enough_is_taken() -> None:
+    volumes = [pv("small", size="1Gi"), pv("large", size="3Gi"), pv("fitting", size="2Gi")]
+    assert chosen(volumes, pvc("data", size="2Gi")) == everywhere("fitting")
+
+
+def test_each_node_has_the_volumes_that_it_can_reach() -> None:
+    volumes = [pv("v1", nodes=("n1",)), pv("v2", nodes=("n2",))]
+    assert chosen(volumes, pvc("data")) == {"n1": ("v1",), "n2": ("v2",), "n3": (None,)}
+
+
+def test_a_smaller_volume_that_a_node_cannot_reach_is_not_in_the_way() -> None:
+    volumes = [pv("v1", size="1Gi", nodes=("n1",)), pv("any", size="2Gi")]
+    assert chosen(volumes, pvc("data")) == {"n1": ("v1",), "n2": ("any",), "n3": ("any",)}
+
+
+@pytest.mark.parametrize(
+    ("volume", "claim"),
+    [
+        (pv("v", storage_class="other"), pvc("data")),
+        (pv("v", modes=("ReadWriteOnce",)), pvc("data", modes=("ReadWriteMany",))),
+        (pv("v", spec={"volumeMode": "Block"}), pvc("data")),
+        (pv("v"), pvc("data", spec={"volumeAttributesClassName": "gold"})),
+        (pv("v"), pvc("data", spec={"selector": {"matchLabels": {"tier": "1"}}})),
+        (pv("v", claim="default/other"), pvc("data")),
+        (pv("v") | {"status": {"phase": "Released"}}, pvc("data")),
+    ],
+)
+def test_a_volume_that_does_not_suit_the_claim_is_not_taken(volume: Raw, claim: Raw) -> None:
+    assert chosen([volume], claim) == everywhere(None)
+
+
+def test_a_volume_that_is_being_deleted_is_not_taken() -> None:
+    volume = pv("v")
+    volume["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert chosen([volume], pvc("data")) == everywhere(None)
+
+
+def test_a_volume_with_more_access_modes_than_asked_for_suits() -> None:
+    volume = pv("v", modes=("ReadWriteOnce", "ReadOnlyMany"))
+    assert chosen([volume], pvc("data")) == everywhere("v")
+
+
+def test_a_selector_picks_among_the_volumes() -> None:
+    volumes = [pv("v1", labels={"tier": "1"}), pv("v2", labels={"tier": "2"})]
+    claim = pvc("data", spec={"selector": {"matchLabels": {"tier": "2"}}})
+    assert chosen(volumes, claim) == everywhere("v2")
+
+
+def test_a_volume_kept_for_the_claim_is_taken_before_smaller_ones() -> None:
+    volumes = [pv("small"), pv("kept", size="5Gi", claim="default/data")]
+    assert chosen(volumes, pvc("data")) == everywhere("kept")
+
+
+def test_where_the_kept_volume_cannot_be_had_no_other_is_taken() -> None:
+    volumes = [pv("any"), pv("kept", nodes=("n1",), claim="default/data")]
+    assert chosen(volumes, pvc("data")) == {"n1": ("kept",), "n2": (None,), "n3": (None,)}
+
+
+def test_a_volume_kept_for_an_earlier_claim_of_the_same_name_is_not_for_this_one() -> None:
+    other = {"namespace": "default", "name": "data", "uid": "of-an-earlier-one"}
+    assert chosen([pv("v", spec={"claimRef": other}), pv("any")], pvc("data")) == everywhere("any")
+
+
+def test_a_kept_volume_that_is_too_small_is_passed_over() -> None:
+    volumes = [pv("kept", claim="default/data"), pv("any", size="5Gi")]
+    assert chosen(volumes, pvc("data", size="2Gi")) == everywhere("any")
+
+
+def test_two_claims_do_not_take_the_same_volume() -> None:
+    volumes = [pv("v1", nodes=("n1",)), pv("v2", nodes=("n1",)), pv("v3", nodes=("n2",))]
+    assert chosen(volumes, pvc("a"), pvc("b")) == {
+        "n1": ("v1", "v2"),
+        "n2": ("v3", None),
+        "n3": (None, None),
+    }
+
+
+def smallest(
+    claim: PersistentVolumeClaim,
+    volumes: Sequence[PersistentVolume],
+    taken: set[str],
+    here: set[str],
+) -> str | None:
+    """The rule for one node as FindMatchingVolume states it, volume by volume."""
+    best: PersistentVolume | None = None
+    for volume in sorted(volumes, key=lambda v: v.name):
+        kept = volume.claim
+        if kept is not None and f"{kept.namespace}/{kept.name}" != claim.key:
+            continue
+        if volume.name in taken or volume.storage_class != claim.storage_class:
+            continue
+        if volume.capacity < (claim.requested or 0) or volume.volume_mode != claim.volume_mode:
+            continue
+        if kept is not None:
+            return volume.name if volume.name in here else None
+        if volume.name not in here or not claim.access_modes <= volume.access_modes:
+            continue
+        if best is None or volume.capacity < best.capacity:
+            best = volume
+    return None if best is None else best.name
+
+
+def _terms(*terms: tuple[str, tuple[str, ...]]) -> dict[str, Any]:
+    return {
+        "nodeSelectorTerms": [
+            {"matchExpressions": [{"key": key, "operator": "In", "values": [*values]}]}
+            for key, values in terms
+        ]
+    }
+
+
+PLACES = st.sampled_from(
+    (
+        None,
+        _terms((HOSTNAME, ("n1",))),
+        _terms((HOSTNAME, ("n2",))),
+        _terms((ZONE, ("a",))),
+        _terms((ZONE, ("b",))),
+        _terms((ZONE, ("a", "b"))),
+        _terms((HOSTNAME, ("n1",)), (ZONE, ("b",))),
+    )
+)
+SIZES, CLASSES = st.integers(1, 3), st.sampled_from(("fast", "fast", "slow"))
+MODES = st.sampled_from((("ReadWriteOnce",), ("ReadWriteOnce", "ReadOnlyMany")))
+VOLUME_MODES = st.sampled_from(("Filesystem", "Filesystem", "Block"))
+CLAIM_NAMES = ("c0", "c1", "c2")
+
+
+@st.composite
+def storage(draw: st.DrawFn) -> tuple[list[Raw], list[Raw]]:
+    volumes: list[Raw] = []
+    for i in range(draw(st.integers(0, 8))):
+        spec: dict[str, Any] = {"volumeMode": draw(VOLUME_MODES)}
+        place = draw(PLACES)
+        if place is not None:
+            spec["nodeAffinity"] = {"required": place}
+        kept = draw(st.sampled_from((None, None, None, "default/c0", "default/c1")))
+        volumes.append(
+            pv(
+                f"v{i}",
+                size=draw(SIZES),
+                storage_class=draw(CLASSES),
+                modes=draw(MODES),
+                claim=kept,
+                spec=spec,
+            )
+        )
+    claims: list[Raw] = [
+        pvc(
+            name,
+            size=draw(SIZES),
+            storage_class=draw(CLASSES),
+            modes=draw(MODES),
+            spec={"volumeMode": draw(VOLUME_MODES)},
+        )
+        for name in CLAIM_NAMES[: draw(st.integers(1, 3))]
+    ]
+    return volumes, claims
+
+
+@settings(deadline=None)
+@given(storage())
+def test_all_nodes_at_once_have_what_each_would_have_by_itself(
+    drawn: tuple[list[Raw], list[Raw]],
+) -> None:
+    raw_volumes, raw_claims = drawn
+    snapshot = Snapshot(cluster(*NODES, *raw_volumes))
+    volumes = [*snapshot.objects(Kind.PERSISTENT_VOLUME).values()]
+    expected: dict[str, tuple[str | None, ...]] = {}
+    for index in range(len(snapshot.nodes)):
+        node_name = snapshot.nodes.name(index)
+        only = snapshot.nodes.only(node_name)
+        here = {v.name for v in volumes if reachable(only, v.node_affinity)[0]}
+        taken: list[str | None] = []
+        for raw in raw_claims:
+            claim = parse_persistent_volume_claim(raw)
+            gone = {name for name in taken if name is not None}
+            taken.append(smallest(claim, volumes, gone, here))
+        expected[node_name] = tuple(taken)
+    assert chosen(raw_volumes, *raw_claims) == expected

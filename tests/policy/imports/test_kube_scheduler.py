@@ -1,0 +1,308 @@
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mooring.policy.args import UPSTREAM_ARGS
+from mooring.policy.defaults import ABSENT
+from mooring.policy.imports.kube_scheduler import (
+    Settings,
+    WithAbsentDefaults,
+    absent_in,
+    import_configuration,
+    without_absent,
+)
+from mooring.policy.merge import Catalog
+from mooring.policy.points import Point
+from mooring.policy.profile import SchedulingProfileSpec
+from mooring.policy.reading import read
+
+Mistakes = Callable[[Callable[[], object]], dict[str, str]]
+
+
+def configuration(**fields: object) -> dict[str, Any]:
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        **fields,
+    }
+
+
+def profiles(*entries: dict[str, Any]) -> dict[str, Any]:
+    return configuration(profiles=list(entries))
+
+
+def test_an_empty_file_is_the_default_scheduler_with_upstreams_settings(catalog: Catalog) -> None:
+    imported = import_configuration(configuration(), catalog)
+    (profile,) = imported.profiles
+    assert (profile.name, profile.spec) == ("default-scheduler", SchedulingProfileSpec())
+    assert imported.notes == ()
+    assert imported.settings == Settings(
+        kubeconfig="",
+        qps=50.0,
+        burst=100,
+        leader_elect=True,
+        lease_namespace="kube-system",
+        lease_name="kube-scheduler",
+        lease_duration=timedelta(seconds=15),
+        renew_deadline=timedelta(seconds=10),
+        retry_period=timedelta(seconds=2),
+        initial_backoff=timedelta(seconds=1),
+        max_backoff=timedelta(seconds=10),
+    )
+
+
+def test_settings_are_read_and_zero_means_the_default(catalog: Catalog) -> None:
+    document = configuration(
+        clientConnection={"qps": 5000, "burst": 0, "kubeconfig": "/etc/kubeconfig"},
+        leaderElection={"leaderElect": False, "leaseDuration": "0s", "resourceName": "mine"},
+        podInitialBackoffSeconds=2,
+        podMaxBackoffSeconds=2,
+    )
+    settings = import_configuration(document, catalog).settings
+    assert (settings.qps, settings.burst) == (5000.0, 100)
+    assert settings.kubeconfig == "/etc/kubeconfig"
+    assert not settings.leader_elect
+    assert settings.lease_duration == timedelta(seconds=15)
+    assert (settings.lease_namespace, settings.lease_name) == ("kube-system", "mine")
+    assert settings.initial_backoff == settings.max_backoff == timedelta(seconds=2)
+
+
+def test_a_profile_keeps_its_words(catalog: Catalog) -> None:
+    entry = {
+        "percentageOfNodesToScore": 7,
+        "plugins": {"score": {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeAffinity"}]}},
+        "pluginConfig": [{"name": "InterPodAffinity", "args": {"hardPodAffinityWeight": 3}}],
+    }
+    imported = import_configuration(profiles({"schedulerName": "web", **entry}), catalog)
+    (profile,) = imported.profiles
+    assert profile.name == "web"
+    assert profile.manifest()["spec"] == entry
+
+
+def test_what_the_file_says_for_all_holds_for_each_profile(catalog: Catalog) -> None:
+    document = configuration(
+        percentageOfNodesToScore=30,
+        extenders=[{"urlPrefix": "http://a"}],
+        profiles=[
+            {"schedulerName": "a"},
+            {"schedulerName": "b", "percentageOfNodesToScore": 0},
+        ],
+    )
+    first, second = import_configuration(document, catalog).profiles
+    assert first.spec.percentage_of_nodes_to_score == 30
+    assert second.spec.percentage_of_nodes_to_score == 0
+    assert first.spec.extenders == second.spec.extenders != ()
+
+
+@pytest.mark.parametrize(
+    ("scheduler_name", "name"), [("my.own", "my.own"), ("My_Own", "my-own"), ("___", "profile")]
+)
+def test_a_scheduler_name_no_object_can_have_is_kept_in_match(
+    scheduler_name: str, name: str, catalog: Catalog
+) -> None:
+    (profile,) = import_configuration(profiles({"schedulerName": scheduler_name}), catalog).profiles
+    assert profile.name == name
+    assert profile.scheduler_names == (scheduler_name,)
+
+
+def test_profiles_never_share_an_object_name(catalog: Catalog) -> None:
+    document = profiles({"schedulerName": "a"}, {"schedulerName": "A"}, {"schedulerName": "_a"})
+    imported = import_configuration(document, catalog)
+    assert [profile.name for profile in imported.profiles] == ["a", "a-x", "a-x-x"]
+
+
+def test_a_file_written_by_kube_scheduler_is_imported_with_notes(catalog: Catalog) -> None:
+    """`--write-config-to` spells out defaults, empty sets and the weight 0 of disabled plugins."""
+    plugins = {
+        "multiPoint": {
+            "enabled": [
+                {"name": "NodeName", "weight": 0},
+                {"name": "NodeDeclaredFeatures", "weight": 0},
+            ]
+        },
+        "placementGenerate": {},
+        "placementScore": {},
+        "score": {"disabled": [{"name": "*", "weight": 0}]},
+    }
+    written = configuration(
+        parallelism=16,
+        enableProfiling=True,
+        clientConnection={"acceptContentTypes": "", "contentType": "application/x"},
+        leaderElection={"resourceLock": "leases"},
+        profiles=[{"schedulerName": "a", "plugins": plugins}],
+    )
+    imported = import_configuration(written, catalog)
+    (profile,) = imported.profiles
+    assert profile.manifest()["spec"] == {
+        "plugins": {
+            "multiPoint": {"enabled": [{"name": "NodeName", "weight": 0}]},
+            "score": {"disabled": [{"name": "*"}]},
+        }
+    }
+    assert {note.path: note.message for note in imported.notes} == {
+        "parallelism": "is left out: Mooring decides on all nodes at once",
+        "enableProfiling": "is left out: Mooring has no profiling endpoint",
+        "clientConnection.contentType": "is left out: Mooring speaks JSON",
+        "profiles[0].plugins.multiPoint.enabled[1]": "NodeDeclaredFeatures is left out: Mooring "
+        "does not have this plugin",
+    }
+
+
+def queue(name: str, *sorters: str, **args: object) -> dict[str, Any]:
+    enabled = [{"name": sorter} for sorter in sorters]
+    return {
+        "schedulerName": name,
+        "plugins": {"queueSort": {"enabled": enabled}},
+        "pluginConfig": [{"name": "PrioritySort", "args": args}],
+    }
+
+
+REFUSED: list[tuple[dict[str, Any], dict[str, str]]] = [
+    (
+        {"apiVersion": "kubescheduler.config.k8s.io/v1beta3", "kind": "KubeSchedulerConfiguration"},
+        {
+            "apiVersion": "must be kubescheduler.config.k8s.io/v1, got "
+            '"kubescheduler.config.k8s.io/v1beta3", did you mean kubescheduler.config.k8s.io/v1?'
+        },
+    ),
+    (
+        configuration(parallelism=0, percentageOfNodesToScore=101, podInitialBackoffSeconds=0),
+        {
+            "parallelism": "must be between 1 and 2147483647, got 0",
+            "percentageOfNodesToScore": "must be between 0 and 100, got 101",
+            "podInitialBackoffSeconds": "must be at least 1, got 0",
+        },
+    ),
+    (
+        configuration(podInitialBackoffSeconds=5, podMaxBackoffSeconds=4),
+        {"podMaxBackoffSeconds": "must be at least podInitialBackoffSeconds, 5"},
+    ),
+    (
+        configuration(leaderElection={"leaseDuration": "10s", "retryPeriod": "9s"}),
+        {
+            "leaderElection.leaseDuration": "must be longer than renewDeadline",
+            "leaderElection.renewDeadline": "must be longer than 1.2 times retryPeriod",
+        },
+    ),
+    (
+        configuration(leaderElection={"retryPeriod": "-1s", "resourceLock": "endpoints"}),
+        {
+            "leaderElection.retryPeriod": "must be more than 0s",
+            "leaderElection.resourceLock": 'must be leases, got "endpoints"',
+        },
+    ),
+    (
+        configuration(clientConnection={"burst": -1}),
+        {"clientConnection.burst": "must be between 0 and 2147483647, got -1"},
+    ),
+    (
+        configuration(percentageOfPlacementsToScore=5),
+        {
+            "percentageOfPlacementsToScore": "must not be set: it belongs to the feature "
+            "TopologyAwareWorkloadScheduling, which is off in Kubernetes 1.36"
+        },
+    ),
+    (profiles({"schedulerName": ""}), {"profiles[0].schedulerName": "is required"}),
+    (
+        profiles({"schedulerName": "a"}, {}, {"schedulerName": "a"}),
+        {
+            "profiles[1].schedulerName": "is required",
+            "profiles[2].schedulerName": '"a" is the name of profiles[0] already',
+        },
+    ),
+    (
+        profiles(queue("a", "PrioritySort"), queue("b")),
+        {
+            "profiles[1].plugins.queueSort": "must be the same in all profiles, differs from "
+            "profiles[0]"
+        },
+    ),
+    (
+        profiles(queue("a", "PrioritySort"), queue("b", "PrioritySort", x=1)),
+        {
+            "profiles[1].pluginConfig": "must give the queueSort plugin the args of profiles[0]",
+            "profiles[1].pluginConfig[0].args": "PrioritySort takes no arguments, got x",
+        },
+    ),
+    (
+        profiles(
+            {
+                "plugins": {
+                    "multiPoint": {
+                        "enabled": [{"name": "NodeDeclaredFeatures"}, {"name": "NodeNam"}]
+                    },
+                    "score": {"enabled": [{"name": "NodeDeclaredFeatures"}]},
+                },
+                "pluginConfig": [{"name": "DynamicResources", "args": {"filterTimeout": "x"}}],
+            }
+        ),
+        {
+            "profiles[0].plugins.multiPoint.enabled[1].name": 'unknown plugin "NodeNam", did you '
+            "mean NodeName?",
+            "profiles[0].plugins.score.enabled[0].name": "NodeDeclaredFeatures does not implement "
+            "score, only preFilter, filter",
+            "profiles[0].pluginConfig[0].args.filterTimeout": "must be a duration such as 30s or "
+            '1m30s, got "x"',
+        },
+    ),
+    (
+        configuration(profiles=3),
+        {"profiles": "must be a list, got 3"},
+    ),
+    (
+        profiles({"plugins": {"score": {"disabled": ["NodeName"]}}}),
+        {"profiles[0].plugins.score.disabled[0]": 'must be an object, got "NodeName"'},
+    ),
+]
+
+
+@pytest.mark.parametrize(("document", "expected"), REFUSED)
+def test_a_mistake_in_a_file_is_located_and_explained(
+    document: dict[str, Any], expected: dict[str, str], catalog: Catalog, mistakes: Mistakes
+) -> None:
+    assert mistakes(lambda: import_configuration(document, catalog)) == expected
+
+
+SPEC = {
+    "plugins": {
+        "multiPoint": {"enabled": [{"name": "NodeName"}, {"name": "NodeDeclaredFeatures"}]},
+        "preFilter": {"enabled": [{"name": "NodeDeclaredFeatures"}], "disabled": [{"name": "*"}]},
+    },
+    "pluginConfig": [{"name": "NodeDeclaredFeatures"}, {"name": "NodePorts"}],
+}
+
+
+def test_the_wider_catalog_knows_absent_plugins_and_all_others(catalog: Catalog) -> None:
+    wider = WithAbsentDefaults(catalog)
+    assert {*wider.names()} == {*catalog.names(), *ABSENT}
+    assert wider.points("NodeDeclaredFeatures") == frozenset({Point.PRE_FILTER, Point.FILTER})
+    assert wider.points("NodeName") == frozenset({Point.FILTER})
+    assert wider.points("Nothing") is None
+    assert wider.args_model("NodeAffinity") is UPSTREAM_ARGS["NodeAffinity"]
+    assert wider.args_model("NodeDeclaredFeatures") is None
+
+
+def test_every_place_that_names_an_absent_plugin_is_noted() -> None:
+    spec = read(SchedulingProfileSpec, SPEC, "")
+    assert [note.path for note in absent_in(spec, "profiles[0]")] == [
+        "profiles[0].plugins.multiPoint.enabled[1]",
+        "profiles[0].plugins.preFilter.enabled[0]",
+        "profiles[0].pluginConfig[0]",
+    ]
+
+
+def test_the_rest_of_the_spec_stays_as_it_was_written() -> None:
+    spec = without_absent(read(SchedulingProfileSpec, SPEC, ""))
+    assert spec.model_dump(mode="json", by_alias=True, exclude_unset=True) == {
+        "plugins": {
+            "multiPoint": {"enabled": [{"name": "NodeName"}]},
+            "preFilter": {"enabled": [], "disabled": [{"name": "*"}]},
+        },
+        "pluginConfig": [{"name": "NodePorts"}],
+    }
+
+
+def test_a_spec_that_says_nothing_still_says_nothing() -> None:
+    assert without_absent(SchedulingProfileSpec()).model_fields_set == set()

@@ -1,0 +1,76 @@
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import yaml
+
+from mooring.policy.imports.legacy_model import read_policy
+
+Mistakes = Callable[[Callable[[], object]], dict[str, str]]
+
+
+def policy(**fields: object) -> dict[str, Any]:
+    return {"kind": "Policy", "apiVersion": "v1", **fields}
+
+
+def config_map(text: object) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "data": {"policy.cfg": text}}
+
+
+def test_a_list_that_is_absent_or_null_is_not_an_empty_list() -> None:
+    read_back, _ = read_policy(policy(predicates=None, priorities=[]))
+    assert read_back.predicates is None
+    assert read_back.priorities == ()
+
+
+@pytest.mark.parametrize("write", [json.dumps, yaml.safe_dump])
+def test_a_config_map_holds_the_policy_as_json_or_yaml(write: Callable[[Any], str]) -> None:
+    read_back, path = read_policy(config_map(write(policy())))
+    assert read_back.kind == "Policy"
+    assert path == "data[policy.cfg]"
+
+
+def test_an_extender_of_old_is_read_in_its_old_spelling() -> None:
+    old = {"urlPrefix": "http://a", "enableHttps": True, "httpTimeout": 100_000_000}
+    (extender,) = read_policy(policy(extenders=[old]))[0].extenders
+    assert extender.enable_https
+    assert extender.timeout == timedelta(milliseconds=100)
+
+
+@pytest.mark.parametrize(
+    ("document", "path", "message"),
+    [
+        ({"kind": "Pod"}, "kind", 'must be Policy, got "Pod"'),
+        (config_map(None), "data[policy.cfg]", "is required: the Policy as text"),
+        (config_map("{"), "data[policy.cfg]", "is neither JSON nor YAML"),
+        (
+            config_map("{kind: Policy, predicate: []}"),
+            "data[policy.cfg].predicate",
+            'unknown field "predicate", did you mean predicates?',
+        ),
+        (policy(extenders=["http://a"]), "extenders[0]", "must be an object"),
+        (
+            policy(priorities=[{"name": "a", "weight": 0}]),
+            "priorities[0].weight",
+            "must be between 1",
+        ),
+        (
+            policy(hardPodAffinitySymmetricWeight=101),
+            "hardPodAffinitySymmetricWeight",
+            "must be between 0 and 100",
+        ),
+        (
+            policy(predicates=[{"name": "a", "argument": {}}]),
+            "predicates[0].argument",
+            "must have exactly one of serviceAffinity, labelsPresence",
+        ),
+    ],
+)
+def test_a_mistake_in_a_policy_is_located_and_explained(
+    document: dict[str, Any], path: str, message: str, mistakes: Mistakes
+) -> None:
+    ((where, what),) = mistakes(lambda: read_policy(document)).items()
+    assert where == path
+    assert what.startswith(message)

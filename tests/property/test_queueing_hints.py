@@ -1,0 +1,450 @@
+"""Whatever changes, a rejected pod that could be placed after it has been told of it.
+
+It is told either when the change happens or, like a pod that was in flight meanwhile, later and of
+all changes at once. Every plugin is held to this by itself, and all of a profile in decisions.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from hypothesis import assume, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from features import (
+    CLASSES,
+    DRIVER,
+    NAMESPACES,
+    NODES,
+    VOLUMES,
+    Features,
+    drawn_claims,
+    drawn_volumes,
+    node_feature,
+    node_features,
+    pod_features,
+)
+from mooring.engine.cycle import decide
+from mooring.engine.hints import QueueingHints
+from mooring.engine.outcome import FitError
+from mooring.engine.profiles import Profiles
+from mooring.engine.result_cache import ResultCache
+from mooring.framework.queued_pod import QueuedPod, SubQueue
+from mooring.framework.registry import NoArgs, Registry
+from mooring.framework.verdicts import SKIP, PreFilterResult, Unschedulable
+from mooring.model.events import ClusterEvent, Kind
+from mooring.model.node import ZONE
+from mooring.model.objects import object_key, parse_object
+from mooring.model.pod import Pod, parse_pod
+from mooring.plugins import SHIPPED
+from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
+from mooring.policy.reading import read
+from mooring.policy.resolve import resolve
+from mooring.state.cluster import ClusterState
+from mooring.state.snapshot import Snapshot
+from mooring.testing.builders import api_object, namespace, node, pod, service
+from mooring.testing.fakes import handle
+from mooring.testing.storage_builders import (
+    csi_driver,
+    csi_node,
+    storage_capacity,
+    storage_class,
+    volume_attachment,
+)
+
+Raw = Mapping[str, Any]
+
+PODS = {"p0": "default", "p1": "default", "p2": "other", "p3": "other"}
+"""Names with their namespaces."""
+ARGS: Mapping[str, Raw] = {
+    "NodeAffinity": {
+        "addedAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "Exists"}]}]
+            }
+        }
+    },
+    "NodeLabel": {"presentLabels": ["rack"], "absentLabels": ["disk"]},
+    "PodTopologySpread": {
+        "defaultingType": "List",
+        "defaultConstraints": [
+            {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
+        ],
+    },
+    "ServiceAffinity": {"affinityLabels": ["rack"]},
+    "EBSVolumeCount": {"maxVolumes": 1},
+}
+"""Plugins are asked with default arguments and, where these are given, with others."""
+
+
+def a_class(name: str, zone: str | None = None) -> Raw:
+    """One of the three storage classes, for nodes of a zone or for all."""
+    topologies = [{"matchLabelExpressions": [{"key": ZONE, "values": [zone]}]}]
+    return storage_class(
+        name,
+        provisioner="kubernetes.io/no-provisioner" if name == "late" else DRIVER,
+        waits=name != "at-once",
+        **({"allowedTopologies": topologies} if zone else {}),
+    )
+
+
+node_names, pod_names = st.sampled_from(NODES), st.sampled_from(tuple(PODS))
+volume_names = st.sampled_from(VOLUMES)
+drawn_limits = st.builds(
+    csi_node,
+    node_names,
+    st.sampled_from(({}, {DRIVER: None}, {DRIVER: 0}, {DRIVER: 1}, {DRIVER: 2})),
+    migrated=st.sampled_from(((), ("kubernetes.io/aws-ebs",))),
+)
+
+
+class Answer(NamedTuple):
+    """The nodes to which a plugin lets the pod go, and whether it rejects any other."""
+
+    passed: frozenset[str]
+    rejects: bool
+
+    def opens(self, later: "Answer") -> bool:
+        """Whether a rejected pod may go now where it could not."""
+        return self.rejects and not later.passed <= self.passed
+
+
+class Lone:
+    """A plugin by itself, asked about one pod."""
+
+    def __init__(self, plugin: Any, pod: Pod, cluster: Snapshot) -> None:
+        self._plugin, self._pod, self._cluster = plugin, pod, cluster
+        self._answer = self._began_with = self._asked()
+        self._since: list[ClusterEvent] = []
+
+    def begin(self) -> None:
+        """An attempt begins that knows the cluster as it is now, and no later change."""
+        self._began_with, self._since = self._answer, []
+
+    def check(self, events: Sequence[ClusterEvent]) -> None:
+        """A node that opened, by these changes or since the attempt began, opened by a cure."""
+        self._since += events
+        now, name = self._asked(), self._plugin.name
+        assert not self._answer.opens(now) or self._is_cured(events), f"{name}: {events}"
+        opened_since = self._began_with.opens(now)
+        assert not opened_since or self._is_cured(self._since), f"{name}: {self._since}"
+        self._answer = now
+
+    def _is_cured(self, events: Iterable[ClusterEvent]) -> bool:
+        return any(
+            (event.kind, event.action) in self._plugin.events_to_register
+            and self._plugin.queueing_hint(self._pod, event, self._cluster)
+            for event in events
+        )
+
+    def _asked(self) -> Answer:
+        nodes = self._cluster.nodes.take(np.sort(self._cluster.nodes_in_order))
+        names = passed = frozenset(nodes.name(i) for i in range(len(nodes)))
+        prepare = getattr(self._plugin, "pre_filter", None)
+        state = prepare(self._pod, self._cluster) if prepare is not None else None
+        if isinstance(state, Unschedulable):
+            return Answer(frozenset(), rejects=True)
+        if isinstance(state, PreFilterResult):
+            passed, state = names & state.names, state.state
+        if state is not SKIP and hasattr(self._plugin, "filter"):
+            out = nodes.take(nodes.rows[~self._plugin.filter(self._pod, nodes, state)])
+            passed -= {out.name(i) for i in range(len(out))}
+        return Answer(passed, rejects=passed < names)
+
+
+class Refusals(RuleBasedStateMachine):
+    """Pods wait while everything around them changes, a little at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = ClusterState()
+        self.cluster = Snapshot(self.state)
+        registry = Registry(SHIPPED, {})
+        profiles = Profiles(registry, handle(self.state))
+        spec = SchedulingProfileSpec()
+        profile = SchedulingProfile("default-scheduler", spec)
+        self.pipeline = profiles.put(profile, resolve(spec, registry)).pipeline
+        self.hint = QueueingHints(profiles, self.cluster).hint
+        self.shared = ResultCache(self.state.nodes)
+        self.uids = 0
+        self.nodes: dict[str, Features] = {}
+        self.placed: dict[str, tuple[Features, str]] = {}
+        self.since: list[ClusterEvent] = []
+        self.lone: list[Lone] = []
+        self.waiting: dict[Pod, QueuedPod | None] = {}
+        self.in_flight: list[QueuedPod] = []
+
+    @initialize(
+        waiting=st.lists(pod_features, min_size=2, max_size=2),
+        known=st.lists(node_features, min_size=2, max_size=3),
+        placed=st.lists(st.tuples(pod_features, node_names), min_size=2, max_size=len(PODS)),
+        stored=st.lists(drawn_volumes | drawn_claims | drawn_limits, min_size=2, max_size=4),
+    )
+    def begin(
+        self,
+        waiting: list[Features],
+        known: list[Features],
+        placed: list[tuple[Features, str]],
+        stored: list[Raw],
+    ) -> None:
+        for name, features in zip(NODES, known, strict=False):
+            self.nodes[name] = features
+            self.show(node(name, **features))
+        for raw in (service("front", {"app": "a"}), *map(a_class, CLASSES), *stored):
+            self.show(raw)
+        for name, (features, on) in zip(PODS, placed, strict=False):
+            self.placed[name] = self.unique(features), on
+            self.show_placed(name)
+        pods = [
+            parse_pod(pod(f"waiting-in-{name}", namespace=name, **features))
+            for name, features in zip(NAMESPACES, waiting, strict=True)
+        ]
+        plugins = _curable(handle(self.state))
+        self.lone = [Lone(plugin, waits, self.cluster) for waits in pods for plugin in plugins]
+        self.waiting = {waits: self.rejected(waits, SubQueue.UNSCHEDULABLE) for waits in pods}
+        self.attempts_begin()
+
+    @rule()
+    def attempts_begin(self) -> None:
+        """The rejections of now are those of attempts that end much later."""
+        self.since = []
+        attempts = (self.rejected(waits, None) for waits in self.waiting)
+        self.in_flight = [attempt for attempt in attempts if attempt is not None]
+        for lone in self.lone:
+            lone.begin()
+
+    @rule(name=node_names, features=node_features)
+    def a_node_comes(self, name: str, features: Features) -> None:
+        assume(name not in self.nodes)
+        self.nodes[name] = features
+        self.show(node(name, **features))
+
+    @precondition(lambda self: self.nodes)
+    @rule(feature=node_feature, data=st.data())
+    def a_node_changes(self, feature: Features, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.nodes)))
+        self.nodes[name] = self.nodes[name] | feature
+        self.show(node(name, **self.nodes[name]))
+
+    @rule(name=node_names)
+    def a_node_goes(self, name: str) -> None:
+        self.nodes.pop(name, None)
+        self.tell(self.state.delete(Kind.NODE, name))
+
+    @rule(name=pod_names, features=pod_features, on=node_names)
+    def a_pod_is_seen_on_a_node(self, name: str, features: Features, on: str) -> None:
+        """Or its successor, if the name was known; perhaps before its node is seen."""
+        self.placed[name] = self.unique(features), on
+        self.show_placed(name)
+
+    @precondition(lambda self: self.placed)
+    @rule(
+        event=st.sampled_from(
+            (
+                {"labels": {"app": "a"}},
+                {"labels": {"app": "b"}},
+                {"labels": {}},
+                {"cpu": "100m"},
+                {"cpu": "2"},
+                {"terminating": True},
+                {"phase": "Succeeded"},
+            )
+        ),
+        data=st.data(),
+    )
+    def a_placed_pod_changes(self, event: Features, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.placed)))
+        features, on = self.placed[name]
+        self.placed[name] = features | event, on
+        self.show_placed(name)
+
+    @precondition(lambda self: self.placed)
+    @rule(data=st.data())
+    def a_placed_pod_goes(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.placed)))
+        self.tell(self.state.delete(Kind.POD, self.parsed(name, *self.placed.pop(name)).key))
+
+    @precondition(lambda self: self.nodes)
+    @rule(name=pod_names, features=pod_features, data=st.data())
+    def a_pod_is_assumed(self, name: str, features: Features, data: st.DataObject) -> None:
+        """Perhaps while its predecessor still holds a place, or elsewhere than nominated."""
+        on = data.draw(st.sampled_from(sorted(self.nodes)))
+        features = self.unique(features)
+        self.placed[name] = features, on
+        self.tell(self.state.assume(self.parsed(name, features, None), self.row(on)))
+
+    @precondition(lambda self: self.state.pods.assumed)
+    @rule(data=st.data(), on=st.none() | node_names)
+    def an_assumption_ends(self, data: st.DataObject, on: str | None) -> None:
+        """Taken back, or by the watch that shows the pod, perhaps on another node."""
+        key = data.draw(st.sampled_from(sorted(self.state.pods.assumed)))
+        name = key.partition("/")[2]
+        features, _ = self.placed[name]
+        if on is None:
+            del self.placed[name]
+            self.tell(self.state.forget(self.parsed(name, features, None)))
+        else:
+            self.placed[name] = features, on
+            self.show_placed(name)
+
+    @precondition(lambda self: self.nodes)
+    @rule(name=pod_names, features=pod_features, data=st.data())
+    def room_is_made(self, name: str, features: Features, data: st.DataObject) -> None:
+        """For a pod of any priority, that may have been nominated elsewhere before."""
+        assume(name not in self.placed)
+        nominated = self.parsed(name, self.unique(features), None)
+        on = data.draw(st.sampled_from(sorted(self.nodes)))
+        self.tell(self.state.nominate(nominated, on))
+
+    @precondition(lambda self: len(self.state.nominations) > 0)
+    @rule(data=st.data())
+    def room_is_wanted_no_more(self, data: st.DataObject) -> None:
+        keys = sorted(nominee.pod.key for nominee in self.state.nominations)
+        self.tell(self.state.withdraw(data.draw(st.sampled_from(keys))))
+
+    @rule(name=st.sampled_from(NAMESPACES), env=st.sampled_from(("prod", "dev", None)))
+    def a_namespace_changes(self, name: str, env: str | None) -> None:
+        if env is None:
+            self.tell(self.state.delete(Kind.NAMESPACE, name))
+        else:
+            self.show(namespace(name, {"env": env}))
+
+    @rule(name=st.sampled_from(NAMESPACES), app=st.sampled_from(("a", "b", None)))
+    def a_service_changes(self, name: str, app: str | None) -> None:
+        if app is None:
+            self.tell(self.state.delete(Kind.SERVICE, f"{name}/front"))
+        else:
+            self.show(service("front", {"app": app}, namespace=name))
+
+    @rule(selector=st.sampled_from(({"app": "a"}, {"app": "b"}, None)))
+    def a_replica_set_changes(self, selector: dict[str, str] | None) -> None:
+        if selector is None:
+            self.tell(self.state.delete(Kind.REPLICA_SET, "default/rs"))
+        else:
+            spec = {"selector": {"matchLabels": selector}}
+            self.show(api_object("ReplicaSet", "rs", namespace="default", spec=spec))
+
+    @rule(raw=drawn_volumes | drawn_claims)
+    def a_volume_or_claim_comes(self, raw: Raw) -> None:
+        """In place of the one of this name."""
+        assume(not self.is_protected(raw))
+        self.remove(raw)
+        self.show(raw)
+
+    @rule(raw=drawn_volumes | drawn_claims)
+    def a_volume_or_claim_goes(self, raw: Raw) -> None:
+        assume(not self.is_protected(raw))
+        self.remove(raw)
+
+    @rule(
+        raw=st.builds(a_class, st.sampled_from(CLASSES), st.sampled_from((None, "a", "b"))),
+        comes=st.booleans(),
+    )
+    def a_class_comes_or_goes(self, raw: Raw, *, comes: bool) -> None:
+        if comes:
+            self.show(raw)
+        else:
+            self.remove(raw)
+
+    @rule(
+        raw=drawn_limits
+        | st.builds(csi_driver, st.just(DRIVER), storage_capacity=st.booleans())
+        | st.builds(
+            storage_capacity,
+            st.just("free"),
+            st.just("made"),
+            st.sampled_from(("1Gi", "2Gi")),
+            st.just({ZONE: "a"}),
+        )
+        | st.builds(volume_attachment, st.just("va"), st.just(DRIVER), node_names, volume_names),
+        goes=st.booleans(),
+    )
+    def a_driver_publishes(self, raw: Raw, *, goes: bool) -> None:
+        if goes or raw["kind"] == "VolumeAttachment":  # whose spec never changes
+            self.remove(raw)
+        if not goes:
+            self.show(raw)
+
+    def unique(self, features: Features) -> Features:
+        self.uids += 1
+        return features | {"uid": f"uid-{self.uids}"}
+
+    def parsed(self, name: str, features: Features, on: str | None) -> Pod:
+        given = {k: v for k, v in features.items() if k != "uid"}
+        raw = pod(name, namespace=PODS[name], node=on, **given)
+        raw["metadata"]["uid"] = features["uid"]
+        return parse_pod(raw)
+
+    def show_placed(self, name: str) -> None:
+        shown = self.parsed(name, *self.placed[name])
+        if shown.finished:
+            del self.placed[name]
+        self.tell(self.state.put(Kind.POD, shown.key, shown))
+
+    def row(self, name: str) -> int:
+        return self.state.nodes.row_of[name]
+
+    def show(self, raw: Raw) -> None:
+        kind = Kind(raw["kind"])
+        self.tell(self.state.put(kind, object_key(kind, raw), parse_object(kind, raw)))
+
+    def remove(self, raw: Raw) -> None:
+        kind = Kind(raw["kind"])
+        self.tell(self.state.delete(kind, object_key(kind, raw)))
+
+    def is_protected(self, raw: Raw) -> bool:
+        """Whether the object is in use, so that its finalizer keeps it."""
+        name = raw["metadata"]["name"]
+        if raw["kind"] == "PersistentVolumeClaim":
+            return self.cluster.storage.claim_in_use(f"default/{name}")
+        users = (Kind.PERSISTENT_VOLUME_CLAIM, Kind.VOLUME_ATTACHMENT)
+        return any(
+            user.volume_name == name
+            for kind in users
+            for user in self.cluster.objects(kind).values()
+        )
+
+    def tell(self, events: Sequence[ClusterEvent]) -> None:
+        """What happened is enough to wake every pod that could be placed now."""
+        for lone in self.lone:
+            lone.check(events)
+        self.since += events
+        for waits, queued in self.waiting.items():
+            if queued is None:
+                self.waiting[waits] = self.rejected(waits, SubQueue.UNSCHEDULABLE)
+            else:
+                self.waiting[waits] = self.told(queued, events)
+        for queued in self.in_flight:
+            self.told(queued, self.since)
+
+    def told(self, queued: QueuedPod, events: Iterable[ClusterEvent]) -> QueuedPod | None:
+        """The pod as it waits on, for new reasons if the changes woke it; None if it is placed."""
+        now = self.rejected(queued.pod, queued.part)
+        if any(self.hint(queued, event) for event in events):
+            return now
+        assert now is not None, f"{queued.unschedulable_plugins} at {events}"
+        return queued
+
+    def rejected(self, waits: Pod, part: SubQueue | None) -> QueuedPod | None:
+        """The pod with those who reject it now; None if it could be placed."""
+        outcome = decide(waits, self.pipeline, self.cluster, self.shared, seed=0)
+        if not isinstance(outcome, FitError):
+            return None
+        return QueuedPod(
+            waits, 0.0, 0.0, part=part, unschedulable_plugins=outcome.diagnosis.plugins
+        )
+
+
+def _curable(built_with: Any) -> list[Any]:
+    """Every shipped plugin that says what cures its rejections."""
+    return [
+        plugin(read(getattr(plugin, "Args", NoArgs), args, ""), built_with)
+        for plugin in SHIPPED
+        if hasattr(plugin, "events_to_register")
+        for args in ({}, *((ARGS[plugin.name],) if plugin.name in ARGS else ()))
+    ]
+
+
+Refusals.TestCase.settings = settings(deadline=None, max_examples=100, stateful_step_count=25)
+TestCures = Refusals.TestCase

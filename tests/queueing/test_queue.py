@@ -1,0 +1,456 @@
+"""The queue's transitions, one sentence each; tests/property/test_queue.py combines them."""
+
+from typing import Any
+
+import pytest
+
+from mooring.framework.queued_pod import QueuedPod
+from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.pod import Pod, parse_pod
+from mooring.queueing.active import Order
+from mooring.queueing.queue import SchedulingQueue
+from mooring.testing import builders
+
+FIT = frozenset({"NodeResourcesFit"})
+TAINTS = frozenset({"TaintToleration"})
+NODE_ADDED = ClusterEvent(Kind.NODE, Action.ADD, None, None)
+TAINT_REMOVED = ClusterEvent(Kind.NODE, Action.UPDATE, None, None)
+VICTIM = parse_pod(builders.pod("victim", node="node-b"))
+VICTIM_GONE = ClusterEvent(Kind.POD, Action.DELETE, VICTIM, None)
+CURES = {NODE_ADDED: FIT | TAINTS, TAINT_REMOVED: TAINTS, VICTIM_GONE: FIT}
+"""The plugins whose rejections each change cures."""
+
+
+def by_priority(queued: QueuedPod) -> Order:
+    return Order("", (-queued.pod.shape.priority, queued.since))
+
+
+def signature(queued: QueuedPod) -> tuple[Any, ...]:
+    return queued.pod.shape, queued.unschedulable_plugins
+
+
+def queueing_hint(queued: QueuedPod, event: ClusterEvent) -> bool:
+    return bool(queued.unschedulable_plugins & CURES[event])
+
+
+def make_pod(name: str, *, uid: str | None = None, **fields: Any) -> Pod:
+    raw = builders.pod(name, **fields)
+    raw["metadata"]["uid"] = uid or name
+    return parse_pod(raw)
+
+
+@pytest.fixture
+def queue() -> SchedulingQueue:
+    return SchedulingQueue(by_priority, signature, queueing_hint)
+
+
+def popped(queue: SchedulingQueue, now: float) -> QueuedPod:
+    queued = queue.pop(now)
+    assert queued is not None
+    return queued
+
+
+def pop_all(queue: SchedulingQueue, now: float) -> list[str]:
+    """Names in the order in which they are tried; the attempts go on."""
+    names = []
+    while (queued := queue.pop(now)) is not None:
+        names.append(queued.pod.name)
+    return names
+
+
+def reject(
+    queue: SchedulingQueue, *names: str, plugins: frozenset[str] = FIT, now: float = 0.0
+) -> None:
+    """The pods are new, and rejected at once, one after the other."""
+    for name in names:
+        queue.add(make_pod(name), now)
+        queue.rejected(popped(queue, now), plugins, now)
+
+
+def part_of(queue: SchedulingQueue, name: str) -> str | None:
+    queued = queue.get(f"default/{name}")
+    assert queued is not None
+    return queued.part
+
+
+def test_a_new_pod_is_active_and_known_by_its_key(queue: SchedulingQueue) -> None:
+    queue.add(make_pod("web"), 0.0)
+    assert part_of(queue, "web") == "active"
+    assert queue.counts() == {"active": 1, "backoff": 0, "unschedulable": 0, "gated": 0}
+
+
+def test_the_highest_priority_is_tried_first_then_who_came_first(queue: SchedulingQueue) -> None:
+    for now, (name, priority) in enumerate([("a", 0), ("b", 5), ("c", 0), ("d", 5)]):
+        queue.add(make_pod(name, priority=priority), float(now))
+    assert pop_all(queue, 9.0) == ["b", "d", "a", "c"]
+
+
+def test_an_empty_queue_gives_nothing(queue: SchedulingQueue) -> None:
+    assert queue.pop(0.0) is None
+
+
+def test_a_popped_pod_is_in_flight_and_counted_nowhere(queue: SchedulingQueue) -> None:
+    queue.add(make_pod("web"), 0.0)
+    queued = popped(queue, 0.0)
+    assert (queued.part, queued.attempts) == (None, 1)
+    assert not any(queue.counts().values())
+    assert list(queue.waiting()) == []
+    assert queue.get("default/web") is queued
+
+
+def test_a_bound_pod_is_known_no_more(queue: SchedulingQueue) -> None:
+    queue.add(make_pod("web"), 0.0)
+    queue.done(popped(queue, 0.0), 0.0)
+    assert queue.get("default/web") is None
+
+
+def test_a_refused_pod_is_not_tried_again_without_a_reason(queue: SchedulingQueue) -> None:
+    reject(queue, "web")
+    assert part_of(queue, "web") == "unschedulable"
+    assert queue.pop(299.0) is None
+
+
+def test_a_change_that_cures_nothing_wakes_nobody(queue: SchedulingQueue) -> None:
+    reject(queue, "web", plugins=FIT)
+    assert not queue.changed([TAINT_REMOVED], 100.0)
+    assert queue.pop(100.0) is None
+
+
+def test_a_cure_brings_a_pod_back_to_the_active_ones(queue: SchedulingQueue) -> None:
+    reject(queue, "web", plugins=TAINTS)
+    assert queue.changed([TAINT_REMOVED], 100.0)
+    assert part_of(queue, "web") == "active"
+
+
+def test_a_cure_within_the_backoff_leaves_the_pod_there(queue: SchedulingQueue) -> None:
+    reject(queue, "web", now=5.0)
+    assert queue.changed([NODE_ADDED], 5.5)
+    assert part_of(queue, "web") == "backoff"
+
+
+def test_a_woken_pod_is_popped_early_when_nothing_else_is_active(queue: SchedulingQueue) -> None:
+    reject(queue, "web", now=5.0)
+    queue.changed([NODE_ADDED], 5.5)
+    queue.add(make_pod("other"), 5.5)
+    assert pop_all(queue, 5.5) == ["other", "web"]
+
+
+def test_backoff_after_refusals_doubles_from_one_second_to_ten(queue: SchedulingQueue) -> None:
+    queue.add(make_pod("web"), 0.0)
+    waits, now = [], 0.0
+    for _ in range(6):
+        queued = popped(queue, now)
+        queue.rejected(queued, FIT, now)
+        waits.append(queued.not_before - now)
+        now += 20.0
+        queue.changed([NODE_ADDED], now)
+    assert waits == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+
+
+def test_a_failed_pod_comes_back_after_its_backoff_and_not_earlier(
+    queue: SchedulingQueue,
+) -> None:
+    queue.add(make_pod("web"), 0.0)
+    queue.failed(popped(queue, 3.0), 3.0)
+    assert part_of(queue, "web") == "backoff"
+    assert queue.next_due() == 4.0
+    assert queue.pop(3.9) is None
+    assert popped(queue, 4.0).pod.name == "web"
+
+
+def test_backoff_after_errors_counts_those_in_a_row(queue: SchedulingQueue) -> None:
+    queue.add(make_pod("web"), 0.0)
+    now = 0.0
+    for wait in (1.0, 2.0, 4.0):
+        queued = popped(queue, now)
+        queue.failed(queued, now)
+        assert queued.not_before - now == wait
+        now += wait
+    queue.rejected(popped(queue, now), FIT, now)
+    queue.changed([NODE_ADDED], now)
+    queued = popped(queue, now)
+    queue.failed(queued, now)
+    assert queued.not_before - now == 1.0
+
+
+def test_nothing_is_due_while_no_error_backs_off(queue: SchedulingQueue) -> None:
+    reject(queue, "web")
+    assert queue.next_due() is None
+
+
+def test_a_pod_refused_for_five_minutes_is_tried_whatever_happened(
+    queue: SchedulingQueue,
+) -> None:
+    reject(queue, "web", now=10.0)
+    assert not queue.flush_unschedulable(309.9)
+    assert queue.flush_unschedulable(310.0)
+    assert pop_all(queue, 310.0) == ["web"]
+
+
+def test_one_of_equal_pods_is_tried_for_all(queue: SchedulingQueue) -> None:
+    reject(queue, "a", "b", "c")
+    queue.changed([NODE_ADDED], 100.0)
+    assert pop_all(queue, 100.0) == ["a"]
+
+
+def test_equal_pods_follow_one_another_as_long_as_they_find_places(
+    queue: SchedulingQueue,
+) -> None:
+    reject(queue, "a", "b", "c")
+    queue.changed([NODE_ADDED], 100.0)
+    queue.placed(popped(queue, 100.0), 100.0)
+    second = popped(queue, 100.0)
+    assert second.pod.name == "b"
+    queue.rejected(second, FIT, 100.0)
+    assert queue.pop(100.0) is None
+
+
+def test_an_equal_pod_that_was_never_refused_wakes_nobody(queue: SchedulingQueue) -> None:
+    reject(queue, "a")
+    queue.add(make_pod("fresh"), 1.0)
+    queue.placed(popped(queue, 1.0), 1.0)
+    assert part_of(queue, "a") == "unschedulable"
+
+
+def test_pods_refused_by_other_plugins_are_tried_for_themselves(queue: SchedulingQueue) -> None:
+    reject(queue, "a", plugins=FIT)
+    reject(queue, "b", plugins=TAINTS)
+    queue.changed([NODE_ADDED], 100.0)
+    assert sorted(pop_all(queue, 100.0)) == ["a", "b"]
+
+
+def test_the_next_is_tried_when_a_woken_pod_is_deleted(queue: SchedulingQueue) -> None:
+    reject(queue, "a", "b")
+    queue.changed([NODE_ADDED], 100.0)
+    queue.remove("default/a", 100.0)
+    assert pop_all(queue, 100.0) == ["b"]
+
+
+def test_the_next_is_tried_when_a_woken_pod_is_deleted_during_its_attempt(
+    queue: SchedulingQueue,
+) -> None:
+    reject(queue, "a", "b")
+    queue.changed([NODE_ADDED], 100.0)
+    popped(queue, 100.0)
+    queue.remove("default/a", 100.0)
+    assert pop_all(queue, 100.0) == ["b"]
+
+
+def test_the_next_is_tried_when_a_woken_pod_is_replaced_by_another_of_its_name(
+    queue: SchedulingQueue,
+) -> None:
+    reject(queue, "a", "b")
+    queue.changed([NODE_ADDED], 100.0)
+    queue.add(make_pod("a", uid="successor"), 100.0)
+    assert sorted(pop_all(queue, 100.0)) == ["a", "b"]
+
+
+def test_the_next_is_tried_when_a_woken_pods_attempt_fails(queue: SchedulingQueue) -> None:
+    reject(queue, "a", "b")
+    queue.changed([NODE_ADDED], 100.0)
+    queue.failed(popped(queue, 100.0), 100.0)
+    assert pop_all(queue, 100.0) == ["b"]
+
+
+def test_the_next_is_tried_when_a_woken_pod_is_equal_no_more(queue: SchedulingQueue) -> None:
+    reject(queue, "a", "b")
+    queue.changed([NODE_ADDED], 100.0)
+    queue.add(make_pod("a", cpu=2), 100.0)
+    assert sorted(pop_all(queue, 100.0)) == ["a", "b"]
+
+
+def test_the_next_is_tried_when_a_woken_pod_is_gated(queue: SchedulingQueue) -> None:
+    reject(queue, "a", "b")
+    queue.changed([NODE_ADDED], 100.0)
+    queue.add(make_pod("a"), 100.0, gated=True)
+    assert pop_all(queue, 100.0) == ["b"]
+
+
+def test_the_end_of_a_pod_that_was_not_woken_wakes_nobody(queue: SchedulingQueue) -> None:
+    reject(queue, "a", "b")
+    queue.remove("default/a", 100.0)
+    assert queue.pop(100.0) is None
+
+
+def test_a_gated_pod_is_not_tried_until_its_gates_have_gone(queue: SchedulingQueue) -> None:
+    queue.add(make_pod("web"), 0.0, gated=True)
+    assert part_of(queue, "web") == "gated"
+    assert queue.pop(1000.0) is None
+    queue.add(make_pod("web"), 1000.0)
+    queued = popped(queue, 1000.0)
+    assert queued.first_seen == 1000.0  # what it waited at its gates is not the scheduler's time
+
+
+def test_a_gated_pod_stays_where_it_is_when_its_gates_do(queue: SchedulingQueue) -> None:
+    queue.add(make_pod("web"), 0.0, gated=True)
+    queue.add(make_pod("web", labels={"a": "b"}), 1.0, gated=True)
+    assert part_of(queue, "web") == "gated"
+    assert queue.counts()["gated"] == 1
+
+
+def test_a_refused_pod_whose_spec_changed_is_tried_again(queue: SchedulingQueue) -> None:
+    reject(queue, "web")
+    changed = make_pod("web", cpu="100m")
+    queue.add(changed, 100.0)
+    assert popped(queue, 100.0).pod is changed
+
+
+def test_a_refused_pod_whose_labels_changed_is_tried_again(queue: SchedulingQueue) -> None:
+    reject(queue, "web")
+    queue.add(make_pod("web", labels={"app": "web"}), 100.0)
+    assert pop_all(queue, 100.0) == ["web"]
+
+
+def test_a_pod_whose_status_alone_changed_stays_where_it_is(queue: SchedulingQueue) -> None:
+    reject(queue, "web")
+    queue.add(make_pod("web", status={"conditions": []}), 100.0)
+    assert part_of(queue, "web") == "unschedulable"
+
+
+def test_a_pod_changed_during_its_attempt_is_tried_again_though_refused(
+    queue: SchedulingQueue,
+) -> None:
+    queue.add(make_pod("web"), 0.0)
+    queued = popped(queue, 0.0)
+    queue.add(make_pod("web", cpu=1), 0.0)
+    queue.rejected(queued, FIT, 0.0)
+    assert part_of(queue, "web") == "backoff"
+    queue.rejected(popped(queue, 0.0), FIT, 0.0)
+    assert part_of(queue, "web") == "unschedulable"
+
+
+def test_a_cure_that_came_during_the_attempt_counts(queue: SchedulingQueue) -> None:
+    queue.add(make_pod("web"), 0.0)
+    queued = popped(queue, 0.0)
+    queue.changed([NODE_ADDED], 0.0)
+    queue.rejected(queued, FIT, 0.0)
+    assert part_of(queue, "web") == "backoff"
+
+
+def test_a_cure_that_came_before_the_attempt_does_not_count(queue: SchedulingQueue) -> None:
+    queue.add(make_pod("early"), 0.0)
+    queue.add(make_pod("late"), 1.0)
+    early = popped(queue, 1.0)
+    queue.changed([NODE_ADDED], 1.0)
+    queue.rejected(popped(queue, 1.0), FIT, 1.0)
+    queue.rejected(early, FIT, 1.0)
+    assert part_of(queue, "late") == "unschedulable"
+    assert part_of(queue, "early") == "backoff"
+
+
+def test_every_refused_pod_is_tried_again_when_the_policy_changes(
+    queue: SchedulingQueue,
+) -> None:
+    reject(queue, "a", "b")
+    queue.policy_changed(100.0)
+    assert pop_all(queue, 100.0) == ["a", "b"]
+
+
+def test_a_pod_that_takes_the_room_made_for_it_lets_nobody_else_try(
+    queue: SchedulingQueue,
+) -> None:
+    reject(queue, "a", "b")
+    for name in ("a", "b"):
+        queue.nominate(f"default/{name}", f"node-{name}")
+    assert queue.changed([VICTIM_GONE], 100.0)
+    woken = popped(queue, 100.0)
+    assert woken.pod.name == "b"
+    queue.placed(woken, 100.0)
+    queue.done(woken, 100.0)
+    assert queue.pop(100.0) is None
+
+
+def test_a_pod_whose_room_is_not_made_any_more_is_tried_like_the_others(
+    queue: SchedulingQueue,
+) -> None:
+    reject(queue, "a")
+    queue.nominate("default/a", "node-a")
+    reject(queue, "b")
+    queue.nominate("default/b", "node-b")
+    queue.nominate("default/b", None)
+    assert queue.changed([NODE_ADDED], 100.0)
+    assert popped(queue, 100.0).pod.name == "b"
+
+
+def test_a_pod_that_is_not_there_is_nominated_nowhere(queue: SchedulingQueue) -> None:
+    queue.nominate("default/a", "node-a")
+    assert queue.get("default/a") is None
+
+
+def test_a_policy_that_changes_for_a_namespace_concerns_its_pods_alone(
+    queue: SchedulingQueue,
+) -> None:
+    reject(queue, "a")
+    queue.policy_changed(100.0, "elsewhere")
+    assert queue.pop(100.0) is None
+    queue.policy_changed(100.0, "default")
+    assert pop_all(queue, 100.0) == ["a"]
+
+
+def test_a_policy_that_changed_during_the_attempt_has_the_pod_tried_again(
+    queue: SchedulingQueue,
+) -> None:
+    queue.add(make_pod("web"), 0.0)
+    queued = popped(queue, 0.0)
+    queue.policy_changed(0.0)
+    queue.rejected(queued, FIT, 0.0)
+    assert part_of(queue, "web") == "backoff"
+
+
+@pytest.mark.parametrize("ending", ["rejected", "failed", "done"])
+def test_the_end_of_an_attempt_says_nothing_about_a_pod_that_was_deleted(
+    queue: SchedulingQueue, ending: str
+) -> None:
+    queue.add(make_pod("web"), 0.0)
+    queued = popped(queue, 0.0)
+    assert queue.remove("default/web", 0.0) is queued
+    end(queue, queued, ending)
+    assert queue.get("default/web") is None
+    assert not any(queue.counts().values())
+
+
+@pytest.mark.parametrize("ending", ["rejected", "failed", "done"])
+def test_the_end_of_an_attempt_says_nothing_about_another_pod_of_that_name(
+    queue: SchedulingQueue, ending: str
+) -> None:
+    queue.add(make_pod("web"), 0.0)
+    queued = popped(queue, 0.0)
+    queue.add(make_pod("web", uid="successor"), 0.0)
+    end(queue, queued, ending)
+    assert part_of(queue, "web") == "active"
+    assert popped(queue, 0.0).pod.uid == "successor"
+
+
+def end(queue: SchedulingQueue, queued: QueuedPod, ending: str) -> None:
+    match ending:
+        case "rejected":
+            queue.rejected(queued, FIT, 0.0)
+        case "failed":
+            queue.failed(queued, 0.0)
+        case _:
+            queue.done(queued, 0.0)
+
+
+def test_what_is_not_known_cannot_be_removed(queue: SchedulingQueue) -> None:
+    assert queue.remove("default/web", 0.0) is None
+
+
+def test_a_successor_of_the_same_name_has_no_history(queue: SchedulingQueue) -> None:
+    reject(queue, "web")
+    queue.add(make_pod("web", uid="successor"), 50.0)
+    queued = popped(queue, 50.0)
+    assert (queued.attempts, queued.unschedulable_count, queued.first_seen) == (1, 0, 50.0)
+
+
+def test_the_backoff_is_configurable() -> None:
+    queue = SchedulingQueue(
+        by_priority, signature, queueing_hint, initial_backoff=0.5, max_backoff=3.0
+    )
+    queue.add(make_pod("web"), 0.0)
+    now, waits = 0.0, []
+    for _ in range(4):
+        queued = popped(queue, now)
+        queue.failed(queued, now)
+        waits.append(queued.not_before - now)
+        now = queued.not_before
+    assert waits == [0.5, 1.0, 2.0, 3.0]

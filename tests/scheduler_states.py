@@ -1,0 +1,46 @@
+"""What the engine's parts share, without a loop that works on it."""
+
+from typing import Any, Final
+
+from mooring.engine.hints import QueueingHints
+from mooring.engine.order import QueueOrder
+from mooring.engine.profiles import InForce, Profiles
+from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.registry import Registry
+from mooring.framework.waiting_pods import WaitingPods
+from mooring.plugins import SHIPPED
+from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
+from mooring.policy.reading import read
+from mooring.policy.resolve import resolve
+from mooring.queueing.queue import SchedulingQueue
+from mooring.state.snapshot import Snapshot
+from mooring.testing.builders import cluster
+from mooring.testing.fakes import handle
+
+__all__ = ["SHIPPED_ONLY", "put_profile", "scheduler_state"]
+
+SHIPPED_ONLY: Final = Registry(SHIPPED, {})
+
+
+def scheduler_state(*objects: dict[str, Any], registry: Registry = SHIPPED_ONLY) -> SchedulerState:
+    """A scheduler_state of these objects, in which no profile is in force and no pod waits."""
+    state = cluster(*objects)
+    snapshot = Snapshot(state)
+    profiles = Profiles(registry, handle(state))
+    queueing_hint = QueueingHints(profiles, snapshot)
+    queue = SchedulingQueue(
+        QueueOrder(profiles, snapshot).of, queueing_hint.signature, queueing_hint.hint
+    )
+    return SchedulerState(state, snapshot, queue, profiles, WaitingPods())
+
+
+def put_profile(
+    shared: SchedulerState,
+    name: str = "default-scheduler",
+    *,
+    registry: Registry = SHIPPED_ONLY,
+    **spec: Any,
+) -> InForce:
+    """The profile is in force; `spec` is as a user writes it."""
+    read_spec = read(SchedulingProfileSpec, spec, "spec")
+    return shared.profiles.put(SchedulingProfile(name, read_spec), resolve(read_spec, registry))

@@ -1,0 +1,67 @@
+from typing import Any
+
+import pytest
+
+from mooring.model.events import Kind
+from mooring.model.node import ZONE
+from mooring.model.objects import object_key, parse_object
+from mooring.state.cluster import ClusterState
+from mooring.state.snapshot import Snapshot
+from mooring.testing.builders import cluster, node
+from mooring.testing.storage_builders import storage_capacity
+
+NODES = (node("n1", zone="a"), node("n2", zone="b"), node("n3"))
+
+
+def has_capacity(state: ClusterState, size: int, storage_class: str = "fast") -> set[str]:
+    cluster = Snapshot(state)
+    found = cluster.storage.has_capacity(storage_class, size, cluster.nodes.rows)
+    return {cluster.nodes.name(i) for i, fits in enumerate(found) if fits}
+
+
+@pytest.mark.parametrize(
+    ("capacity", "expected"),
+    [
+        (storage_capacity("c", "fast", 10, {ZONE: "a"}), {"n1"}),
+        (storage_capacity("c", "fast", 10, {}), {"n1", "n2", "n3"}),
+        (storage_capacity("c", "fast", 10), set()),
+        (storage_capacity("c", "fast", 9, {}), set()),
+        (storage_capacity("c", "fast", 99, {}, maximumVolumeSize="9"), set()),
+        (storage_capacity("c", "fast", 9, {}, maximumVolumeSize="10"), {"n1", "n2", "n3"}),
+        (storage_capacity("c", "slow", 10, {}), set()),
+    ],
+)
+def test_there_is_room_where_a_capacity_of_the_class_is_large_enough(
+    capacity: dict[str, Any], expected: set[str]
+) -> None:
+    assert has_capacity(cluster(*NODES, capacity), 10) == expected
+
+
+def test_a_capacity_of_unknown_size_is_no_room() -> None:
+    capacity = storage_capacity("c", "fast", 10, {})
+    del capacity["capacity"]
+    assert has_capacity(cluster(*NODES, capacity), 0) == set()
+
+
+def test_capacities_add_up_to_places_and_not_to_sizes() -> None:
+    state = cluster(
+        *NODES,
+        storage_capacity("c1", "fast", 6, {ZONE: "a"}),
+        storage_capacity("c2", "fast", 6, {ZONE: "a"}),
+        storage_capacity("c3", "fast", 10, {ZONE: "b"}),
+    )
+    assert has_capacity(state, 6) == {"n1", "n2"}
+    assert has_capacity(state, 7) == {"n2"}
+
+
+def test_a_capacity_that_changes_or_goes_is_known_as_it_is_now() -> None:
+    state = cluster(*NODES, storage_capacity("c", "fast", 10, {}))
+    for raw, expected in (
+        (storage_capacity("c", "fast", 4, {}), set[str]()),
+        (storage_capacity("c", "fast", 20, {ZONE: "b"}), {"n2"}),
+    ):
+        kind = Kind.CSI_STORAGE_CAPACITY
+        state.put(kind, object_key(kind, raw), parse_object(kind, raw))
+        assert has_capacity(state, 10) == expected
+    state.delete(Kind.CSI_STORAGE_CAPACITY, "default/c")
+    assert has_capacity(state, 10) == set()

@@ -1,0 +1,56 @@
+import numpy as np
+
+from mooring.model.csi import parse_csi_node
+from mooring.model.events import Kind
+from mooring.state.cluster import ClusterState
+from mooring.state.storage.csi_nodes import UNLIMITED
+from mooring.testing.builders import cluster, node
+from mooring.testing.storage_builders import csi_node
+
+EBS = "kubernetes.io/aws-ebs"
+
+
+def limit(state: ClusterState, name: str, driver: str = "csi.example") -> int:
+    rows = np.array([state.nodes.row(name)])
+    return int(state.storage.csi_nodes.limits(driver, rows)[0])
+
+
+def migrated(state: ClusterState, name: str) -> bool:
+    rows = np.array([state.nodes.row(name)])
+    return bool(state.storage.csi_nodes.migrated(EBS, rows)[0])
+
+
+def test_a_node_has_the_limits_of_its_csi_node_whichever_comes_first() -> None:
+    raw = csi_node("n1", {"csi.example": 3, "free.example": None})
+    for state in (cluster(node("n1"), raw), cluster(raw, node("n1"))):
+        assert limit(state, "n1") == 3
+        assert limit(state, "n1", "free.example") == UNLIMITED
+        assert limit(state, "n1", "unknown.example") == UNLIMITED
+
+
+def test_a_node_without_a_csi_node_has_no_limit() -> None:
+    assert limit(cluster(node("n1"), csi_node("n2", {"csi.example": 3})), "n1") == UNLIMITED
+
+
+def test_a_limit_may_be_zero() -> None:
+    assert limit(cluster(node("n1"), csi_node("n1", {"csi.example": 0})), "n1") == 0
+
+
+def test_a_csi_node_that_changes_or_goes_is_known_as_it_is_now() -> None:
+    state = cluster(node("n1"), csi_node("n1", {"csi.example": 3}, migrated=[EBS]))
+    assert migrated(state, "n1")
+    state.put(Kind.CSI_NODE, "n1", parse_csi_node(csi_node("n1", {"other.example": 4})))
+    assert limit(state, "n1") == UNLIMITED
+    assert limit(state, "n1", "other.example") == 4
+    assert not migrated(state, "n1")
+    state.delete(Kind.CSI_NODE, "n1")
+    assert limit(state, "n1", "other.example") == UNLIMITED
+
+
+def test_a_node_that_takes_the_row_of_another_has_none_of_its_limits() -> None:
+    state = cluster(node("n1"), csi_node("n1", {"csi.example": 3}, migrated=[EBS]))
+    row = state.nodes.row_of["n1"]
+    state.delete(Kind.NODE, "n1")
+    assert state.nodes.row("n2") == row
+    assert limit(state, "n2") == UNLIMITED
+    assert not migrated(state, "n2")

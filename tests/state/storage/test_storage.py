@@ -1,0 +1,74 @@
+"""That ClusterState tells its storage of everything that happens.
+
+What is counted, and how, is tested beside each part; tests/property has it all in any order.
+"""
+
+import numpy as np
+
+from mooring.model.events import Kind
+from mooring.model.pod import parse_pod
+from mooring.model.storage import parse_persistent_volume
+from mooring.model.volumes import Disk, DiskKind
+from mooring.state.cluster import ClusterState
+from mooring.state.snapshot import Snapshot
+from mooring.state.storage.storage import StorageView
+from mooring.testing.builders import cluster, node, pod
+from mooring.testing.storage_builders import csi_node, pv, pvc, storage_class
+
+LIMITS = csi_node("n1", {"csi.example": 3})
+DISK = Disk(DiskKind.AWS_EBS, "vol-1", read_only=False)
+VOLUMES = [
+    {"name": "disk", "awsElasticBlockStore": {"volumeID": "vol-1"}},
+    {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+]
+WEB = parse_pod(pod("web", spec={"volumes": VOLUMES}))
+
+
+def storage(state: ClusterState) -> StorageView:
+    return Snapshot(state).storage
+
+
+def in_use(state: ClusterState) -> tuple[bool, list[int], list[int]]:
+    """Whether the claim is, on which rows the disk is, and how many volumes drivers have on n1."""
+    view, rows = storage(state), np.array([state.nodes.row("n1")])
+    counts = [int(view.attached(d, rows)[0]) for d in ("csi.example", "ebs.csi.aws.com")]
+    return view.claim_in_use("default/data"), [*view.rows_in_conflict(DISK)], counts
+
+
+def test_an_assumed_pod_uses_its_volumes_until_it_is_forgotten() -> None:
+    made = storage_class("fast", provisioner="csi.example")
+    state = cluster(node("n1"), made, pvc("data", storage_class="fast"))
+    row = state.nodes.row_of["n1"]
+    state.assume(WEB, row)
+    assert in_use(state) == (True, [row], [1, 1])
+    state.forget(WEB)
+    assert in_use(state) == (False, [], [0, 0])
+
+
+def test_what_is_tried_is_undone() -> None:
+    state = cluster(node("n1"))
+    row = state.nodes.row_of["n1"]
+    with state.trial() as trial:
+        trial.add(WEB, row)
+        assert in_use(state) == (True, [row], [0, 1])
+    assert in_use(state) == (False, [], [0, 0])
+
+
+def test_a_relist_leaves_just_what_it_holds() -> None:
+    state = cluster(node("n1"), LIMITS, pv("v", storage_class="fast"))
+    rows = np.array([state.nodes.row_of["n1"]])
+    state.replace(Kind.CSI_NODE, {})
+    other = parse_persistent_volume(pv("other", storage_class="fast"))
+    state.replace(Kind.PERSISTENT_VOLUME, {"other": other})
+    assert storage(state).attach_limits("csi.example", rows)[0] > 3
+    assert [volume.name for volume in storage(state).free("fast").items] == ["other"]
+    assert storage(state).volume("v") is None
+
+
+def test_volumes_assumed_for_a_pod_are_restored_for_it() -> None:
+    state = cluster(pv("v", storage_class="fast"))
+    volume = storage(state).volume("v")
+    assert volume is not None
+    state.assume_volumes(WEB, [volume], [])
+    state.restore_volumes(WEB)
+    assert storage(state).volume("v") is volume

@@ -1,0 +1,198 @@
+"""The rules one by one; tests/property/test_terms.py tries every order of events."""
+
+from typing import Any
+
+from mooring.model.events import Kind
+from mooring.model.node import HOSTNAME, ZONE
+from mooring.model.objects import object_key, parse_object
+from mooring.model.pod import parse_pod
+from mooring.model.selectors import parse_label_selector
+from mooring.state.cluster import ClusterState
+from mooring.state.labels import EACH_NODE
+from mooring.state.topology.counts import TopologyCounts
+from mooring.state.topology.domain_counts import DomainCounts
+from mooring.state.topology.equivalent_pods import Role
+from mooring.state.topology.selection import PodSelector, Selection, selection
+from mooring.testing.builders import cluster, namespace, node, pod
+
+HARD = "requiredDuringSchedulingIgnoredDuringExecution"
+SOFT = "preferredDuringSchedulingIgnoredDuringExecution"
+WEB = {"app": "web"}
+NODES = (node("a1", zone="a"), node("a2", zone="a"), node("b1", zone="b"), node("nowhere"))
+TO_WEB = {"labelSelector": {"matchLabels": WEB}, "topologyKey": ZONE}
+
+
+def web(name: str, on: str, **fields: Any) -> dict[str, Any]:
+    return pod(name, node=on, **{"labels": WEB} | fields)
+
+
+def chosen(
+    labels: dict[str, str] = WEB,
+    *,
+    terminating: bool = True,
+    in_namespaces: dict[str, Any] | None = None,
+) -> Selection:
+    namespaces = frozenset[str]() if in_namespaces is not None else frozenset(("default",))
+    selector = parse_label_selector({"matchLabels": labels})
+    part = PodSelector(selector, namespaces, parse_label_selector(in_namespaces))
+    return selection((part,), terminating=terminating)
+
+
+def put(state: ClusterState, *objects: dict[str, Any]) -> None:
+    for raw in objects:
+        kind = Kind(raw["kind"])
+        state.put(kind, object_key(kind, raw), parse_object(kind, raw))
+
+
+def by_value(counts: DomainCounts) -> dict[str, int]:
+    found = zip(counts.domains.values, counts.by_code.tolist(), strict=False)
+    return {value: number for value, number in found if number}
+
+
+def owners(state: ClusterState, role: Role, **fields: Any) -> list[tuple[int, dict[str, int]]]:
+    incoming = parse_pod(pod("incoming", **{"labels": WEB} | fields))
+    return [(w, by_value(counts)) for w, counts in state.terms.owners(role, incoming)]
+
+
+def test_existing_pods_are_counted_when_they_are_first_asked_about() -> None:
+    state = cluster(*NODES, web("p", "a1"), web("q", "a2"), web("r", "b1"), pod("s", node="b1"))
+    assert by_value(state.terms.counts(chosen(), ZONE)) == {"a": 2, "b": 1}
+    assert by_value(state.terms.counts(chosen(), HOSTNAME)) == {"a1": 1, "a2": 1, "b1": 1}
+
+
+def test_later_pods_change_the_counts_they_belong_to() -> None:
+    state = cluster(*NODES)
+    zones = state.terms.counts(chosen(), ZONE)
+    put(state, web("p", "a1"), web("q", "b1"), pod("other", node="a1"))
+    state.assume(parse_pod(pod("assumed", labels=WEB)), state.nodes.row_of["a2"])
+    assert by_value(zones) == {"a": 2, "b": 1}
+    state.delete(Kind.POD, "default/q")
+    state.forget(parse_pod(pod("assumed", labels=WEB)))
+    assert by_value(zones) == {"a": 1}
+
+
+def test_a_pod_that_starts_terminating_leaves_the_counts_of_those_that_do_not() -> None:
+    state = cluster(*NODES, web("p", "a1"))
+    every, lasting = (
+        state.terms.counts(chosen(terminating=flag), EACH_NODE) for flag in (True, False)
+    )
+    put(state, web("p", "a1", terminating=True))
+    assert by_value(every) == {"a1": 1}
+    assert by_value(lasting) == {}
+
+
+def test_a_node_takes_its_pods_along_to_another_domain_and_away() -> None:
+    state = cluster(*NODES, web("p", "a1"), web("q", "nowhere"), web("early", "later"))
+    zones = state.terms.counts(chosen(), ZONE)
+    assert by_value(zones) == {"a": 1}
+    put(state, node("a1", zone="b"), node("nowhere", zone="c"), node("later", zone="b"))
+    assert by_value(zones) == {"b": 2, "c": 1}
+    state.delete(Kind.NODE, "a1")
+    assert by_value(zones) == {"b": 1, "c": 1}
+
+
+def test_a_namespace_that_is_relabelled_enters_and_leaves_namespace_selectors() -> None:
+    state = cluster(*NODES, web("p", "a1"))
+    counts = state.terms.counts(chosen(in_namespaces={"matchLabels": {"env": "prod"}}), ZONE)
+    assert by_value(counts) == {}
+    put(state, namespace("default", {"env": "prod"}))
+    assert by_value(counts) == {"a": 1}
+    put(state, namespace("default", {"env": "dev"}))
+    assert by_value(counts) == {}
+
+
+def test_a_trial_counts_and_is_undone() -> None:
+    state = cluster(*NODES, web("p", "a1"))
+    zones = state.terms.counts(chosen(), ZONE)
+    with state.trial() as trial:
+        trial.remove("default/p")
+        trial.add(parse_pod(pod("new", labels=WEB)), state.nodes.row_of["b1"])
+        assert by_value(zones) == {"b": 1}
+    assert by_value(zones) == {"a": 1}
+
+
+def test_owners_of_terms_about_a_pod_are_counted_per_domain_of_the_term() -> None:
+    apart = {"podAntiAffinity": {HARD: [TO_WEB]}}
+    state = cluster(
+        *NODES,
+        web("p", "a1", affinity=apart),
+        web("q", "a2", affinity=apart, labels={"app": "db"}),
+        web("nowhere", "nowhere", affinity=apart),
+    )
+    assert owners(state, Role.FORBIDDEN) == [(1, {"a": 2})]
+    assert owners(state, Role.FORBIDDEN, labels={"app": "db"}) == []
+    assert owners(state, Role.REQUIRED) == []
+
+
+def test_preferred_terms_of_different_weight_are_counted_apart() -> None:
+    def liking(weight: int) -> dict[str, Any]:
+        return {"podAffinity": {SOFT: [{"weight": weight, "podAffinityTerm": TO_WEB}]}}
+
+    state = cluster(*NODES, web("p", "a1", affinity=liking(3)), web("q", "b1", affinity=liking(5)))
+    assert sorted(owners(state, Role.PREFERRED)) == [(3, {"a": 1}), (5, {"b": 1})]
+
+
+def test_a_term_stated_twice_counts_twice() -> None:
+    twice = {"podAffinity": {HARD: [TO_WEB, TO_WEB]}}
+    state = cluster(*NODES, web("p", "a1", affinity=twice))
+    assert owners(state, Role.REQUIRED) == [(1, {"a": 2})]
+    put(state, web("q", "a1", affinity=twice, labels={"app": "web", "n": "2"}))
+    assert owners(state, Role.REQUIRED) == [(1, {"a": 4})]
+
+
+def test_terms_without_owners_in_any_domain_are_left_out() -> None:
+    state = cluster(*NODES, web("p", "nowhere", affinity={"podAffinity": {HARD: [TO_WEB]}}))
+    assert owners(state, Role.REQUIRED) == []
+
+
+def test_whether_a_pod_is_selected_depends_on_what_is_known_of_its_namespace() -> None:
+    state = cluster()
+    pods = chosen(in_namespaces={"matchExpressions": [{"key": "env", "operator": "DoesNotExist"}]})
+    incoming = parse_pod(pod(labels=WEB))
+    assert not state.terms.selects(pods, incoming)
+    put(state, namespace("default"))
+    assert state.terms.selects(pods, incoming)
+
+
+def test_the_counts_asked_for_least_lately_are_forgotten_with_all_that_refers_to_them() -> None:
+    state = cluster(*NODES)
+    state.terms = TopologyCounts(state.nodes, state.objects, most_tallies=3)
+    put(state, web("p", "a1"))
+    kept = state.terms.counts(chosen(), ZONE)
+    for i in range(10):
+        state.terms.counts(chosen({"app": "web", "n": str(i)}), ZONE)
+        state.terms.counts(chosen({}, terminating=bool(i % 2)), HOSTNAME)
+        assert state.terms.counts(chosen(), ZONE) is kept
+    placed = state.pods.get("default/p")
+    assert placed is not None
+    assert len(placed.kind.tallies) <= 3
+    filed = {
+        pods
+        for i in range(10)
+        for pods in state.terms._selections.selecting("default", {}, {**WEB, "n": str(i)})
+    }
+    assert len(filed) <= 3
+
+
+def test_counts_that_were_forgotten_are_made_anew() -> None:
+    state = cluster(*NODES)
+    state.terms = TopologyCounts(state.nodes, state.objects, most_tallies=1)
+    put(state, web("p", "a1"))
+    before = state.terms.counts(chosen(), ZONE)
+    state.terms.counts(chosen(), HOSTNAME)
+    put(state, web("q", "b1"))
+    assert by_value(before) == {"a": 1}
+    assert by_value(state.terms.counts(chosen(), ZONE)) == {"a": 1, "b": 1}
+
+
+def test_nothing_is_remembered_of_pods_and_terms_that_are_gone() -> None:
+    state = cluster(*NODES)
+    for i in range(20):
+        affinity = {"podAntiAffinity": {HARD: [TO_WEB]}}
+        put(state, web(f"p{i}", "a1", affinity=affinity, labels={**WEB, "n": str(i)}))
+        assert owners(state, Role.FORBIDDEN) == [(1, {"a": 1})]
+        state.delete(Kind.POD, f"default/p{i}")
+        assert owners(state, Role.FORBIDDEN) == []
+    assert state.terms._kinds.in_namespace("default") == ()
+    assert len(state.terms._tallies) == 0
+    assert state.terms._by_source == {}

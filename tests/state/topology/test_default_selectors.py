@@ -1,0 +1,98 @@
+from typing import Any
+
+from mooring.model.events import Kind
+from mooring.model.objects import object_key, parse_object
+from mooring.model.pod import Pod, parse_pod
+from mooring.state.cluster import ClusterState
+from mooring.state.topology.selection import Selection
+from mooring.testing.builders import api_object, cluster, pod, service
+
+WEB = {"app": "web"}
+FULL = {"app": "web", "tier": "front", "hash": "1"}
+
+
+def owner(kind: str) -> dict[str, str]:
+    return {"kind": kind, "name": "web", "uid": "1", "apiVersion": "apps/v1"}
+
+
+def controller(kind: str, labels: dict[str, str], namespace: str = "default") -> dict[str, Any]:
+    selector = labels if kind == "ReplicationController" else {"matchLabels": labels}
+    return api_object(kind, "web", namespace=namespace, spec={"selector": selector})
+
+
+def web(**fields: Any) -> Pod:
+    return parse_pod(pod(**{"labels": FULL} | fields))
+
+
+def asked(pods: Selection | None) -> dict[str, tuple[str, ...]]:
+    """The labels that the selection asks for."""
+    assert pods is not None
+    (part,) = pods.parts
+    assert part.namespaces == {"default"}
+    assert part.selector is not None
+    return {r.key: r.values for r in part.selector.requirements}
+
+
+def put(state: ClusterState, raw: dict[str, Any]) -> None:
+    kind = Kind(raw["kind"])
+    state.put(kind, object_key(kind, raw), parse_object(kind, raw))
+
+
+def test_a_pod_without_service_and_owner_has_no_siblings() -> None:
+    assert cluster().default_selector.of(web()) is None
+
+
+def test_the_selectors_of_all_matching_services_are_merged() -> None:
+    state = cluster(
+        service("a", WEB),
+        service("b", {"tier": "front"}),
+        service("c", {"app": "db"}),
+        service("d", {"hash": "1"}, namespace="team-a"),
+        service("e", {}),
+    )
+    assert asked(state.default_selector.of(web())) == {"app": ("web",), "tier": ("front",)}
+
+
+def test_the_controller_adds_its_selector() -> None:
+    for kind in ("ReplicaSet", "ReplicationController", "StatefulSet"):
+        state = cluster(service("a", WEB), controller(kind, {"hash": "1"}))
+        found = asked(state.default_selector.of(web(owner=owner(kind))))
+        assert found == {"app": ("web",), "hash": ("1",)}
+
+
+def test_a_controller_of_another_kind_or_namespace_is_not_the_owner() -> None:
+    state = cluster(
+        controller("ReplicaSet", {"hash": "1"}), controller("StatefulSet", {"hash": "1"}, "team-a")
+    )
+    for kind in ("StatefulSet", "Job"):
+        assert state.default_selector.of(web(owner=owner(kind))) is None
+
+
+def test_siblings_that_are_being_deleted_do_not_count() -> None:
+    pods = cluster(service("a", WEB)).default_selector.of(web())
+    assert pods is not None
+    assert not pods.terminating
+
+
+def test_pods_of_one_set_share_one_selection() -> None:
+    default_selector = cluster(service("a", WEB)).default_selector
+    assert default_selector.of(web(name="x")) is default_selector.of(web(name="y", labels=WEB))
+
+
+def test_the_answer_follows_services_and_controllers() -> None:
+    state = cluster()
+    incoming = web(owner=owner("ReplicaSet"))
+    assert state.default_selector.of(incoming) is None
+    put(state, service("a", WEB))
+    assert asked(state.default_selector.of(incoming)) == {"app": ("web",)}
+    put(state, controller("ReplicaSet", {"hash": "1"}))
+    assert asked(state.default_selector.of(incoming)) == {"app": ("web",), "hash": ("1",)}
+    state.delete(Kind.SERVICE, "default/a")
+    assert asked(state.default_selector.of(incoming)) == {"hash": ("1",)}
+
+
+def test_owners_do_not_count_among_those_behind_the_services() -> None:
+    state = cluster(service("a", WEB), controller("ReplicaSet", {"hash": "1"}))
+    incoming = web(owner=owner("ReplicaSet"))
+    assert asked(state.default_selector.behind_services(incoming)) == {"app": ("web",)}
+    assert [found.name for found in state.default_selector.services(incoming)] == ["a"]

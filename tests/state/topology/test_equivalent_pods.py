@@ -1,0 +1,108 @@
+from typing import Any
+
+from mooring.model.pod import Pod, parse_pod
+from mooring.model.selectors import parse_label_selector
+from mooring.state.topology.equivalent_pods import EquivalenceTable, EquivalentPods, OwnedTerm, Role
+from mooring.state.topology.selection import PodSelector, Selection, selection
+from mooring.testing.builders import pod
+
+HARD = "requiredDuringSchedulingIgnoredDuringExecution"
+SOFT = "preferredDuringSchedulingIgnoredDuringExecution"
+WEB = {"app": "web"}
+TO_WEB = {"labelSelector": {"matchLabels": WEB}, "topologyKey": "zone"}
+APART = {"podAntiAffinity": {HARD: [TO_WEB]}}
+
+
+def parsed(**fields: Any) -> Pod:
+    return parse_pod(pod(**{"labels": WEB} | fields))
+
+
+def about(table: EquivalenceTable, role: Role, labels: dict[str, str]) -> list[OwnedTerm]:
+    return list(table.terms[role].selecting("default", {}, labels))
+
+
+def pods(labels: dict[str, str], *namespaces: str) -> Selection:
+    selector = parse_label_selector({"matchLabels": labels})
+    every = parse_label_selector({}) if not namespaces else None
+    part = PodSelector(selector, frozenset(namespaces), every)
+    return selection((part,), terminating=True)
+
+
+def test_pods_with_the_same_labels_and_terms_are_of_one_kind() -> None:
+    table = EquivalenceTable()
+    kind = table.add(parsed(name="a", cpu="1", affinity=APART))
+    assert table.find(parsed(name="b", cpu="2", affinity=APART)) is kind
+
+
+def test_namespace_labels_terms_and_termination_each_make_another_kind() -> None:
+    table = EquivalenceTable()
+    table.add(parsed())
+    assert table.find(parsed(namespace="team-a")) is None
+    assert table.find(parsed(labels={**WEB, "tier": "1"})) is None
+    assert table.find(parsed(affinity=APART)) is None
+    assert table.find(parsed(terminating=True)) is None
+
+
+def test_kinds_are_found_by_what_a_selection_asks_for() -> None:
+    table = EquivalenceTable()
+    web = table.add(parsed(labels={**WEB, "tier": "1"}))
+    table.add(parsed(labels={"app": "db"}))
+    there = table.add(parsed(namespace="team-a"))
+    assert list(table.candidates(pods(WEB, "default"))) == [web]
+    assert set(table.candidates(pods(WEB))) == {web, there}
+    assert list(table.candidates(pods(WEB, "elsewhere"))) == []
+
+
+def test_a_dropped_kind_is_found_no_more() -> None:
+    table = EquivalenceTable()
+    kind = table.add(parsed())
+    assert table.in_namespace("default") == (kind,)
+    table.drop(kind)
+    assert table.find(parsed()) is None
+    assert table.in_namespace("default") == ()
+    assert list(table.candidates(pods(WEB))) == []
+
+
+def test_each_term_of_a_pod_has_its_role_and_weight() -> None:
+    weighted = [{"weight": 7, "podAffinityTerm": TO_WEB}]
+    kind = EquivalenceTable().add(
+        parsed(
+            affinity={
+                "podAffinity": {HARD: [TO_WEB], SOFT: weighted},
+                "podAntiAffinity": {HARD: [TO_WEB], SOFT: weighted},
+            }
+        )
+    )
+    assert [(term.role, term.weight) for term in kind.terms] == [
+        (Role.REQUIRED, 1),
+        (Role.FORBIDDEN, 1),
+        (Role.PREFERRED, 7),
+        (Role.PREFERRED, -7),
+    ]
+
+
+def test_kinds_that_state_the_same_term_own_it_together() -> None:
+    table = EquivalenceTable()
+    kinds = [table.add(parsed(labels={**WEB, "n": n}, affinity=APART)) for n in "12"]
+    (term,) = about(table, Role.FORBIDDEN, WEB)
+    assert term.owners == set(kinds)
+    assert about(table, Role.FORBIDDEN, {"app": "db"}) == []
+    assert about(table, Role.REQUIRED, WEB) == []
+
+
+def test_a_term_goes_with_its_last_owner() -> None:
+    table = EquivalenceTable()
+    first, last = (table.add(parsed(labels={**WEB, "n": n}, affinity=APART)) for n in "12")
+    assert table.drop(first) == []
+    (term,) = about(table, Role.FORBIDDEN, WEB)
+    assert table.drop(last) == [term]
+    assert about(table, Role.FORBIDDEN, WEB) == []
+
+
+def test_a_kind_that_comes_back_is_a_new_one() -> None:
+    table = EquivalenceTable()
+    before: EquivalentPods = table.add(parsed(affinity=APART))
+    table.drop(before)
+    after = table.add(parsed(affinity=APART))
+    assert after is not before
+    assert about(table, Role.FORBIDDEN, WEB) == list(after.terms)
