@@ -96,12 +96,12 @@ class Scheduler:
             initial_backoff=settings.initial_backoff,
             max_backoff=settings.max_backoff,
         )
-        self._world = SchedulerState(state, cluster, queue, profiles, waiting)
+        self._scheduler = SchedulerState(state, cluster, queue, profiles, waiting)
         self._preemptions = PreemptionExecutor(
-            self._world, writer, self._reports, self._on_changes, time.monotonic
+            self._scheduler, writer, self._reports, self._on_changes, time.monotonic
         )
         self._loop = SchedulingLoop(
-            self._world,
+            self._scheduler,
             reports=self._reports,
             metrics=self._metrics,
             decisions=self._decisions,
@@ -109,26 +109,26 @@ class Scheduler:
             changed=self._on_changes,
         )
         self._intake = Intake(
-            self._world, clock=time.monotonic, wake=self._loop.wake, left=self._reports.forget
+            self._scheduler, clock=time.monotonic, wake=self._loop.wake, left=self._reports.forget
         )
-        desk = ProfileHandler(profiles, registry, self._intake)
-        self._census = CacheComparer(
+        profile_handler = ProfileHandler(profiles, registry, self._intake)
+        self._comparer = CacheComparer(
             client,
             (
                 Compared(
                     POD, self._intake.known, self._intake.gone, {"fieldSelector": UNSCHEDULED}
                 ),
-                Compared(SCHEDULING_PROFILE, desk.known, desk.gone),
+                Compared(SCHEDULING_PROFILE, profile_handler.known, profile_handler.gone),
             ),
         )
         self._kopf = KopfOperator(
-            self._intake, desk, state, connection, client, listed=self._census.hint
+            self._intake, profile_handler, state, connection, client, listed=self._comparer.hint
         )
         self._housekeeping = Housekeeping(
-            self._world, client, wake=self._loop.wake, changed=self._on_changes
+            self._scheduler, client, wake=self._loop.wake, changed=self._on_changes
         )
         mirror = Mirror(state, self._on_changes)
-        self._feeds = Reflectors(client, mirror, relisted=self._metrics.relisted)
+        self._reflectors = Reflectors(client, mirror, relisted=self._metrics.relisted)
 
     async def run(self) -> int:
         """Serve until told to stop; the exit code."""
@@ -142,7 +142,7 @@ class Scheduler:
             async with asyncio.TaskGroup() as group:
                 background = [
                     group.create_task(work)
-                    for work in (self._feeds.run(), self._recorder.run(), self._reports.run())
+                    for work in (self._reflectors.run(), self._recorder.run(), self._reports.run())
                 ]
                 await self._lead_until_stopped()
                 await self._recorder.drain(_EVENT_SECONDS)
@@ -172,7 +172,7 @@ class Scheduler:
                 self._loop.run(),
                 self._kopf.run(self._catch_signals),
                 self._housekeeping.run(),
-                self._census.run(),
+                self._comparer.run(),
             ):
                 task = asyncio.create_task(work)
                 task.add_done_callback(self._ended)
@@ -183,7 +183,7 @@ class Scheduler:
     async def _may_begin(self, leading: asyncio.Event) -> None:
         """This replica leads and has seen the whole cluster."""
         await leading.wait()
-        await self._feeds.synced()
+        await self._reflectors.synced()
 
     async def _unless_stopped(self, awaited: Coroutine[Any, Any, None]) -> bool:
         """True once it is done, False if this replica is told to stop first."""
@@ -238,28 +238,28 @@ class Scheduler:
     def _endpoints(self) -> Endpoints:
         return Endpoints(
             live={"ping": lambda: None},
-            ready={"mirror": self._feeds.lacking, "shutdown": self._stopping},
+            ready={"mirror": self._reflectors.lacking, "shutdown": self._stopping},
             metrics=self._metrics,
             decisions=self._decisions,
-            configuration=partial(configuration, self._world),
+            configuration=partial(configuration, self._scheduler),
         )
 
     def _is_busy(self) -> bool:
         """Whether pods wait to be decided, or for an API server that has fallen behind."""
         if self._loop.requesting + self._preemptions.in_flight >= _BUSY:
             return True
-        return bool(self._world.queue.counts()[SubQueue.ACTIVE])
+        return bool(self._scheduler.queue.counts()[SubQueue.ACTIVE])
 
     def _stopping(self) -> str | None:
         return "the process is shutting down" if self._stop.is_set() else None
 
     def _readings(self) -> Readings:
-        world = self._world
+        scheduler = self._scheduler
         return Readings(
-            pending_pods=world.queue.counts,
-            unschedulable_pods=partial(unschedulable_pods, world),
-            cache_size=partial(cache_sizes, world),
-            watch_lag_seconds=self._feeds.lags,
+            pending_pods=scheduler.queue.counts,
+            unschedulable_pods=partial(unschedulable_pods, scheduler),
+            cache_size=partial(cache_sizes, scheduler),
+            watch_lag_seconds=self._reflectors.lags,
             bindings_in_flight=lambda: self._loop.binding,
             events_dropped=lambda: self._recorder.dropped,
             leading=lambda: self._leading,

@@ -43,20 +43,20 @@ class Stage:
         queue = SchedulingQueue(
             QueueOrder(profiles, cluster).of, queueing_hint.signature, queueing_hint.hint
         )
-        self.world = SchedulerState(state, cluster, queue, profiles, WaitingPods())
+        self.scheduler = SchedulerState(state, cluster, queue, profiles, WaitingPods())
         self.freed: list[ClusterEvent] = []
         writer = PodWriter(client)
         self.recorder = EventRecorder(client, "mooring", "test")
         self.reports = Reports(writer, self.recorder)
         self.preemptions = PreemptionExecutor(
-            self.world, writer, self.reports, self.freed.extend, lambda: 0.0
+            self.scheduler, writer, self.reports, self.freed.extend, lambda: 0.0
         )
         self.preemptor = parse_pod(pod("high", cpu="2", priority=HIGH))
         self.queued = self.rejected(self.preemptor)
 
     def rejected(self, waiting: Pod) -> QueuedPod:
         """The pod has had its attempt and found no place."""
-        queue = self.world.queue
+        queue = self.scheduler.queue
         queue.add(waiting, 0.0)
         popped = queue.pop(0.0)
         assert popped is not None
@@ -65,7 +65,7 @@ class Stage:
         return popped
 
     def victims(self, *numbers: int) -> tuple[Pod, ...]:
-        found = (self.world.state.pods.get(f"default/low-{i}") for i in numbers)
+        found = (self.scheduler.state.pods.get(f"default/low-{i}") for i in numbers)
         return tuple(placed.pod for placed in found if placed is not None)
 
     async def carry_out(self, *numbers: int, strict: bool = False) -> None:
@@ -126,8 +126,8 @@ async def test_the_preemptor_is_nominated_before_anything_is_written(
     stage: Stage, answers: Answers
 ) -> None:
     stage.preemptions.begin(stage.queued, Nomination("a", stage.victims(0)))
-    assert stage.world.state.nominations.get("default/high") is not None
-    assert stage.world.state.evictions.leaving(stage.preemptor)
+    assert stage.scheduler.state.nominations.get("default/high") is not None
+    assert stage.scheduler.state.evictions.leaving(stage.preemptor)
     assert answers.asked == []
     await stage.preemptions.finish(5.0)
 
@@ -144,7 +144,7 @@ async def test_a_budgets_refusal_drops_the_plan_and_lets_the_preemptor_try_again
 ) -> None:
     answers.refuse["POST", "low-0/eviction"] = (429, "TooManyRequests")
     await stage.carry_out(0, strict=True)
-    state = stage.world.state
+    state = stage.scheduler.state
     assert state.nominations.get("default/high") is None
     assert not state.evictions.leaving(stage.preemptor)
     (budget,) = state.evictions.covering(stage.victims(0)[0])
@@ -158,7 +158,7 @@ async def test_a_refused_deletion_abandons_the_plan(stage: Stage, answers: Answe
     answers.refuse["DELETE", "low-0"] = (403, "Forbidden")
     await stage.carry_out(0, 1)
     assert ("DELETE", "low-1") not in answers.asked
-    assert stage.world.state.nominations.get("default/high") is None
+    assert stage.scheduler.state.nominations.get("default/high") is None
     assert stage.queued.part is SubQueue.BACKOFF
 
 
@@ -170,8 +170,8 @@ async def test_whoever_waits_for_the_same_victim_tries_again_when_it_stays(
     stage.preemptions.begin(stage.queued, Nomination("a", stage.victims(0)))
     stage.preemptions.begin(other, Nomination("a", stage.victims(0)))
     await stage.preemptions.finish(5.0)
-    assert stage.world.state.nominations.get("default/other") is None
-    assert not stage.world.state.evictions.leaving(other.pod)
+    assert stage.scheduler.state.nominations.get("default/other") is None
+    assert not stage.scheduler.state.evictions.leaving(other.pod)
     assert other.part is SubQueue.BACKOFF
     assert other.nominated is None
 
@@ -182,7 +182,7 @@ async def test_a_victim_that_has_gone_by_itself_is_no_failure(
     answers.refuse["PATCH", "low-0/status"] = (404, "NotFound")
     await stage.carry_out(0, 1)
     assert ("DELETE", "low-1") in answers.asked
-    assert stage.world.state.nominations.get("default/high") is not None
+    assert stage.scheduler.state.nominations.get("default/high") is not None
 
 
 async def test_a_victim_whose_mark_lost_a_race_is_deleted_all_the_same(
@@ -200,7 +200,7 @@ async def test_victims_that_are_leaving_already_are_not_asked_again(
     stage.preemptions.begin(stage.queued, Nomination("a", (leaving,)))
     await stage.preemptions.finish(5.0)
     assert answers.asked == []
-    assert stage.world.state.nominations.get("default/high") is not None
+    assert stage.scheduler.state.nominations.get("default/high") is not None
 
 
 async def test_a_victim_at_permit_loses_its_place_instead_of_being_deleted(
@@ -208,7 +208,7 @@ async def test_a_victim_at_permit_loses_its_place_instead_of_being_deleted(
 ) -> None:
     (victim,) = stage.victims(0)
     rejected = asyncio.get_running_loop().create_future()
-    stage.world.waiting.enter(
+    stage.scheduler.waiting.enter(
         victim, "a", {"Gang": 10.0}, 0.0, lambda rejection, _: rejected.set_result(rejection)
     )
     await stage.carry_out(0)
@@ -220,8 +220,8 @@ async def test_lower_nominations_on_the_node_are_cleared(stage: Stage) -> None:
     lower = parse_pod(pod("lower", cpu="1", priority=5))
     equal = parse_pod(pod("equal", cpu="1", priority=HIGH))
     for hoping in (lower, equal):
-        stage.world.state.nominate(hoping, "a")
+        stage.scheduler.state.nominate(hoping, "a")
     await stage.carry_out(0)
-    assert stage.world.state.nominations.get("default/lower") is None
-    assert stage.world.state.nominations.get("default/equal") is not None
+    assert stage.scheduler.state.nominations.get("default/lower") is None
+    assert stage.scheduler.state.nominations.get("default/equal") is not None
     assert [change.before for change in stage.freed if isinstance(change.before, Pod)]

@@ -47,13 +47,15 @@ async def kopf_serving(
     shared: SchedulerState, plane: ControlPlane, listed: Callable[[], None] = lambda: None
 ) -> AsyncIterator[None]:
     intake = Intake(shared, clock=lambda: 0.0, wake=lambda: None, left=lambda _: None)
-    desk = ProfileHandler(shared.profiles, SHIPPED_ONLY, intake)
+    profile_handler = ProfileHandler(shared.profiles, SHIPPED_ONLY, intake)
     connection = await load_connection(
         kubeconfig=str(plane.access.admin_kubeconfig), user_agent="mooring-test"
     )
     before = open_sockets()
     async with ApiClient(connection) as client:
-        operator = KopfOperator(intake, desk, shared.state, connection, client, listed=listed)
+        operator = KopfOperator(
+            intake, profile_handler, shared.state, connection, client, listed=listed
+        )
         task = asyncio.create_task(operator.run(lambda: None))
         try:
             yield

@@ -25,7 +25,7 @@ def shared() -> SchedulerState:
 
 
 @pytest.fixture
-def desk(shared: SchedulerState) -> ProfileHandler:
+def profile_handler(shared: SchedulerState) -> ProfileHandler:
     intake = Intake(shared, clock=lambda: 0.0, wake=lambda: None, left=lambda _: None)
     return ProfileHandler(shared.profiles, SHIPPED_ONLY, intake)
 
@@ -47,9 +47,9 @@ def ready(status: Raw | None) -> tuple[str, str, str]:
 
 
 def test_a_good_profile_is_in_force_and_its_status_says_what_that_means(
-    desk: ProfileHandler, shared: SchedulerState
+    profile_handler: ProfileHandler, shared: SchedulerState
 ) -> None:
-    status = desk.applied(profile(3))
+    status = profile_handler.applied(profile(3))
     assert status is not None
     assert ready(status) == ("True", "InForce", "in force for pods with schedulerName packed")
     assert (status["observedGeneration"], status["inForceGeneration"]) == (3, 3)
@@ -57,16 +57,18 @@ def test_a_good_profile_is_in_force_and_its_status_says_what_that_means(
     assert list(shared.profiles.in_force) == ["packed"]
 
 
-def test_a_status_that_is_right_already_is_not_written_again(desk: ProfileHandler) -> None:
-    status = desk.applied(profile())
-    assert desk.applied(profile(status=status)) is None
+def test_a_status_that_is_right_already_is_not_written_again(
+    profile_handler: ProfileHandler,
+) -> None:
+    status = profile_handler.applied(profile())
+    assert profile_handler.applied(profile(status=status)) is None
 
 
 def test_a_broken_profile_leaves_the_last_good_one_in_force(
-    desk: ProfileHandler, shared: SchedulerState
+    profile_handler: ProfileHandler, shared: SchedulerState
 ) -> None:
-    before = desk.applied(profile(1))
-    status = desk.applied(profile(2, status=before, **BROKEN))
+    before = profile_handler.applied(profile(1))
+    status = profile_handler.applied(profile(2, status=before, **BROKEN))
     holds, reason, message = ready(status)
     assert (holds, reason) == ("False", "Invalid")
     assert "spec.percentageOfNodesToScore: " in message
@@ -78,27 +80,29 @@ def test_a_broken_profile_leaves_the_last_good_one_in_force(
 
 
 def test_what_was_in_force_before_a_restart_is_so_again(
-    desk: ProfileHandler, shared: SchedulerState
+    profile_handler: ProfileHandler, shared: SchedulerState
 ) -> None:
     kept = {"inForceGeneration": 7, "inForceSpec": {"percentageOfNodesToScore": 42}}
-    status = desk.applied(profile(8, status=kept, **BROKEN))
+    status = profile_handler.applied(profile(8, status=kept, **BROKEN))
     assert ready(status)[:2] == ("False", "Invalid")
     in_force = shared.profiles.in_force["packed"].profile
     assert (in_force.generation, in_force.spec.percentage_of_nodes_to_score) == (7, 42)
 
 
 def test_a_broken_profile_that_never_was_good_puts_nothing_in_force(
-    desk: ProfileHandler, shared: SchedulerState
+    profile_handler: ProfileHandler, shared: SchedulerState
 ) -> None:
-    status = desk.applied(profile(1, **BROKEN))
+    status = profile_handler.applied(profile(1, **BROKEN))
     assert status is not None
     assert status["inForceGeneration"] == 0
     assert "effective" not in status
     assert not shared.profiles.in_force
 
 
-def test_a_profile_that_asks_for_extenders_is_refused(desk: ProfileHandler) -> None:
-    status = desk.applied(profile(extenders=[{"urlPrefix": "http://a", "filterVerb": "filter"}]))
+def test_a_profile_that_asks_for_extenders_is_refused(profile_handler: ProfileHandler) -> None:
+    status = profile_handler.applied(
+        profile(extenders=[{"urlPrefix": "http://a", "filterVerb": "filter"}])
+    )
     assert ready(status) == (
         "False",
         "Invalid",
@@ -107,35 +111,39 @@ def test_a_profile_that_asks_for_extenders_is_refused(desk: ProfileHandler) -> N
 
 
 def test_pods_that_waited_for_the_profile_are_queued_when_it_comes(
-    desk: ProfileHandler, shared: SchedulerState
+    profile_handler: ProfileHandler, shared: SchedulerState
 ) -> None:
     waiting = parse_pod(pod("early", spec={"schedulerName": "packed"}))
     shared.without_profile[waiting.key] = waiting
-    desk.applied(profile())
+    profile_handler.applied(profile())
     assert shared.queue.get(waiting.key) is not None
 
 
-def test_a_profile_that_goes_decides_no_more(desk: ProfileHandler, shared: SchedulerState) -> None:
-    desk.applied(profile())
-    desk.gone("packed", "another uid")
-    assert desk.known() == {"packed": "u1"}
-    desk.gone("packed", "u1")
+def test_a_profile_that_goes_decides_no_more(
+    profile_handler: ProfileHandler, shared: SchedulerState
+) -> None:
+    profile_handler.applied(profile())
+    profile_handler.gone("packed", "another uid")
+    assert profile_handler.known() == {"packed": "u1"}
+    profile_handler.gone("packed", "u1")
     assert not shared.profiles.in_force
-    assert desk.known() == {}
+    assert profile_handler.known() == {}
 
 
 def test_a_successor_of_the_same_name_does_not_inherit_what_was_in_force(
-    desk: ProfileHandler, shared: SchedulerState
+    profile_handler: ProfileHandler, shared: SchedulerState
 ) -> None:
-    desk.applied(profile(5))
-    desk.applied(profile(1, uid="u2", **BROKEN))
+    profile_handler.applied(profile(5))
+    profile_handler.applied(profile(1, uid="u2", **BROKEN))
     assert not shared.profiles.in_force
 
 
-def test_the_time_of_the_last_change_stays_while_nothing_changes(desk: ProfileHandler) -> None:
-    first = desk.applied(profile(1))
+def test_the_time_of_the_last_change_stays_while_nothing_changes(
+    profile_handler: ProfileHandler,
+) -> None:
+    first = profile_handler.applied(profile(1))
     assert first is not None
     first["conditions"][0]["lastTransitionTime"] = "2020-01-01T00:00:00Z"
-    second = desk.applied(profile(2, status=first, percentageOfNodesToScore=50))
+    second = profile_handler.applied(profile(2, status=first, percentageOfNodesToScore=50))
     assert second is not None
     assert second["conditions"][0]["lastTransitionTime"] == "2020-01-01T00:00:00Z"

@@ -28,7 +28,7 @@ class Register:
             Compared(POD, lambda: self.pods, self._pod_gone, PENDING),
             Compared(PRIORITY_CLASS, lambda: self.classes, self._class_gone),
         )
-        self.census = CacheComparer(client, counted, sleep=self.clock.sleep)
+        self.comparer = CacheComparer(client, counted, sleep=self.clock.sleep)
 
     def _pod_gone(self, key: str, uid: str) -> None:
         assert self.pods.pop(key) == uid
@@ -56,7 +56,7 @@ async def server() -> AsyncIterator[ApiServer]:
 async def register(server: ApiServer) -> AsyncIterator[Register]:
     async with ApiClient(Connection(server.url)) as client:
         made = Register(client)
-        task = asyncio.create_task(made.census.run())
+        task = asyncio.create_task(made.comparer.run())
         await made.done()
         yield made
         task.cancel()
@@ -84,7 +84,7 @@ async def test_what_is_known_and_not_there_has_gone(
 async def test_a_successor_of_the_same_name_does_not_stand_for_its_predecessor(
     server: ApiServer, register: Register
 ) -> None:
-    register.census.hint()
+    register.comparer.hint()
     await register.due()
     listed(await server.next(), "u2", "u1-successor")
     await register.done()
@@ -94,7 +94,7 @@ async def test_a_successor_of_the_same_name_does_not_stand_for_its_predecessor(
 async def test_only_the_metadata_of_those_concerned_are_asked_for(
     server: ApiServer, register: Register
 ) -> None:
-    register.census.hint()
+    register.comparer.hint()
     await register.due()
     request = await server.next()
     listed(request, "u1", "u2")
@@ -104,9 +104,9 @@ async def test_only_the_metadata_of_those_concerned_are_asked_for(
 
 
 async def test_many_hints_lead_to_one_census(server: ApiServer, register: Register) -> None:
-    register.census.hint()
+    register.comparer.hint()
     await register.clock.sleepers(seconds=PAUSE_SECONDS)
-    register.census.hint()
+    register.comparer.hint()
     await register.due()
     listed(await server.next(), "u1", "u2")
     await register.done()
@@ -116,7 +116,7 @@ async def test_many_hints_lead_to_one_census(server: ApiServer, register: Regist
 async def test_what_came_after_the_question_is_not_missed(
     server: ApiServer, register: Register
 ) -> None:
-    register.census.hint()
+    register.comparer.hint()
     await register.due()
     request = await server.next()
     register.pods["default/new"] = "u3"
@@ -129,7 +129,7 @@ async def test_an_answer_that_fails_loses_nothing_and_nobody_else_is_left_out(
     server: ApiServer, register: Register, caplog: pytest.LogCaptureFixture
 ) -> None:
     register.classes["high"] = "c1"
-    register.census.hint()
+    register.comparer.hint()
     await register.due()
     (await server.next()).refuse(403, "Forbidden", "no")
     listed(await server.next())
@@ -143,7 +143,7 @@ async def test_where_nothing_is_known_nothing_is_asked(
     server: ApiServer, register: Register
 ) -> None:
     register.pods.clear()
-    register.census.hint()
+    register.comparer.hint()
     await register.due()
     await register.done()
     assert server.seen == []

@@ -76,7 +76,9 @@ class Feeding:
         self.time = 1000.0
         self.clock_read = asyncio.Event()
         self.relisted: list[str] = []
-        self.feeds = Reflectors(client, self.seen, relisted=self.relisted.append, clock=self._clock)
+        self.reflectors = Reflectors(
+            client, self.seen, relisted=self.relisted.append, clock=self._clock
+        )
         self._task: asyncio.Task[None] | None = None
 
     def _clock(self) -> float:
@@ -84,7 +86,7 @@ class Feeding:
         return self.time
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self.feeds.run())
+        self._task = asyncio.create_task(self.reflectors.run())
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -105,7 +107,7 @@ class Feeding:
 
     async def synced(self) -> None:
         async with asyncio.timeout(WAIT_SECONDS):
-            await self.feeds.synced()
+            await self.reflectors.synced()
 
 
 @pytest.fixture
@@ -122,7 +124,7 @@ async def test_every_mirrored_resource_is_fed_whole_and_then_followed(
     streams.objects[NODE.path()] = [versioned("a", 1)]
     feeding.start()
     await feeding.synced()
-    assert feeding.feeds.lacking() is None
+    assert feeding.reflectors.lacking() is None
     assert set(feeding.seen.names) == set(MIRRORED)
     await feeding.told(len(MIRRORED))
     streams.open[NODE.path()].send(event("ADDED", versioned("b", 2)))
@@ -152,11 +154,11 @@ async def test_only_pods_that_hold_a_place_are_mirrored(
 
 
 async def test_before_anything_was_seen_everything_is_lacking(feeding: Feeding) -> None:
-    lacking = feeding.feeds.lacking()
+    lacking = feeding.reflectors.lacking()
     assert lacking is not None
     assert lacking.startswith("not listed yet: ")
     assert all(str(resource) in lacking for resource in MIRRORED)
-    assert set(feeding.feeds.lags().values()) == {0.0}
+    assert set(feeding.reflectors.lags().values()) == {0.0}
 
 
 async def test_a_feed_that_fails_is_named_with_the_reason_and_its_lag(
@@ -167,11 +169,11 @@ async def test_a_feed_that_fails_is_named_with_the_reason_and_its_lag(
     await feeding.told(len(MIRRORED) - 1)
     await feeding.troubled()
     feeding.time += 7.0
-    lacking = feeding.feeds.lacking()
+    lacking = feeding.reflectors.lacking()
     assert lacking is not None
     assert lacking.startswith("not listed yet: nodes (")
     assert "nodes are not for you" in lacking
-    lags = dict(feeding.feeds.lags())
+    lags = dict(feeding.reflectors.lags())
     assert lags.pop("nodes") == 7.0
     assert set(lags.values()) == {0.0}
 
@@ -183,5 +185,5 @@ async def test_a_feed_that_works_again_lags_no_more(streams: Streams, feeding: F
     streams.nodes_allowed = True
     await feeding.synced()
     feeding.time += 7.0
-    assert feeding.feeds.lacking() is None
-    assert set(feeding.feeds.lags().values()) == {0.0}
+    assert feeding.reflectors.lacking() is None
+    assert set(feeding.reflectors.lags().values()) == {0.0}

@@ -72,7 +72,7 @@ def assume_reserve_and_permit(
     queued: QueuedPod,
     row: int,
     pipeline: Pipeline,
-    world: SchedulerState,
+    scheduler: SchedulerState,
     *,
     changed: Callable[[tuple[ClusterEvent, ...]], object],
     now: float,
@@ -87,9 +87,9 @@ def assume_reserve_and_permit(
     """
     pod, news = queued.pod, _News(queued.pod, changed)
     try:
-        with assume_and_reserve(pod, row, pipeline, world.state, changed=news) as undo:
-            attempted = AssumedPod(queued, pod, world.state.nodes.names[row], pipeline, undo)
-            attempted.permitted = _permit(attempted, world.waiting, now)
+        with assume_and_reserve(pod, row, pipeline, scheduler.state, changed=news) as undo:
+            attempted = AssumedPod(queued, pod, scheduler.state.nodes.names[row], pipeline, undo)
+            attempted.permitted = _permit(attempted, scheduler.waiting, now)
             attempted.undo = undo.pop_all()
     finally:
         news.tell()

@@ -30,7 +30,7 @@ class Housekeeping:
 
     def __init__(
         self,
-        world: SchedulerState,
+        scheduler: SchedulerState,
         client: ApiClient,
         *,
         wake: Callable[[], None],
@@ -38,7 +38,7 @@ class Housekeeping:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._world = world
+        self._scheduler = scheduler
         self._client = client
         self._wake = wake
         self._changed = changed
@@ -58,14 +58,14 @@ class Housekeeping:
             await chore()
 
     async def _expire_permits(self) -> None:
-        self._world.waiting.expire(self._clock())
+        self._scheduler.waiting.expire(self._clock())
 
     async def _flush_unschedulable(self) -> None:
-        if self._world.queue.flush_unschedulable(self._clock()):
+        if self._scheduler.queue.flush_unschedulable(self._clock()):
             self._wake()
 
     async def _settle_overdue(self) -> None:
-        for pod in self._world.state.overdue(self._clock()):
+        for pod in self._scheduler.state.overdue(self._clock()):
             try:
                 await self._settle(pod)
             except (ApiError, ManifestError) as error:
@@ -82,6 +82,6 @@ class Housekeeping:
             found = parse_object(Kind.POD, raw)
         if found is None or found.uid != pod.uid:
             logger.warning("pod %s was bound and has gone; its place is free", pod.key)
-            self._changed(self._world.state.forget(pod))
+            self._changed(self._scheduler.state.forget(pod))
         else:
-            self._changed(self._world.state.put(Kind.POD, pod.key, found))
+            self._changed(self._scheduler.state.put(Kind.POD, pod.key, found))

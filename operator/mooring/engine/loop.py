@@ -59,7 +59,7 @@ class SchedulingLoop:
 
     def __init__(
         self,
-        world: SchedulerState,
+        scheduler: SchedulerState,
         *,
         reports: Reports,
         metrics: Metrics,
@@ -68,14 +68,14 @@ class SchedulingLoop:
         changed: Callable[[tuple[ClusterEvent, ...]], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._world = world
+        self._scheduler = scheduler
         self._reports = reports
         self._metrics = metrics
         self._decisions = decisions
         self._preemptions = preemptions
         self._changed = changed
         self._clock = clock
-        self._shared = ResultCache(world.state.nodes)
+        self._shared = ResultCache(scheduler.state.nodes)
         self._work = asyncio.Event()
         self._bindings: set[asyncio.Task[None]] = set()
         self._start = 0
@@ -88,7 +88,7 @@ class SchedulingLoop:
     @property
     def requesting(self) -> int:
         """How many of them have a request in flight: those at permit or pre_bind only wait."""
-        return len(self._bindings) - len(self._world.waiting) - len(self._world.in_pre_bind)
+        return len(self._bindings) - len(self._scheduler.waiting) - len(self._scheduler.in_pre_bind)
 
     def wake(self) -> None:
         """There may be something to do."""
@@ -99,7 +99,7 @@ class SchedulingLoop:
         slice_end = self._clock() + _SLICE_SECONDS
         while True:
             now = self._clock()
-            queued = self._world.queue.pop(now) if self._has_room() else None
+            queued = self._scheduler.queue.pop(now) if self._has_room() else None
             if queued is None:
                 await self._idle(now)
             else:
@@ -110,8 +110,8 @@ class SchedulingLoop:
 
     async def finish(self, seconds: float) -> None:
         """Pods on their way are bound, or given back after `seconds`; those at permit at once."""
-        for waiting in self._world.waiting:
-            self._world.waiting.reject(waiting.pod.uid, "", "the scheduler is stopping")
+        for waiting in self._scheduler.waiting:
+            self._scheduler.waiting.reject(waiting.pod.uid, "", "the scheduler is stopping")
         if self._bindings:
             _, late = await asyncio.wait(self._bindings, timeout=seconds)
             for task in late:
@@ -126,7 +126,7 @@ class SchedulingLoop:
     async def _idle(self, now: float) -> None:
         """Wait for work, for room, or for the end of the next backoff."""
         self._work.clear()
-        due = self._world.queue.next_due() if self._has_room() else None
+        due = self._scheduler.queue.next_due() if self._has_room() else None
         try:
             async with asyncio.timeout(None if due is None else max(due - now, 0.0)):
                 await self._work.wait()
@@ -135,12 +135,12 @@ class SchedulingLoop:
 
     def _attempt(self, queued: QueuedPod) -> None:
         """One pod is decided, and rejected or handed to its binding."""
-        world, pod = self._world, queued.pod
-        profile = world.profiles.of(pod, world.cluster)
+        scheduler, pod = self._scheduler, queued.pod
+        profile = scheduler.profiles.of(pod, scheduler.cluster)
         if profile is None:
-            world.without_profile[pod.key] = pod
+            scheduler.without_profile[pod.key] = pod
         if profile is None or pod.terminating:
-            world.queue.done(queued, self._clock())
+            scheduler.queue.done(queued, self._clock())
             return
         attempt = _Attempt(queued, profile, self._clock())
         try:
@@ -157,12 +157,12 @@ class SchedulingLoop:
             self._fail(attempt, str(error))
 
     def _decide(self, attempt: _Attempt) -> Outcome:
-        world, queued, profile = self._world, attempt.queued, attempt.profile
+        scheduler, queued, profile = self._scheduler, attempt.queued, attempt.profile
         try:
             outcome = decide(
                 queued.pod,
                 profile.pipeline,
-                world.cluster,
+                scheduler.cluster,
                 self._shared,
                 seed=tie_break_seed(queued.pod.uid, queued.attempts),
                 start=self._start,
@@ -171,7 +171,7 @@ class SchedulingLoop:
         finally:
             attempt.took = self._clock() - attempt.began
         if isinstance(outcome, ScheduleResult):
-            self._start = (self._start + outcome.evaluated_nodes) % world.cluster.node_count
+            self._start = (self._start + outcome.evaluated_nodes) % scheduler.cluster.node_count
         self._decisions.add(
             decision_of(queued.pod, profile.profile.name, outcome, _RECORDED_NODES),
             time=time.time(),
@@ -182,13 +182,13 @@ class SchedulingLoop:
 
     def _refuse(self, attempt: _Attempt, outcome: FitError) -> None:
         self._count(attempt, "unschedulable")
-        world, queued, pod = self._world, attempt.queued, attempt.queued.pod
+        scheduler, queued, pod = self._scheduler, attempt.queued, attempt.queued.pod
         if outcome.nomination is not None:
             queued.nominated = outcome.nomination.node
         elif not outcome.keeps_nomination:
             queued.nominated = None
-            self._changed(world.state.withdraw(pod.key))
-        world.queue.rejected(queued, outcome.diagnosis.plugins, self._clock())
+            self._changed(scheduler.state.withdraw(pod.key))
+        scheduler.queue.rejected(queued, outcome.diagnosis.plugins, self._clock())
         self._reports.unschedulable(pod, outcome.message, queued.nominated)
         if outcome.nomination is not None:
             self._metrics.preemption_attempted()
@@ -196,21 +196,21 @@ class SchedulingLoop:
 
     def _fail(self, attempt: _Attempt, reason: str) -> None:
         self._count(attempt, "error")
-        self._world.queue.failed(attempt.queued, self._clock())
+        self._scheduler.queue.failed(attempt.queued, self._clock())
         self._reports.error(attempt.queued.pod, reason)
 
     def _place_refused(self, attempt: _Attempt, rejection: PodRejected) -> None:
         self._count(attempt, "unschedulable")
         plugins = frozenset((rejection.plugin,))
-        self._world.queue.rejected(attempt.queued, plugins, self._clock())
+        self._scheduler.queue.rejected(attempt.queued, plugins, self._clock())
         self._reports.unschedulable(attempt.queued.pod, rejection.message)
 
     def _place(self, attempt: _Attempt, chosen: ScheduleResult) -> None:
         queued, pipeline, now = attempt.queued, attempt.profile.pipeline, self._clock()
         attempted = assume_reserve_and_permit(
-            queued, chosen.row, pipeline, self._world, changed=self._changed, now=now
+            queued, chosen.row, pipeline, self._scheduler, changed=self._changed, now=now
         )
-        self._world.queue.placed(queued, now)
+        self._scheduler.queue.placed(queued, now)
         if attempted.permitted is not None:
             attempted.permitted.add_done_callback(partial(self._permitted, now))
         task = asyncio.create_task(self._bind(attempt, attempted))
@@ -227,26 +227,26 @@ class SchedulingLoop:
         self.wake()
 
     async def _bind(self, attempt: _Attempt, attempted: AssumedPod) -> None:
-        world, queued, pod = self._world, attempt.queued, attempted.pod
+        scheduler, queued, pod = self._scheduler, attempt.queued, attempted.pod
         try:
             await self._reports.cancel_pending(pod)
-            await bind(attempted, world.in_pre_bind)
+            await bind(attempted, scheduler.in_pre_bind)
         except PodRejected as rejection:
             self._place_refused(attempt, rejection)
         except BindingFailed as failure:
             if failure.gone:
-                world.queue.done(queued, self._clock())
+                scheduler.queue.done(queued, self._clock())
                 self._reports.forget(pod.uid)
             else:
                 self._fail(attempt, str(failure))
         except asyncio.CancelledError:
             attempted.undo.close()
-            world.queue.failed(queued, self._clock())
+            scheduler.queue.failed(queued, self._clock())
             raise
         else:
             now = self._clock()
-            world.state.expect_confirmation(pod, now + _CONFIRMATION_SECONDS)
-            world.queue.done(queued, now)
+            scheduler.state.expect_confirmation(pod, now + _CONFIRMATION_SECONDS)
+            scheduler.queue.done(queued, now)
             self._reports.scheduled(pod, attempted.node)
             self._count(attempt, "scheduled")
             self._metrics.pod_bound(queued.attempts, now - queued.first_seen)

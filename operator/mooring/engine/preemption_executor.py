@@ -47,13 +47,13 @@ class PreemptionExecutor:
 
     def __init__(
         self,
-        world: SchedulerState,
+        scheduler: SchedulerState,
         writer: PodWriter,
         reports: Reports,
         changed: Callable[[tuple[ClusterEvent, ...]], None],
         clock: Callable[[], float],
     ) -> None:
-        self._world = world
+        self._scheduler = scheduler
         self._writer = writer
         self._reports = reports
         self._changed = changed
@@ -62,7 +62,7 @@ class PreemptionExecutor:
 
     def begin(self, queued: QueuedPod, nomination: Nomination) -> int:
         """The pod is nominated and its victims are on their way out; returns how many are new."""
-        state = self._world.state
+        state = self._scheduler.state
         self._clear_lower(queued.pod, nomination.node)
         self._changed(state.nominate(queued.pod, nomination.node))
         victims = state.evictions.begun(queued.pod, nomination.victims)
@@ -87,7 +87,7 @@ class PreemptionExecutor:
 
     def _clear_lower(self, preemptor: Pod, node: str) -> None:
         """Pods of lower priority that hoped for the node look for another place."""
-        state = self._world.state
+        state = self._scheduler.state
         row = state.nodes.row_of.get(node)
         for pod in state.nominations.below(row, preemptor.shape.priority):
             self._withdraw(pod)
@@ -103,7 +103,7 @@ class PreemptionExecutor:
         except* _BudgetRefusedError as refused:
             for error in refused.exceptions:
                 if isinstance(error, _BudgetRefusedError):
-                    self._world.state.evictions.refused(error.victim)
+                    self._scheduler.state.evictions.refused(error.victim)
             self._abandon(queued, victims, "a disruption budget allows no more evictions")
         except* ApiError as failed:
             first_error = failed.exceptions[0]
@@ -111,10 +111,10 @@ class PreemptionExecutor:
             self._abandon(queued, victims, text)
 
     async def _remove(self, victim: Pod, preemptor: Pod, node: str, *, strict: bool) -> None:
-        waiting = self._world.waiting.get(victim.uid)
-        call_off = self._world.in_pre_bind.get(victim.uid)
+        waiting = self._scheduler.waiting.get(victim.uid)
+        call_off = self._scheduler.in_pre_bind.get(victim.uid)
         if waiting is not None:
-            self._world.waiting.reject(victim.uid, "DefaultPreemption", _WAITING_VICTIM)
+            self._scheduler.waiting.reject(victim.uid, "DefaultPreemption", _WAITING_VICTIM)
         elif call_off is not None:
             call_off()
         else:
@@ -153,13 +153,13 @@ class PreemptionExecutor:
         logger.warning("preemption for pod %s is abandoned: %s", queued.pod.key, why)
         disappointed = {queued.pod.key: queued.pod}
         for victim in victims:
-            disappointed |= {p.key: p for p in self._world.state.evictions.failed(victim)}
+            disappointed |= {p.key: p for p in self._scheduler.state.evictions.failed(victim)}
         for pod in disappointed.values():
             self._withdraw(pod)
-            self._world.queue.retry(pod.key, self._clock())
+            self._scheduler.queue.retry(pod.key, self._clock())
 
     def _withdraw(self, pod: Pod) -> None:
         """The pod is nominated no more, and what was kept for it is free for others."""
-        self._world.queue.nominate(pod.key, None)
-        self._changed(self._world.state.withdraw(pod.key))
+        self._scheduler.queue.nominate(pod.key, None)
+        self._changed(self._scheduler.state.withdraw(pod.key))
         self._reports.nomination_cleared(pod)

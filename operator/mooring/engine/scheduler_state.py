@@ -36,32 +36,32 @@ class SchedulerState:
     """By the uid of a pod in pre_bind, what calls its binding off."""
 
 
-def cache_sizes(world: SchedulerState) -> Mapping[str, int]:
+def cache_sizes(scheduler: SchedulerState) -> Mapping[str, int]:
     """Objects in the mirror by type, in the words of upstream's cache_size metric."""
-    state = world.state
+    state = scheduler.state
     return {
-        "nodes": world.cluster.node_count,
+        "nodes": scheduler.cluster.node_count,
         "pods": len(state.pods),
         "assumed_pods": len(state.pods.assumed),
     }
 
 
-def unschedulable_pods(world: SchedulerState) -> Mapping[tuple[str, str], int]:
+def unschedulable_pods(scheduler: SchedulerState) -> Mapping[tuple[str, str], int]:
     """Refused pods by (plugin, profile); a pod rejected by two plugins counts in both."""
     return Counter(
         (plugin, profile.profile.name)
-        for queued in world.queue.waiting()
+        for queued in scheduler.queue.waiting()
         if queued.part is SubQueue.UNSCHEDULABLE
-        and (profile := world.profiles.of(queued.pod, world.cluster)) is not None
+        and (profile := scheduler.profiles.of(queued.pod, scheduler.cluster)) is not None
         for plugin in queued.unschedulable_plugins
     )
 
 
-def configuration(world: SchedulerState) -> Mapping[str, Any]:
+def configuration(scheduler: SchedulerState) -> Mapping[str, Any]:
     """The policy in force by profile, defaults included, as JSON values."""
     return {
         name: entry.effective.policy(entry.profile).model_dump(
             mode="json", by_alias=True, exclude_none=True
         )
-        for name, entry in world.profiles.in_force.items()
+        for name, entry in scheduler.profiles.in_force.items()
     }

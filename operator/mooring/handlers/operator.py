@@ -75,7 +75,7 @@ class KopfOperator:
     def __init__(
         self,
         intake: Intake,
-        desk: ProfileHandler,
+        profile_handler: ProfileHandler,
         state: ClusterState,
         connection: Connection,
         client: ApiClient,
@@ -83,7 +83,7 @@ class KopfOperator:
         listed: Callable[[], None],
     ) -> None:
         self._intake = intake
-        self._desk = desk
+        self._profile_handler = profile_handler
         self._state = state
         self._connection = connection
         self._client = client
@@ -162,8 +162,8 @@ class KopfOperator:
         raw = event["object"]
         self._note_listing(event)
         if event["type"] == "DELETED":
-            self._desk.gone(raw["metadata"]["name"], raw["metadata"]["uid"])
-        elif (status := self._desk.applied(raw)) is not None:
+            self._profile_handler.gone(raw["metadata"]["name"], raw["metadata"]["uid"])
+        elif (status := self._profile_handler.applied(raw)) is not None:
             patch.status.update(status)
 
     async def _on_priority_class(self, event: Mapping[str, Any], **_: Any) -> None:

@@ -11,7 +11,8 @@
 
 A rejected pod comes back only for a change that may cure its rejection. Backoff lasts one second
 after the first rejection and doubles to ten; a pod woken while it runs may be popped early when
-nothing else is active, one that failed with an error may not (SchedulerPopFromBackoffQ, backend/queue).
+nothing else is active, one that failed with an error may not (SchedulerPopFromBackoffQ,
+backend/queue).
 
 A pod woken by a cure tries for all that are like it: when it is rejected again, so would they be;
 when its attempt ends otherwise, or never comes, the next of them is woken.
