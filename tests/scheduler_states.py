@@ -2,8 +2,6 @@
 
 from typing import Any, Final
 
-from mooring.engine.hints import QueueingHints
-from mooring.engine.order import QueueOrder
 from mooring.engine.profiles import InForce, Profiles
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.registry import Registry
@@ -12,6 +10,7 @@ from mooring.plugins import SHIPPED
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
+from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
 from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import cluster
@@ -26,11 +25,9 @@ def scheduler_state(*objects: dict[str, Any], registry: Registry = SHIPPED_ONLY)
     """A scheduler_state of these objects, in which no profile is in force and no pod waits."""
     state = cluster(*objects)
     snapshot = Snapshot(state)
-    profiles = Profiles(registry, handle(state))
-    queueing_hint = QueueingHints(profiles, snapshot)
-    queue = SchedulingQueue(
-        QueueOrder(profiles, snapshot).of, queueing_hint.signature, queueing_hint.hint
-    )
+    built_with = handle(state)
+    queue = SchedulingQueue(QueueingHints(built_with))
+    profiles = Profiles(registry, built_with)
     return SchedulerState(state, snapshot, queue, profiles, WaitingPods())
 
 

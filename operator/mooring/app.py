@@ -17,11 +17,9 @@ from typing import Any, Final
 from uuid import uuid4
 
 from mooring.engine.api import PluginApi
-from mooring.engine.hints import QueueingHints
 from mooring.engine.housekeeping import Housekeeping
 from mooring.engine.intake import Intake
 from mooring.engine.loop import SchedulingLoop
-from mooring.engine.order import QueueOrder
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.profiles import Profiles
 from mooring.engine.reports import Reports
@@ -52,6 +50,7 @@ from mooring.observe.metrics import Metrics
 from mooring.observe.readings import Readings
 from mooring.observe.records import DecisionLog
 from mooring.plugins import SHIPPED
+from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
 from mooring.settings import RunSettings
 from mooring.state.cluster import ClusterState
@@ -87,12 +86,10 @@ class Scheduler:
         state = ClusterState()
         cluster, waiting, registry = Snapshot(state), WaitingPods(), Registry(SHIPPED)
         self._api = PluginApi(client, writer)
-        profiles = Profiles(registry, Handle(cluster, waiting, self._api, state))
-        cures = QueueingHints(profiles, cluster)
+        handle = Handle(cluster, waiting, self._api, state)
+        profiles = Profiles(registry, handle)
         queue = SchedulingQueue(
-            QueueOrder(profiles, cluster).of,
-            cures.signature,
-            cures.hint,
+            QueueingHints(handle),
             initial_backoff=settings.initial_backoff,
             max_backoff=settings.max_backoff,
         )

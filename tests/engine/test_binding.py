@@ -78,7 +78,7 @@ class Stage:
     def __init__(self) -> None:
         self.scheduler_state = scheduler_state(node("a"))
         self.profile = put_profile(self.scheduler_state)
-        self.scheduler_state.queue.add(WEB, 0.0)
+        self.scheduler_state.queue.add(WEB, self.profile.pipeline, 0.0)
         self.said: list[str] = []
         self.heard: list[ClusterEvent] = []
 

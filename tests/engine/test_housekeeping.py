@@ -16,6 +16,7 @@ from mooring.model.events import Action, ClusterEvent
 from mooring.model.pod import parse_pod
 from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT
 from mooring.testing.builders import node, pod
+from mooring.testing.fakes import pipeline
 from scheduler_states import put_profile, scheduler_state
 
 WEB = parse_pod(pod("web"))
@@ -171,13 +172,13 @@ async def test_an_answer_that_takes_long_keeps_no_other_chore_waiting(
 
 async def test_pods_unschedulable_for_five_minutes_try_again(house: House) -> None:
     queue = house.scheduler_state.queue
-    queue.add(WEB, house.clock())
+    queue.add(WEB, pipeline(), house.clock())
     queued = queue.pop(house.clock())
     assert queued is not None
-    queue.rejected(queued, frozenset({"NodeResourcesFit"}), house.clock())
+    queue.add_unschedulable(queued, frozenset({"NodeResourcesFit"}), house.clock())
     await house.clock.advance(UNSCHEDULABLE_TIMEOUT - FLUSH_SECONDS)
     await house.chores_wait()
-    assert (queued.part, house.woken) == (SubQueue.UNSCHEDULABLE, 0)
+    assert (queued.queue, house.woken) == (SubQueue.UNSCHEDULABLE, 0)
     await house.clock.advance(FLUSH_SECONDS)
     await house.chores_wait()
-    assert (queued.part, house.woken) == (SubQueue.ACTIVE, 1)
+    assert (queued.queue, house.woken) == (SubQueue.ACTIVE, 1)

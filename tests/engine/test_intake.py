@@ -41,17 +41,24 @@ class Door:
         self.intake.pending(pending)
         return pending
 
-    def part(self, name: str = "web") -> SubQueue | None:
+    def queue(self, name: str = "web") -> SubQueue | None:
         """Where the pod waits in the queue."""
         queued = self.scheduler_state.queue.get(f"default/{name}")
-        return queued.part if queued is not None else None
+        return queued.queue if queued is not None else None
+
+    def popped(self) -> QueuedPod:
+        """The first pod, whose attempt begins."""
+        queued = self.scheduler_state.queue.pop(self.now)
+        assert queued is not None
+        return queued
 
     def rejected(self, name: str = "web") -> QueuedPod:
         """The pod comes in and no node can take it."""
         self.comes(name, cpu="100")
-        queued = self.scheduler_state.queue.pop(self.now)
-        assert queued is not None
-        self.scheduler_state.queue.rejected(queued, frozenset({"NodeResourcesFit"}), self.now)
+        queued = self.popped()
+        self.scheduler_state.queue.add_unschedulable(
+            queued, frozenset({"NodeResourcesFit"}), self.now
+        )
         return queued
 
     def namespace_is(self, **labels: str) -> None:
@@ -78,16 +85,16 @@ def open_door() -> Door:
 
 def test_a_pod_of_a_profile_is_queued_and_the_loop_is_woken(open_door: Door) -> None:
     open_door.comes()
-    assert (open_door.part(), open_door.woken) == (SubQueue.ACTIVE, 1)
+    assert (open_door.queue(), open_door.woken) == (SubQueue.ACTIVE, 1)
 
 
 def test_an_unclaimed_pod_is_taken_when_its_profile_comes(door: Door) -> None:
     without_profile = door.comes()
-    assert door.part() is None
+    assert door.queue() is None
     assert door.intake.known() == {without_profile.key: without_profile.uid}
     put_profile(door.scheduler_state)
     door.intake.profiles_changed()
-    assert door.part() is SubQueue.ACTIVE
+    assert door.queue() is SubQueue.ACTIVE
     assert door.scheduler_state.without_profile == {}
 
 
@@ -95,45 +102,99 @@ def test_an_unclaimed_pod_is_taken_when_its_namespace_gets_the_label(door: Door)
     put_profile(door.scheduler_state, match=BATCH)
     door.namespace_is(env="web")
     door.comes()
-    assert door.part() is None
+    assert door.queue() is None
     door.namespace_is(env="batch")
-    assert door.part() is SubQueue.ACTIVE
+    assert door.queue() is SubQueue.ACTIVE
     door.namespace_is(env="web")
-    assert door.part() is None
+    assert door.queue() is None
     assert list(door.scheduler_state.without_profile) == ["default/web"]
 
 
-def test_a_namespace_that_comes_again_as_it_was_moves_nobody(open_door: Door) -> None:
-    open_door.namespace_is(env="web")
-    open_door.rejected()
+def test_pods_whose_profile_is_untouched_stay_where_they_are(open_door: Door) -> None:
+    queued = open_door.rejected()
     open_door.now = 20.0
-    open_door.namespace_is(env="web")
-    assert open_door.part() is SubQueue.UNSCHEDULABLE
+    put_profile(open_door.scheduler_state, "other")
+    open_door.intake.profiles_changed()
     open_door.namespace_is(env="other")
-    assert open_door.part() is SubQueue.ACTIVE
+    assert queued.queue is SubQueue.UNSCHEDULABLE
+
+
+def test_an_unschedulable_pod_is_tried_again_with_its_profile_of_now(open_door: Door) -> None:
+    queued = open_door.rejected()
+    open_door.now = 20.0
+    renewed = put_profile(open_door.scheduler_state, percentageOfNodesToScore=50)
+    open_door.intake.profiles_changed()
+    assert (queued.queue, queued.pipeline) == (SubQueue.ACTIVE, renewed.pipeline)
+
+
+def test_labels_of_its_namespace_give_a_pod_another_profile(open_door: Door) -> None:
+    queued = open_door.rejected()
+    open_door.now = 20.0
+    batch = put_profile(open_door.scheduler_state, "batch", match=BATCH)
+    open_door.intake.profiles_changed()
+    assert queued.queue is SubQueue.UNSCHEDULABLE
+    open_door.namespace_is(env="batch")
+    assert (queued.queue, queued.pipeline) == (SubQueue.ACTIVE, batch.pipeline)
+
+
+def test_a_pod_in_flight_gets_its_new_profile_for_the_next_attempt(open_door: Door) -> None:
+    open_door.comes()
+    queued = open_door.popped()
+    renewed = put_profile(open_door.scheduler_state, percentageOfNodesToScore=50)
+    open_door.intake.profiles_changed()
+    assert queued.pipeline is renewed.pipeline
+    open_door.scheduler_state.queue.add_unschedulable(queued, frozenset({"Fit"}), 0.0)
+    assert queued.queue is SubQueue.BACKOFF
+
+
+def test_a_pod_that_loses_its_profile_in_flight_waits_for_another(open_door: Door) -> None:
+    in_flight = open_door.comes()
+    queued = open_door.popped()
+    open_door.scheduler_state.profiles.remove("default-scheduler")
+    open_door.intake.profiles_changed()
+    open_door.scheduler_state.queue.add_after_error(queued, 0.0)
+    assert open_door.queue() is None
+    assert open_door.scheduler_state.without_profile == {in_flight.key: in_flight}
+
+
+def test_a_pod_whose_profile_came_back_while_it_was_bound_is_queued_if_that_fails(
+    open_door: Door,
+) -> None:
+    pod, state = open_door.comes(), open_door.scheduler_state.state
+    queued = open_door.popped()
+    state.assume(pod, 0)
+    open_door.scheduler_state.profiles.remove("default-scheduler")
+    open_door.intake.profiles_changed()
+    put_profile(open_door.scheduler_state)
+    open_door.intake.profiles_changed()
+    assert open_door.queue() is None
+    open_door.intake.cluster_changed(state.forget(pod))
+    open_door.scheduler_state.queue.add_after_error(queued, 0.0)
+    assert open_door.queue() is SubQueue.ACTIVE
+    assert open_door.scheduler_state.without_profile == {}
 
 
 def test_a_pod_whose_profile_goes_waits_for_another(open_door: Door) -> None:
     left_alone = open_door.comes()
     open_door.scheduler_state.profiles.remove("default-scheduler")
     open_door.intake.profiles_changed()
-    assert open_door.part() is None
+    assert open_door.queue() is None
     assert open_door.scheduler_state.without_profile == {left_alone.key: left_alone}
 
 
 def test_a_gated_pod_waits_until_its_gates_are_gone(open_door: Door) -> None:
     open_door.comes(gates=["quota"])
-    assert open_door.part() is SubQueue.GATED
+    assert open_door.queue() is SubQueue.GATED
     assert open_door.scheduler_state.queue.pop(0.0) is None
     open_door.comes()
-    assert open_door.part() is SubQueue.ACTIVE
+    assert open_door.queue() is SubQueue.ACTIVE
 
 
 def test_an_older_version_of_a_placed_pod_is_ignored(open_door: Door) -> None:
     placed = parse_pod(pod("web"))
     open_door.scheduler_state.state.assume(placed, 0)
     open_door.comes()
-    assert (open_door.part(), open_door.woken) == (None, 0)
+    assert (open_door.queue(), open_door.woken) == (None, 0)
 
 
 def test_a_successor_of_a_placed_pod_is_queued(open_door: Door) -> None:
@@ -141,7 +202,7 @@ def test_a_successor_of_a_placed_pod_is_queued(open_door: Door) -> None:
     raw["metadata"]["uid"] = "predecessor"
     open_door.scheduler_state.state.assume(parse_pod(raw), 0)
     open_door.comes()
-    assert open_door.part() is SubQueue.ACTIVE
+    assert open_door.queue() is SubQueue.ACTIVE
 
 
 def test_a_nomination_made_before_the_pod_was_known_is_kept(open_door: Door) -> None:
@@ -171,7 +232,7 @@ def test_a_pod_that_has_gone_waits_nowhere_and_is_forgotten(door: Door) -> None:
 def test_the_end_of_a_predecessor_leaves_its_successor_in_the_queue(open_door: Door) -> None:
     successor = open_door.comes(nominated="a")
     open_door.intake.gone(successor.key, "predecessor")
-    assert open_door.part() is SubQueue.ACTIVE
+    assert open_door.queue() is SubQueue.ACTIVE
     assert open_door.scheduler_state.state.nominations.get(successor.key) is not None
     assert open_door.left == ["predecessor"]
 
@@ -205,7 +266,7 @@ def test_a_change_that_cures_a_refusal_wakes_the_loop(open_door: Door) -> None:
     open_door.now, before = 20.0, open_door.woken
     too_small = parse_node(node("b", cpu="8"))
     open_door.intake.cluster_changed(open_door.scheduler_state.state.put(Kind.NODE, "b", too_small))
-    assert (open_door.part(), open_door.woken) == (SubQueue.UNSCHEDULABLE, before)
+    assert (open_door.queue(), open_door.woken) == (SubQueue.UNSCHEDULABLE, before)
     enough = parse_node(node("b", cpu="100"))
     open_door.intake.cluster_changed(open_door.scheduler_state.state.put(Kind.NODE, "b", enough))
-    assert (open_door.part(), open_door.woken) == (SubQueue.ACTIVE, before + 1)
+    assert (open_door.queue(), open_door.woken) == (SubQueue.ACTIVE, before + 1)

@@ -10,10 +10,8 @@ import pytest
 from kube.api_server import ApiServer, Request
 from mooring.engine import loop as loop_module
 from mooring.engine.api import PluginApi
-from mooring.engine.hints import QueueingHints
 from mooring.engine.intake import Intake
 from mooring.engine.loop import SchedulingLoop
-from mooring.engine.order import QueueOrder
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.profiles import Profiles
 from mooring.engine.reports import Reports
@@ -33,6 +31,7 @@ from mooring.model.pod import Pod, parse_pod
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
 from mooring.plugins import SHIPPED
+from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
 from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import cluster, node, pod
@@ -77,10 +76,9 @@ class Engine:
         state = cluster(*objects)
         snapshot, waiting, writer = Snapshot(state), WaitingPods(), PodWriter(client)
         api = PluginApi(client, writer)
-        profiles = Profiles(PLUGINS, Handle(snapshot, waiting, api, state))
-        queueing_hint = QueueingHints(profiles, snapshot)
-        order = QueueOrder(profiles, snapshot)
-        queue = SchedulingQueue(order.of, queueing_hint.signature, queueing_hint.hint)
+        handle = Handle(snapshot, waiting, api, state)
+        profiles = Profiles(PLUGINS, handle)
+        queue = SchedulingQueue(QueueingHints(handle))
         self.scheduler_state = SchedulerState(state, snapshot, queue, profiles, waiting)
         points = {"multiPoint": {"enabled": [{"name": Marked.name}]}}
         put_profile(self.scheduler_state, registry=PLUGINS, plugins=points)
@@ -187,7 +185,7 @@ async def test_a_failed_binding_gives_the_place_back_and_backs_off(
         await until(lambda: engine.scheduler_state.queue.counts()["backoff"] == 1)
     waiting = engine.scheduler_state.queue.get("default/web")
     assert waiting is not None
-    assert (waiting.part, waiting.error_count) == (SubQueue.BACKOFF, 1)
+    assert (waiting.queue, waiting.consecutive_errors_count) == (SubQueue.BACKOFF, 1)
     assert len(engine.scheduler_state.state.pods) == 0
 
 
@@ -217,8 +215,9 @@ async def test_a_pod_whose_profile_went_before_its_turn_waits_for_another(
     engine = Engine(client, node("a"))
     engine.pending(pod("web"))
     engine.scheduler_state.profiles.remove("default-scheduler")
+    engine.intake.profiles_changed()
     with engine.running():
-        await until(lambda: engine.scheduler_state.without_profile)
+        assert engine.scheduler_state.without_profile
         assert engine.scheduler_state.queue.get("default/web") is None
         put_profile(engine.scheduler_state)
         engine.intake.profiles_changed()
@@ -248,9 +247,7 @@ async def test_pods_refused_their_places_at_once_do_not_wake_one_another(
         await until(lambda: engine.scheduler_state.queue.counts()["unschedulable"] == 3)
         engine.pending(pod("last"))
         await until(lambda: bindings.made)
-    attempts = {
-        queued.pod.name: queued.attempts for queued in engine.scheduler_state.queue.waiting()
-    }
+    attempts = {queued.pod.name: queued.attempts for queued in engine.scheduler_state.queue}
     # One of their own, and one because the place that "last" took might have cured them.
     assert all(attempts[f"m{i}"] <= 2 for i in range(3))
 

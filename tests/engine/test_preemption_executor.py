@@ -7,8 +7,6 @@ import pytest
 
 from deciding import Deciding
 from kube.api_server import ApiServer, Request
-from mooring.engine.hints import QueueingHints
-from mooring.engine.order import QueueOrder
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.profiles import Profiles
 from mooring.engine.reports import Reports
@@ -24,6 +22,7 @@ from mooring.kube.writes import PodWriter
 from mooring.model.events import ClusterEvent
 from mooring.model.pod import Pod, parse_pod
 from mooring.plugins import SHIPPED
+from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
 from mooring.testing.builders import node, pdb, pod
 from mooring.testing.fakes import handle
@@ -39,10 +38,7 @@ class Stage:
         self.deciding = Deciding(node("a", cpu="3"), *victims, pdb("guard", {"app": "low"}))
         state, cluster = self.deciding.state, self.deciding.cluster
         profiles = Profiles(Registry(SHIPPED, {}), handle(state))
-        queueing_hint = QueueingHints(profiles, cluster)
-        queue = SchedulingQueue(
-            QueueOrder(profiles, cluster).of, queueing_hint.signature, queueing_hint.hint
-        )
+        queue = SchedulingQueue(QueueingHints(handle(state)))
         self.scheduler = SchedulerState(state, cluster, queue, profiles, WaitingPods())
         self.freed: list[ClusterEvent] = []
         writer = PodWriter(client)
@@ -57,11 +53,11 @@ class Stage:
     def rejected(self, waiting: Pod) -> QueuedPod:
         """The pod has had its attempt and found no place."""
         queue = self.scheduler.queue
-        queue.add(waiting, 0.0)
+        queue.add(waiting, self.deciding.pipeline, 0.0)
         popped = queue.pop(0.0)
         assert popped is not None
         popped.nominated = "a"
-        queue.rejected(popped, frozenset({"NodeResourcesFit"}), 0.0)
+        queue.add_unschedulable(popped, frozenset({"NodeResourcesFit"}), 0.0)
         return popped
 
     def victims(self, *numbers: int) -> tuple[Pod, ...]:
@@ -149,7 +145,7 @@ async def test_a_budgets_refusal_drops_the_plan_and_lets_the_preemptor_try_again
     assert not state.evictions.leaving(stage.preemptor)
     (budget,) = state.evictions.covering(stage.victims(0)[0])
     assert state.evictions.allowed(budget) == 0
-    assert stage.queued.part is SubQueue.BACKOFF
+    assert stage.queued.queue is SubQueue.BACKOFF
     assert stage.queued.nominated is None
     assert [change.action for change in stage.freed] == ["Delete"]
 
@@ -159,7 +155,7 @@ async def test_a_refused_deletion_abandons_the_plan(stage: Stage, answers: Answe
     await stage.carry_out(0, 1)
     assert ("DELETE", "low-1") not in answers.asked
     assert stage.scheduler.state.nominations.get("default/high") is None
-    assert stage.queued.part is SubQueue.BACKOFF
+    assert stage.queued.queue is SubQueue.BACKOFF
 
 
 async def test_whoever_waits_for_the_same_victim_tries_again_when_it_stays(
@@ -172,7 +168,7 @@ async def test_whoever_waits_for_the_same_victim_tries_again_when_it_stays(
     await stage.preemptions.finish(5.0)
     assert stage.scheduler.state.nominations.get("default/other") is None
     assert not stage.scheduler.state.evictions.leaving(other.pod)
-    assert other.part is SubQueue.BACKOFF
+    assert other.queue is SubQueue.BACKOFF
     assert other.nominated is None
 
 

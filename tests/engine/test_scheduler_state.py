@@ -4,38 +4,24 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from mooring.engine.hints import QueueingHints
-from mooring.engine.order import QueueOrder
-from mooring.engine.profiles import Profiles
 from mooring.engine.scheduler_state import (
     SchedulerState,
     cache_sizes,
     configuration,
     unschedulable_pods,
 )
-from mooring.framework.registry import Registry
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
-from mooring.plugins import SHIPPED
-from mooring.queueing.queue import SchedulingQueue
-from mooring.state.snapshot import Snapshot
-from mooring.testing.builders import cluster, node, pod
-from mooring.testing.fakes import handle
+from mooring.testing.builders import node, pod
+from mooring.testing.fakes import pipeline
 from scheduler_states import put_profile, scheduler_state
 
 
 def one_node() -> SchedulerState:
-    """A world of one node, in which nothing happened yet."""
-    state = cluster(node("a"))
-    snapshot = Snapshot(state)
-    profiles = Profiles(Registry(SHIPPED, {}), handle(state))
-    queueing_hint = QueueingHints(profiles, snapshot)
-    queue = SchedulingQueue(
-        QueueOrder(profiles, snapshot).of, queueing_hint.signature, queueing_hint.hint
-    )
-    return SchedulerState(state, snapshot, queue, profiles, WaitingPods())
+    """A cluster of one node, in which nothing happened yet."""
+    return scheduler_state(node("a"))
 
 
 def test_no_part_can_be_exchanged_under_those_who_share_it() -> None:
@@ -58,13 +44,11 @@ def test_what_decisions_read_is_what_the_engine_changes() -> None:
     assert shared.cluster.node_count == 2
 
 
-def reject(
-    shared: SchedulerState, name: str, *plugins: str, scheduler: str = "default-scheduler"
-) -> None:
-    shared.queue.add(parse_pod(pod(name, spec={"schedulerName": scheduler})), 0.0)
+def reject(shared: SchedulerState, name: str, *plugins: str) -> None:
+    shared.queue.add(parse_pod(pod(name)), pipeline(), 0.0)
     queued = shared.queue.pop(0.0)
     assert queued is not None
-    shared.queue.rejected(queued, frozenset(plugins), 0.0)
+    shared.queue.add_unschedulable(queued, frozenset(plugins), 0.0)
 
 
 def test_assumed_pods_are_counted_among_the_pods_and_by_themselves() -> None:
@@ -84,11 +68,9 @@ def test_a_pod_refused_by_two_plugins_counts_for_both() -> None:
     }
 
 
-def test_pods_that_may_be_tried_and_pods_without_a_profile_are_not_unschedulable() -> None:
+def test_pods_that_may_be_tried_are_not_unschedulable() -> None:
     shared = one_node()
-    put_profile(shared)
-    reject(shared, "nobodys", "NodeResourcesFit", scheduler="unknown")
-    shared.queue.add(parse_pod(pod("new")), 0.0)
+    shared.queue.add(parse_pod(pod("new")), pipeline(), 0.0)
     assert unschedulable_pods(shared) == {}
 
 

@@ -1,15 +1,15 @@
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.registry import NoArgs
-from mooring.model.pod import parse_pod
 from mooring.plugins.priority_sort import PrioritySort
 from mooring.testing.builders import cluster, pod
-from mooring.testing.fakes import handle
+from mooring.testing.fakes import handle, pipeline, queued_pod
 
+PIPELINE = pipeline()
 PLUGIN = PrioritySort(NoArgs(), handle(cluster()))
 
 
 def queued(name: str, priority: int, since: float) -> QueuedPod:
-    return QueuedPod(parse_pod(pod(name, priority=priority)), first_seen=since, since=since)
+    return queued_pod(pod(name, priority=priority), PIPELINE, timestamp=since)
 
 
 def test_higher_priority_goes_first_then_who_waits_longer() -> None:

@@ -9,35 +9,35 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from mooring.framework.pipeline import Pipeline
 from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, parse_pod
-from mooring.queueing.active import Order
 from mooring.queueing.queue import SchedulingQueue
 from mooring.testing import builders
+from mooring.testing.fakes import pipeline
 
 NAMES = ("a", "b", "c", "d")
 SHAPES: tuple[dict[str, Any], ...] = ({"cpu": 1}, {"cpu": 1, "priority": 5})
+PIPELINES = (pipeline(), pipeline())
 PLUGINS = ("Fit", "Taints")
 NODE_ADDED = ClusterEvent(Kind.NODE, Action.ADD, None, None)
 TAINT_REMOVED = ClusterEvent(Kind.NODE, Action.UPDATE, None, None)
-CURED_BY = {NODE_ADDED: frozenset(PLUGINS), TAINT_REMOVED: frozenset({"Taints"})}
+HELPS = {NODE_ADDED: frozenset(PLUGINS), TAINT_REMOVED: frozenset({"Taints"})}
 TIMEOUT = 300.0
 
 Sort = tuple[int, float]
-Kin = tuple[Any, frozenset[str]]
+Signature = tuple[Any, Pipeline, frozenset[str]]
 
 
-def order(queued: QueuedPod) -> Order:
-    return Order("", (-queued.pod.shape.priority, queued.since))
+class FakeHints:
+    """Groups pods by shape, pipeline and plugins; `HELPS` says after which events they may pass."""
 
+    def signature(self, queued: QueuedPod) -> Signature:
+        return queued.pod.shape, queued.pipeline, queued.unschedulable_plugins
 
-def signature(queued: QueuedPod) -> Kin:
-    return queued.pod.shape, queued.unschedulable_plugins
-
-
-def queueing_hint(queued: QueuedPod, event: ClusterEvent) -> bool:
-    return bool(queued.unschedulable_plugins & CURED_BY[event])
+    def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent) -> bool:
+        return bool(queued.unschedulable_plugins & HELPS[event])
 
 
 @dataclass(eq=False)
@@ -49,36 +49,38 @@ class Known:
     """
 
     pod: Pod
-    since: float
+    pipeline: Pipeline
+    timestamp: float
     state: str = "free"
     woken: bool = False
-    tries_for: Kin | None = None
+    tries_for: Signature | None = None
     unschedulable_plugins: frozenset[str] = frozenset()
     unschedulable_count: int = 0
-    error_count: int = 0
-    not_before: float = 0.0
+    consecutive_errors_count: int = 0
+    backoff_expiration: float = 0.0
     attempt: QueuedPod | None = None
     outdated: bool = False
+    gated: bool = False
     missed: list[ClusterEvent] = field(default_factory=list)
 
     @property
-    def kin(self) -> Kin:
-        return self.pod.shape, self.unschedulable_plugins
+    def kin(self) -> Signature:
+        return self.pod.shape, self.pipeline, self.unschedulable_plugins
 
     @property
     def sort(self) -> Sort:
-        return -self.pod.shape.priority, self.since
+        return -self.pod.shape.priority, self.timestamp
 
     def may_be_cured_by(self, events: Iterable[ClusterEvent]) -> bool:
-        return any(self.unschedulable_plugins & CURED_BY[event] for event in events)
+        return any(self.unschedulable_plugins & HELPS[event] for event in events)
 
     def back_off(self, times: int, now: float) -> None:
-        self.since = now
-        self.not_before = now + min(2.0 ** (times - 1), 10.0)
+        self.timestamp = now
+        self.backoff_expiration = now + min(2.0 ** (times - 1), 10.0)
 
     def is_active(self, now: float) -> bool:
         waits = self.state == "failed" or (self.state == "rejected" and self.woken)
-        return self.state == "free" or (waits and self.not_before <= now)
+        return self.state == "free" or (waits and self.backoff_expiration <= now)
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -89,7 +91,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.now = 1000.0
         self.uids = 0
         self.known: dict[str, Known] = {}
-        self.queue = SchedulingQueue(order, signature, queueing_hint)
+        self.queue = SchedulingQueue(FakeHints())
 
     def make_pod(self, name: str, shape: int, uid: str | None = None) -> Pod:
         self.uids += 1
@@ -97,18 +99,18 @@ class QueueMachine(RuleBasedStateMachine):
         raw["metadata"]["uid"] = uid or str(self.uids)
         return parse_pod(raw)
 
-    def part(self, known: Known) -> SubQueue | None:
+    def queue_of(self, known: Known) -> SubQueue | None:
         queued = self.queue.get(known.pod.key)
         assert queued is not None
-        return queued.part
+        return queued.queue
 
     def sleeping(self) -> list[Known]:
         """Refused pods that nothing has woken."""
         return [k for k in self.known.values() if k.state == "rejected" and not k.woken]
 
-    def one_wakes(self, among: list[Known], kin: Kin) -> None:
+    def one_wakes(self, among: list[Known], kin: Signature) -> None:
         """Exactly one of these has been woken by the queue, and now tries for its kin."""
-        [woken] = [known for known in among if self.part(known) is not SubQueue.UNSCHEDULABLE]
+        [woken] = [known for known in among if self.queue_of(known) is not SubQueue.UNSCHEDULABLE]
         woken.woken, woken.tries_for = True, kin
 
     def the_next_follows(self, known: Known) -> None:
@@ -118,27 +120,35 @@ class QueueMachine(RuleBasedStateMachine):
         if left and kin is not None:
             self.one_wakes(left, kin)
 
-    @rule(name=st.sampled_from(NAMES), shape=st.integers(0, 1), gated=st.booleans())
-    def a_pod_appears_or_changes(self, name: str, shape: int, *, gated: bool) -> None:
-        known = self.known.get(f"default/{name}")
+    @rule(
+        name=st.sampled_from(NAMES),
+        shape=st.integers(0, 1),
+        profile=st.integers(0, 1),
+        gated=st.booleans(),
+    )
+    def a_pod_appears_or_changes(
+        self, name: str, shape: int, profile: int = 0, *, gated: bool
+    ) -> None:
+        known, plugins = self.known.get(f"default/{name}"), PIPELINES[profile]
         pod = self.make_pod(name, shape, known.pod.uid if known else None)
-        self.queue.add(pod, self.now, gated=gated)
+        self.queue.add(pod, plugins, self.now, gated=gated)
         if known is None:
-            self.known[pod.key] = Known(pod, self.now, "gated" if gated else "free")
+            self.known[pod.key] = Known(pod, plugins, self.now, "gated" if gated else "free")
             return
-        changed = pod.shape is not known.pod.shape
+        changed = pod.shape is not known.pod.shape or plugins is not known.pipeline
+        known.gated = gated
         if known.state == "flying":
             known.outdated |= changed
         elif gated:
             known.state = "gated"
         elif known.state == "gated":
-            known.state = "rejected" if known.not_before > self.now else "free"
+            known.state = "rejected" if known.backoff_expiration > self.now else "free"
             known.woken = True
         elif changed:
             known.woken = True
         if changed or gated:
             self.the_next_follows(known)
-        known.pod = pod
+        known.pod, known.pipeline = pod, plugins
 
     @initialize(shape=st.integers(0, 1), data=st.data())
     def equal_pods_are_refused(self, shape: int, data: st.DataObject) -> None:
@@ -152,9 +162,9 @@ class QueueMachine(RuleBasedStateMachine):
     def a_pod_is_replaced_by_another_of_its_name(self, data: st.DataObject, shape: int) -> None:
         old = self.known.pop(data.draw(st.sampled_from(sorted(self.known))))
         pod = self.make_pod(old.pod.name, shape)
-        self.queue.add(pod, self.now)
+        self.queue.add(pod, PIPELINES[0], self.now)
         self.the_next_follows(old)
-        self.known[pod.key] = Known(pod, self.now)
+        self.known[pod.key] = Known(pod, PIPELINES[0], self.now)
 
     @precondition(lambda self: self.known)
     @rule(data=st.data())
@@ -194,30 +204,32 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(data=st.data(), plugin=st.sampled_from(PLUGINS))
     def an_attempt_is_refused(self, data: st.DataObject, plugin: str) -> None:
         known, attempt = self.landed(data)
-        self.queue.rejected(attempt, frozenset((plugin,)), self.now)
+        self.queue.add_unschedulable(attempt, frozenset((plugin,)), self.now)
         known.state, known.unschedulable_plugins, known.tries_for = (
             "rejected",
             frozenset((plugin,)),
             None,
         )
-        known.unschedulable_count, known.error_count = known.unschedulable_count + 1, 0
+        known.unschedulable_count, known.consecutive_errors_count = known.unschedulable_count + 1, 0
         known.back_off(known.unschedulable_count, self.now)
         known.woken = known.outdated or known.may_be_cured_by(known.missed)
+        known.state = "gated" if known.gated else "rejected"
 
     @precondition(some_fly)
     @rule(data=st.data())
     def an_attempt_fails(self, data: st.DataObject) -> None:
         known, attempt = self.landed(data)
-        self.queue.failed(attempt, self.now)
-        known.state, known.error_count = "failed", known.error_count + 1
-        known.back_off(known.error_count, self.now)
+        self.queue.add_after_error(attempt, self.now)
+        known.state, known.consecutive_errors_count = "failed", known.consecutive_errors_count + 1
+        known.back_off(known.consecutive_errors_count, self.now)
+        known.state = "gated" if known.gated else "failed"
         self.the_next_follows(known)
 
     @precondition(some_fly)
     @rule(data=st.data())
     def a_place_is_found(self, data: st.DataObject) -> None:
         known, attempt = self.landed(data)
-        self.queue.placed(attempt, self.now)
+        self.queue.assumed(attempt, self.now)
         self.the_next_follows(known)
 
     @precondition(some_fly)
@@ -228,20 +240,14 @@ class QueueMachine(RuleBasedStateMachine):
         del self.known[known.pod.key]
         self.the_next_follows(known)
 
-    @rule(event=st.sampled_from(tuple(CURED_BY)))
+    @rule(event=st.sampled_from(tuple(HELPS)))
     def the_cluster_changes(self, event: ClusterEvent) -> None:
         sleeping = [known for known in self.sleeping() if known.may_be_cured_by([event])]
-        assert self.queue.changed([event], self.now) == bool(sleeping)
+        assert self.queue.move_on_events([event], self.now) == bool(sleeping)
         for kin in {known.kin for known in sleeping}:
             self.one_wakes([known for known in sleeping if known.kin == kin], kin)
         for known in self.known.values():
             known.missed.append(event)
-
-    @rule()
-    def the_policy_changes(self) -> None:
-        self.queue.policy_changed(self.now)
-        for known in self.known.values():
-            known.woken, known.outdated = True, True
 
     @rule(seconds=st.sampled_from((0.25, 1.0, 4.0, 60.0)))
     def time_passes(self, seconds: float) -> None:
@@ -250,31 +256,33 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from((0.0, TIMEOUT)))
     def the_unschedulable_are_looked_through(self, seconds: float) -> None:
         self.now += seconds
-        late = [known for known in self.sleeping() if self.now - known.since >= TIMEOUT]
+        late = [known for known in self.sleeping() if self.now - known.timestamp >= TIMEOUT]
         assert self.queue.flush_unschedulable(self.now) == bool(late)
         for known in late:
             known.woken, known.tries_for = True, known.kin
 
     @invariant()
     def every_pod_is_in_one_place(self) -> None:
-        waiting = {queued.pod.key: queued for queued in self.queue.waiting()}
+        waiting = {q.pod.key: q for q in self.queue if q.queue is not None}
         flying = {key for key, known in self.known.items() if known.state == "flying"}
         assert waiting.keys() | flying == self.known.keys()
         assert not waiting.keys() & flying
-        counted = Counter(queued.part for queued in waiting.values())
+        counted = Counter(queued.queue for queued in waiting.values())
         assert self.queue.counts() == {part.value: counted[part] for part in SubQueue}
 
     @invariant()
     def a_pod_sleeps_unless_there_is_a_reason_to_try_it(self) -> None:
         for known in self.known.values():
             asleep = known.state == "rejected" and not known.woken
-            assert (self.part(known) is SubQueue.UNSCHEDULABLE) == asleep
-            assert (self.part(known) is SubQueue.GATED) == (known.state == "gated")
+            assert (self.queue_of(known) is SubQueue.UNSCHEDULABLE) == asleep
+            assert (self.queue_of(known) is SubQueue.GATED) == (known.state == "gated")
 
     @invariant()
     def an_error_is_due_no_later_than_its_backoff_ends(self) -> None:
         due = self.queue.next_due()
-        failed = [known.not_before for known in self.known.values() if known.state == "failed"]
+        failed = [
+            known.backoff_expiration for known in self.known.values() if known.state == "failed"
+        ]
         backing_off = [time for time in failed if time > self.now]
         assert not backing_off or (due is not None and due <= min(backing_off))
 
@@ -282,21 +290,21 @@ class QueueMachine(RuleBasedStateMachine):
         """All that is wrong is cured: every pod is soon bound, though some fail or are deleted."""
         for known in self.known.values():
             if known.state == "flying" and known.attempt is not None:
-                self.queue.rejected(known.attempt, frozenset(PLUGINS), self.now)
-        self.queue.changed([NODE_ADDED], self.now)
+                self.queue.add_unschedulable(known.attempt, frozenset(PLUGINS), self.now)
+        self.queue.move_on_events([NODE_ADDED], self.now)
         misfortunes = ["fails", "", "is deleted", "fails"]
         seconds = 0
-        while any(queued.part is not SubQueue.GATED for queued in self.queue.waiting()):
+        while any(queued.queue is not SubQueue.GATED for queued in self.queue):
             self.now, seconds = self.now + 1.0, seconds + 1
             assert seconds < 60, "some pod is forgotten"
             while (queued := self.queue.pop(self.now)) is not None:
                 match misfortunes.pop() if misfortunes else "":
                     case "fails":
-                        self.queue.failed(queued, self.now)
+                        self.queue.add_after_error(queued, self.now)
                     case "is deleted":
                         self.queue.remove(queued.pod.key, self.now)
                     case _:
-                        self.queue.placed(queued, self.now)
+                        self.queue.assumed(queued, self.now)
                         self.queue.done(queued, self.now)
 
 

@@ -26,7 +26,6 @@ from features import (
     pod_features,
 )
 from mooring.engine.cycle import decide
-from mooring.engine.hints import QueueingHints
 from mooring.engine.outcome import FitError
 from mooring.engine.profiles import Profiles
 from mooring.engine.result_cache import ResultCache
@@ -41,6 +40,7 @@ from mooring.plugins import SHIPPED
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
+from mooring.queueing.hints import QueueingHints
 from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import api_object, namespace, node, pod, service
@@ -161,11 +161,12 @@ class Refusals(RuleBasedStateMachine):
         self.state = ClusterState()
         self.cluster = Snapshot(self.state)
         registry = Registry(SHIPPED, {})
-        profiles = Profiles(registry, handle(self.state))
+        built_with = handle(self.state)
+        profiles = Profiles(registry, built_with)
         spec = SchedulingProfileSpec()
         profile = SchedulingProfile("default-scheduler", spec)
         self.pipeline = profiles.put(profile, resolve(spec, registry)).pipeline
-        self.hint = QueueingHints(profiles, self.cluster).hint
+        self.hint = QueueingHints(built_with).is_worth_requeuing
         self.shared = ResultCache(self.state.nodes)
         self.uids = 0
         self.nodes: dict[str, Features] = {}
@@ -420,19 +421,24 @@ class Refusals(RuleBasedStateMachine):
 
     def told(self, queued: QueuedPod, events: Iterable[ClusterEvent]) -> QueuedPod | None:
         """The pod as it waits on, for new reasons if the changes woke it; None if it is placed."""
-        now = self.rejected(queued.pod, queued.part)
+        now = self.rejected(queued.pod, queued.queue)
         if any(self.hint(queued, event) for event in events):
             return now
         assert now is not None, f"{queued.unschedulable_plugins} at {events}"
         return queued
 
-    def rejected(self, waits: Pod, part: SubQueue | None) -> QueuedPod | None:
+    def rejected(self, waits: Pod, queue: SubQueue | None) -> QueuedPod | None:
         """The pod with those who reject it now; None if it could be placed."""
         outcome = decide(waits, self.pipeline, self.cluster, self.shared, seed=0)
         if not isinstance(outcome, FitError):
             return None
         return QueuedPod(
-            waits, 0.0, 0.0, part=part, unschedulable_plugins=outcome.diagnosis.plugins
+            waits,
+            self.pipeline,
+            0.0,
+            0.0,
+            queue=queue,
+            unschedulable_plugins=outcome.diagnosis.plugins,
         )
 
 

@@ -1,54 +1,91 @@
-"""Whose turn it is among the pods that may be tried."""
+"""Which pod is popped first, and what happens where a QueueSort plugin fails."""
+
+import logging
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import pytest
 
 from mooring.framework.queued_pod import QueuedPod
-from mooring.model.pod import parse_pod
-from mooring.queueing.active import ActivePods, Order
+from mooring.queueing.active import ActivePods
 from mooring.testing.builders import pod
+from mooring.testing.fakes import pipeline, queued_pod
+
+DEFAULT = pipeline()
 
 
-def waiting(name: str, ticket: int, *, priority: int = 0, since: float = 0.0) -> QueuedPod:
-    parsed = parse_pod(pod(name, priority=priority, labels={"sorter": name[0]}))
-    return QueuedPod(parsed, first_seen=since, since=since, ticket=ticket)
+class One:
+    """A QueueSort plugin that sorts by a pod's label `key`."""
+
+    name: ClassVar[str] = "One"
+    row_local: ClassVar[bool] = True
+
+    def sort_key(self, queued: QueuedPod) -> tuple[Any, ...]:
+        key = queued.pod.labels["key"]
+        if key == "fail":
+            raise ValueError("no key")
+        if key == "wrong":
+            return ([key],)
+        return (int(key) if key.isdigit() else key,)
 
 
-def by_name(queued: QueuedPod) -> Order:
-    """One sorter per first letter, each of which goes by the rest of the name."""
-    return Order(queued.pod.name[0], (queued.pod.name[1:],))
+class Two(One):
+    """Another one."""
+
+    name = "Two"
 
 
-def names(active: ActivePods) -> list[str]:
-    popped = []
-    while (queued := active.pop()) is not None:
-        popped.append(queued.pod.name)
-    return popped
+SORTED = {plugin.name: replace(DEFAULT, queue_sort=plugin()) for plugin in (One, Two)}
+
+
+def queued(name: str, ticket: int = 0, *, by: str = "", key: str = "", **fields: Any) -> QueuedPod:
+    """A pod whose profile sorts with the plugin `by`, or with the default one."""
+    timestamp = fields.pop("timestamp", 7.0)
+    raw = pod(name, labels={"key": key}, **fields)
+    return queued_pod(raw, SORTED.get(by, DEFAULT), timestamp=timestamp, ticket=ticket)
+
+
+def popped(*pods: QueuedPod) -> list[str]:
+    """Names in the order in which the pods are popped."""
+    active = ActivePods()
+    for entry in pods:
+        active.add(entry)
+    names = []
+    while (first := active.pop()) is not None:
+        names.append(first.pod.name)
+    return names
 
 
 def test_pods_of_one_plugin_come_in_its_order() -> None:
-    active = ActivePods(by_name)
-    for ticket, name in enumerate(("a3", "a1", "a2")):
-        active.add(waiting(name, ticket, priority=ticket))
-    assert names(active) == ["a1", "a2", "a3"]
+    pods = [queued(f"p{key}", by="One", key=key, priority=int(key)) for key in ("3", "1", "2")]
+    assert popped(*pods) == ["p1", "p2", "p3"]
+
+
+def test_the_default_is_priority_then_time() -> None:
+    assert popped(
+        queued("low"),
+        queued("late", priority=1, timestamp=9.0),
+        queued("early", priority=1, timestamp=8.0),
+    ) == ["early", "late", "low"]
 
 
 def test_pods_with_equal_keys_come_as_they_were_added() -> None:
-    active = ActivePods(lambda _: Order("", ()))
-    for ticket, name in enumerate(("c", "a", "b")):
-        active.add(waiting(name, ticket))
-    assert names(active) == ["c", "a", "b"]
+    pods = [queued(name, ticket) for ticket, name in enumerate(("c", "a", "b"))]
+    assert popped(*pods) == ["c", "a", "b"]
 
 
 def test_pods_of_different_plugins_take_turns_by_priority_then_time() -> None:
-    active = ActivePods(by_name)
-    active.add(waiting("a1", 1, priority=5, since=3.0))
-    active.add(waiting("a2", 2, priority=9))
-    active.add(waiting("b1", 3, priority=5, since=2.0))
-    active.add(waiting("b2", 4, priority=1))
-    assert names(active) == ["b1", "a1", "a2", "b2"]
+    assert popped(
+        queued("a1", by="One", key="1", priority=5, timestamp=3.0),
+        queued("a2", by="One", key="2", priority=9),
+        queued("b1", by="Two", key="1", priority=5, timestamp=2.0),
+        queued("b2", by="Two", key="2", priority=1),
+    ) == ["b1", "a1", "a2", "b2"]
 
 
 def test_a_pod_with_a_new_ticket_is_not_here_any_more() -> None:
-    active = ActivePods(by_name)
-    gone, stays = waiting("a1", 1), waiting("b1", 2, priority=-1)
+    active = ActivePods()
+    gone, stays = queued("gone", 1), queued("stays", 2, priority=-1)
     active.add(gone)
     active.add(stays)
     gone.ticket = 3
@@ -56,14 +93,17 @@ def test_a_pod_with_a_new_ticket_is_not_here_any_more() -> None:
     assert active.pop() is None
 
 
-def test_a_changed_order_holds_for_pods_that_wait_already() -> None:
-    sign = 1
-    active = ActivePods(lambda q: Order("", (sign * q.ticket,)))
-    for ticket, name in enumerate(("a", "b", "c")):
-        active.add(waiting(name, ticket))
-    moved = waiting("d", 9)
-    active.add(moved)
-    moved.ticket = 10
-    sign = -1
-    active.sort_anew()
-    assert names(active) == ["c", "b", "a"]
+def test_numbers_come_before_texts() -> None:
+    pods = [queued(key, by="One", key=key) for key in ("a", "10", "9")]
+    assert popped(*pods) == ["9", "10", "a"]
+
+
+@pytest.mark.parametrize("key", ["fail", "wrong"])
+def test_a_plugin_that_cannot_sort_is_logged_once_and_priority_decides(
+    key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        assert popped(
+            queued("low", by="One", key=key), queued("high", by="One", key=key, priority=3)
+        ) == ["high", "low"]
+    assert caplog.messages == ["plugin One cannot sort pod default/low: priority decides instead"]

@@ -1,15 +1,16 @@
 """The queue's transitions, one sentence each; tests/property/test_queue.py combines them."""
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import pytest
 
 from mooring.framework.queued_pod import QueuedPod
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, parse_pod
-from mooring.queueing.active import Order
 from mooring.queueing.queue import SchedulingQueue
 from mooring.testing import builders
+from mooring.testing.fakes import pipeline
 
 FIT = frozenset({"NodeResourcesFit"})
 TAINTS = frozenset({"TaintToleration"})
@@ -17,20 +18,19 @@ NODE_ADDED = ClusterEvent(Kind.NODE, Action.ADD, None, None)
 TAINT_REMOVED = ClusterEvent(Kind.NODE, Action.UPDATE, None, None)
 VICTIM = parse_pod(builders.pod("victim", node="node-b"))
 VICTIM_GONE = ClusterEvent(Kind.POD, Action.DELETE, VICTIM, None)
-CURES = {NODE_ADDED: FIT | TAINTS, TAINT_REMOVED: TAINTS, VICTIM_GONE: FIT}
-"""The plugins whose rejections each change cures."""
+HELPS = {NODE_ADDED: FIT | TAINTS, TAINT_REMOVED: TAINTS, VICTIM_GONE: FIT}
+"""The plugins that may let a pod pass after each event."""
+DEFAULT, OTHER = pipeline(), pipeline()
 
 
-def by_priority(queued: QueuedPod) -> Order:
-    return Order("", (-queued.pod.shape.priority, queued.since))
+class FakeHints:
+    """Groups pods by shape, pipeline and rejecting plugins; `HELPS` says which events help."""
 
+    def signature(self, queued: QueuedPod) -> tuple[Any, ...]:
+        return queued.pod.shape, queued.pipeline, queued.unschedulable_plugins
 
-def signature(queued: QueuedPod) -> tuple[Any, ...]:
-    return queued.pod.shape, queued.unschedulable_plugins
-
-
-def queueing_hint(queued: QueuedPod, event: ClusterEvent) -> bool:
-    return bool(queued.unschedulable_plugins & CURES[event])
+    def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent) -> bool:
+        return bool(queued.unschedulable_plugins & HELPS[event])
 
 
 def make_pod(name: str, *, uid: str | None = None, **fields: Any) -> Pod:
@@ -41,7 +41,7 @@ def make_pod(name: str, *, uid: str | None = None, **fields: Any) -> Pod:
 
 @pytest.fixture
 def queue() -> SchedulingQueue:
-    return SchedulingQueue(by_priority, signature, queueing_hint)
+    return SchedulingQueue(FakeHints())
 
 
 def popped(queue: SchedulingQueue, now: float) -> QueuedPod:
@@ -63,25 +63,25 @@ def reject(
 ) -> None:
     """The pods are new, and rejected at once, one after the other."""
     for name in names:
-        queue.add(make_pod(name), now)
-        queue.rejected(popped(queue, now), plugins, now)
+        queue.add(make_pod(name), DEFAULT, now)
+        queue.add_unschedulable(popped(queue, now), plugins, now)
 
 
-def part_of(queue: SchedulingQueue, name: str) -> str | None:
+def queue_of(queue: SchedulingQueue, name: str) -> str | None:
     queued = queue.get(f"default/{name}")
     assert queued is not None
-    return queued.part
+    return queued.queue
 
 
 def test_a_new_pod_is_active_and_known_by_its_key(queue: SchedulingQueue) -> None:
-    queue.add(make_pod("web"), 0.0)
-    assert part_of(queue, "web") == "active"
+    queue.add(make_pod("web"), DEFAULT, 0.0)
+    assert queue_of(queue, "web") == "active"
     assert queue.counts() == {"active": 1, "backoff": 0, "unschedulable": 0, "gated": 0}
 
 
 def test_the_highest_priority_is_tried_first_then_who_came_first(queue: SchedulingQueue) -> None:
     for now, (name, priority) in enumerate([("a", 0), ("b", 5), ("c", 0), ("d", 5)]):
-        queue.add(make_pod(name, priority=priority), float(now))
+        queue.add(make_pod(name, priority=priority), DEFAULT, float(now))
     assert pop_all(queue, 9.0) == ["b", "d", "a", "c"]
 
 
@@ -90,87 +90,87 @@ def test_an_empty_queue_gives_nothing(queue: SchedulingQueue) -> None:
 
 
 def test_a_popped_pod_is_in_flight_and_counted_nowhere(queue: SchedulingQueue) -> None:
-    queue.add(make_pod("web"), 0.0)
+    queue.add(make_pod("web"), DEFAULT, 0.0)
     queued = popped(queue, 0.0)
-    assert (queued.part, queued.attempts) == (None, 1)
+    assert (queued.queue, queued.attempts) == (None, 1)
     assert not any(queue.counts().values())
-    assert list(queue.waiting()) == []
+    assert list(queue) == [queued]
     assert queue.get("default/web") is queued
 
 
 def test_a_bound_pod_is_known_no_more(queue: SchedulingQueue) -> None:
-    queue.add(make_pod("web"), 0.0)
+    queue.add(make_pod("web"), DEFAULT, 0.0)
     queue.done(popped(queue, 0.0), 0.0)
     assert queue.get("default/web") is None
 
 
 def test_a_refused_pod_is_not_tried_again_without_a_reason(queue: SchedulingQueue) -> None:
     reject(queue, "web")
-    assert part_of(queue, "web") == "unschedulable"
+    assert queue_of(queue, "web") == "unschedulable"
     assert queue.pop(299.0) is None
 
 
 def test_a_change_that_cures_nothing_wakes_nobody(queue: SchedulingQueue) -> None:
     reject(queue, "web", plugins=FIT)
-    assert not queue.changed([TAINT_REMOVED], 100.0)
+    assert not queue.move_on_events([TAINT_REMOVED], 100.0)
     assert queue.pop(100.0) is None
 
 
 def test_a_cure_brings_a_pod_back_to_the_active_ones(queue: SchedulingQueue) -> None:
     reject(queue, "web", plugins=TAINTS)
-    assert queue.changed([TAINT_REMOVED], 100.0)
-    assert part_of(queue, "web") == "active"
+    assert queue.move_on_events([TAINT_REMOVED], 100.0)
+    assert queue_of(queue, "web") == "active"
 
 
 def test_a_cure_within_the_backoff_leaves_the_pod_there(queue: SchedulingQueue) -> None:
     reject(queue, "web", now=5.0)
-    assert queue.changed([NODE_ADDED], 5.5)
-    assert part_of(queue, "web") == "backoff"
+    assert queue.move_on_events([NODE_ADDED], 5.5)
+    assert queue_of(queue, "web") == "backoff"
 
 
 def test_a_woken_pod_is_popped_early_when_nothing_else_is_active(queue: SchedulingQueue) -> None:
     reject(queue, "web", now=5.0)
-    queue.changed([NODE_ADDED], 5.5)
-    queue.add(make_pod("other"), 5.5)
+    queue.move_on_events([NODE_ADDED], 5.5)
+    queue.add(make_pod("other"), DEFAULT, 5.5)
     assert pop_all(queue, 5.5) == ["other", "web"]
 
 
 def test_backoff_after_refusals_doubles_from_one_second_to_ten(queue: SchedulingQueue) -> None:
-    queue.add(make_pod("web"), 0.0)
+    queue.add(make_pod("web"), DEFAULT, 0.0)
     waits, now = [], 0.0
     for _ in range(6):
         queued = popped(queue, now)
-        queue.rejected(queued, FIT, now)
-        waits.append(queued.not_before - now)
+        queue.add_unschedulable(queued, FIT, now)
+        waits.append(queued.backoff_expiration - now)
         now += 20.0
-        queue.changed([NODE_ADDED], now)
+        queue.move_on_events([NODE_ADDED], now)
     assert waits == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
 
 
 def test_a_failed_pod_comes_back_after_its_backoff_and_not_earlier(
     queue: SchedulingQueue,
 ) -> None:
-    queue.add(make_pod("web"), 0.0)
-    queue.failed(popped(queue, 3.0), 3.0)
-    assert part_of(queue, "web") == "backoff"
+    queue.add(make_pod("web"), DEFAULT, 0.0)
+    queue.add_after_error(popped(queue, 3.0), 3.0)
+    assert queue_of(queue, "web") == "backoff"
     assert queue.next_due() == 4.0
     assert queue.pop(3.9) is None
     assert popped(queue, 4.0).pod.name == "web"
 
 
 def test_backoff_after_errors_counts_those_in_a_row(queue: SchedulingQueue) -> None:
-    queue.add(make_pod("web"), 0.0)
+    queue.add(make_pod("web"), DEFAULT, 0.0)
     now = 0.0
     for wait in (1.0, 2.0, 4.0):
         queued = popped(queue, now)
-        queue.failed(queued, now)
-        assert queued.not_before - now == wait
+        queue.add_after_error(queued, now)
+        assert queued.backoff_expiration - now == wait
         now += wait
-    queue.rejected(popped(queue, now), FIT, now)
-    queue.changed([NODE_ADDED], now)
+    queue.add_unschedulable(popped(queue, now), FIT, now)
+    queue.move_on_events([NODE_ADDED], now)
     queued = popped(queue, now)
-    queue.failed(queued, now)
-    assert queued.not_before - now == 1.0
+    queue.add_after_error(queued, now)
+    assert queued.backoff_expiration - now == 1.0
 
 
 def test_nothing_is_due_while_no_error_backs_off(queue: SchedulingQueue) -> None:
@@ -189,7 +189,7 @@ def test_a_pod_refused_for_five_minutes_is_tried_whatever_happened(
 
 def test_one_of_equal_pods_is_tried_for_all(queue: SchedulingQueue) -> None:
     reject(queue, "a", "b", "c")
-    queue.changed([NODE_ADDED], 100.0)
+    queue.move_on_events([NODE_ADDED], 100.0)
     assert pop_all(queue, 100.0) == ["a"]
 
 
@@ -197,31 +197,31 @@ def test_equal_pods_follow_one_another_as_long_as_they_find_places(
     queue: SchedulingQueue,
 ) -> None:
     reject(queue, "a", "b", "c")
-    queue.changed([NODE_ADDED], 100.0)
-    queue.placed(popped(queue, 100.0), 100.0)
+    queue.move_on_events([NODE_ADDED], 100.0)
+    queue.assumed(popped(queue, 100.0), 100.0)
     second = popped(queue, 100.0)
     assert second.pod.name == "b"
-    queue.rejected(second, FIT, 100.0)
+    queue.add_unschedulable(second, FIT, 100.0)
     assert queue.pop(100.0) is None
 
 
 def test_an_equal_pod_that_was_never_refused_wakes_nobody(queue: SchedulingQueue) -> None:
     reject(queue, "a")
-    queue.add(make_pod("fresh"), 1.0)
-    queue.placed(popped(queue, 1.0), 1.0)
-    assert part_of(queue, "a") == "unschedulable"
+    queue.add(make_pod("fresh"), DEFAULT, 1.0)
+    queue.assumed(popped(queue, 1.0), 1.0)
+    assert queue_of(queue, "a") == "unschedulable"
 
 
 def test_pods_refused_by_other_plugins_are_tried_for_themselves(queue: SchedulingQueue) -> None:
     reject(queue, "a", plugins=FIT)
     reject(queue, "b", plugins=TAINTS)
-    queue.changed([NODE_ADDED], 100.0)
+    queue.move_on_events([NODE_ADDED], 100.0)
     assert sorted(pop_all(queue, 100.0)) == ["a", "b"]
 
 
 def test_the_next_is_tried_when_a_woken_pod_is_deleted(queue: SchedulingQueue) -> None:
     reject(queue, "a", "b")
-    queue.changed([NODE_ADDED], 100.0)
+    queue.move_on_events([NODE_ADDED], 100.0)
     queue.remove("default/a", 100.0)
     assert pop_all(queue, 100.0) == ["b"]
 
@@ -230,7 +230,7 @@ def test_the_next_is_tried_when_a_woken_pod_is_deleted_during_its_attempt(
     queue: SchedulingQueue,
 ) -> None:
     reject(queue, "a", "b")
-    queue.changed([NODE_ADDED], 100.0)
+    queue.move_on_events([NODE_ADDED], 100.0)
     popped(queue, 100.0)
     queue.remove("default/a", 100.0)
     assert pop_all(queue, 100.0) == ["b"]
@@ -240,29 +240,29 @@ def test_the_next_is_tried_when_a_woken_pod_is_replaced_by_another_of_its_name(
     queue: SchedulingQueue,
 ) -> None:
     reject(queue, "a", "b")
-    queue.changed([NODE_ADDED], 100.0)
-    queue.add(make_pod("a", uid="successor"), 100.0)
+    queue.move_on_events([NODE_ADDED], 100.0)
+    queue.add(make_pod("a", uid="successor"), DEFAULT, 100.0)
     assert sorted(pop_all(queue, 100.0)) == ["a", "b"]
 
 
 def test_the_next_is_tried_when_a_woken_pods_attempt_fails(queue: SchedulingQueue) -> None:
     reject(queue, "a", "b")
-    queue.changed([NODE_ADDED], 100.0)
-    queue.failed(popped(queue, 100.0), 100.0)
+    queue.move_on_events([NODE_ADDED], 100.0)
+    queue.add_after_error(popped(queue, 100.0), 100.0)
     assert pop_all(queue, 100.0) == ["b"]
 
 
 def test_the_next_is_tried_when_a_woken_pod_is_equal_no_more(queue: SchedulingQueue) -> None:
     reject(queue, "a", "b")
-    queue.changed([NODE_ADDED], 100.0)
-    queue.add(make_pod("a", cpu=2), 100.0)
+    queue.move_on_events([NODE_ADDED], 100.0)
+    queue.add(make_pod("a", cpu=2), DEFAULT, 100.0)
     assert sorted(pop_all(queue, 100.0)) == ["a", "b"]
 
 
 def test_the_next_is_tried_when_a_woken_pod_is_gated(queue: SchedulingQueue) -> None:
     reject(queue, "a", "b")
-    queue.changed([NODE_ADDED], 100.0)
-    queue.add(make_pod("a"), 100.0, gated=True)
+    queue.move_on_events([NODE_ADDED], 100.0)
+    queue.add(make_pod("a"), DEFAULT, 100.0, gated=True)
     assert pop_all(queue, 100.0) == ["b"]
 
 
@@ -273,77 +273,71 @@ def test_the_end_of_a_pod_that_was_not_woken_wakes_nobody(queue: SchedulingQueue
 
 
 def test_a_gated_pod_is_not_tried_until_its_gates_have_gone(queue: SchedulingQueue) -> None:
-    queue.add(make_pod("web"), 0.0, gated=True)
-    assert part_of(queue, "web") == "gated"
+    queue.add(make_pod("web"), DEFAULT, 0.0, gated=True)
+    assert queue_of(queue, "web") == "gated"
     assert queue.pop(1000.0) is None
-    queue.add(make_pod("web"), 1000.0)
+    queue.add(make_pod("web"), DEFAULT, 1000.0)
     queued = popped(queue, 1000.0)
-    assert queued.first_seen == 1000.0  # what it waited at its gates is not the scheduler's time
+    assert (
+        queued.initial_attempt_timestamp == 1000.0
+    )  # what it waited at its gates is not the scheduler's time
 
 
 def test_a_gated_pod_stays_where_it_is_when_its_gates_do(queue: SchedulingQueue) -> None:
-    queue.add(make_pod("web"), 0.0, gated=True)
-    queue.add(make_pod("web", labels={"a": "b"}), 1.0, gated=True)
-    assert part_of(queue, "web") == "gated"
+    queue.add(make_pod("web"), DEFAULT, 0.0, gated=True)
+    queue.add(make_pod("web", labels={"a": "b"}), DEFAULT, 1.0, gated=True)
+    assert queue_of(queue, "web") == "gated"
     assert queue.counts()["gated"] == 1
 
 
 def test_a_refused_pod_whose_spec_changed_is_tried_again(queue: SchedulingQueue) -> None:
     reject(queue, "web")
     changed = make_pod("web", cpu="100m")
-    queue.add(changed, 100.0)
+    queue.add(changed, DEFAULT, 100.0)
     assert popped(queue, 100.0).pod is changed
 
 
 def test_a_refused_pod_whose_labels_changed_is_tried_again(queue: SchedulingQueue) -> None:
     reject(queue, "web")
-    queue.add(make_pod("web", labels={"app": "web"}), 100.0)
+    queue.add(make_pod("web", labels={"app": "web"}), DEFAULT, 100.0)
     assert pop_all(queue, 100.0) == ["web"]
 
 
 def test_a_pod_whose_status_alone_changed_stays_where_it_is(queue: SchedulingQueue) -> None:
     reject(queue, "web")
-    queue.add(make_pod("web", status={"conditions": []}), 100.0)
-    assert part_of(queue, "web") == "unschedulable"
+    queue.add(make_pod("web", status={"conditions": []}), DEFAULT, 100.0)
+    assert queue_of(queue, "web") == "unschedulable"
 
 
 def test_a_pod_changed_during_its_attempt_is_tried_again_though_refused(
     queue: SchedulingQueue,
 ) -> None:
-    queue.add(make_pod("web"), 0.0)
+    queue.add(make_pod("web"), DEFAULT, 0.0)
     queued = popped(queue, 0.0)
-    queue.add(make_pod("web", cpu=1), 0.0)
-    queue.rejected(queued, FIT, 0.0)
-    assert part_of(queue, "web") == "backoff"
-    queue.rejected(popped(queue, 0.0), FIT, 0.0)
-    assert part_of(queue, "web") == "unschedulable"
+    queue.add(make_pod("web", cpu=1), DEFAULT, 0.0)
+    queue.add_unschedulable(queued, FIT, 0.0)
+    assert queue_of(queue, "web") == "backoff"
+    queue.add_unschedulable(popped(queue, 0.0), FIT, 0.0)
+    assert queue_of(queue, "web") == "unschedulable"
 
 
 def test_a_cure_that_came_during_the_attempt_counts(queue: SchedulingQueue) -> None:
-    queue.add(make_pod("web"), 0.0)
+    queue.add(make_pod("web"), DEFAULT, 0.0)
     queued = popped(queue, 0.0)
-    queue.changed([NODE_ADDED], 0.0)
-    queue.rejected(queued, FIT, 0.0)
-    assert part_of(queue, "web") == "backoff"
+    queue.move_on_events([NODE_ADDED], 0.0)
+    queue.add_unschedulable(queued, FIT, 0.0)
+    assert queue_of(queue, "web") == "backoff"
 
 
 def test_a_cure_that_came_before_the_attempt_does_not_count(queue: SchedulingQueue) -> None:
-    queue.add(make_pod("early"), 0.0)
-    queue.add(make_pod("late"), 1.0)
+    queue.add(make_pod("early"), DEFAULT, 0.0)
+    queue.add(make_pod("late"), DEFAULT, 1.0)
     early = popped(queue, 1.0)
-    queue.changed([NODE_ADDED], 1.0)
-    queue.rejected(popped(queue, 1.0), FIT, 1.0)
-    queue.rejected(early, FIT, 1.0)
-    assert part_of(queue, "late") == "unschedulable"
-    assert part_of(queue, "early") == "backoff"
-
-
-def test_every_refused_pod_is_tried_again_when_the_policy_changes(
-    queue: SchedulingQueue,
-) -> None:
-    reject(queue, "a", "b")
-    queue.policy_changed(100.0)
-    assert pop_all(queue, 100.0) == ["a", "b"]
+    queue.move_on_events([NODE_ADDED], 1.0)
+    queue.add_unschedulable(popped(queue, 1.0), FIT, 1.0)
+    queue.add_unschedulable(early, FIT, 1.0)
+    assert queue_of(queue, "late") == "unschedulable"
+    assert queue_of(queue, "early") == "backoff"
 
 
 def test_a_pod_that_takes_the_room_made_for_it_lets_nobody_else_try(
@@ -352,10 +346,10 @@ def test_a_pod_that_takes_the_room_made_for_it_lets_nobody_else_try(
     reject(queue, "a", "b")
     for name in ("a", "b"):
         queue.nominate(f"default/{name}", f"node-{name}")
-    assert queue.changed([VICTIM_GONE], 100.0)
+    assert queue.move_on_events([VICTIM_GONE], 100.0)
     woken = popped(queue, 100.0)
     assert woken.pod.name == "b"
-    queue.placed(woken, 100.0)
+    queue.assumed(woken, 100.0)
     queue.done(woken, 100.0)
     assert queue.pop(100.0) is None
 
@@ -368,7 +362,7 @@ def test_a_pod_whose_room_is_not_made_any_more_is_tried_like_the_others(
     reject(queue, "b")
     queue.nominate("default/b", "node-b")
     queue.nominate("default/b", None)
-    assert queue.changed([NODE_ADDED], 100.0)
+    assert queue.move_on_events([NODE_ADDED], 100.0)
     assert popped(queue, 100.0).pod.name == "b"
 
 
@@ -377,31 +371,11 @@ def test_a_pod_that_is_not_there_is_nominated_nowhere(queue: SchedulingQueue) ->
     assert queue.get("default/a") is None
 
 
-def test_a_policy_that_changes_for_a_namespace_concerns_its_pods_alone(
-    queue: SchedulingQueue,
-) -> None:
-    reject(queue, "a")
-    queue.policy_changed(100.0, "elsewhere")
-    assert queue.pop(100.0) is None
-    queue.policy_changed(100.0, "default")
-    assert pop_all(queue, 100.0) == ["a"]
-
-
-def test_a_policy_that_changed_during_the_attempt_has_the_pod_tried_again(
-    queue: SchedulingQueue,
-) -> None:
-    queue.add(make_pod("web"), 0.0)
-    queued = popped(queue, 0.0)
-    queue.policy_changed(0.0)
-    queue.rejected(queued, FIT, 0.0)
-    assert part_of(queue, "web") == "backoff"
-
-
 @pytest.mark.parametrize("ending", ["rejected", "failed", "done"])
 def test_the_end_of_an_attempt_says_nothing_about_a_pod_that_was_deleted(
     queue: SchedulingQueue, ending: str
 ) -> None:
-    queue.add(make_pod("web"), 0.0)
+    queue.add(make_pod("web"), DEFAULT, 0.0)
     queued = popped(queue, 0.0)
     assert queue.remove("default/web", 0.0) is queued
     end(queue, queued, ending)
@@ -413,20 +387,20 @@ def test_the_end_of_an_attempt_says_nothing_about_a_pod_that_was_deleted(
 def test_the_end_of_an_attempt_says_nothing_about_another_pod_of_that_name(
     queue: SchedulingQueue, ending: str
 ) -> None:
-    queue.add(make_pod("web"), 0.0)
+    queue.add(make_pod("web"), DEFAULT, 0.0)
     queued = popped(queue, 0.0)
-    queue.add(make_pod("web", uid="successor"), 0.0)
+    queue.add(make_pod("web", uid="successor"), DEFAULT, 0.0)
     end(queue, queued, ending)
-    assert part_of(queue, "web") == "active"
+    assert queue_of(queue, "web") == "active"
     assert popped(queue, 0.0).pod.uid == "successor"
 
 
 def end(queue: SchedulingQueue, queued: QueuedPod, ending: str) -> None:
     match ending:
         case "rejected":
-            queue.rejected(queued, FIT, 0.0)
+            queue.add_unschedulable(queued, FIT, 0.0)
         case "failed":
-            queue.failed(queued, 0.0)
+            queue.add_after_error(queued, 0.0)
         case _:
             queue.done(queued, 0.0)
 
@@ -437,20 +411,69 @@ def test_what_is_not_known_cannot_be_removed(queue: SchedulingQueue) -> None:
 
 def test_a_successor_of_the_same_name_has_no_history(queue: SchedulingQueue) -> None:
     reject(queue, "web")
-    queue.add(make_pod("web", uid="successor"), 50.0)
+    queue.add(make_pod("web", uid="successor"), DEFAULT, 50.0)
     queued = popped(queue, 50.0)
-    assert (queued.attempts, queued.unschedulable_count, queued.first_seen) == (1, 0, 50.0)
+    assert (queued.attempts, queued.unschedulable_count, queued.initial_attempt_timestamp) == (
+        1,
+        0,
+        50.0,
+    )
 
 
 def test_the_backoff_is_configurable() -> None:
-    queue = SchedulingQueue(
-        by_priority, signature, queueing_hint, initial_backoff=0.5, max_backoff=3.0
-    )
-    queue.add(make_pod("web"), 0.0)
+    queue = SchedulingQueue(FakeHints(), initial_backoff=0.5, max_backoff=3.0)
+    queue.add(make_pod("web"), DEFAULT, 0.0)
     now, waits = 0.0, []
     for _ in range(4):
         queued = popped(queue, now)
-        queue.failed(queued, now)
-        waits.append(queued.not_before - now)
-        now = queued.not_before
+        queue.add_after_error(queued, now)
+        waits.append(queued.backoff_expiration - now)
+        now = queued.backoff_expiration
     assert waits == [0.5, 1.0, 2.0, 3.0]
+
+
+def test_an_unschedulable_pod_is_tried_again_with_another_pipeline(queue: SchedulingQueue) -> None:
+    reject(queue, "a", "b")
+    queue.add(make_pod("a"), OTHER, 100.0)
+    queue.add(make_pod("b"), DEFAULT, 100.0)
+    queued = popped(queue, 100.0)
+    assert (queued.pod.name, queued.pipeline) == ("a", OTHER)
+    assert queue.pop(100.0) is None
+
+
+def test_an_active_pod_is_sorted_by_its_new_pipeline(queue: SchedulingQueue) -> None:
+    class LastFirst:
+        name: ClassVar[str] = "LastFirst"
+        row_local: ClassVar[bool] = True
+
+        def sort_key(self, queued: QueuedPod) -> tuple[float]:
+            return (-queued.timestamp,)
+
+    last_first = replace(DEFAULT, queue_sort=LastFirst())
+    for now, name in enumerate("abc"):
+        queue.add(make_pod(name), DEFAULT, float(now))
+    for name in "abc":
+        queue.add(make_pod(name), last_first, 3.0)
+    assert pop_all(queue, 3.0) == ["c", "b", "a"]
+
+
+def test_a_pipeline_that_was_replaced_during_the_attempt_has_the_pod_tried_again(
+    queue: SchedulingQueue,
+) -> None:
+    queue.add(make_pod("web"), DEFAULT, 0.0)
+    queued = popped(queue, 0.0)
+    queue.add(make_pod("web"), OTHER, 0.0)
+    queue.add_unschedulable(queued, FIT, 0.0)
+    assert queue_of(queue, "web") == "backoff"
+
+
+@pytest.mark.parametrize("ending", ["rejected", "failed"])
+def test_a_pod_that_was_gated_during_its_attempt_is_gated_afterwards(
+    queue: SchedulingQueue, ending: str
+) -> None:
+    queue.add(make_pod("web"), DEFAULT, 0.0)
+    queued = popped(queue, 0.0)
+    queue.add(make_pod("web"), OTHER, 0.0, gated=True)
+    end(queue, queued, ending)
+    assert queue_of(queue, "web") == "gated"
+    assert queue.pop(100.0) is None

@@ -1,29 +1,25 @@
 from collections.abc import Hashable
-from dataclasses import dataclass
 
 import pytest
 
+from mooring.framework.queued_pod import QueuedPod
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import parse_node
-from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod import parse_pod
 from mooring.queueing.unschedulable import UnschedulablePods
 from mooring.testing import builders
+from mooring.testing.fakes import pipeline, queued_pod
+
+PIPELINE = pipeline()
 
 
-@dataclass
-class Waiting:
-    """A rejected pod whose signature is its app, and whose cure is its node's name."""
-
-    pod: Pod
-    nominated: str | None = None
+def app(queued: QueuedPod) -> Hashable:
+    """The signature of these tests."""
+    return queued.pod.labels["app"]
 
 
-def app(waiting: Waiting) -> Hashable:
-    return waiting.pod.labels["app"]
-
-
-def waiting(name: str, app: str = "web", *, nominated: str | None = None) -> Waiting:
-    return Waiting(parse_pod(builders.pod(name, labels={"app": app})), nominated)
+def waiting(name: str, app: str = "web", *, nominated: str | None = None) -> QueuedPod:
+    return queued_pod(builders.pod(name, labels={"app": app}), PIPELINE, nominated=nominated)
 
 
 def node_added(name: str) -> ClusterEvent:
@@ -35,16 +31,16 @@ def pod_deleted(node: str) -> ClusterEvent:
 
 
 @pytest.fixture
-def rejected() -> UnschedulablePods[Waiting]:
+def rejected() -> UnschedulablePods:
     return UnschedulablePods(app)
 
 
-def add(rejected: UnschedulablePods[Waiting], *pods: Waiting) -> None:
+def add(rejected: UnschedulablePods, *pods: QueuedPod) -> None:
     for pod in pods:
         rejected.add(pod)
 
 
-def woken_by(rejected: UnschedulablePods[Waiting], event: ClusterEvent) -> list[str]:
+def woken_by(rejected: UnschedulablePods, event: ClusterEvent) -> list[str]:
     """Names of whom the change wakes, taken out as the caller must; * tries for itself alone."""
     names = []
     for pod, for_all in rejected.pods_to_move(event, lambda _pod, _change: True):
@@ -53,16 +49,16 @@ def woken_by(rejected: UnschedulablePods[Waiting], event: ClusterEvent) -> list[
     return names
 
 
-def test_the_first_of_each_signature_is_tried(rejected: UnschedulablePods[Waiting]) -> None:
+def test_the_first_of_each_signature_is_tried(rejected: UnschedulablePods) -> None:
     add(rejected, waiting("a", "web"), waiting("b", "web"), waiting("c", "db"))
     assert woken_by(rejected, node_added("n1")) == ["a", "c"]
 
 
-def test_only_the_first_of_a_signature_is_asked(rejected: UnschedulablePods[Waiting]) -> None:
+def test_only_the_first_of_a_signature_is_asked(rejected: UnschedulablePods) -> None:
     add(rejected, waiting("a"), waiting("b"))
     asked = []
 
-    def queueing_hint(pod: Waiting, _change: ClusterEvent) -> bool:
+    def queueing_hint(pod: QueuedPod, _change: ClusterEvent) -> bool:
         asked.append(pod.pod.name)
         return False
 
@@ -70,7 +66,7 @@ def test_only_the_first_of_a_signature_is_asked(rejected: UnschedulablePods[Wait
     assert asked == ["a"]
 
 
-def test_who_left_is_not_tried(rejected: UnschedulablePods[Waiting]) -> None:
+def test_who_left_is_not_tried(rejected: UnschedulablePods) -> None:
     add(rejected, waiting("a"), waiting("b"))
     rejected.remove("default/a")
     assert woken_by(rejected, node_added("n1")) == ["b"]
@@ -78,35 +74,35 @@ def test_who_left_is_not_tried(rejected: UnschedulablePods[Waiting]) -> None:
 
 
 def test_pods_that_wait_for_this_very_node_are_tried_as_well(
-    rejected: UnschedulablePods[Waiting],
+    rejected: UnschedulablePods,
 ) -> None:
     add(rejected, waiting("a"), waiting("b", nominated="n1"), waiting("c", nominated="n1"))
     assert woken_by(rejected, pod_deleted("n1")) == ["b*", "c*", "a"]
 
 
 def test_others_who_wait_for_room_are_not_tried_beside_those_who_wait_for_this(
-    rejected: UnschedulablePods[Waiting],
+    rejected: UnschedulablePods,
 ) -> None:
     add(rejected, waiting("a", nominated="n2"), waiting("b", nominated="n1"))
     assert woken_by(rejected, pod_deleted("n1")) == ["b*"]
 
 
 def test_pods_that_wait_for_another_node_let_the_others_go_first(
-    rejected: UnschedulablePods[Waiting],
+    rejected: UnschedulablePods,
 ) -> None:
     add(rejected, waiting("a", nominated="n2"), waiting("b"))
     assert woken_by(rejected, pod_deleted("n1")) == ["b"]
 
 
 def test_where_all_wait_for_another_node_the_first_is_tried(
-    rejected: UnschedulablePods[Waiting],
+    rejected: UnschedulablePods,
 ) -> None:
     add(rejected, waiting("a", nominated="n2"), waiting("b", nominated="n3"))
     assert woken_by(rejected, pod_deleted("n1")) == ["a"]
 
 
 def test_the_longest_waiting_of_a_signature_is_its_first(
-    rejected: UnschedulablePods[Waiting],
+    rejected: UnschedulablePods,
 ) -> None:
     add(rejected, waiting("a"), waiting("b"))
     signature = rejected.signature_of("default/a")
@@ -117,13 +113,13 @@ def test_the_longest_waiting_of_a_signature_is_its_first(
 
 
 def test_a_signature_under_which_nobody_waits_has_no_first(
-    rejected: UnschedulablePods[Waiting],
+    rejected: UnschedulablePods,
 ) -> None:
     assert rejected.first_of("web") is None
 
 
 def test_a_pod_leaves_the_signature_it_came_under_even_if_it_changed(
-    rejected: UnschedulablePods[Waiting],
+    rejected: UnschedulablePods,
 ) -> None:
     pod = waiting("a", "web")
     rejected.add(pod)

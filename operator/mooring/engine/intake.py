@@ -1,12 +1,12 @@
-"""Pods come in, are given to their profile, and leave: the queue's front door.
+"""Pods without a node come in, get the pipeline of their profile, and leave.
 
-Everything here runs on the event loop's thread and returns at once; whoever waits for work is told
-through `wake`.
+Everything here runs on the event loop's thread and returns at once.
 """
 
 from collections.abc import Callable, Iterable
 
 from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.pipeline import Pipeline
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.pod import Pod
@@ -16,9 +16,10 @@ __all__ = ["Intake"]
 
 
 class Intake:
-    """Decides of every pod without a node whether it is ours, gated, or to be queued.
+    """Finds the profile of every pod without a node, and adds the pod to the queue.
 
-    `wake` is told that the queue may have work, `left` the uid of a pod that has left it for good.
+    `wake` is called when the queue may have work, `left` with the uid of a pod that is not without
+    a node any more.
     """
 
     def __init__(
@@ -36,21 +37,18 @@ class Intake:
 
     def pending(self, pod: Pod) -> None:
         """The API server shows the pod without a node, or showed it so a moment ago."""
-        known, placed = self._scheduler.queue.get(pod.key), self._scheduler.state.pods.get(pod.key)
+        scheduler = self._scheduler
+        known, placed = scheduler.queue.get(pod.key), scheduler.state.pods.get(pod.key)
         if known is None and placed is not None and placed.pod.uid == pod.uid:
-            return  # an older version of a pod that has a place by now
-        profile = self._scheduler.profiles.of(pod, self._scheduler.cluster)
-        if profile is None:
-            self._scheduler.queue.remove(pod.key, self._clock())
-            self._scheduler.without_profile[pod.key] = pod
+            return  # an older version of a pod that is assumed or bound by now
+        pipeline = self._pipeline_of(pod)
+        if pipeline is None:
+            self._set_aside(pod)
             return
-        self._scheduler.without_profile.pop(pod.key, None)
-        rejections = (plugin.pre_enqueue(pod) for plugin in profile.pipeline.pre_enqueue)
-        gated = any(isinstance(rejection, Unschedulable) for rejection in rejections)
         if pod.nominated_node is not None and known is None:
-            # Somebody made room for it before we knew it: a leader before us, or an autoscaler.
-            self._scheduler.state.nominate(pod, pod.nominated_node)
-        self._scheduler.queue.add(pod, self._clock(), gated=gated)
+            # Nominated before this process knew the pod: by a former leader, or by an autoscaler.
+            scheduler.state.nominate(pod, pod.nominated_node)
+        self._add(pod, pipeline)
         self._wake()
 
     def gone(self, key: str, uid: str) -> None:
@@ -71,39 +69,72 @@ class Intake:
             self.cluster_changed(self._scheduler.state.withdraw(key))
 
     def profiles_changed(self) -> None:
-        """Who decides about which pod may have changed; every waiting pod is looked at again."""
-        self._look_again(None)
+        """Finds the profile of every pod anew, because a profile was put in force or removed."""
+        self._find_profiles(None)
 
-    def cluster_changed(self, changes: Iterable[ClusterEvent]) -> None:
-        """Something a decision reads has changed; rejected pods may fit now."""
-        changes = tuple(changes)
-        for change in changes:
-            if change.kind is Kind.NAMESPACE and (namespace := _relabelled(change)) is not None:
-                self._look_again(namespace)
-        if self._scheduler.queue.changed(changes, self._clock()):
+    def cluster_changed(self, events: Iterable[ClusterEvent]) -> None:
+        """Passes the events on to the queue: unschedulable pods may fit now."""
+        events = tuple(events)
+        for event in events:
+            if event.kind is Kind.NAMESPACE and (namespace := _relabelled(event)) is not None:
+                self._find_profiles(namespace)
+            self._take_back_after(event)
+        if self._scheduler.queue.move_on_events(events, self._clock()):
             self._wake()
 
     def known(self) -> dict[str, str]:
-        """The uid of every pod without a node that has come and not gone, by namespace/name."""
-        pods = (
-            *(q.pod for q in self._scheduler.queue.waiting()),
-            *self._scheduler.without_profile.values(),
-        )
-        return {pod.key: pod.uid for pod in pods}
+        """The uid of every pod without a node that came in and is not in flight, by its key."""
+        queued = (q.pod for q in self._scheduler.queue if q.queue is not None)
+        return {pod.key: pod.uid for pod in (*queued, *self._scheduler.without_profile.values())}
 
-    def _look_again(self, namespace: str | None) -> None:
-        """Find the profile of every waiting pod, or of those in a namespace, anew."""
-        pods = [queued.pod for queued in self._scheduler.queue.waiting()]
-        for pod in (*pods, *self._scheduler.without_profile.values()):
+    def _find_profiles(self, namespace: str | None) -> None:
+        """Finds the profile of every pod, or of those in a namespace, anew.
+
+        Pods that keep their pipeline stay where they are.
+        """
+        scheduler = self._scheduler
+        for queued in scheduler.queue:
+            if namespace in (None, queued.pod.namespace):
+                pipeline = self._pipeline_of(queued.pod)
+                if pipeline is None:
+                    self._set_aside(queued.pod)
+                elif pipeline is not queued.pipeline:
+                    self._add(queued.pod, pipeline)
+        for pod in tuple(scheduler.without_profile.values()):
             if namespace in (None, pod.namespace):
                 self.pending(pod)
-        self._scheduler.queue.policy_changed(self._clock(), namespace)
         self._wake()
 
+    def _pipeline_of(self, pod: Pod) -> Pipeline | None:
+        profile = self._scheduler.profiles.of(pod, self._scheduler.cluster)
+        return profile.pipeline if profile is not None else None
 
-def _relabelled(change: ClusterEvent) -> str | None:
+    def _set_aside(self, pod: Pod) -> None:
+        """The pod waits for a profile that takes it."""
+        self._scheduler.queue.remove(pod.key, self._clock())
+        self._scheduler.without_profile[pod.key] = pod
+
+    def _add(self, pod: Pod, pipeline: Pipeline) -> None:
+        self._scheduler.without_profile.pop(pod.key, None)
+        rejections = (plugin.pre_enqueue(pod) for plugin in pipeline.pre_enqueue)
+        gated = any(isinstance(rejection, Unschedulable) for rejection in rejections)
+        self._scheduler.queue.add(pod, pipeline, self._clock(), gated=gated)
+
+    def _take_back_after(self, event: ClusterEvent) -> None:
+        """Finds the profile of a pod that lost its profile in flight and was not bound.
+
+        While it was assumed, a profile that takes it may have come.
+        """
+        forgotten = event.before
+        if event.after is None and isinstance(forgotten, Pod):
+            pod = self._scheduler.without_profile.get(forgotten.key)
+            if pod is not None and pod.uid == forgotten.uid:
+                self.pending(pod)
+
+
+def _relabelled(event: ClusterEvent) -> str | None:
     """The namespace whose labels, by which profiles select, have changed; None if none has."""
-    before, after = change.before, change.after
+    before, after = event.before, event.after
     if not isinstance(after, Namespace):
         return None
     known = before.labels if isinstance(before, Namespace) else {}

@@ -23,10 +23,10 @@ from mooring.engine.binding import (
 from mooring.engine.cycle import decide, tie_break_seed
 from mooring.engine.outcome import FitError, Outcome, ScheduleResult, decision_of
 from mooring.engine.preemption_executor import PreemptionExecutor
-from mooring.engine.profiles import InForce
 from mooring.engine.reports import Reports
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.pipeline import Pipeline
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.verdicts import PluginError
 from mooring.model.events import ClusterEvent
@@ -46,10 +46,13 @@ _RECORDED_NODES: Final = 3
 
 @dataclass(slots=True, eq=False)
 class _Attempt:
-    """One attempt: its pod and profile, when it began and how long deciding took, in seconds."""
+    """One attempt: when it began and how long deciding took, in seconds.
+
+    It keeps the pipeline that the pod had when it began, even if the pod gets another meanwhile.
+    """
 
     queued: QueuedPod
-    profile: InForce
+    pipeline: Pipeline
     began: float
     took: float = 0.0
 
@@ -136,13 +139,10 @@ class SchedulingLoop:
     def _attempt(self, queued: QueuedPod) -> None:
         """One pod is decided, and rejected or handed to its binding."""
         scheduler, pod = self._scheduler, queued.pod
-        profile = scheduler.profiles.of(pod, scheduler.cluster)
-        if profile is None:
-            scheduler.without_profile[pod.key] = pod
-        if profile is None or pod.terminating:
+        if pod.terminating:
             scheduler.queue.done(queued, self._clock())
             return
-        attempt = _Attempt(queued, profile, self._clock())
+        attempt = _Attempt(queued, queued.pipeline, self._clock())
         try:
             outcome = self._decide(attempt)
             if isinstance(outcome, FitError):
@@ -157,11 +157,11 @@ class SchedulingLoop:
             self._fail(attempt, str(error))
 
     def _decide(self, attempt: _Attempt) -> Outcome:
-        scheduler, queued, profile = self._scheduler, attempt.queued, attempt.profile
+        scheduler, queued, pipeline = self._scheduler, attempt.queued, attempt.pipeline
         try:
             outcome = decide(
                 queued.pod,
-                profile.pipeline,
+                pipeline,
                 scheduler.cluster,
                 self._shared,
                 seed=tie_break_seed(queued.pod.uid, queued.attempts),
@@ -173,7 +173,7 @@ class SchedulingLoop:
         if isinstance(outcome, ScheduleResult):
             self._start = (self._start + outcome.evaluated_nodes) % scheduler.cluster.node_count
         self._decisions.add(
-            decision_of(queued.pod, profile.profile.name, outcome, _RECORDED_NODES),
+            decision_of(queued.pod, pipeline.profile, outcome, _RECORDED_NODES),
             time=time.time(),
             scored=outcome.feasible_nodes if isinstance(outcome, ScheduleResult) else None,
             rejected=None if isinstance(outcome, ScheduleResult) else outcome.diagnosis.total,
@@ -188,7 +188,7 @@ class SchedulingLoop:
         elif not outcome.keeps_nomination:
             queued.nominated = None
             self._changed(scheduler.state.withdraw(pod.key))
-        scheduler.queue.rejected(queued, outcome.diagnosis.plugins, self._clock())
+        scheduler.queue.add_unschedulable(queued, outcome.diagnosis.plugins, self._clock())
         self._reports.unschedulable(pod, outcome.message, queued.nominated)
         if outcome.nomination is not None:
             self._metrics.preemption_attempted()
@@ -196,21 +196,21 @@ class SchedulingLoop:
 
     def _fail(self, attempt: _Attempt, reason: str) -> None:
         self._count(attempt, "error")
-        self._scheduler.queue.failed(attempt.queued, self._clock())
+        self._scheduler.queue.add_after_error(attempt.queued, self._clock())
         self._reports.error(attempt.queued.pod, reason)
 
     def _place_refused(self, attempt: _Attempt, rejection: PodRejected) -> None:
         self._count(attempt, "unschedulable")
         plugins = frozenset((rejection.plugin,))
-        self._scheduler.queue.rejected(attempt.queued, plugins, self._clock())
+        self._scheduler.queue.add_unschedulable(attempt.queued, plugins, self._clock())
         self._reports.unschedulable(attempt.queued.pod, rejection.message)
 
     def _place(self, attempt: _Attempt, chosen: ScheduleResult) -> None:
-        queued, pipeline, now = attempt.queued, attempt.profile.pipeline, self._clock()
+        queued, pipeline, now = attempt.queued, attempt.pipeline, self._clock()
         attempted = assume_reserve_and_permit(
             queued, chosen.row, pipeline, self._scheduler, changed=self._changed, now=now
         )
-        self._scheduler.queue.placed(queued, now)
+        self._scheduler.queue.assumed(queued, now)
         if attempted.permitted is not None:
             attempted.permitted.add_done_callback(partial(self._permitted, now))
         task = asyncio.create_task(self._bind(attempt, attempted))
@@ -241,7 +241,7 @@ class SchedulingLoop:
                 self._fail(attempt, str(failure))
         except asyncio.CancelledError:
             attempted.undo.close()
-            scheduler.queue.failed(queued, self._clock())
+            scheduler.queue.add_after_error(queued, self._clock())
             raise
         else:
             now = self._clock()
@@ -249,9 +249,9 @@ class SchedulingLoop:
             scheduler.queue.done(queued, now)
             self._reports.scheduled(pod, attempted.node)
             self._count(attempt, "scheduled")
-            self._metrics.pod_bound(queued.attempts, now - queued.first_seen)
+            self._metrics.pod_bound(queued.attempts, now - queued.initial_attempt_timestamp)
             await after_binding(attempted)
 
     def _count(self, attempt: _Attempt, result: str) -> None:
-        name, seconds = attempt.profile.profile.name, self._clock() - attempt.began
-        self._metrics.for_profile(name).attempt(result, attempt.took, seconds)
+        seconds = self._clock() - attempt.began
+        self._metrics.for_profile(attempt.pipeline.profile).attempt(result, attempt.took, seconds)

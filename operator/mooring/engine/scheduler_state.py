@@ -49,10 +49,9 @@ def cache_sizes(scheduler: SchedulerState) -> Mapping[str, int]:
 def unschedulable_pods(scheduler: SchedulerState) -> Mapping[tuple[str, str], int]:
     """Refused pods by (plugin, profile); a pod rejected by two plugins counts in both."""
     return Counter(
-        (plugin, profile.profile.name)
-        for queued in scheduler.queue.waiting()
-        if queued.part is SubQueue.UNSCHEDULABLE
-        and (profile := scheduler.profiles.of(queued.pod, scheduler.cluster)) is not None
+        (plugin, queued.pipeline.profile)
+        for queued in scheduler.queue
+        if queued.queue is SubQueue.UNSCHEDULABLE
         for plugin in queued.unschedulable_plugins
     )
 

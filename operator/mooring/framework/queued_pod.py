@@ -1,16 +1,20 @@
-"""A pod that waits for a node, as the queue and QueueSort plugins see it."""
+"""A pod in the scheduling queue, as the queue and QueueSort plugins see it."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from mooring.model.pod import Pod
+
+if TYPE_CHECKING:  # the protocols of the plugins, which a pipeline holds, name QueuedPod
+    from mooring.framework.pipeline import Pipeline
 
 __all__ = ["QueuedPod", "SubQueue", "by_priority"]
 
 
 class SubQueue(StrEnum):
-    """Where a waiting pod is; the names are those of upstream's pending_pods metric."""
+    """The parts of the scheduling queue, named as in kube-scheduler's metric pending_pods."""
 
     ACTIVE = "active"
     BACKOFF = "backoff"
@@ -20,33 +24,40 @@ class SubQueue(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class QueuedPod:
-    """A waiting pod and its history.
+    """A pod without a node and its scheduling attempts so far (QueuedPodInfo, framework/types.go).
 
-    `attempts` counts all scheduling attempts, `unschedulable_count` those that found no node, and
-    `error_count` those in a row that ended in an error; backoff grows with the last two.
-    `first_seen` is when the pod could first be tried. `since` is when it entered its present queue;
-    pods of equal priority are tried in this order. `unschedulable_plugins` names the plugins that
-    rejected it last. `nominated` is the node on which preemption makes room for it. `part` is the
-    queue it is in, None while an attempt runs.
+    Times are seconds on the scheduler's monotonic clock.
     """
 
     pod: Pod
-    first_seen: float
-    since: float
+    pipeline: "Pipeline"
+    """The plugins of the pod's profile; replaced when another profile, or a new one, takes it."""
+    initial_attempt_timestamp: float
+    """When the pod could first be scheduled: a gated pod when its last gate was gone."""
+    timestamp: float
+    """When the pod was added, or its last attempt ended; of equal pods the earliest is first."""
     attempts: int = 0
+    """All attempts that began."""
     unschedulable_count: int = 0
-    error_count: int = 0
-    not_before: float = 0.0
-    part: SubQueue | None = None
+    """Attempts that ended unschedulable; backoff doubles with each."""
+    consecutive_errors_count: int = 0
+    """Attempts in a row that ended in an error; backoff doubles with each."""
+    backoff_expiration: float = 0.0
+    queue: SubQueue | None = None
+    """Where the pod is, None while an attempt runs."""
     unschedulable_plugins: frozenset[str] = frozenset()
+    """Names of the plugins that rejected the pod in the last attempt that ended unschedulable."""
     nominated: str | None = None
+    gated: bool = False
+    """Whether a PreEnqueue plugin holds the pod back; also known while an attempt runs."""
     tries_for: Hashable = field(default=None, repr=False)
-    """Signature of the rejected pods that hear how this one's attempt ends."""
+    """Signature of the group of unschedulable pods that this one is tried for, None if for none."""
     outdated: bool = field(default=False, repr=False)
-    """Whether the pod or its profile changed during the attempt: then a rejection is void."""
+    """Whether the pod or its pipeline was replaced during the attempt: it must be tried again."""
     ticket: int = field(default=0, repr=False)
+    """Changes with every move; entries of heaps with an older ticket are void."""
 
 
 def by_priority(queued: QueuedPod) -> tuple[int, float]:
-    """kube-scheduler's sort key: higher priority first, then who waited longer (queuesort/)."""
-    return -queued.pod.shape.priority, queued.since
+    """kube-scheduler's sort key: higher priority first, then the longer waiting (queuesort/)."""
+    return -queued.pod.shape.priority, queued.timestamp

@@ -1,72 +1,80 @@
-"""Pods that wait for a node.
+"""The scheduling queue (backend/queue/scheduling_queue.go).
 
-    add --> active --pop--> in flight --done--> (bound or gone)
+    add --> active --pop--> in flight --done--> (bound or deleted)
       |       ^  ^              |
-      |       |  |              +--failed--> backoff (errors) --time--> active
+      |       |  |              +--add_after_error--> backoff --time--> active
       |       |  |              |
-      |       |  |              +--rejected--> unschedulable
-      |       |  +------------- backoff (woken) <--cured while backing off--+
-      |       +-------------------------------------cured, or 5 minutes-----+
-      +--> gated --gates gone--> active
+      |       |  |              +--add_unschedulable--> unschedulable
+      |       |  |                                            |
+      |       |  +-- backoff <--event during its backoff------+
+      |       +-----------------event later, or 5 minutes-----+
+      +--> gated --no gate left--> active
 
-A rejected pod comes back only for a change that may cure its rejection. Backoff lasts one second
-after the first rejection and doubles to ten; a pod woken while it runs may be popped early when
-nothing else is active, one that failed with an error may not (SchedulerPopFromBackoffQ,
-backend/queue).
+Backoff lasts one second after the first unschedulable attempt and doubles to ten. A pod that an
+event moved to the backoff queue may be popped early when no pod is active; a pod that is there
+after an error may not (SchedulerPopFromBackoffQ).
 
-A pod woken by a cure tries for all that are like it: when it is rejected again, so would they be;
-when its attempt ends otherwise, or never comes, the next of them is woken.
+Unschedulable pods are grouped by signature, and an event moves one pod of a group, which is tried
+for all of them. When it is rejected with the same signature again, the others stay where they are.
+When its attempt ends in any other way, or never comes, the next pod of the group is moved.
 
-Every pod known here is in exactly one place. Times are seconds on the caller's monotonic clock.
+A pod is in exactly one queue or in flight. Times are seconds on the caller's monotonic clock.
 """
 
 import heapq
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from itertools import count
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.model.events import ClusterEvent
 from mooring.model.pod import Pod
-from mooring.queueing.active import ActivePods, Order
+from mooring.queueing.active import ActivePods
 from mooring.queueing.in_flight import InFlight
 from mooring.queueing.unschedulable import UnschedulablePods
 
-__all__ = ["SchedulingQueue"]
+if TYPE_CHECKING:
+    from mooring.framework.pipeline import Pipeline
+
+__all__ = ["Hints", "SchedulingQueue"]
 
 UNSCHEDULABLE_TIMEOUT: Final = 300.0
 
 
-class SchedulingQueue:
-    """All waiting pods by key.
+class Hints(Protocol):
+    """What the queue must know about unschedulable pods; in operation `QueueingHints`."""
 
-    `order` orders the active part. `signature` is equal for pods whose rejections the same
-    changes cure; `queueing_hint` says whether a change may cure a pod's rejection.
-    """
+    def signature(self, queued: QueuedPod) -> Hashable:
+        """A value that is equal for pods which the same cluster events may make schedulable."""
+
+    def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent) -> bool:
+        """Whether the pod may be schedulable after the event."""
+
+
+class SchedulingQueue:
+    """All pods without a node that a profile takes, by key; backoffs are in seconds."""
 
     def __init__(
-        self,
-        order: Callable[[QueuedPod], Order],
-        signature: Callable[[QueuedPod], Hashable],
-        queueing_hint: Callable[[QueuedPod, ClusterEvent], bool],
-        *,
-        initial_backoff: float = 1.0,
-        max_backoff: float = 10.0,
+        self, hints: Hints, *, initial_backoff: float = 1.0, max_backoff: float = 10.0
     ) -> None:
-        self._cures = queueing_hint
+        self._hints = hints
         self._initial_backoff = initial_backoff
         self._max_backoff = max_backoff
         self._pods: dict[str, QueuedPod] = {}
-        self._in_flight: InFlight[QueuedPod] = InFlight()
-        self._active = ActivePods(order)
-        self._woken: list[tuple[float, int, QueuedPod]] = []
-        self._failed: list[tuple[float, int, QueuedPod]] = []
-        self._rejected: UnschedulablePods[QueuedPod] = UnschedulablePods(signature)
+        self._in_flight = InFlight()
+        self._active = ActivePods()
+        self._backoff: list[tuple[float, int, QueuedPod]] = []
+        self._error_backoff: list[tuple[float, int, QueuedPod]] = []
+        self._unschedulable = UnschedulablePods(hints.signature)
         self._tickets = count(1)
         self._counts = dict.fromkeys(SubQueue, 0)
 
+    def __iter__(self) -> Iterator[QueuedPod]:
+        """All pods, those in flight too, in no particular order."""
+        return iter((*self._pods.values(), *self._in_flight))
+
     def get(self, key: str) -> QueuedPod | None:
-        """The pod of this namespace/name, waiting or in flight."""
+        """The pod of this namespace/name, in a queue or in flight."""
         return self._pods.get(key) or self._in_flight.get(key)
 
     def nominate(self, key: str, node: str | None) -> None:
@@ -74,49 +82,49 @@ class SchedulingQueue:
         queued = self.get(key)
         if queued is None:
             return
-        if queued.part is SubQueue.UNSCHEDULABLE:
-            self._rejected.remove(key)
+        if queued.queue is SubQueue.UNSCHEDULABLE:
+            self._unschedulable.remove(key)
         queued.nominated = node
-        if queued.part is SubQueue.UNSCHEDULABLE:
-            self._rejected.add(queued)
-
-    def waiting(self) -> Iterable[QueuedPod]:
-        """All pods that are not in flight, in no particular order."""
-        return self._pods.values()
+        if queued.queue is SubQueue.UNSCHEDULABLE:
+            self._unschedulable.add(queued)
 
     def counts(self) -> dict[str, int]:
-        """How many pods each part holds, by its name."""
-        return {part.value: number for part, number in self._counts.items()}
+        """How many pods are in each queue, by its name."""
+        return {queue.value: number for queue, number in self._counts.items()}
 
-    def add(self, pod: Pod, now: float, *, gated: bool = False) -> None:
-        """The pod waits here from now on, or its newer version replaces the one that did.
+    def add(self, pod: Pod, pipeline: "Pipeline", now: float, *, gated: bool = False) -> None:
+        """Adds the pod, or puts its newer version or another pipeline in place of the known ones.
 
-        A rejected pod whose spec or labels changed may try again.
+        An unschedulable pod whose spec, labels or pipeline changed is tried again, and an attempt
+        in flight does not count if it ends unschedulable.
         """
         queued = self.get(pod.key)
         if queued is not None and queued.pod.uid != pod.uid:
             self.remove(pod.key, now)
             queued = None
         if queued is None:
-            queued = self._pods[pod.key] = QueuedPod(pod, first_seen=now, since=now)
-            self._move(queued, SubQueue.GATED if gated else SubQueue.ACTIVE)
-            return
-        changed = queued.pod.shape is not pod.shape or queued.pod.labels != pod.labels
-        queued.pod = pod
-        if queued.part is None:
-            queued.outdated |= changed
-        elif gated:
-            self._move(queued, SubQueue.GATED)
-        elif queued.part is SubQueue.GATED:
-            queued.first_seen = now if queued.attempts == 0 else queued.first_seen
+            queued = self._pods[pod.key] = QueuedPod(pod, pipeline, now, now, gated=gated)
             self._retry(queued, now)
-        elif changed and queued.part is not SubQueue.BACKOFF:
+            return
+        changed = (
+            queued.pod.shape is not pod.shape
+            or queued.pod.labels != pod.labels
+            or queued.pipeline is not pipeline
+        )
+        queued.pod, queued.pipeline, queued.gated = pod, pipeline, gated
+        if queued.queue is None:
+            queued.outdated |= changed
+        elif gated or queued.queue is SubQueue.GATED:
+            if queued.attempts == 0:
+                queued.initial_attempt_timestamp = now
+            self._retry(queued, now)
+        elif changed and queued.queue is not SubQueue.BACKOFF:
             self._retry(queued, now)
         if changed or gated:
-            self._pass_on(queued, now)
+            self._try_next(queued, now)
 
     def remove(self, key: str, now: float) -> QueuedPod | None:
-        """The pod waits here no more; an attempt in flight will find that out when it ends."""
+        """Takes the pod off, also if it is in flight: how its attempt ends then changes nothing."""
         queued = self._pods.pop(key, None)
         if queued is not None:
             self._leave(queued)
@@ -125,163 +133,167 @@ class SchedulingQueue:
             if queued is None:
                 return None
             self._in_flight.leave(key)
-        self._pass_on(queued, now)
+        self._try_next(queued, now)
         return queued
 
     def pop(self, now: float) -> QueuedPod | None:
-        """The next pod to try, in flight from now on; None if there is none."""
-        self._flush(self._woken, now)
-        self._flush(self._failed, now)
-        queued = self._active.pop() or self._first(self._woken)
+        """The next pod to schedule, in flight from now on; None if there is none."""
+        self._flush_backoff(self._backoff, now)
+        self._flush_backoff(self._error_backoff, now)
+        queued = self._active.pop() or self._pop_backoff()
         if queued is None:
             return None
         del self._pods[queued.pod.key]
         self._leave(queued)
-        self._in_flight.enter(queued.pod.key, queued)
+        self._in_flight.enter(queued)
         queued.attempts += 1
         queued.outdated = False
         return queued
 
-    def rejected(self, queued: QueuedPod, plugins: frozenset[str], now: float) -> None:
-        """An attempt found no place; a change that may cure it brings the pod back."""
+    def add_unschedulable(self, queued: QueuedPod, plugins: frozenset[str], now: float) -> None:
+        """The attempt ended: these plugins rejected the pod (AddUnschedulablePodIfNotPresent).
+
+        It is tried again at once if it was replaced or missed a helpful event meanwhile.
+        """
         if self._in_flight.get(queued.pod.key) is not queued:
             return
         missed = self._in_flight.leave(queued.pod.key)
-        queued.unschedulable_count, queued.error_count = queued.unschedulable_count + 1, 0
+        queued.unschedulable_count += 1
+        queued.consecutive_errors_count = 0
         queued.unschedulable_plugins = plugins
         queued.tries_for = None
         self._back_off(queued, queued.unschedulable_count, now)
         self._pods[queued.pod.key] = queued
-        outdated = queued.outdated or missed is None
-        if outdated or any(self._cures(queued, event) for event in missed or ()):
+        again = queued.gated or queued.outdated or missed is None
+        if again or self._is_worth_requeuing(queued, missed or ()):
             self._retry(queued, now)
         else:
             self._move(queued, SubQueue.UNSCHEDULABLE)
 
-    def failed(self, queued: QueuedPod, now: float) -> None:
-        """An attempt ended in an error; the pod comes back after its backoff."""
+    def add_after_error(self, queued: QueuedPod, now: float) -> None:
+        """The attempt ended in an error: the pod is tried again after its backoff."""
         if self._in_flight.get(queued.pod.key) is not queued:
             return
         self._in_flight.leave(queued.pod.key)
-        queued.error_count += 1
-        self._back_off(queued, queued.error_count, now)
+        queued.consecutive_errors_count += 1
+        self._back_off(queued, queued.consecutive_errors_count, now)
         self._pods[queued.pod.key] = queued
-        self._move(queued, SubQueue.BACKOFF)
-        heapq.heappush(self._failed, (queued.not_before, queued.ticket, queued))
-        self._pass_on(queued, now)
+        self._move(queued, SubQueue.GATED if queued.gated else SubQueue.BACKOFF)
+        if not queued.gated:
+            entry = (queued.backoff_expiration, queued.ticket, queued)
+            heapq.heappush(self._error_backoff, entry)
+        self._try_next(queued, now)
 
-    def placed(self, queued: QueuedPod, now: float) -> None:
-        """A pod in flight has found a place, so the next one like it may find one too."""
-        self._pass_on(queued, now)
+    def assumed(self, queued: QueuedPod, now: float) -> None:
+        """The pod in flight is assumed on a node: the next pod of its group may fit as well."""
+        self._try_next(queued, now)
 
     def done(self, queued: QueuedPod, now: float) -> None:
-        """The attempt needs the queue no more: the pod is bound, or has gone."""
+        """The pod in flight is bound or deleted."""
         if self._in_flight.get(queued.pod.key) is queued:
             self.remove(queued.pod.key, now)
 
-    def changed(self, events: Iterable[ClusterEvent], now: float) -> bool:
-        """The cluster changed; True if that lets some pod try again.
+    def move_on_events(self, events: Iterable[ClusterEvent], now: float) -> bool:
+        """Moves the pods that may be schedulable after the events; True if there are any.
 
-        One pod of each signature is asked and tried for all of them, so hopeless pods cost one test
-        however many there are.
+        Hints run for one pod of each group, and that pod alone is moved, so that many equal
+        unschedulable pods cost no more than one (MoveAllToActiveOrBackoffQueue).
         """
         events = tuple(events)
-        self._in_flight.changed(events)
-        woken = False
+        self._in_flight.add_events(events)
+        moved = False
         for event in events:
-            for queued, for_all in self._rejected.pods_to_move(event, self._cures):
-                if for_all:
-                    self._wake(queued, now)
+            to_move = self._unschedulable.pods_to_move(event, self._hints.is_worth_requeuing)
+            for queued, for_group in to_move:
+                if for_group:
+                    self._try_for_group(queued, now)
                 else:
                     self._retry(queued, now)
-                woken = True
-        return woken
-
-    def policy_changed(self, now: float, namespace: str | None = None) -> None:
-        """Every rejected pod, or every one of a namespace, may try again, in a new order."""
-        self._active.sort_anew()
-        for queued in (*self._pods.values(), *self._in_flight):
-            if namespace is not None and queued.pod.namespace != namespace:
-                continue
-            if queued.part is None:
-                queued.outdated = True
-            elif queued.part is SubQueue.UNSCHEDULABLE:
-                self._retry(queued, now)
+                moved = True
+        return moved
 
     def retry(self, key: str, now: float) -> None:
-        """A rejected pod may try again, because what it waited for will not come."""
+        """Moves the pod if it is unschedulable: the preemption it waited for was abandoned."""
         queued = self._pods.get(key)
-        if queued is not None and queued.part is SubQueue.UNSCHEDULABLE:
-            self._wake(queued, now)
+        if queued is not None and queued.queue is SubQueue.UNSCHEDULABLE:
+            self._try_for_group(queued, now)
 
     def flush_unschedulable(self, now: float) -> bool:
-        """Pods that have been unschedulable for five minutes try again whatever happened."""
+        """Moves the pods that have been unschedulable for five minutes; True if there are any."""
         late = [
             queued
             for queued in self._pods.values()
-            if queued.part is SubQueue.UNSCHEDULABLE and now - queued.since >= UNSCHEDULABLE_TIMEOUT
+            if queued.queue is SubQueue.UNSCHEDULABLE
+            and now - queued.timestamp >= UNSCHEDULABLE_TIMEOUT
         ]
         for queued in late:
-            self._wake(queued, now)
+            self._try_for_group(queued, now)
         return bool(late)
 
     def next_due(self) -> float | None:
-        """When the next backoff after an error ends, or sooner; None if none runs."""
-        return self._failed[0][0] if self._failed else None
+        """When the next backoff after an error ends, or earlier; None if there is none."""
+        return self._error_backoff[0][0] if self._error_backoff else None
 
-    def _pass_on(self, queued: QueuedPod, now: float) -> None:
-        """Whoever tried for others does so no more; the next of them does."""
-        signature, queued.tries_for = queued.tries_for, None
-        following = self._rejected.first_of(signature) if signature is not None else None
-        if following is not None:
-            self._wake(following, now)
+    def _is_worth_requeuing(self, queued: QueuedPod, events: Iterable[ClusterEvent]) -> bool:
+        return any(self._hints.is_worth_requeuing(queued, event) for event in events)
 
-    def _wake(self, queued: QueuedPod, now: float) -> None:
-        """The pod tries again, for itself and for all that were rejected like it."""
-        queued.tries_for = self._rejected.signature_of(queued.pod.key)
+    def _try_for_group(self, queued: QueuedPod, now: float) -> None:
+        """Moves an unschedulable pod that is tried for all of its group."""
+        queued.tries_for = self._unschedulable.signature_of(queued.pod.key)
         self._retry(queued, now)
 
+    def _try_next(self, queued: QueuedPod, now: float) -> None:
+        """If the pod was tried for a group, moves the next pod of that group."""
+        signature, queued.tries_for = queued.tries_for, None
+        following = self._unschedulable.first_of(signature) if signature is not None else None
+        if following is not None:
+            self._try_for_group(following, now)
+
     def _back_off(self, queued: QueuedPod, times: int, now: float) -> None:
-        queued.since = now
+        """Sets when the backoff after so many attempts ends."""
+        queued.timestamp = now
         doubled = self._initial_backoff * 2.0 ** min(times - 1, 32)
-        queued.not_before = now + min(doubled, self._max_backoff)
+        queued.backoff_expiration = now + min(doubled, self._max_backoff)
 
     def _retry(self, queued: QueuedPod, now: float) -> None:
-        if queued.not_before > now:
+        """Moves the pod to the active queue, or to backoff while that runs; to gated if it is."""
+        if queued.gated:
+            self._move(queued, SubQueue.GATED)
+        elif queued.backoff_expiration > now:
             self._move(queued, SubQueue.BACKOFF)
-            heapq.heappush(self._woken, (queued.not_before, queued.ticket, queued))
+            heapq.heappush(self._backoff, (queued.backoff_expiration, queued.ticket, queued))
         else:
             self._move(queued, SubQueue.ACTIVE)
 
-    def _flush(self, heap: list[tuple[float, int, QueuedPod]], now: float) -> None:
-        """Those whose backoff has ended are active."""
+    def _flush_backoff(self, heap: list[tuple[float, int, QueuedPod]], now: float) -> None:
+        """Moves the pods whose backoff has ended to the active queue."""
         while heap and heap[0][0] <= now:
             _, ticket, queued = heapq.heappop(heap)
             if queued.ticket == ticket:
                 self._move(queued, SubQueue.ACTIVE)
 
-    @staticmethod
-    def _first(heap: list[tuple[float, int, QueuedPod]]) -> QueuedPod | None:
-        """The first valid entry, taken off; entries with an older ticket are void."""
-        while heap:
-            _, ticket, queued = heapq.heappop(heap)
+    def _pop_backoff(self) -> QueuedPod | None:
+        """Takes off the pod whose backoff ends first; entries with an older ticket are void."""
+        while self._backoff:
+            _, ticket, queued = heapq.heappop(self._backoff)
             if queued.ticket == ticket:
                 return queued
         return None
 
-    def _move(self, queued: QueuedPod, part: SubQueue) -> None:
+    def _move(self, queued: QueuedPod, queue: SubQueue) -> None:
         self._leave(queued)
-        queued.part = part
-        self._counts[part] += 1
-        if part is SubQueue.ACTIVE:
+        queued.queue = queue
+        self._counts[queue] += 1
+        if queue is SubQueue.ACTIVE:
             self._active.add(queued)
-        elif part is SubQueue.UNSCHEDULABLE:
-            self._rejected.add(queued)
+        elif queue is SubQueue.UNSCHEDULABLE:
+            self._unschedulable.add(queued)
 
     def _leave(self, queued: QueuedPod) -> None:
-        if queued.part is not None:
-            self._counts[queued.part] -= 1
-        if queued.part is SubQueue.UNSCHEDULABLE:
-            self._rejected.remove(queued.pod.key)
-        queued.part = None
+        """Takes the pod off the queue it is in, if any."""
+        if queued.queue is not None:
+            self._counts[queued.queue] -= 1
+        if queued.queue is SubQueue.UNSCHEDULABLE:
+            self._unschedulable.remove(queued.pod.key)
+        queued.queue = None
         queued.ticket = next(self._tickets)

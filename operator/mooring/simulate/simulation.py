@@ -7,12 +7,12 @@ from typing import Any, Final, NoReturn
 
 from mooring.engine.binding import PodRejected, assume_and_reserve
 from mooring.engine.cycle import decide, tie_break_seed
-from mooring.engine.order import QueueOrder
 from mooring.engine.outcome import FitError, Outcome, decision_of
 from mooring.engine.profiles import InForce, Profiles
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.decision import Decision
 from mooring.framework.handle import Handle
+from mooring.framework.pipeline import Pipeline
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.registry import Registry
 from mooring.framework.verdicts import PluginError, Unschedulable
@@ -77,7 +77,7 @@ class _Simulation:
             self._profiles.put(policy.profile, policy.effective)
 
     def attempts(self, pods: Iterable[Pod]) -> Iterator[Attempt]:
-        active = ActivePods(QueueOrder(self._profiles, self._cluster).of)
+        active = ActivePods()
         chosen: list[InForce] = []
         held: list[Attempt] = []
         for pod in pods:
@@ -94,7 +94,7 @@ class _Simulation:
             if gate is not None:
                 held.append(_rejected(pod, profile, gate.reason))
             else:
-                active.add(_queued(pod, ticket=len(chosen)))
+                active.add(_queued(pod, profile.pipeline, ticket=len(chosen)))
                 chosen.append(profile)
         while (queued := active.pop()) is not None:
             yield self._attempt(queued.pod, chosen[queued.ticket])
@@ -161,10 +161,10 @@ def _nobody_waits(_changes: tuple[ClusterEvent, ...]) -> None:
     """Every pod has one attempt, so that no change brings one back."""
 
 
-def _queued(pod: Pod, *, ticket: int) -> QueuedPod:
+def _queued(pod: Pod, pipeline: Pipeline, *, ticket: int) -> QueuedPod:
     """The pod as if it had been queued when it was made; one that was never stored, after those."""
     entered = pod.created or inf
-    return QueuedPod(pod, first_seen=entered, since=entered, ticket=ticket)
+    return QueuedPod(pod, pipeline, entered, entered, ticket=ticket)
 
 
 def _gate(pod: Pod, profile: InForce) -> Unschedulable | None:

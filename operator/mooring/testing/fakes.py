@@ -1,4 +1,4 @@
-"""A stand-in for the API that remembers what plugins write, and a handle that holds it."""
+"""A stand-in for the API that remembers what plugins write; a handle, a pipeline, a queued pod."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -6,17 +6,49 @@ from dataclasses import dataclass
 from typing import Any
 
 from mooring.framework.handle import Handle
+from mooring.framework.pipeline import Pipeline, build_pipeline
+from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.registry import Registry
 from mooring.framework.waiting_pods import WaitingPods
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, parse_pod
+from mooring.plugins import SHIPPED
+from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile, SchedulingProfileSpec
+from mooring.policy.reading import read
+from mooring.policy.resolve import resolve
 from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
 
-__all__ = ["FakeApi", "Patch", "handle"]
+__all__ = ["FakeApi", "Patch", "handle", "pipeline", "queued_pod"]
 
 
 def handle(state: ClusterState, api: "FakeApi | None" = None) -> Handle:
     """What a plugin is built with, over this state."""
     return Handle(Snapshot(state), WaitingPods(), api or FakeApi(), state)
+
+
+def pipeline(
+    state: ClusterState | None = None, registry: Registry | None = None, **spec: Any
+) -> Pipeline:
+    """The plugins of a profile whose `spec` is as a user writes it, by default over no cluster."""
+    plugins = registry or Registry(SHIPPED, {})
+    read_spec = read(SchedulingProfileSpec, spec, "spec")
+    profile = SchedulingProfile(DEFAULT_SCHEDULER, read_spec)
+    built_with = handle(state or ClusterState())
+    return build_pipeline(profile, resolve(read_spec, plugins), plugins, built_with)
+
+
+def queued_pod(
+    raw: Mapping[str, Any],
+    plugins: Pipeline | None = None,
+    *,
+    timestamp: float = 0.0,
+    **fields: Any,
+) -> QueuedPod:
+    """The pod as it waits in the queue since `timestamp`; `fields` are further ones of QueuedPod.
+
+    Without `plugins` it belongs to a profile that changes nothing about the defaults.
+    """
+    return QueuedPod(parse_pod(raw), plugins or pipeline(), timestamp, timestamp, **fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from mooring.engine.hints import QueueingHints
-from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.handle import Handle
 from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.framework.registry import NoArgs, Registry
@@ -15,9 +13,11 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
 from mooring.plugins import SHIPPED
+from mooring.queueing.hints import QueueingHints
+from mooring.state.cluster import ClusterState
 from mooring.state.view import BoolArray, NodeView
-from mooring.testing.builders import node, pod, service
-from scheduler_states import put_profile, scheduler_state
+from mooring.testing.builders import cluster, node, pod, service
+from mooring.testing.fakes import handle, pipeline, queued_pod
 
 
 class Undeclared:
@@ -43,22 +43,25 @@ BIGGER = ClusterEvent(
 A_SERVICE = ClusterEvent(Kind.SERVICE, Action.ADD, None, service("front", {"app": "web"}))
 
 
-@pytest.fixture
-def shared() -> SchedulerState:
-    made = scheduler_state(node("a", cpu="8"), registry=REGISTRY)
-    put_profile(made, registry=REGISTRY, plugins={"filter": {"enabled": [{"name": "Undeclared"}]}})
-    return made
+PIPELINE = pipeline(registry=REGISTRY, plugins={"filter": {"enabled": [{"name": "Undeclared"}]}})
 
 
 @pytest.fixture
-def queueing_hint(shared: SchedulerState) -> QueueingHints:
-    return QueueingHints(shared.profiles, shared.cluster)
+def state() -> ClusterState:
+    return cluster(node("a", cpu="8"))
+
+
+@pytest.fixture
+def queueing_hint(state: ClusterState) -> QueueingHints:
+    return QueueingHints(handle(state))
 
 
 def rejected(*plugins: str, name: str = "web", **fields: Any) -> QueuedPod:
-    waiting = parse_pod(pod(name, **{"cpu": "2"} | fields))
-    return QueuedPod(
-        waiting, 0.0, 0.0, part=SubQueue.UNSCHEDULABLE, unschedulable_plugins=frozenset(plugins)
+    return queued_pod(
+        pod(name, **{"cpu": "2"} | fields),
+        PIPELINE,
+        queue=SubQueue.UNSCHEDULABLE,
+        unschedulable_plugins=frozenset(plugins),
     )
 
 
@@ -90,30 +93,23 @@ def test_neither_another_shape_nor_another_refusal_is_shared(queueing_hint: Queu
 
 
 def test_a_plugin_that_declares_nothing_is_cured_by_anything(queueing_hint: QueueingHints) -> None:
-    assert queueing_hint.hint(rejected("Undeclared"), A_SERVICE)
+    assert queueing_hint.is_worth_requeuing(rejected("Undeclared"), A_SERVICE)
 
 
 def test_a_plugin_is_cured_by_what_it_declares_and_by_nothing_else(
     queueing_hint: QueueingHints,
 ) -> None:
-    assert queueing_hint.hint(rejected("NodeResourcesFit"), BIGGER)
-    assert not queueing_hint.hint(rejected("NodeResourcesFit"), A_SERVICE)
-    assert not queueing_hint.hint(rejected("NodeResourcesFit", cpu="16"), BIGGER)
+    assert queueing_hint.is_worth_requeuing(rejected("NodeResourcesFit"), BIGGER)
+    assert not queueing_hint.is_worth_requeuing(rejected("NodeResourcesFit"), A_SERVICE)
+    assert not queueing_hint.is_worth_requeuing(rejected("NodeResourcesFit", cpu="16"), BIGGER)
 
 
 def test_one_cured_refusal_of_several_is_enough(queueing_hint: QueueingHints) -> None:
-    assert queueing_hint.hint(rejected("NodeResourcesFit", "TaintToleration"), BIGGER)
+    assert queueing_hint.is_worth_requeuing(rejected("NodeResourcesFit", "TaintToleration"), BIGGER)
 
 
 def test_a_pod_that_nobody_refused_may_be_cured_by_anything(queueing_hint: QueueingHints) -> None:
-    assert queueing_hint.hint(rejected(), A_SERVICE)
-
-
-def test_a_pod_without_a_profile_is_cured_by_a_profile_alone(
-    shared: SchedulerState, queueing_hint: QueueingHints
-) -> None:
-    shared.profiles.remove("default-scheduler")
-    assert not queueing_hint.hint(rejected("NodeResourcesFit"), BIGGER)
+    assert queueing_hint.is_worth_requeuing(rejected(), A_SERVICE)
 
 
 def test_a_pods_own_place_taken_and_given_back_in_its_attempt_is_no_news(
@@ -121,24 +117,24 @@ def test_a_pods_own_place_taken_and_given_back_in_its_attempt_is_no_news(
 ) -> None:
     queued = rejected("NodeResourcesFit")
     own = left("web", node="a")
-    assert queueing_hint.hint(queued, own)
-    queued.part = None
-    assert not queueing_hint.hint(queued, own)
+    assert queueing_hint.is_worth_requeuing(queued, own)
+    queued.queue = None
+    assert not queueing_hint.is_worth_requeuing(queued, own)
 
 
 def test_room_kept_for_a_pod_of_lower_priority_was_not_kept_from_this_one(
     queueing_hint: QueueingHints,
 ) -> None:
     queued = rejected("NodeResourcesFit", priority=10)
-    assert not queueing_hint.hint(queued, left("lower", nominated="a", priority=5))
-    assert queueing_hint.hint(queued, left("equal", nominated="a", priority=10))
+    assert not queueing_hint.is_worth_requeuing(queued, left("lower", nominated="a", priority=5))
+    assert queueing_hint.is_worth_requeuing(queued, left("equal", nominated="a", priority=10))
 
 
 def test_the_last_victim_of_a_preemption_wakes_the_preemptor_whatever_refused_it(
-    shared: SchedulerState, queueing_hint: QueueingHints
+    state: ClusterState, queueing_hint: QueueingHints
 ) -> None:
     queued = rejected("TaintToleration", priority=10)
     victim = left("victim", node="a")
-    assert not queueing_hint.hint(queued, victim)
-    shared.state.nominate(queued.pod, "a")
-    assert queueing_hint.hint(queued, victim)
+    assert not queueing_hint.is_worth_requeuing(queued, victim)
+    state.nominate(queued.pod, "a")
+    assert queueing_hint.is_worth_requeuing(queued, victim)

@@ -1,0 +1,75 @@
+"""Queueing hints: which cluster events may make which unschedulable pods schedulable."""
+
+from collections.abc import Hashable
+
+from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint
+from mooring.framework.queued_pod import QueuedPod
+from mooring.model.events import ClusterEvent
+from mooring.model.pod import Pod
+
+__all__ = ["QueueingHints"]
+
+
+class QueueingHints:
+    """Runs the queueing hints of the plugins that rejected a pod; satisfies `queue.Hints`."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._cluster = handle.cluster
+
+    def signature(self, queued: QueuedPod) -> Hashable:
+        """A value that is equal for pods which the same cluster events may make schedulable.
+
+        The answers of row-local plugins depend on the shape alone; others may read the rest.
+        """
+        pod, pipeline = queued.pod, queued.pipeline
+        rejected = (pod.shape, pipeline, queued.unschedulable_plugins)
+        if queued.unschedulable_plugins <= pipeline.row_local:
+            return rejected
+        return (*rejected, frozenset(pod.labels.items()), pod.volumes, pod.owner)
+
+    def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent) -> bool:
+        """Whether the pod may be schedulable after the event (isPodWorthRequeuing, queue.go).
+
+        That is so if one of the plugins that rejected it says so, or registers for no events.
+        """
+        if not queued.unschedulable_plugins:
+            return True
+        about = event.before or event.after
+        if isinstance(about, Pod):
+            if _cannot_help(about, queued):
+                return False
+            if event.after is None and self._was_its_last_victim(about, queued.pod):
+                return True
+        return any(self._hint(name, queued, event) for name in queued.unschedulable_plugins)
+
+    def _hint(self, name: str, queued: QueuedPod, event: ClusterEvent) -> bool:
+        plugin = queued.pipeline.enqueue_extensions.get(name)
+        if plugin is None:
+            return True
+        if (event.kind, event.action) not in plugin.events_to_register:
+            return False
+        return plugin.queueing_hint(queued.pod, event, self._cluster) is QueueingHint.QUEUE
+
+    def _was_its_last_victim(self, gone: Pod, pod: Pod) -> bool:
+        """Whether a pod of this shape is nominated to the node and no victim of it is left there.
+
+        It must be tried even if the node is still too full: then it needs another node.
+        """
+        nominations, evictions = self._cluster.nominations, self._cluster.evictions
+        if not len(nominations) or gone.node_name is None:
+            return False
+        row = self._cluster.row(gone.node_name)
+        nominated = nominations.at(row, pod.shape.priority, "") if row is not None else ()
+        return any(n.shape is pod.shape and not evictions.leaving(n) for n in nominated)
+
+
+def _cannot_help(about: Pod, queued: QueuedPod) -> bool:
+    """Whether an event about this pod cannot make the queued one schedulable.
+
+    That is so for what the queued pod's own attempt did and undid, and for the nominations of pods
+    of lower priority: they do not count against it.
+    """
+    if about.uid == queued.pod.uid:
+        return queued.queue is None
+    return about.node_name is None and about.shape.priority < queued.pod.shape.priority
