@@ -95,7 +95,7 @@ class Scheduler:
         )
         self._scheduler = SchedulerState(state, cluster, queue, profiles, waiting)
         self._preemptions = PreemptionExecutor(
-            self._scheduler, writer, self._reports, self._on_changes, time.monotonic
+            self._scheduler, writer, self._reports, time.monotonic
         )
         self._loop = SchedulingLoop(
             self._scheduler,
@@ -103,7 +103,6 @@ class Scheduler:
             metrics=self._metrics,
             decisions=self._decisions,
             preemptions=self._preemptions,
-            changed=self._on_changes,
         )
         self._intake = Intake(
             self._scheduler, clock=time.monotonic, wake=self._loop.wake, left=self._reports.forget
@@ -121,11 +120,9 @@ class Scheduler:
         self._kopf = KopfOperator(
             self._intake, profile_handler, state, connection, client, listed=self._comparer.hint
         )
-        self._housekeeping = Housekeeping(
-            self._scheduler, client, wake=self._loop.wake, changed=self._on_changes
-        )
-        mirror = Mirror(state, self._on_changes)
-        self._reflectors = Reflectors(client, mirror, relisted=self._metrics.relisted)
+        self._housekeeping = Housekeeping(self._scheduler, client, wake=self._loop.wake)
+        state.on_events(self._on_events)
+        self._reflectors = Reflectors(client, Mirror(state), relisted=self._metrics.relisted)
 
     async def run(self) -> int:
         """Serve until told to stop; the exit code."""
@@ -215,10 +212,9 @@ class Scheduler:
         self._exit_code = 1
         self._stop.set()
 
-    def _on_changes(self, changes: tuple[ClusterEvent, ...]) -> None:
-        if changes:
-            self._intake.cluster_changed(changes)
-            self._api.cluster_changed()
+    def _on_events(self, events: tuple[ClusterEvent, ...]) -> None:
+        self._intake.on_events(events)
+        self._api.cluster_changed()
 
     def _elector(self) -> LeaderElector:
         settings = self._settings

@@ -73,25 +73,24 @@ class Step:
 
 
 class Stage:
-    """A world of one node, a popped pod, and what was said and heard."""
+    """A cluster of two nodes, a pod, and what was said and heard."""
 
     def __init__(self) -> None:
-        self.scheduler_state = scheduler_state(node("a"))
+        self.scheduler_state = scheduler_state(node("a"), node("b"))
         self.profile = put_profile(self.scheduler_state)
         self.scheduler_state.queue.add(WEB, self.profile.pipeline, 0.0)
         self.said: list[str] = []
         self.heard: list[ClusterEvent] = []
+        self.scheduler_state.state.on_events(self.heard.extend)
 
-    def take(self, **points: list[Step]) -> AssumedPod:
+    def take(self, row: int = 0, **points: list[Step]) -> AssumedPod:
         """The pod's place is taken; the profile has these plugins, and no others, at `points`."""
         queued = self.scheduler_state.queue.get(WEB.key)
         assert queued is not None
         none = dict.fromkeys(("reserve", "permit", "pre_bind", "bind"), ())
         chosen: dict[str, Any] = none | {point: tuple(steps) for point, steps in points.items()}
         pipeline = replace(self.profile.pipeline, **chosen)
-        return assume_reserve_and_permit(
-            queued, 0, pipeline, self.scheduler_state, changed=self.heard.extend, now=0.0
-        )
+        return assume_reserve_and_permit(queued, row, pipeline, self.scheduler_state, now=0.0)
 
     async def bind(self, attempted: AssumedPod) -> None:
         """As the loop does it: by a task of its own."""
@@ -175,16 +174,52 @@ def test_a_refused_permit_gives_the_place_back(stage: Stage) -> None:
     assert not stage.holds_a_place()
 
 
-def test_nobody_hears_of_a_place_that_was_refused_at_once(stage: Stage) -> None:
+@pytest.mark.parametrize("point", ["reserve", "permit"])
+def test_a_pod_that_is_rejected_at_once_causes_no_event(stage: Stage, point: str) -> None:
+    points = {point: [stage.step("One", **{point: Unschedulable("no")})]}
     with pytest.raises(PodRejected):
-        stage.take(reserve=[stage.step("One", reserve=Unschedulable("no"))])
+        stage.take(0, **points)
     assert stage.heard_actions() == []
+
+
+def test_a_pod_that_waits_at_permit_is_announced(stage: Stage) -> None:
+    async def take() -> None:
+        stage.take(permit=[stage.step("Gang", permit=Wait(10.0))])
+
+    asyncio.run(take())
+    assert stage.heard_actions() == [Action.ADD]
+
+
+@pytest.mark.parametrize(("accepted", "more"), [(True, [Action.ADD]), (False, [])])
+def test_pods_that_wait_for_the_nominated_node_hear_that_another_was_chosen(
+    stage: Stage, more: list[Action], *, accepted: bool
+) -> None:
+    stage.scheduler_state.state.nominate(WEB, "a")
+    step = stage.step("One", reserve=None if accepted else Unschedulable("no"))
+    if accepted:
+        stage.take(1, reserve=[step])
+    else:
+        with pytest.raises(PodRejected):
+            stage.take(1, reserve=[step])
+    assert stage.heard_actions() == [Action.DELETE, *more]
+    withdrawn = stage.heard[0].before
+    assert isinstance(withdrawn, Pod)
+    assert withdrawn.nominated_node == "a"
+
+
+def test_a_rejected_pod_whose_nomination_is_lost_frees_its_node_for_others(stage: Stage) -> None:
+    stage.scheduler_state.state.nominate(WEB, "a")
+    with pytest.raises(PodRejected):
+        stage.take(0, reserve=[stage.step("One", reserve=Unschedulable("no"))])
+    assert stage.heard_actions() == [Action.DELETE]
+    assert len(stage.scheduler_state.state.nominations) == 0
 
 
 def test_what_the_place_of_a_predecessor_freed_is_heard_of_all_the_same(stage: Stage) -> None:
     raw = pod("web", node="a")
     raw["metadata"]["uid"] = "predecessor"
     stage.scheduler_state.state.put(Kind.POD, WEB.key, parse_pod(raw))
+    stage.heard.clear()
     with pytest.raises(PodRejected):
         stage.take(reserve=[stage.step("One", reserve=Unschedulable("no"))])
     assert stage.heard_actions() == [Action.DELETE]
@@ -232,7 +267,8 @@ async def test_only_at_bind_does_not_found_mean_that_the_pod_has_gone(
     stage: Stage, point: str, *, gone: bool
 ) -> None:
     failing = stage.step("Failing", **{point: NOT_FOUND})
-    attempted = stage.take(**{point: [failing]})
+    points: dict[str, list[Step]] = {point: [failing]}
+    attempted = stage.take(0, **points)
     with pytest.raises(BindingFailed) as failed:
         await stage.bind(attempted)
     assert failed.value.gone is gone

@@ -32,11 +32,11 @@ class House:
         self.heard: list[ClusterEvent] = []
         self.changed = asyncio.Event()
         self.woken = 0
+        self.scheduler_state.state.on_events(self._hear)
         self.keeping = Housekeeping(
             self.scheduler_state,
             client,
             wake=self._wake,
-            changed=self._hear,
             clock=self.clock,
             sleep=self.clock.sleep,
         )
@@ -51,10 +51,13 @@ class House:
     def bound(self, seconds: float) -> None:
         """The pod is bound, and the watch must confirm it within `seconds`."""
         self.scheduler_state.state.assume(WEB, self.scheduler_state.state.nodes.row_of["a"])
+        self.scheduler_state.state.announce(WEB)
+        self.heard.clear()
+        self.changed.clear()
         self.scheduler_state.state.expect_confirmation(WEB, self.clock() + seconds)
 
-    async def fixed_total(self) -> list[Action]:
-        """What was heard of the pod's place in the end."""
+    async def events_of_the_pod(self) -> list[Action]:
+        """The actions of the events that came in the end."""
         async with asyncio.timeout(10.0):
             await self.changed.wait()
         return [change.action for change in self.heard]
@@ -111,7 +114,8 @@ async def test_an_overdue_pod_that_is_bound_is_confirmed(server: ApiServer, hous
     request = await server.next()
     assert (request.method, request.path) == ("GET", "/api/v1/namespaces/default/pods/web")
     request.reply(pod("web", node="a"))
-    assert await house.fixed_total() == []
+    await house.chores_wait()
+    assert house.heard == []
     assert house.scheduler_state.state.overdue(house.clock()) == []
     placed = house.scheduler_state.state.pods.get(WEB.key)
     assert placed is not None
@@ -124,7 +128,7 @@ async def test_an_overdue_pod_that_has_gone_gives_its_place_back(
     house.bound(1.0)
     await house.clock.advance(CONFIRMATION_SECONDS)
     (await server.next()).refuse(404, "NotFound", "pods web not found")
-    assert await house.fixed_total() == [Action.DELETE]
+    assert await house.events_of_the_pod() == [Action.DELETE]
     assert house.scheduler_state.state.pods.get(WEB.key) is None
 
 
@@ -136,7 +140,7 @@ async def test_a_successor_of_the_overdue_pod_does_not_confirm_it(
     successor = pod("web", node="a")
     successor["metadata"]["uid"] = "another"
     (await server.next()).reply(successor)
-    assert await house.fixed_total() == [Action.DELETE]
+    assert await house.events_of_the_pod() == [Action.DELETE]
 
 
 async def test_without_an_answer_the_place_is_kept_and_asked_for_again(
@@ -150,7 +154,8 @@ async def test_without_an_answer_the_place_is_kept_and_asked_for_again(
     assert house.scheduler_state.state.pods.get(WEB.key) is not None
     await house.clock.advance(CONFIRMATION_SECONDS)
     (await server.next()).reply(pod("web", node="a"))
-    assert await house.fixed_total() == []
+    await house.chores_wait()
+    assert house.heard == []
 
 
 async def test_an_answer_that_takes_long_keeps_no_other_chore_waiting(
@@ -167,7 +172,8 @@ async def test_an_answer_that_takes_long_keeps_no_other_chore_waiting(
     await house.clock.advance(1.0)
     assert await decided is not None
     asked.reply(pod("web", node="a"))
-    await house.fixed_total()
+    await house.chores_wait()
+    assert house.heard == []
 
 
 async def test_pods_unschedulable_for_five_minutes_try_again(house: House) -> None:

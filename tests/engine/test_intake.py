@@ -31,6 +31,7 @@ class Door:
         self.intake = Intake(
             self.scheduler_state, clock=lambda: self.now, wake=self._wake, left=self.left.append
         )
+        self.scheduler_state.state.on_events(self.intake.on_events)
 
     def _wake(self) -> None:
         self.woken += 1
@@ -64,9 +65,7 @@ class Door:
     def namespace_is(self, **labels: str) -> None:
         """The pods' namespace has these labels from now on."""
         labelled = parse_namespace(namespace("default", labels))
-        self.intake.cluster_changed(
-            self.scheduler_state.state.put(Kind.NAMESPACE, "default", labelled)
-        )
+        self.scheduler_state.state.put(Kind.NAMESPACE, "default", labelled)
 
 
 @pytest.fixture
@@ -163,12 +162,13 @@ def test_a_pod_whose_profile_came_back_while_it_was_bound_is_queued_if_that_fail
     pod, state = open_door.comes(), open_door.scheduler_state.state
     queued = open_door.popped()
     state.assume(pod, 0)
+    state.announce(pod)
     open_door.scheduler_state.profiles.remove("default-scheduler")
     open_door.intake.profiles_changed()
     put_profile(open_door.scheduler_state)
     open_door.intake.profiles_changed()
     assert open_door.queue() is None
-    open_door.intake.cluster_changed(state.forget(pod))
+    state.forget(pod)
     open_door.scheduler_state.queue.add_after_error(queued, 0.0)
     assert open_door.queue() is SubQueue.ACTIVE
     assert open_door.scheduler_state.without_profile == {}
@@ -265,8 +265,8 @@ def test_a_change_that_cures_a_refusal_wakes_the_loop(open_door: Door) -> None:
     open_door.rejected()
     open_door.now, before = 20.0, open_door.woken
     too_small = parse_node(node("b", cpu="8"))
-    open_door.intake.cluster_changed(open_door.scheduler_state.state.put(Kind.NODE, "b", too_small))
+    open_door.scheduler_state.state.put(Kind.NODE, "b", too_small)
     assert (open_door.queue(), open_door.woken) == (SubQueue.UNSCHEDULABLE, before)
     enough = parse_node(node("b", cpu="100"))
-    open_door.intake.cluster_changed(open_door.scheduler_state.state.put(Kind.NODE, "b", enough))
+    open_door.scheduler_state.state.put(Kind.NODE, "b", enough)
     assert (open_door.queue(), open_door.woken) == (SubQueue.ACTIVE, before + 1)

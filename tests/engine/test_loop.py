@@ -25,7 +25,7 @@ from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.recorder import EventRecorder
 from mooring.kube.writes import PodWriter
-from mooring.model.events import ClusterEvent, Kind
+from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.observe.metrics import Metrics
@@ -90,17 +90,12 @@ class Engine:
             reports=reports,
             metrics=self.metrics,
             decisions=self.decisions,
-            preemptions=PreemptionExecutor(
-                self.scheduler_state, writer, reports, self.changed, self.clock
-            ),
-            changed=self.changed,
+            preemptions=PreemptionExecutor(self.scheduler_state, writer, reports, self.clock),
         )
         self.intake = Intake(
             self.scheduler_state, clock=self.clock, wake=self.loop.wake, left=reports.forget
         )
-
-    def changed(self, changes: tuple[ClusterEvent, ...]) -> None:
-        self.intake.cluster_changed(changes)
+        state.on_events(self.intake.on_events)
 
     def pending(self, *pods: dict[str, object]) -> None:
         for raw in pods:
@@ -168,9 +163,7 @@ async def test_a_refused_pod_waits_until_a_node_comes(
     with engine.running():
         await until(lambda: engine.scheduler_state.queue.counts()["unschedulable"] == 1)
         raw = node("large", cpu="8")
-        engine.changed(
-            engine.scheduler_state.state.put(Kind.NODE, "large", parse_object(Kind.NODE, raw))
-        )
+        engine.scheduler_state.state.put(Kind.NODE, "large", parse_object(Kind.NODE, raw))
         await until(lambda: bindings.made)
     assert bindings.made == [("big", "large")]
 

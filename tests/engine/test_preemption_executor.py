@@ -41,12 +41,11 @@ class Stage:
         queue = SchedulingQueue(QueueingHints(handle(state)))
         self.scheduler = SchedulerState(state, cluster, queue, profiles, WaitingPods())
         self.freed: list[ClusterEvent] = []
+        state.on_events(self.freed.extend)
         writer = PodWriter(client)
         self.recorder = EventRecorder(client, "mooring", "test")
         self.reports = Reports(writer, self.recorder)
-        self.preemptions = PreemptionExecutor(
-            self.scheduler, writer, self.reports, self.freed.extend, lambda: 0.0
-        )
+        self.preemptions = PreemptionExecutor(self.scheduler, writer, self.reports, lambda: 0.0)
         self.preemptor = parse_pod(pod("high", cpu="2", priority=HIGH))
         self.queued = self.rejected(self.preemptor)
 

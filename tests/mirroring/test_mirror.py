@@ -18,7 +18,8 @@ class Mirrored:
     def __init__(self) -> None:
         self.state = ClusterState()
         self.heard: list[ClusterEvent] = []
-        self.mirror = Mirror(self.state, self.heard.extend)
+        self.state.on_events(self.heard.extend)
+        self.mirror = Mirror(self.state)
 
     def nodes(self) -> set[str]:
         return {known.name for known in self.state.nodes.nodes if known is not None}

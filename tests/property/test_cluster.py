@@ -55,6 +55,7 @@ class Held:
     ports: frozenset[tuple[str, int, str]]
     app: str
     assumed: bool = False
+    announced: bool = True
 
     def parsed(self, name: str, *, placed: bool = True, **fields: Any) -> Pod:
         """The pod as the API server shows it."""
@@ -95,11 +96,14 @@ class Cluster(RuleBasedStateMachine):
         super().__init__()
         self.state = ClusterState()
         self.model = Model()
+        self.state.on_events(self.hear)
+        self.delivered = 0
         self.uids = 0
         self.zone = self.state.nodes.label(ZONE)
 
     def hear(self, changes: Iterable[ClusterEvent]) -> None:
-        """Whoever only listens knows what is placed where."""
+        """What the events say is on which node."""
+        self.delivered += 1
         for change in changes:
             if change.kind is not Kind.POD:
                 continue
@@ -122,6 +126,7 @@ class Cluster(RuleBasedStateMachine):
             ports=frozenset(given["ports"]),
             app=given["app"],
             assumed=assumed,
+            announced=not assumed,
         )
 
     @rule(
@@ -163,8 +168,9 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(name=node_names)
     def node_gone(self, name: str) -> None:
-        changes = self.state.delete(Kind.NODE, name)
-        assert bool(changes) == (name in self.model.nodes)
+        before = self.delivered
+        self.state.delete(Kind.NODE, name)
+        assert (self.delivered > before) == (name in self.model.nodes)
         self.drop_node(name)
 
     def drop_node(self, name: str) -> None:
@@ -184,7 +190,7 @@ class Cluster(RuleBasedStateMachine):
     def another_pod_seen_on_a_node(self, name: str, on: str, given: Mapping[str, Any]) -> None:
         """One that somebody else bound; its name may have belonged to another."""
         held = self.held(on, given)
-        self.hear(self.state.put(Kind.POD, f"default/{name}", held.parsed(name)))
+        self.state.put(Kind.POD, f"default/{name}", held.parsed(name))
         self.model.pods[name] = held
         self.model.nominated.pop(name, None)
 
@@ -195,7 +201,7 @@ class Cluster(RuleBasedStateMachine):
         if known is None:
             return
         held = replace(self.held(known.node, given), uid=known.uid)
-        self.hear(self.state.put(Kind.POD, f"default/{name}", held.parsed(name)))
+        self.state.put(Kind.POD, f"default/{name}", held.parsed(name))
         self.model.pods[name] = held
 
     @rule(name=pod_names, on=node_names)
@@ -204,15 +210,15 @@ class Cluster(RuleBasedStateMachine):
         known = self.model.pods.get(name)
         if known is None or not known.assumed:
             return
-        held = replace(known, node=on, assumed=False)
-        self.hear(self.state.put(Kind.POD, f"default/{name}", held.parsed(name)))
+        held = replace(known, node=on, assumed=False, announced=True)
+        self.state.put(Kind.POD, f"default/{name}", held.parsed(name))
         self.model.pods[name] = held
 
     @rule(name=pod_names, stale=st.booleans())
     def pod_gone(self, name: str, *, stale: bool) -> None:
         known = self.model.pods.get(name)
         uid = "uid-of-a-predecessor" if stale else known.uid if known else None
-        self.hear(self.state.delete(Kind.POD, f"default/{name}", uid))
+        self.state.delete(Kind.POD, f"default/{name}", uid)
         if not stale:
             self.model.pods.pop(name, None)
 
@@ -221,14 +227,14 @@ class Cluster(RuleBasedStateMachine):
         known = self.model.pods.pop(name, None)
         if known is not None:
             ended = known.parsed(name, phase="Succeeded")
-            self.hear(self.state.put(Kind.POD, f"default/{name}", ended))
+            self.state.put(Kind.POD, f"default/{name}", ended)
 
     @rule(kept=st.sets(pod_names))
     def pods_relisted(self, kept: set[str]) -> None:
         """What is missing is gone, but for assumed pods: the list may be older than they are."""
         held = {n: h for n, h in self.model.pods.items() if n in kept and not h.assumed}
         values = {f"default/{name}": h.parsed(name) for name, h in held.items()}
-        self.hear(self.state.replace(Kind.POD, values))
+        self.state.replace(Kind.POD, values)
         assumed = {n: h for n, h in self.model.pods.items() if h.assumed}
         self.model.pods = held | assumed
 
@@ -238,9 +244,16 @@ class Cluster(RuleBasedStateMachine):
         on = data.draw(st.sampled_from(sorted(self.model.nodes)))
         held = self.held(on, given, assumed=True)
         waiting = held.parsed(name, placed=False)
-        self.hear(self.state.assume(waiting, self.state.nodes.row_of[on]))
+        self.state.assume(waiting, self.state.nodes.row_of[on])
         self.model.pods[name] = held
         self.model.nominated.pop(name, None)
+
+    @rule(name=pod_names)
+    def assumption_announced(self, name: str) -> None:
+        known = self.model.pods.get(name)
+        if known is not None:
+            self.state.announce(known.parsed(name, placed=False))
+            self.model.pods[name] = replace(known, announced=True)
 
     @rule(name=pod_names, stale=st.booleans())
     def assumption_forgotten(self, name: str, *, stale: bool) -> None:
@@ -249,7 +262,7 @@ class Cluster(RuleBasedStateMachine):
             return
         uid = "uid-of-a-predecessor" if stale else known.uid
         asked = replace(known, uid=uid).parsed(name, placed=False)
-        self.hear(self.state.forget(asked))
+        self.state.forget(asked)
         if known.assumed and not stale:
             del self.model.pods[name]
 
@@ -272,8 +285,9 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(name=pod_names)
     def room_is_wanted_no_more(self, name: str) -> None:
-        changes = self.state.withdraw(f"default/{name}")
-        assert bool(changes) == (name in self.model.nominated)
+        before = self.delivered
+        self.state.withdraw(f"default/{name}")
+        assert (self.delivered > before) == (name in self.model.nominated)
         self.model.nominated.pop(name, None)
 
     @precondition(lambda self: self.model.nodes)
@@ -327,7 +341,7 @@ class Cluster(RuleBasedStateMachine):
         for name, row in state.nodes.row_of.items():
             there = {f"default/{n}" for n, h in pods.items() if h.node == name}
             assert state.pods.on(row).keys() == there
-        assert self.model.heard == {f"default/{n}": h.node for n, h in pods.items()}
+        assert self.model.heard == {f"default/{n}": h.node for n, h in pods.items() if h.announced}
 
     @invariant()
     def nodes_offer_what_they_say(self) -> None:

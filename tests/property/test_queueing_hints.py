@@ -159,6 +159,7 @@ class Refusals(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.state = ClusterState()
+        self.state.on_events(self.tell)
         self.cluster = Snapshot(self.state)
         registry = Registry(SHIPPED, {})
         built_with = handle(self.state)
@@ -231,7 +232,7 @@ class Refusals(RuleBasedStateMachine):
     @rule(name=node_names)
     def a_node_goes(self, name: str) -> None:
         self.nodes.pop(name, None)
-        self.tell(self.state.delete(Kind.NODE, name))
+        self.state.delete(Kind.NODE, name)
 
     @rule(name=pod_names, features=pod_features, on=node_names)
     def a_pod_is_seen_on_a_node(self, name: str, features: Features, on: str) -> None:
@@ -264,7 +265,7 @@ class Refusals(RuleBasedStateMachine):
     @rule(data=st.data())
     def a_placed_pod_goes(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.placed)))
-        self.tell(self.state.delete(Kind.POD, self.parsed(name, *self.placed.pop(name)).key))
+        self.state.delete(Kind.POD, self.parsed(name, *self.placed.pop(name)).key)
 
     @precondition(lambda self: self.nodes)
     @rule(name=pod_names, features=pod_features, data=st.data())
@@ -273,7 +274,7 @@ class Refusals(RuleBasedStateMachine):
         on = data.draw(st.sampled_from(sorted(self.nodes)))
         features = self.unique(features)
         self.placed[name] = features, on
-        self.tell(self.state.assume(self.parsed(name, features, None), self.row(on)))
+        self.state.assume(self.parsed(name, features, None), self.row(on))
 
     @precondition(lambda self: self.state.pods.assumed)
     @rule(data=st.data(), on=st.none() | node_names)
@@ -284,7 +285,7 @@ class Refusals(RuleBasedStateMachine):
         features, _ = self.placed[name]
         if on is None:
             del self.placed[name]
-            self.tell(self.state.forget(self.parsed(name, features, None)))
+            self.state.forget(self.parsed(name, features, None))
         else:
             self.placed[name] = features, on
             self.show_placed(name)
@@ -296,32 +297,32 @@ class Refusals(RuleBasedStateMachine):
         assume(name not in self.placed)
         nominated = self.parsed(name, self.unique(features), None)
         on = data.draw(st.sampled_from(sorted(self.nodes)))
-        self.tell(self.state.nominate(nominated, on))
+        self.state.nominate(nominated, on)
 
     @precondition(lambda self: len(self.state.nominations) > 0)
     @rule(data=st.data())
     def room_is_wanted_no_more(self, data: st.DataObject) -> None:
         keys = sorted(nominee.pod.key for nominee in self.state.nominations)
-        self.tell(self.state.withdraw(data.draw(st.sampled_from(keys))))
+        self.state.withdraw(data.draw(st.sampled_from(keys)))
 
     @rule(name=st.sampled_from(NAMESPACES), env=st.sampled_from(("prod", "dev", None)))
     def a_namespace_changes(self, name: str, env: str | None) -> None:
         if env is None:
-            self.tell(self.state.delete(Kind.NAMESPACE, name))
+            self.state.delete(Kind.NAMESPACE, name)
         else:
             self.show(namespace(name, {"env": env}))
 
     @rule(name=st.sampled_from(NAMESPACES), app=st.sampled_from(("a", "b", None)))
     def a_service_changes(self, name: str, app: str | None) -> None:
         if app is None:
-            self.tell(self.state.delete(Kind.SERVICE, f"{name}/front"))
+            self.state.delete(Kind.SERVICE, f"{name}/front")
         else:
             self.show(service("front", {"app": app}, namespace=name))
 
     @rule(selector=st.sampled_from(({"app": "a"}, {"app": "b"}, None)))
     def a_replica_set_changes(self, selector: dict[str, str] | None) -> None:
         if selector is None:
-            self.tell(self.state.delete(Kind.REPLICA_SET, "default/rs"))
+            self.state.delete(Kind.REPLICA_SET, "default/rs")
         else:
             spec = {"selector": {"matchLabels": selector}}
             self.show(api_object("ReplicaSet", "rs", namespace="default", spec=spec))
@@ -381,18 +382,18 @@ class Refusals(RuleBasedStateMachine):
         shown = self.parsed(name, *self.placed[name])
         if shown.finished:
             del self.placed[name]
-        self.tell(self.state.put(Kind.POD, shown.key, shown))
+        self.state.put(Kind.POD, shown.key, shown)
 
     def row(self, name: str) -> int:
         return self.state.nodes.row_of[name]
 
     def show(self, raw: Raw) -> None:
         kind = Kind(raw["kind"])
-        self.tell(self.state.put(kind, object_key(kind, raw), parse_object(kind, raw)))
+        self.state.put(kind, object_key(kind, raw), parse_object(kind, raw))
 
     def remove(self, raw: Raw) -> None:
         kind = Kind(raw["kind"])
-        self.tell(self.state.delete(kind, object_key(kind, raw)))
+        self.state.delete(kind, object_key(kind, raw))
 
     def is_protected(self, raw: Raw) -> bool:
         """Whether the object is in use, so that its finalizer keeps it."""

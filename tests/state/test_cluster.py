@@ -1,5 +1,7 @@
 """What each event means; tests/property/test_cluster.py tries them in any order."""
 
+from collections.abc import Callable
+
 import pytest
 
 from mooring.model.events import Action, ClusterEvent, Kind
@@ -10,10 +12,22 @@ from mooring.state.cluster import ClusterState
 from mooring.testing.builders import CREATED, cluster, namespace, node, pod
 
 
+def delivered(state: ClusterState, what: Callable[[], None]) -> list[ClusterEvent]:
+    """The events that the state delivers of what happens to it."""
+    events: list[ClusterEvent] = []
+    state._sink = events.extend
+    what()
+    return events
+
+
+def actions(state: ClusterState, what: Callable[[], None]) -> list[Action]:
+    return [event.action for event in delivered(state, what)]
+
+
 def seen(state: ClusterState, raw: dict[str, object]) -> list[Action]:
     """What others hear of a pod that the watch shows."""
     shown = parse_pod(raw)
-    return [change.action for change in state.put(Kind.POD, shown.key, shown)]
+    return actions(state, lambda: state.put(Kind.POD, shown.key, shown))
 
 
 def waiting(name: str, **features: object) -> Pod:
@@ -28,12 +42,43 @@ def cpu(state: ClusterState) -> list[int]:
 def test_an_object_is_added_once_and_updated_after() -> None:
     state = ClusterState()
     first, second = parse_node(node("n1")), parse_node(node("n1", cpu="9"))
-    assert state.put(Kind.NODE, "n1", first) == (ClusterEvent(Kind.NODE, Action.ADD, None, first),)
-    assert state.put(Kind.NODE, "n1", second) == (
+    heard: list[ClusterEvent] = []
+    state.on_events(heard.extend)
+    state.put(Kind.NODE, "n1", first)
+    state.put(Kind.NODE, "n1", second)
+    state.delete(Kind.NODE, "n1")
+    state.delete(Kind.NODE, "n1")
+    assert heard == [
+        ClusterEvent(Kind.NODE, Action.ADD, None, first),
         ClusterEvent(Kind.NODE, Action.UPDATE, first, second),
-    )
-    assert state.delete(Kind.NODE, "n1") == (ClusterEvent(Kind.NODE, Action.DELETE, second, None),)
-    assert state.delete(Kind.NODE, "n1") == ()
+        ClusterEvent(Kind.NODE, Action.DELETE, second, None),
+    ]
+
+
+def test_events_have_one_sink() -> None:
+    state = ClusterState()
+    state.on_events(lambda _: None)
+    with pytest.raises(RuntimeError, match="one sink"):
+        state.on_events(lambda _: None)
+
+
+def test_a_relist_is_delivered_at_once_and_when_all_of_it_is_known() -> None:
+    state = cluster(node("gone"))
+    heard: list[tuple[int, list[Action]]] = []
+    state.on_events(lambda es: heard.append((state.nodes.present_count, [e.action for e in es])))
+    state.replace(Kind.NODE, {name: parse_node(node(name)) for name in ("n1", "n2")})
+    assert heard == [(2, [Action.DELETE, Action.ADD, Action.ADD])]
+
+
+def test_a_trial_delivers_no_events() -> None:
+    state = cluster(node("n1"), pod("web", node="n1"))
+
+    def try_it() -> None:
+        with state.trial() as trial:
+            trial.remove("default/web")
+            trial.add(waiting("other"), 0)
+
+    assert delivered(state, try_it) == []
 
 
 def test_a_pod_without_a_node_and_one_that_ended_hold_nothing() -> None:
@@ -46,7 +91,10 @@ def test_a_pod_without_a_node_and_one_that_ended_hold_nothing() -> None:
 
 def test_an_assumed_pod_holds_its_place_before_the_watch_shows_it() -> None:
     state = cluster(node("n1"))
-    (change,) = state.assume(waiting("web", cpu="1"), 0)
+    web = waiting("web", cpu="1")
+    assert delivered(state, lambda: state.assume(web, 0)) == []
+    (change,) = delivered(state, lambda: state.announce(web))
+    assert delivered(state, lambda: state.announce(web)) == []
     assert (change.kind, change.action) == (Kind.POD, Action.ADD)
     assert isinstance(change.after, Pod)
     assert change.after.node_name == "n1"
@@ -56,7 +104,9 @@ def test_an_assumed_pod_holds_its_place_before_the_watch_shows_it() -> None:
 
 def test_a_confirmed_assumption_is_no_news() -> None:
     state = cluster(node("n1"))
-    state.assume(waiting("web", cpu="1"), 0)
+    web = waiting("web", cpu="1")
+    state.assume(web, 0)
+    state.announce(web)
     assert seen(state, pod("web", cpu="1", node="n1")) == []
     assert (cpu(state), state.pods.assumed) == ([1000], {})
 
@@ -70,7 +120,9 @@ def test_only_what_a_decision_may_read_is_news_of_a_placed_pod() -> None:
 
 def test_an_assumption_confirmed_elsewhere_gives_its_place_back() -> None:
     state = cluster(node("n1"), node("n2"))
-    state.assume(waiting("web", cpu="1"), 0)
+    web = waiting("web", cpu="1")
+    state.assume(web, 0)
+    state.announce(web)
     assert seen(state, pod("web", cpu="1", node="n2")) == [Action.DELETE, Action.ADD]
     assert cpu(state) == [0, 1000]
 
@@ -78,16 +130,31 @@ def test_an_assumption_confirmed_elsewhere_gives_its_place_back() -> None:
 def test_a_forgotten_assumption_gives_its_place_back_once() -> None:
     state, web = cluster(node("n1")), waiting("web", cpu="1")
     state.assume(web, 0)
-    (change,) = state.forget(web)
-    assert change.action is Action.DELETE
-    assert (state.forget(web), cpu(state)) == ((), [0])
+    state.announce(web)
+    assert actions(state, lambda: state.forget(web)) == [Action.DELETE]
+    assert actions(state, lambda: state.forget(web)) == []
+    assert cpu(state) == [0]
+
+
+def test_what_was_never_announced_is_forgotten_without_an_event() -> None:
+    state, web = cluster(node("n1")), waiting("web", cpu="1")
+    state.assume(web, 0)
+    assert actions(state, lambda: state.forget(web)) == []
+    assert cpu(state) == [0]
+
+
+def test_an_assumption_that_is_seen_bound_before_it_was_announced_is_added() -> None:
+    state = cluster(node("n1"))
+    for name, labels in (("as-it-was", None), ("relabelled", {"app": "web"})):
+        state.assume(waiting(name), 0)
+        assert seen(state, pod(name, node="n1", labels=labels)) == [Action.ADD]
 
 
 def test_a_confirmed_pod_cannot_be_forgotten() -> None:
     state, web = cluster(node("n1")), waiting("web", cpu="1")
     state.assume(web, 0)
     seen(state, pod("web", cpu="1", node="n1"))
-    assert state.forget(web) == ()
+    assert actions(state, lambda: state.forget(web)) == []
     assert cpu(state) == [1000]
 
 
@@ -101,7 +168,7 @@ def test_a_successor_of_the_same_name_takes_over_the_place() -> None:
 
 def test_the_end_of_a_predecessor_does_not_end_its_successor() -> None:
     state = cluster(node("n1"), pod("web", cpu="1", node="n1"))
-    assert state.delete(Kind.POD, "default/web", "uid-of-the-predecessor") == ()
+    assert actions(state, lambda: state.delete(Kind.POD, "default/web", "predecessor")) == []
     assert cpu(state) == [1000]
 
 
@@ -115,8 +182,8 @@ def test_a_relist_drops_what_it_does_not_hold_but_for_assumed_pods() -> None:
     state = cluster(node("n1"), pod("old", cpu="1", node="n1"), pod("kept", cpu="1", node="n1"))
     state.assume(waiting("assumed", cpu="1"), 0)
     kept, new = parse_pod(pod("kept", cpu="1", node="n1")), parse_pod(pod("new", node="n1"))
-    changes = state.replace(Kind.POD, {kept.key: kept, new.key: new})
-    assert [change.action for change in changes] == [Action.DELETE, Action.ADD]
+    shown = {kept.key: kept, new.key: new}
+    assert actions(state, lambda: state.replace(Kind.POD, shown)) == [Action.DELETE, Action.ADD]
     assert {p.pod.name for p in state.pods} == {"kept", "new", "assumed"}
 
 
@@ -124,8 +191,8 @@ def test_a_relist_drops_what_it_does_not_hold_but_for_assumed_pods() -> None:
 def test_a_relist_of_other_kinds_replaces_the_whole_set(kind: Kind) -> None:
     state = cluster(node("gone"), namespace("gone"))
     raw = node("new") if kind is Kind.NODE else namespace("new")
-    changes = state.replace(kind, {"new": parse_object(kind, raw)})
-    assert [(change.kind, change.action) for change in changes] == [
+    events = delivered(state, lambda: state.replace(kind, {"new": parse_object(kind, raw)}))
+    assert [(event.kind, event.action) for event in events] == [
         (kind, Action.DELETE),
         (kind, Action.ADD),
     ]
@@ -159,13 +226,12 @@ def test_room_that_is_not_taken_is_heard_of_as_a_deleted_pod() -> None:
     state = cluster(node("n1"), node("n2"))
     web = waiting("web")
     state.nominate(web, "n1")
-    elsewhere = state.assume(web, 1)
-    assert [change.action for change in elsewhere] == [Action.DELETE, Action.ADD]
+    assert actions(state, lambda: state.assume(web, 1)) == [Action.DELETE]
     state.nominate(waiting("other"), "n1")
-    (withdrawn,) = state.withdraw("default/other")
+    (withdrawn,) = delivered(state, lambda: state.withdraw("default/other"))
     assert isinstance(withdrawn.before, Pod)
     assert withdrawn.before.nominated_node == "n1"
-    assert state.withdraw("default/other") == ()
+    assert delivered(state, lambda: state.withdraw("default/other")) == []
 
 
 def test_a_trial_leaves_pods_of_a_vanished_node_alone() -> None:

@@ -17,7 +17,6 @@ from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.verdicts import SKIP, Unschedulable, Wait
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.kube.errors import KubeError, NotFoundError, explain
-from mooring.model.events import ClusterEvent
 from mooring.model.pod import Pod
 from mooring.state.cluster import ClusterState
 
@@ -69,83 +68,33 @@ class AssumedPod:
 
 
 def assume_reserve_and_permit(
-    queued: QueuedPod,
-    row: int,
-    pipeline: Pipeline,
-    scheduler: SchedulerState,
-    *,
-    changed: Callable[[tuple[ClusterEvent, ...]], object],
-    now: float,
+    queued: QueuedPod, row: int, pipeline: Pipeline, scheduler: SchedulerState, *, now: float
 ) -> AssumedPod:
     """The pod is assumed on the row, reserved, and permitted or waiting to be.
 
-    `changed` hears of the place taken and, if it comes to that later, given back.
+    Raises:
+        PodRejected: by a Reserve or Permit plugin; the pod is forgotten and unreserved again, and
+            no event about it was delivered.
+    """
+    pod, state = queued.pod, scheduler.state
+    with assume_and_reserve(pod, row, pipeline, state) as undo:
+        assumed = AssumedPod(queued, pod, state.nodes.names[row], pipeline, undo)
+        assumed.permitted = _permit(assumed, scheduler.waiting, now)
+        state.announce(pod)
+        assumed.undo = undo.pop_all()
+    return assumed
+
+
+def assume_and_reserve(pod: Pod, row: int, pipeline: Pipeline, state: ClusterState) -> ExitStack:
+    """The pod is assumed on the row and reserved; closing the stack undoes both.
 
     Raises:
-        PlaceRefused: by a reserve or permit plugin; everything has been given back, and nobody has
-            heard of it.
-    """
-    pod, news = queued.pod, _News(queued.pod, changed)
-    try:
-        with assume_and_reserve(pod, row, pipeline, scheduler.state, changed=news) as undo:
-            attempted = AssumedPod(queued, pod, scheduler.state.nodes.names[row], pipeline, undo)
-            attempted.permitted = _permit(attempted, scheduler.waiting, now)
-            attempted.undo = undo.pop_all()
-    finally:
-        news.tell()
-    return attempted
-
-
-class _News:
-    """Passes changes on, but not before it is certain that the pod has its place.
-
-    Otherwise pods that are rejected at once, each cured by the place another gives back, would try
-    for ever.
-    """
-
-    def __init__(self, pod: Pod, changed: Callable[[tuple[ClusterEvent, ...]], object]) -> None:
-        self._pod = pod
-        self._changed = changed
-        self._held: list[ClusterEvent] | None = []
-
-    def __call__(self, changes: tuple[ClusterEvent, ...]) -> None:
-        if self._held is None:
-            self._changed(changes)
-        else:
-            self._held += changes
-
-    def tell(self) -> None:
-        """What was held back is told, without a place that was taken and given back."""
-        held, self._held = self._held or [], None
-        if any(self._is_own(change) and change.after is None for change in held):
-            held = [change for change in held if not self._is_own(change)]
-        self._changed(tuple(held))
-
-    def _is_own(self, change: ClusterEvent) -> bool:
-        about = change.after or change.before
-        return isinstance(about, Pod) and about.uid == self._pod.uid
-
-
-def assume_and_reserve(
-    pod: Pod,
-    row: int,
-    pipeline: Pipeline,
-    state: ClusterState,
-    *,
-    changed: Callable[[tuple[ClusterEvent, ...]], object],
-) -> ExitStack:
-    """The pod is assumed on the row and reserved; closing the stack gives everything back.
-
-    `changed` hears of the place taken and given back.
-
-    Raises:
-        PlaceRefused: by a reserve plugin; everything has been given back.
+        PodRejected: by a Reserve plugin; the pod is forgotten and unreserved again.
     """
     node = state.nodes.names[row]
     with ExitStack() as undo:
-        assumed = state.assume(pod, row)
-        undo.callback(lambda: changed(state.forget(pod)))
-        changed(assumed)
+        state.assume(pod, row)
+        undo.callback(state.forget, pod)
         for plugin in pipeline.reserve:
             undo.callback(_unreserve, plugin, pod, node)
         for plugin in pipeline.reserve:
@@ -199,7 +148,7 @@ async def bind(
     While pre_bind plugins work, `in_pre_bind` holds by the pod's uid what calls the binding off.
 
     Raises:
-        PlaceRefused: permit was rejected, or came too late.
+        PodRejected: permit was rejected, or came too late.
         BindingFailed: a pre_bind or bind plugin failed.
     """
     pod, node, pipeline = attempted.pod, attempted.node, attempted.pipeline

@@ -11,7 +11,7 @@ from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, NotFoundError, explain
 from mooring.kube.resources import POD
 from mooring.model.errors import ManifestError
-from mooring.model.events import ClusterEvent, Kind
+from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod
 
@@ -34,14 +34,12 @@ class Housekeeping:
         client: ApiClient,
         *,
         wake: Callable[[], None],
-        changed: Callable[[tuple[ClusterEvent, ...]], None],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._scheduler = scheduler
         self._client = client
         self._wake = wake
-        self._changed = changed
         self._clock = clock
         self._sleep = sleep
 
@@ -81,7 +79,7 @@ class Housekeeping:
         else:
             found = parse_object(Kind.POD, raw)
         if found is None or found.uid != pod.uid:
-            logger.warning("pod %s was bound and has gone; its place is free", pod.key)
-            self._changed(self._scheduler.state.forget(pod))
+            logger.warning("pod %s was bound and has gone; its node's resources are free", pod.key)
+            self._scheduler.state.forget(pod)
         else:
-            self._changed(self._scheduler.state.put(Kind.POD, pod.key, found))
+            self._scheduler.state.put(Kind.POD, pod.key, found)

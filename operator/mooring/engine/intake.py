@@ -66,13 +66,13 @@ class Intake:
             call_off()
         nominee = self._scheduler.state.nominations.get(key)
         if nominee is not None and nominee.pod.uid == uid:
-            self.cluster_changed(self._scheduler.state.withdraw(key))
+            self._scheduler.state.withdraw(key)
 
     def profiles_changed(self) -> None:
         """Finds the profile of every pod anew, because a profile was put in force or removed."""
         self._find_profiles(None)
 
-    def cluster_changed(self, events: Iterable[ClusterEvent]) -> None:
+    def on_events(self, events: Iterable[ClusterEvent]) -> None:
         """Passes the events on to the queue: unschedulable pods may fit now."""
         events = tuple(events)
         for event in events:

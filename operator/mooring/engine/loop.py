@@ -29,7 +29,6 @@ from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.verdicts import PluginError
-from mooring.model.events import ClusterEvent
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
 
@@ -68,7 +67,6 @@ class SchedulingLoop:
         metrics: Metrics,
         decisions: DecisionLog,
         preemptions: PreemptionExecutor,
-        changed: Callable[[tuple[ClusterEvent, ...]], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._scheduler = scheduler
@@ -76,7 +74,6 @@ class SchedulingLoop:
         self._metrics = metrics
         self._decisions = decisions
         self._preemptions = preemptions
-        self._changed = changed
         self._clock = clock
         self._shared = ResultCache(scheduler.state.nodes)
         self._work = asyncio.Event()
@@ -187,7 +184,7 @@ class SchedulingLoop:
             queued.nominated = outcome.nomination.node
         elif not outcome.keeps_nomination:
             queued.nominated = None
-            self._changed(scheduler.state.withdraw(pod.key))
+            scheduler.state.withdraw(pod.key)
         scheduler.queue.add_unschedulable(queued, outcome.diagnosis.plugins, self._clock())
         self._reports.unschedulable(pod, outcome.message, queued.nominated)
         if outcome.nomination is not None:
@@ -208,7 +205,7 @@ class SchedulingLoop:
     def _place(self, attempt: _Attempt, chosen: ScheduleResult) -> None:
         queued, pipeline, now = attempt.queued, attempt.pipeline, self._clock()
         attempted = assume_reserve_and_permit(
-            queued, chosen.row, pipeline, self._scheduler, changed=self._changed, now=now
+            queued, chosen.row, pipeline, self._scheduler, now=now
         )
         self._scheduler.queue.assumed(queued, now)
         if attempted.permitted is not None:

@@ -24,7 +24,6 @@ from mooring.kube.errors import (
     explain,
 )
 from mooring.kube.writes import PodWriter
-from mooring.model.events import ClusterEvent
 from mooring.model.pod import Pod
 
 __all__ = ["PreemptionExecutor"]
@@ -43,20 +42,18 @@ class _BudgetRefusedError(Exception):
 
 
 class PreemptionExecutor:
-    """Carries out nominations; `changed` is told what becomes free, `wake` that pods may retry."""
+    """Carries out nominations."""
 
     def __init__(
         self,
         scheduler: SchedulerState,
         writer: PodWriter,
         reports: Reports,
-        changed: Callable[[tuple[ClusterEvent, ...]], None],
         clock: Callable[[], float],
     ) -> None:
         self._scheduler = scheduler
         self._writer = writer
         self._reports = reports
-        self._changed = changed
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -64,7 +61,7 @@ class PreemptionExecutor:
         """The pod is nominated and its victims are on their way out; returns how many are new."""
         state = self._scheduler.state
         self._clear_lower(queued.pod, nomination.node)
-        self._changed(state.nominate(queued.pod, nomination.node))
+        state.nominate(queued.pod, nomination.node)
         victims = state.evictions.begun(queued.pod, nomination.victims)
         if victims:
             task = asyncio.create_task(self._evict(queued, victims, nomination))
@@ -161,5 +158,5 @@ class PreemptionExecutor:
     def _withdraw(self, pod: Pod) -> None:
         """The pod is nominated no more, and what was kept for it is free for others."""
         self._scheduler.queue.nominate(pod.key, None)
-        self._changed(self._scheduler.state.withdraw(pod.key))
+        self._scheduler.state.withdraw(pod.key)
         self._reports.nomination_cleared(pod)

@@ -1,14 +1,14 @@
 """The reflectors' feed, parsed and put into the state."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from mooring.kube import resources
 from mooring.kube.reflector import EventType
 from mooring.kube.resources import Resource
 from mooring.model.errors import ManifestError
-from mooring.model.events import ClusterEvent, Kind
+from mooring.model.events import Kind
 from mooring.model.objects import object_key, parse_object
 from mooring.state.cluster import ClusterState
 
@@ -46,11 +46,8 @@ class Mirror:
     holds up nothing else.
     """
 
-    def __init__(
-        self, state: ClusterState, changed: Callable[[tuple[ClusterEvent, ...]], None]
-    ) -> None:
+    def __init__(self, state: ClusterState) -> None:
         self._state = state
-        self._changed = changed
 
     def replace(self, resource: Resource, items: list[dict[str, Any]]) -> None:
         """The cluster holds exactly these objects."""
@@ -63,16 +60,16 @@ class Mirror:
                 values[key] = value
             elif (known := self._state.known(kind, key)) is not None:
                 values[key] = known
-        self._changed(self._state.replace(kind, values))
+        self._state.replace(kind, values)
 
     def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
         """One object was added, changed or deleted."""
         kind = MIRRORED[resource]
         key = object_key(kind, obj)
         if event == "DELETED":
-            self._changed(self._state.delete(kind, key, obj["metadata"].get("uid")))
+            self._state.delete(kind, key, obj["metadata"].get("uid"))
         elif (value := self._parsed(kind, obj)) is not None:
-            self._changed(self._state.put(kind, key, value))
+            self._state.put(kind, key, value)
 
     def _parsed(self, kind: Kind, raw: Mapping[str, Any]) -> Any | None:
         try:

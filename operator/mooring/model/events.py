@@ -39,10 +39,10 @@ class Action(StrEnum):
 class ClusterEvent:
     """One object added (`before` is None), updated, or deleted (`after` is None).
 
-    A Pod change is about a pod that holds or held a place on a node, or for which room was being
-    made there (deleted when it is not any more); pods that wait are the queue's own business. A
-    pod is added when it is assumed; its confirmation, or a status that no decision depends on, is
-    no change.
+    A Pod event is about a pod that is or was on a node, or about the end of a nomination (DELETE of
+    a pod with `nominated_node` and no `node_name`); pods that wait are the queue's own business. A
+    pod is added when it is assumed and Reserve and Permit have accepted it. Its confirmation by the
+    watch, or a status that no decision depends on, is no event.
     """
 
     kind: Kind

@@ -17,7 +17,6 @@ from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.registry import Registry
 from mooring.framework.verdicts import PluginError, Unschedulable
 from mooring.framework.waiting_pods import WaitingPods
-from mooring.model.events import ClusterEvent
 from mooring.model.pod import Pod
 from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.resolve import resolve
@@ -111,9 +110,7 @@ class _Simulation:
             return Attempt(decision)
         self._start = (self._start + outcome.evaluated_nodes) % self._cluster.node_count
         try:
-            assume_and_reserve(
-                pod, outcome.row, profile.pipeline, self._state, changed=_nobody_waits
-            )
+            assume_and_reserve(pod, outcome.row, profile.pipeline, self._state)
         except PodRejected as rejection:
             return _rejected(pod, profile, rejection.message)
         return Attempt(decision, outcome.feasible_nodes)
@@ -155,10 +152,6 @@ def _now(state: ClusterState, pending: Iterable[Pod]) -> float:
 def _default_policy(registry: Registry) -> Policy:
     spec = SchedulingProfileSpec()
     return Policy(SchedulingProfile(DEFAULT_SCHEDULER, spec), resolve(spec, registry))
-
-
-def _nobody_waits(_changes: tuple[ClusterEvent, ...]) -> None:
-    """Every pod has one attempt, so that no change brings one back."""
 
 
 def _queued(pod: Pod, pipeline: Pipeline, *, ticket: int) -> QueuedPod:

@@ -1,12 +1,12 @@
 """The cluster as decisions read it, and the only code that changes it.
 
 Everything the mirror sees comes in through `put`, `delete` and `replace`; what the scheduler itself
-decides comes in through `assume` and `forget`. Each returns the changes that others (the queue)
-must hear of. All of it is synchronous and runs on one thread, so there is nothing to lock and the
-live columns are the snapshot of a decision.
+decides comes in through `assume`, `forget`, `nominate` and `withdraw`. Each delivers its cluster
+events, after everything is changed, to the one sink of `on_events`. All of it is synchronous and
+runs on one thread, so there is nothing to lock and the live columns are the snapshot of a decision.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -24,7 +24,9 @@ from mooring.state.storage.storage import Storage
 from mooring.state.topology.counts import TopologyCounts
 from mooring.state.topology.default_selectors import DefaultSelectors
 
-__all__ = ["ClusterState", "Trial"]
+__all__ = ["ClusterState", "EventSink", "Trial"]
+
+EventSink = Callable[[tuple[ClusterEvent, ...]], None]
 
 
 class ClusterState:
@@ -40,9 +42,34 @@ class ClusterState:
         self.pod_columns = PodColumns()
         self.nominations = Nominations(self.pod_columns)
         self.evictions = Evictions(self.objects, self.pods, self.pod_columns)
+        self._sink: EventSink = _drop
 
-    def put(self, kind: Kind, key: str, value: Any) -> tuple[ClusterEvent, ...]:
+    def on_events(self, sink: EventSink) -> None:
+        """Delivers all cluster events to the sink from now on; there is one at most.
+
+        Raises:
+            RuntimeError: if there is one already.
+        """
+        if self._sink is not _drop:
+            raise RuntimeError("cluster events have one sink, and it is there already")
+        self._sink = sink
+
+    def put(self, kind: Kind, key: str, value: Any) -> None:
         """The object is as the API server says; `key` is its name, or namespace/name."""
+        self._deliver(self._put(kind, key, value))
+
+    def delete(self, kind: Kind, key: str, uid: str | None = None) -> None:
+        """The object does not exist any more; with `uid`, only if that is the one known.
+
+        A pod's name may be taken by its successor before the watch tells of its end.
+        """
+        self._deliver(self._delete(kind, key, uid))
+
+    def _deliver(self, events: tuple[ClusterEvent, ...]) -> None:
+        if events:
+            self._sink(events)
+
+    def _put(self, kind: Kind, key: str, value: Any) -> tuple[ClusterEvent, ...]:
         if kind is Kind.POD:
             return self._put_pod(value)
         if kind is Kind.NODE:
@@ -58,18 +85,14 @@ class ClusterState:
         action = Action.ADD if before is None else Action.UPDATE
         return (ClusterEvent(kind, action, before, value),)
 
-    def delete(self, kind: Kind, key: str, uid: str | None = None) -> tuple[ClusterEvent, ...]:
-        """The object does not exist any more; with `uid`, only if that is the one known.
-
-        A pod's name may be taken by its successor before the watch tells of its end.
-        """
+    def _delete(self, kind: Kind, key: str, uid: str | None = None) -> tuple[ClusterEvent, ...]:
         before: object | None
         if kind is Kind.POD:
             known = self.pods.get(key)
             if known is None or uid not in (None, known.pod.uid):
                 return ()
             self._detach(key)
-            before = known.pod
+            before = known.pod if known.announced else None
         elif kind is Kind.NODE:
             self._withdraw_from(key)
             with self._relabelling(key, {}):
@@ -92,32 +115,56 @@ class ClusterState:
             return self.nodes.nodes[row] if row is not None else None
         return self.objects.of(kind).get(key)
 
-    def replace(self, kind: Kind, values: Mapping[str, Any]) -> tuple[ClusterEvent, ...]:
+    def replace(self, kind: Kind, values: Mapping[str, Any]) -> None:
         """The objects of a kind are exactly these (a relist); assumed pods stay assumed."""
         gone = [key for key in self._keys(kind) if key not in values]
-        changes = [change for key in gone for change in self.delete(kind, key)]
+        events = [event for key in gone for event in self._delete(kind, key)]
         for key, value in values.items():
-            changes += self.put(kind, key, value)
-        return tuple(changes)
+            events += self._put(kind, key, value)
+        self._deliver(tuple(events))
 
-    def assume(self, pod: Pod, row: int) -> tuple[ClusterEvent, ...]:
-        """The pod holds the row from now on, before the API server knows of it.
+    def assume(self, pod: Pod, row: int) -> None:
+        """The pod is on the row for every decision from now on, before the API server knows of it.
 
-        Whoever wants to be near it need not wait for the watch to confirm it, which is then no more
-        than an update. If the name still has a place, it was a predecessor's, whose end the watch
-        has yet to tell.
+        Its own ADD is delivered by `announce`, because Reserve and Permit plugins may still reject
+        it: pods that are rejected one after the other would else move one another for ever. A pod
+        of its name that is known already is its predecessor, whose end the watch will show later.
         """
-        gone = self.delete(Kind.POD, pod.key)
+        gone = self._delete(Kind.POD, pod.key)
         self.evictions.forget(pod)
-        placed = replace(pod, node_name=self.nodes.names[row])
-        return (*gone, *self._place(placed, row, assumed=True))
+        nominee = self.nominations.get(pod.key)
+        withdrawn = self._withdraw_elsewhere(pod, row)
+        assumed = PodState(
+            replace(pod, node_name=self.nodes.names[row]), row, assumed=True, announced=False
+        )
+        assumed.was_nominated = nominee is not None and not withdrawn
+        self._attach(assumed)
+        self._deliver((*gone, *withdrawn))
 
-    def forget(self, pod: Pod) -> tuple[ClusterEvent, ...]:
-        """The assumption is taken back, if this very pod is still assumed."""
-        placed = self.pods.assumed.get(pod.key)
-        if placed is None or placed.pod.uid != pod.uid:
-            return ()
-        return self.delete(Kind.POD, pod.key, pod.uid)
+    def announce(self, pod: Pod) -> None:
+        """Reserve and Permit accept the assumed pod, or it waits at Permit: its ADD is delivered.
+
+        Its confirmation by the watch is then no event.
+        """
+        assumed = self.pods.assumed.get(pod.key)
+        if assumed is not None and assumed.pod.uid == pod.uid and not assumed.announced:
+            assumed.announced = True
+            self._deliver((ClusterEvent(Kind.POD, Action.ADD, None, assumed.pod),))
+
+    def forget(self, pod: Pod) -> None:
+        """The assumption is undone, if this very pod is still assumed.
+
+        Delivers a DELETE if the pod was announced, or if it was nominated to the node: other pods
+        then know of resources that are free now.
+        """
+        assumed = self.pods.assumed.get(pod.key)
+        if assumed is None or assumed.pod.uid != pod.uid:
+            return
+        events = self._delete(Kind.POD, pod.key, pod.uid)
+        if not assumed.announced and assumed.was_nominated:
+            nominee = replace(pod, nominated_node=self.nodes.names[assumed.row])
+            events = (ClusterEvent(Kind.POD, Action.DELETE, nominee, None),)
+        self._deliver(events)
 
     def expect_confirmation(self, pod: Pod, deadline: float) -> None:
         """The binding went through: the watch must show it before `deadline` (seconds)."""
@@ -125,19 +172,19 @@ class ClusterState:
         if placed is not None and placed.pod.uid == pod.uid:
             placed.deadline = deadline
 
-    def nominate(self, pod: Pod, node: str) -> tuple[ClusterEvent, ...]:
-        """Room is being made for the pod on the node; an unknown node nominates nothing.
-
-        The room that was being made for it elsewhere is free for others.
-        """
+    def nominate(self, pod: Pod, node: str) -> None:
+        """The pod is nominated to the node, and to no other; an unknown node nominates nothing."""
         row = self.nodes.row_of.get(node)
         withdrawn = self._withdraw_elsewhere(pod, row)
         if row is not None and self.nodes.nodes[row] is not None:
             self.nominations.put(pod, row)
-        return withdrawn
+        self._deliver(withdrawn)
 
-    def withdraw(self, key: str) -> tuple[ClusterEvent, ...]:
-        """The pod is nominated nowhere any more; the room kept for it is free for others."""
+    def withdraw(self, key: str) -> None:
+        """The pod is nominated nowhere any more; its DELETE is delivered if it was."""
+        self._deliver(self._withdraw(key))
+
+    def _withdraw(self, key: str) -> tuple[ClusterEvent, ...]:
         nominee = self.nominations.drop(key)
         if nominee is None:
             return ()
@@ -181,34 +228,36 @@ class ClusterState:
 
     def _put_pod(self, pod: Pod) -> tuple[ClusterEvent, ...]:
         if pod.node_name is None or pod.finished:
-            return self.delete(Kind.POD, pod.key, pod.uid)
+            return self._delete(Kind.POD, pod.key, pod.uid)
         known = self.pods.get(pod.key)
         if known is not None and not _same_place(known.pod, pod):
-            return (*self.delete(Kind.POD, pod.key), *self._put_pod(pod))
+            return (*self._delete(Kind.POD, pod.key), *self._put_pod(pod))
         if known is not None and _in_place(known.pod, pod):
-            before = known.pod
-            known.pod, known.assumed, known.deadline = pod, False, None
-            self.pods.assumed.pop(pod.key, None)
-            self.pod_columns.renew(pod)
-            if before.annotations == pod.annotations:
-                return ()  # a status that nothing depends on, of which there are many
-            return (ClusterEvent(Kind.POD, Action.UPDATE, before, pod),)
-        if known is None:
-            return self._place(pod, self.nodes.row(pod.node_name), assumed=False)
+            return self._update_in_place(known, pod)
         self._detach(pod.key)
-        self._attach(PodState(pod, self.nodes.row(pod.node_name), assumed=False))
+        row = self.nodes.row(pod.node_name)
+        withdrawn = self._withdraw_elsewhere(pod, row) if known is None else ()
+        self._attach(PodState(pod, row, assumed=False))
+        if known is None or not known.announced:
+            return (*withdrawn, ClusterEvent(Kind.POD, Action.ADD, None, pod))
         return (ClusterEvent(Kind.POD, Action.UPDATE, known.pod, pod),)
 
-    def _place(self, pod: Pod, row: int, *, assumed: bool) -> tuple[ClusterEvent, ...]:
-        """The pod, which held no place, has one, and none that is kept for it."""
-        withdrawn = self._withdraw_elsewhere(pod, row)
-        self._attach(PodState(pod, row, assumed=assumed))
-        return (*withdrawn, ClusterEvent(Kind.POD, Action.ADD, None, pod))
+    def _update_in_place(self, known: PodState, pod: Pod) -> tuple[ClusterEvent, ...]:
+        """A newer version, or the confirmation, of a pod whose counts stay as they are."""
+        before, announced = known.pod, known.announced
+        known.pod, known.assumed, known.deadline, known.announced = pod, False, None, True
+        self.pods.assumed.pop(pod.key, None)
+        self.pod_columns.renew(pod)
+        if not announced:
+            return (ClusterEvent(Kind.POD, Action.ADD, None, pod),)
+        if before.annotations == pod.annotations:
+            return ()  # a status that nothing depends on, of which there are many
+        return (ClusterEvent(Kind.POD, Action.UPDATE, before, pod),)
 
     def _withdraw_elsewhere(self, pod: Pod, row: int | None) -> tuple[ClusterEvent, ...]:
-        """The pod's name is nominated nowhere; told unless this very pod takes the row itself."""
+        """Withdraws the pod's nomination; no event if it was this very pod's, to the same row."""
         nominee = self.nominations.get(pod.key)
-        withdrawn = self.withdraw(pod.key)
+        withdrawn = self._withdraw(pod.key)
         here = nominee is not None and (nominee.pod.uid, nominee.row) == (pod.uid, row)
         return () if here else withdrawn
 
@@ -261,6 +310,10 @@ def _in_place(known: Pod, pod: Pod) -> bool:
         and known.volumes == pod.volumes
         and known.terminating == pod.terminating
     )
+
+
+def _drop(_events: tuple[ClusterEvent, ...]) -> None:
+    """The sink of a state whose events nothing reads, as in a simulation."""
 
 
 class Trial:

@@ -23,12 +23,16 @@ class PodState:
 
     `deadline` is when an assumption whose binding went through expires, in seconds on the caller's
     monotonic clock; None while it is being bound. `kind` is there while the pod is counted.
+    `announced` is False while an assumed pod's ADD event is yet to come; `was_nominated` says that
+    it was nominated to the row when it was assumed.
     """
 
     pod: Pod
     row: int
     assumed: bool
     deadline: float | None = None
+    announced: bool = True
+    was_nominated: bool = False
     kind: EquivalentPods = field(init=False, repr=False, compare=False)
 
 
