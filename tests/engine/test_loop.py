@@ -26,6 +26,7 @@ from mooring.kube.config import Connection
 from mooring.kube.recorder import EventRecorder
 from mooring.kube.writes import PodWriter
 from mooring.model.events import Kind
+from mooring.model.node import ZONE
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.observe.metrics import Metrics
@@ -35,6 +36,7 @@ from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
 from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import cluster, node, pod
+from mooring.testing.storage_builders import pv, pvc
 from scheduler_states import put_profile
 
 SECONDS = 10.0
@@ -166,6 +168,30 @@ async def test_a_refused_pod_waits_until_a_node_comes(
         engine.scheduler_state.state.put(Kind.NODE, "large", parse_object(Kind.NODE, raw))
         await until(lambda: bindings.made)
     assert bindings.made == [("big", "large")]
+
+
+def only_in(zone: str) -> dict[str, object]:
+    """The part of a PersistentVolume's spec that ties it to the zone."""
+    expression = {"key": ZONE, "operator": "In", "values": [zone]}
+    term = {"matchExpressions": [expression]}
+    return {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}
+
+
+async def test_a_pod_is_not_held_up_by_one_of_its_group_that_waits_for_another_zone(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    nodes = [node(zone, cpu="1", zone=zone) for zone in "ab"]
+    full = [pod(f"full-{zone}", cpu="1", node=zone) for zone in "ab"]
+    volumes = [pv(f"pv-{zone}", claim=f"default/data-{zone}", spec=only_in(zone)) for zone in "ab"]
+    claims = [pvc(f"data-{zone}", volume=f"pv-{zone}") for zone in "ab"]
+    engine = Engine(client, *nodes, *full, *volumes, *claims)
+    engine.pending(*(pod(f"web-{zone}", cpu="1", claims=[f"data-{zone}"]) for zone in "ab"))
+    queue = engine.scheduler_state.queue
+    with engine.running():
+        await until(lambda: queue.counts()["unschedulable"] == 2)
+        engine.scheduler_state.state.delete(Kind.POD, "default/full-b")
+        await until(lambda: bindings.made)
+    assert bindings.made == [("web-b", "b")]
 
 
 async def test_a_failed_binding_gives_the_place_back_and_backs_off(

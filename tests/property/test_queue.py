@@ -123,7 +123,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(
         name=st.sampled_from(NAMES),
         shape=st.integers(0, 1),
-        profile=st.integers(0, 1),
+        profile=st.sampled_from((0, 0, 0, 1)),
         gated=st.booleans(),
     )
     def a_pod_appears_or_changes(
@@ -155,7 +155,7 @@ class QueueMachine(RuleBasedStateMachine):
         for name in NAMES:
             self.a_pod_appears_or_changes(name, shape, gated=False)
             self.the_first_is_tried()
-            self.an_attempt_is_refused(data, PLUGINS[0])
+            self.an_attempt_is_rejected(data, {PLUGINS[0]})
 
     @precondition(lambda self: self.known)
     @rule(data=st.data(), shape=st.integers(0, 1))
@@ -201,19 +201,27 @@ class QueueMachine(RuleBasedStateMachine):
         return any(known.state == "flying" for known in self.known.values())
 
     @precondition(some_fly)
-    @rule(data=st.data(), plugin=st.sampled_from(PLUGINS))
-    def an_attempt_is_refused(self, data: st.DataObject, plugin: str) -> None:
+    @rule(data=st.data(), plugins=st.sets(st.sampled_from(PLUGINS), min_size=1))
+    def an_attempt_is_rejected(self, data: st.DataObject, plugins: set[str]) -> None:
+        """By the plugins of last time or by others, of which only the latter lets others try."""
         known, attempt = self.landed(data)
-        self.queue.add_unschedulable(attempt, frozenset((plugin,)), self.now)
-        known.state, known.unschedulable_plugins, known.tries_for = (
-            "rejected",
-            frozenset((plugin,)),
-            None,
-        )
+        self.queue.add_unschedulable(attempt, frozenset(plugins), self.now)
+        known.state, known.unschedulable_plugins = "rejected", frozenset(plugins)
         known.unschedulable_count, known.consecutive_errors_count = known.unschedulable_count + 1, 0
         known.back_off(known.unschedulable_count, self.now)
         known.woken = known.outdated or known.may_be_cured_by(known.missed)
         known.state = "gated" if known.gated else "rejected"
+        if known.tries_for == known.kin:
+            known.tries_for = None
+        self.the_next_follows(known)
+
+    @rule(data=st.data(), plugins=st.sets(st.sampled_from(PLUGINS), min_size=1))
+    def an_event_has_a_pod_tried_for_others(self, data: st.DataObject, plugins: set[str]) -> None:
+        """What is rare in a random order: who is moved is tried and rejected at once."""
+        self.the_cluster_changes(NODE_ADDED)
+        self.the_first_is_tried()
+        if self.some_fly():
+            self.an_attempt_is_rejected(data, plugins)
 
     @precondition(some_fly)
     @rule(data=st.data())

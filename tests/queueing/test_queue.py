@@ -205,6 +205,28 @@ def test_equal_pods_follow_one_another_as_long_as_they_find_places(
     assert queue.pop(100.0) is None
 
 
+def test_the_next_is_tried_when_a_moved_pod_is_rejected_by_other_plugins(
+    queue: SchedulingQueue,
+) -> None:
+    reject(queue, "a", "b", "c", plugins=FIT)
+    queue.move_on_events([NODE_ADDED], 100.0)
+    queue.add_unschedulable(popped(queue, 100.0), TAINTS, 100.0)
+    second = popped(queue, 100.0)
+    assert second.pod.name == "b"
+    queue.add_unschedulable(second, FIT, 100.0)
+    assert queue.pop(100.0) is None
+
+
+def test_the_next_is_tried_when_a_moved_pod_is_rejected_at_permit(queue: SchedulingQueue) -> None:
+    reject(queue, "a", "b", plugins=FIT)
+    queue.move_on_events([NODE_ADDED], 100.0)
+    waits_at_permit = popped(queue, 100.0)
+    queue.assumed(waits_at_permit, 100.0)
+    assert popped(queue, 100.0).pod.name == "b"
+    queue.add_unschedulable(waits_at_permit, frozenset({"Gang"}), 100.0)
+    assert queue.pop(100.0) is None
+
+
 def test_an_equal_pod_that_was_never_refused_wakes_nobody(queue: SchedulingQueue) -> None:
     reject(queue, "a")
     queue.add(make_pod("fresh"), DEFAULT, 1.0)

@@ -153,7 +153,8 @@ class SchedulingQueue:
     def add_unschedulable(self, queued: QueuedPod, plugins: frozenset[str], now: float) -> None:
         """The attempt ended: these plugins rejected the pod (AddUnschedulablePodIfNotPresent).
 
-        It is tried again at once if it was replaced or missed a helpful event meanwhile.
+        It is tried again if it was replaced or missed a helpful event meanwhile. If it was tried
+        for a group and is rejected with another signature, the next pod of that group is tried.
         """
         if self._in_flight.get(queued.pod.key) is not queued:
             return
@@ -161,7 +162,6 @@ class SchedulingQueue:
         queued.unschedulable_count += 1
         queued.consecutive_errors_count = 0
         queued.unschedulable_plugins = plugins
-        queued.tries_for = None
         self._back_off(queued, queued.unschedulable_count, now)
         self._pods[queued.pod.key] = queued
         again = queued.gated or queued.outdated or missed is None
@@ -169,6 +169,9 @@ class SchedulingQueue:
             self._retry(queued, now)
         else:
             self._move(queued, SubQueue.UNSCHEDULABLE)
+        if queued.tries_for == self._hints.signature(queued):
+            queued.tries_for = None
+        self._try_next(queued, now)
 
     def add_after_error(self, queued: QueuedPod, now: float) -> None:
         """The attempt ended in an error: the pod is tried again after its backoff."""
