@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -19,7 +19,7 @@ from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.handle import Handle
 from mooring.framework.queued_pod import SubQueue
 from mooring.framework.registry import NoArgs, Registry
-from mooring.framework.verdicts import Unschedulable, Wait
+from mooring.framework.verdicts import SKIP, PluginError, Skip, Unschedulable, Wait
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
@@ -49,6 +49,12 @@ class Marked:
     row_local: ClassVar[bool] = False
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+
+    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> Skip:
+        """Fails if the pod is marked so."""
+        if pod.labels.get("does") == "break":
+            raise PluginError("the plugin is broken")
+        return SKIP
 
     def reserve(self, pod: Pod, _node: str) -> Unschedulable | None:
         """Refuses or fails if the pod is marked so."""
@@ -85,7 +91,7 @@ class Engine:
         points = {"multiPoint": {"enabled": [{"name": Marked.name}]}}
         put_profile(self.scheduler_state, registry=PLUGINS, plugins=points)
         self.decisions, self.metrics = DecisionLog(), Metrics()
-        reports = Reports(writer, EventRecorder(client, "mooring", "test"))
+        self.reports = reports = Reports(writer, EventRecorder(client, "mooring", "test"))
         self.clock = asyncio.get_running_loop().time
         self.loop = SchedulingLoop(
             self.scheduler_state,
@@ -105,11 +111,12 @@ class Engine:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        task = asyncio.create_task(self.loop.run())
+        tasks = [asyncio.create_task(work) for work in (self.loop.run(), self.reports.run())]
         try:
             yield
         finally:
-            task.cancel()
+            for task in tasks:
+                task.cancel()
 
 
 async def until(holds: Callable[[], object]) -> None:
@@ -119,14 +126,19 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 class Bindings:
-    """Answers bindings as told, and remembers them in their order."""
+    """Answers bindings as told; remembers them, and the statuses that are written."""
 
     def __init__(self) -> None:
         self.made: list[tuple[str, str]] = []
         self.refuse: dict[str, int] = {}
+        self.statuses: list[dict[str, Any]] = []
 
     def __call__(self, request: Request) -> None:
         name = request.path.split("/")[-2]
+        if request.method == "PATCH":
+            self.statuses.append(request.body["status"])
+            request.reply({})
+            return
         if name in self.refuse:
             request.refuse(self.refuse[name], "Refused", "no")
             return
@@ -192,6 +204,34 @@ async def test_a_pod_is_not_held_up_by_one_of_its_group_that_waits_for_another_z
         engine.scheduler_state.state.delete(Kind.POD, "default/full-b")
         await until(lambda: bindings.made)
     assert bindings.made == [("web-b", "b")]
+
+
+async def test_an_attempt_that_may_not_preempt_keeps_the_nomination_of_a_former_leader(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    mark = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    leaving = pod("victim", cpu="1", node="a", terminating=True, status={"conditions": [mark]})
+    engine = Engine(client, node("a", cpu="1"), leaving)
+    engine.pending(pod("web", cpu="1", priority=10, nominated="a"))
+    with engine.running():
+        await until(lambda: bindings.statuses)
+        (status,) = bindings.statuses
+        assert "preemption: not eligible" in status["conditions"][0]["message"]
+        assert "nominatedNodeName" not in status
+        engine.scheduler_state.state.delete(Kind.POD, "default/victim")
+        await until(lambda: bindings.made)
+
+
+async def test_an_error_ends_a_nomination_in_the_status_and_here(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a"))
+    engine.pending(pod("web", nominated="a", labels={"does": "break"}))
+    with engine.running():
+        await until(lambda: bindings.statuses)
+    (status,) = bindings.statuses
+    assert status["nominatedNodeName"] is None
+    assert len(engine.scheduler_state.state.nominations) == 0
 
 
 async def test_a_failed_binding_gives_the_place_back_and_backs_off(

@@ -55,7 +55,6 @@ class Stage:
         queue.add(waiting, self.deciding.pipeline, 0.0)
         popped = queue.pop(0.0)
         assert popped is not None
-        popped.nominated = "a"
         queue.add_unschedulable(popped, frozenset({"NodeResourcesFit"}), 0.0)
         return popped
 
@@ -145,7 +144,6 @@ async def test_a_budgets_refusal_drops_the_plan_and_lets_the_preemptor_try_again
     (budget,) = state.evictions.covering(stage.victims(0)[0])
     assert state.evictions.allowed(budget) == 0
     assert stage.queued.queue is SubQueue.BACKOFF
-    assert stage.queued.nominated is None
     assert [change.action for change in stage.freed] == ["Delete"]
 
 
@@ -168,7 +166,6 @@ async def test_whoever_waits_for_the_same_victim_tries_again_when_it_stays(
     assert stage.scheduler.state.nominations.get("default/other") is None
     assert not stage.scheduler.state.evictions.leaving(other.pod)
     assert other.queue is SubQueue.BACKOFF
-    assert other.nominated is None
 
 
 async def test_a_victim_that_has_gone_by_itself_is_no_failure(

@@ -36,6 +36,9 @@ class FakeHints:
     def signature(self, queued: QueuedPod) -> Signature:
         return queued.pod.shape, queued.pipeline, queued.unschedulable_plugins
 
+    def nominated_node(self, _queued: QueuedPod) -> str | None:
+        return None
+
     def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent) -> bool:
         return bool(queued.unschedulable_plugins & HELPS[event])
 

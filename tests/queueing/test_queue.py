@@ -29,8 +29,14 @@ class FakeHints:
     def signature(self, queued: QueuedPod) -> tuple[Any, ...]:
         return queued.pod.shape, queued.pipeline, queued.unschedulable_plugins
 
+    def __init__(self) -> None:
+        self.nominated: dict[str, str] = {}
+
+    def nominated_node(self, queued: QueuedPod) -> str | None:
+        return self.nominated.get(queued.pod.name)
+
     def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent) -> bool:
-        return bool(queued.unschedulable_plugins & HELPS[event])
+        return bool(queued.unschedulable_plugins & HELPS.get(event, FIT))
 
 
 def make_pod(name: str, *, uid: str | None = None, **fields: Any) -> Pod:
@@ -40,8 +46,13 @@ def make_pod(name: str, *, uid: str | None = None, **fields: Any) -> Pod:
 
 
 @pytest.fixture
-def queue() -> SchedulingQueue:
-    return SchedulingQueue(FakeHints())
+def hints() -> FakeHints:
+    return FakeHints()
+
+
+@pytest.fixture
+def queue(hints: FakeHints) -> SchedulingQueue:
+    return SchedulingQueue(hints)
 
 
 def popped(queue: SchedulingQueue, now: float) -> QueuedPod:
@@ -362,35 +373,28 @@ def test_a_cure_that_came_before_the_attempt_does_not_count(queue: SchedulingQue
     assert queue_of(queue, "early") == "backoff"
 
 
-def test_a_pod_that_takes_the_room_made_for_it_lets_nobody_else_try(
-    queue: SchedulingQueue,
+def test_a_pod_that_goes_to_its_nominated_node_lets_no_other_try(
+    queue: SchedulingQueue, hints: FakeHints
 ) -> None:
+    hints.nominated = {"a": "node-a", "b": "node-b"}
     reject(queue, "a", "b")
-    for name in ("a", "b"):
-        queue.nominate(f"default/{name}", f"node-{name}")
     assert queue.move_on_events([VICTIM_GONE], 100.0)
-    woken = popped(queue, 100.0)
-    assert woken.pod.name == "b"
-    queue.assumed(woken, 100.0)
-    queue.done(woken, 100.0)
+    moved = popped(queue, 100.0)
+    assert moved.pod.name == "b"
+    queue.assumed(moved, 100.0)
+    queue.done(moved, 100.0)
     assert queue.pop(100.0) is None
 
 
-def test_a_pod_whose_room_is_not_made_any_more_is_tried_like_the_others(
-    queue: SchedulingQueue,
+def test_a_pod_whose_nomination_was_withdrawn_is_tried_like_the_others(
+    queue: SchedulingQueue, hints: FakeHints
 ) -> None:
-    reject(queue, "a")
-    queue.nominate("default/a", "node-a")
-    reject(queue, "b")
-    queue.nominate("default/b", "node-b")
-    queue.nominate("default/b", None)
-    assert queue.move_on_events([NODE_ADDED], 100.0)
+    hints.nominated = {"a": "node-a", "b": "node-b"}
+    reject(queue, "a", "b")
+    del hints.nominated["b"]
+    withdrawn = ClusterEvent(Kind.POD, Action.DELETE, make_pod("b", nominated="node-b"), None)
+    queue.move_on_events([withdrawn], 100.0)
     assert popped(queue, 100.0).pod.name == "b"
-
-
-def test_a_pod_that_is_not_there_is_nominated_nowhere(queue: SchedulingQueue) -> None:
-    queue.nominate("default/a", "node-a")
-    assert queue.get("default/a") is None
 
 
 @pytest.mark.parametrize("ending", ["rejected", "failed", "done"])

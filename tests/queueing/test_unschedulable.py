@@ -19,7 +19,13 @@ def app(queued: QueuedPod) -> Hashable:
 
 
 def waiting(name: str, app: str = "web", *, nominated: str | None = None) -> QueuedPod:
-    return queued_pod(builders.pod(name, labels={"app": app}), PIPELINE, nominated=nominated)
+    raw = builders.pod(name, labels={"app": app}, nominated=nominated)
+    return queued_pod(raw, PIPELINE)
+
+
+def nominated_node(queued: QueuedPod) -> str | None:
+    """The truth in these tests: what the pod's status says."""
+    return queued.pod.nominated_node
 
 
 def node_added(name: str) -> ClusterEvent:
@@ -32,7 +38,7 @@ def pod_deleted(node: str) -> ClusterEvent:
 
 @pytest.fixture
 def rejected() -> UnschedulablePods:
-    return UnschedulablePods(app)
+    return UnschedulablePods(app, nominated_node)
 
 
 def add(rejected: UnschedulablePods, *pods: QueuedPod) -> None:
@@ -126,3 +132,23 @@ def test_a_pod_leaves_the_signature_it_came_under_even_if_it_changed(
     pod.pod = waiting("a", "db").pod
     rejected.remove("default/a")
     assert rejected.first_of("web") is None
+
+
+def test_a_nomination_that_is_withdrawn_makes_its_pod_one_of_the_others(
+    rejected: UnschedulablePods,
+) -> None:
+    pod, other = waiting("a", nominated="n1"), waiting("b", nominated="n2")
+    add(rejected, pod, other)
+    withdrawn = ClusterEvent(Kind.POD, Action.DELETE, pod.pod, None)
+    pod.pod = waiting("a").pod
+    rejected.update_nominations(withdrawn)
+    assert woken_by(rejected, pod_deleted("n1")) == ["a"]
+
+
+def test_nominations_to_a_deleted_node_end_with_it(rejected: UnschedulablePods) -> None:
+    pod, other = waiting("a", nominated="n1"), waiting("b", nominated="n2")
+    add(rejected, pod, other)
+    deleted = ClusterEvent(Kind.NODE, Action.DELETE, parse_node(builders.node("n1")), None)
+    pod.pod = waiting("a").pod
+    rejected.update_nominations(deleted)
+    assert rejected.first_of("web") is pod

@@ -181,18 +181,19 @@ class SchedulingLoop:
         self._count(attempt, "unschedulable")
         scheduler, queued, pod = self._scheduler, attempt.queued, attempt.queued.pod
         if outcome.nomination is not None:
-            queued.nominated = outcome.nomination.node
-        elif not outcome.keeps_nomination:
-            queued.nominated = None
-            scheduler.state.withdraw(pod.key)
-        scheduler.queue.add_unschedulable(queued, outcome.diagnosis.plugins, self._clock())
-        self._reports.unschedulable(pod, outcome.message, queued.nominated)
-        if outcome.nomination is not None:
             self._metrics.preemption_attempted()
             self._metrics.preempted(self._preemptions.begin(queued, outcome.nomination))
+        elif not outcome.keeps_nomination:
+            scheduler.state.withdraw(pod.key)
+        scheduler.queue.add_unschedulable(queued, outcome.diagnosis.plugins, self._clock())
+        nominee = scheduler.state.nominations.get(pod.key)
+        nominated = scheduler.state.nodes.names[nominee.row] if nominee is not None else None
+        self._reports.unschedulable(pod, outcome.message, nominated)
 
     def _fail(self, attempt: _Attempt, reason: str) -> None:
+        """The attempt ended in an error, which also ends a nomination, as in kube-scheduler."""
         self._count(attempt, "error")
+        self._scheduler.state.withdraw(attempt.queued.pod.key)
         self._scheduler.queue.add_after_error(attempt.queued, self._clock())
         self._reports.error(attempt.queued.pod, reason)
 

@@ -157,6 +157,5 @@ class PreemptionExecutor:
 
     def _withdraw(self, pod: Pod) -> None:
         """The pod is nominated no more, and what was kept for it is free for others."""
-        self._scheduler.queue.nominate(pod.key, None)
         self._scheduler.state.withdraw(pod.key)
         self._reports.nomination_cleared(pod)

@@ -47,7 +47,6 @@ class QueuedPod:
     """Where the pod is, None while an attempt runs."""
     unschedulable_plugins: frozenset[str] = frozenset()
     """Names of the plugins that rejected the pod in the last attempt that ended unschedulable."""
-    nominated: str | None = None
     gated: bool = False
     """Whether a PreEnqueue plugin holds the pod back; also known while an attempt runs."""
     tries_for: Hashable = field(default=None, repr=False)

@@ -28,6 +28,11 @@ class QueueingHints:
             return rejected
         return (*rejected, frozenset(pod.labels.items()), pod.volumes, pod.owner)
 
+    def nominated_node(self, queued: QueuedPod) -> str | None:
+        """The node to which the pod is nominated now."""
+        nominee = self._cluster.nominations.get(queued.pod.key)
+        return self._cluster.nodes.name(nominee.row) if nominee is not None else None
+
     def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent) -> bool:
         """Whether the pod may be schedulable after the event (isPodWorthRequeuing, queue.go).
 

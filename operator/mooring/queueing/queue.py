@@ -47,6 +47,9 @@ class Hints(Protocol):
     def signature(self, queued: QueuedPod) -> Hashable:
         """A value that is equal for pods which the same cluster events may make schedulable."""
 
+    def nominated_node(self, queued: QueuedPod) -> str | None:
+        """The node to which the pod is nominated now."""
+
     def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent) -> bool:
         """Whether the pod may be schedulable after the event."""
 
@@ -65,7 +68,7 @@ class SchedulingQueue:
         self._active = ActivePods()
         self._backoff: list[tuple[float, int, QueuedPod]] = []
         self._error_backoff: list[tuple[float, int, QueuedPod]] = []
-        self._unschedulable = UnschedulablePods(hints.signature)
+        self._unschedulable = UnschedulablePods(hints.signature, hints.nominated_node)
         self._tickets = count(1)
         self._counts = dict.fromkeys(SubQueue, 0)
 
@@ -76,17 +79,6 @@ class SchedulingQueue:
     def get(self, key: str) -> QueuedPod | None:
         """The pod of this namespace/name, in a queue or in flight."""
         return self._pods.get(key) or self._in_flight.get(key)
-
-    def nominate(self, key: str, node: str | None) -> None:
-        """Room is being made for the pod on the node, or nowhere any more."""
-        queued = self.get(key)
-        if queued is None:
-            return
-        if queued.queue is SubQueue.UNSCHEDULABLE:
-            self._unschedulable.remove(key)
-        queued.nominated = node
-        if queued.queue is SubQueue.UNSCHEDULABLE:
-            self._unschedulable.add(queued)
 
     def counts(self) -> dict[str, int]:
         """How many pods are in each queue, by its name."""
@@ -206,6 +198,7 @@ class SchedulingQueue:
         self._in_flight.add_events(events)
         moved = False
         for event in events:
+            self._unschedulable.update_nominations(event)
             to_move = self._unschedulable.pods_to_move(event, self._hints.is_worth_requeuing)
             for queued, for_group in to_move:
                 if for_group:

@@ -34,17 +34,24 @@ class _Group:
 class UnschedulablePods:
     """The unschedulable pods; each is in exactly one group.
 
-    A pod's `nominated` may only change while it is not here.
+    `signature` and `nominated_node` are run when a pod is added; a nomination that changes later
+    is noticed by the cluster event that goes with it.
     """
 
-    def __init__(self, signature: Callable[[QueuedPod], Hashable]) -> None:
+    def __init__(
+        self,
+        signature: Callable[[QueuedPod], Hashable],
+        nominated_node: Callable[[QueuedPod], str | None],
+    ) -> None:
         self._signature = signature
+        self._nominated_node = nominated_node
         self._groups: dict[Hashable, _Group] = {}
         self._filed_under: dict[str, tuple[Hashable, str | None]] = {}
 
     def add(self, queued: QueuedPod) -> None:
         """Adds the pod to the group of its signature, as the last one."""
-        key, node, signature = queued.pod.key, queued.nominated, self._signature(queued)
+        key, node = queued.pod.key, self._nominated_node(queued)
+        signature = self._signature(queued)
         self._filed_under[key] = signature, node
         group = self._groups.get(signature)
         if group is None:
@@ -63,6 +70,27 @@ class UnschedulablePods:
                 del group.nominated[node]
         if not group.free and not group.nominated:
             del self._groups[signature]
+
+    def update_nominations(self, event: ClusterEvent) -> None:
+        """Sorts in again the pods that may have lost their nomination by the event.
+
+        That is the pod itself which was nominated, or every pod nominated to a deleted node.
+        """
+        if event.after is not None:
+            return
+        before, node = event.before, _node_of(event)
+        if isinstance(before, Pod):
+            keys = [before.key]
+        else:
+            groups = self._groups.values() if node is not None else ()
+            keys = [key for group in groups for key in group.nominated.get(node or "", ())]
+        for key in keys:
+            signature, filed_under = self._filed_under.get(key, (None, None))
+            if filed_under is not None:
+                queued = self._groups[signature].nominated[filed_under][key]
+                if self._nominated_node(queued) != filed_under:
+                    self.remove(key)
+                    self.add(queued)
 
     def signature_of(self, key: str) -> Hashable:
         """The signature of the pod's group."""
