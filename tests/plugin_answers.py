@@ -54,7 +54,10 @@ class PluginAnswers:
         if not len(out):
             return {}
         why = self._plugin.explain(pod, out, state)
-        return {out.name(i): Rejected(why.of(i), bool(why.resolvable[i])) for i in range(len(out))}
+        return {
+            out.name(i): Rejected(why.reasons_at(i), bool(why.resolvable[i]))
+            for i in range(len(out))
+        }
 
     def scores(self, raw: Raw, *feasible: str) -> dict[str, int] | None:
         """Normalised scores of the feasible nodes (none named: of all); None if it skips."""

@@ -47,6 +47,19 @@ def test_without_nodes_there_is_one_sentence_and_no_post_filter() -> None:
     assert outcome.nomination is None
 
 
+def test_a_pod_with_any_number_of_resources_is_decided() -> None:
+    """Explanations are not limited to the 64 bits of a word."""
+    amounts = {f"example.com/r{i:03}": 1 for i in range(100)}
+    raw = pod(requests=amounts)
+    without = rejected(Deciding(node("n1")), raw)
+    assert without.message.count("Insufficient") == 100
+    assert without.diagnosis.plugins == {"NodeResourcesFit"}
+    deciding = Deciding(node("n1"), node("n2", resources=amounts))
+    decision = deciding.decision(raw)
+    assert decision.node == "n2"
+    assert len(decision.rejections["n1"].reasons) == 100
+
+
 def test_a_refusal_counts_reasons_and_adds_what_post_filters_say() -> None:
     deciding = Deciding(node("a", cpu="1"), node("b", cpu="1"), node("c", unschedulable=True))
     assert rejected(deciding, pod(cpu="2")).message == (

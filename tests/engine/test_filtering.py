@@ -73,7 +73,7 @@ def test_rows_kept_for_nominated_pods_are_told_with_the_filters_reason() -> None
     search, asked = deciding.search(pod("new", cpu="1"))
     (kept,) = search.kept_for_others(asked, search.feasible(asked))
     assert kept.rows.tolist() == [0]
-    assert kept.explanation.of(0) == ("Insufficient cpu",)
+    assert kept.explanation.reasons_at(0) == ("Insufficient cpu",)
 
 
 def test_counting_and_trying_agree_about_rows_kept_for_nominated_pods() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from deciding import Deciding
 from mooring.engine.profiles import Profiles
 from mooring.engine.result_cache import ResultCache
+from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.handle import Handle
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import Explanation
@@ -142,3 +143,16 @@ def test_an_images_spread_follows_the_number_of_nodes() -> None:
     for name in ("n3", "n4"):
         deciding.state.put(Kind.NODE, name, parse_node(node(name)))
     assert score(deciding) < before
+
+
+def test_a_diagnosis_is_kept_until_a_row_changes_unless_it_has_very_many_reasons() -> None:
+    def diagnoses(resources: int) -> list[Diagnosis]:
+        deciding = Deciding(node("n1"))
+        raw = pod(requests={f"example.com/r{i}": 1 for i in range(resources)})
+        search, asked = deciding.search(raw)
+        return [search.diagnosis(asked, ()) for _ in range(2)]
+
+    few, many = diagnoses(64), diagnoses(65)
+    assert few[0] is few[1]
+    assert many[0] is not many[1]
+    assert many[0].message == many[1].message

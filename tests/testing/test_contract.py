@@ -59,6 +59,21 @@ class NamesNoReason(LargeNodes):
         return Explanation(("node(s) were small",), bits, np.zeros(len(nodes), np.bool_))
 
 
+class HasVeryManyReasons(LargeNodes):
+    """A correct plugin, whose explanation needs several words per node."""
+
+    def explain(self, _pod: Pod, nodes: NodeView, _: Any) -> Explanation:
+        every = np.ones(len(nodes), np.bool_)
+        masks = [(f"node(s) were small, for reason {i}", every) for i in range(100)]
+        return Explanation.from_masks(masks, resolvable=~every)
+
+
+class NamesTooFewOfVeryManyReasons(HasVeryManyReasons):
+    def explain(self, _pod: Pod, nodes: NodeView, _: Any) -> Explanation:
+        why = super().explain(_pod, nodes, _)
+        return Explanation(why.reasons[:-1], why.bits, why.resolvable)
+
+
 class ComparesNodes(LargeNodes):
     def filter(self, _pod: Pod, nodes: NodeView, _: Any) -> BoolArray:
         cpu = nodes.allocatable("cpu")
@@ -137,9 +152,10 @@ def contract_of(of: type[Any]) -> PluginContract:
     return Contract()
 
 
+@pytest.mark.parametrize("plugin", [LargeNodes, HasVeryManyReasons])
 @pytest.mark.parametrize("rule", RULES)
-def test_a_correct_plugin_keeps_every_rule(rule: str) -> None:
-    getattr(contract_of(LargeNodes), rule)()
+def test_a_correct_plugin_keeps_every_rule(plugin: type[Any], rule: str) -> None:
+    getattr(contract_of(plugin), rule)()
 
 
 @pytest.mark.parametrize(
@@ -149,6 +165,7 @@ def test_a_correct_plugin_keeps_every_rule(rule: str) -> None:
         (GivesOneForAll, "test_it_filters_with_one_bool_per_node"),
         (KeepsSilent, "test_it_explains_every_refusal_with_a_reason"),
         (NamesNoReason, "test_it_explains_every_refusal_with_a_reason"),
+        (NamesTooFewOfVeryManyReasons, "test_it_explains_every_refusal_with_a_reason"),
         (ComparesNodes, "test_it_filters_any_choice_of_nodes_as_it_filters_all"),
         (
             ScoresBelowZero,

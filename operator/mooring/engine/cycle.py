@@ -136,4 +136,4 @@ class LiveDryRun:
         """
         search = self._search
         rejected = search.rejections(row) or search.rejections_beside_nominated(row)
-        return rejected[0].explanation.of(0) if rejected else ()
+        return rejected[0].explanation.reasons_at(0) if rejected else ()

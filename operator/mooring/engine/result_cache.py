@@ -115,11 +115,18 @@ class ShapeResults:
         self._diagnosed: tuple[tuple[int, int], Diagnosis] | None = None
 
     def diagnosis(self, made: Callable[[], Diagnosis]) -> Diagnosis:
-        """What `made` says of the shape, asked for once as long as no row changes."""
+        """What `made` returns, kept until a row changes.
+
+        A diagnosis with more than 64 reasons of one plugin is not kept: with thousands of invented
+        resources it takes megabytes, and there may be many such shapes.
+        """
         as_of = (self._table.set_version, self._table.changes.position)
-        if self._diagnosed is None or self._diagnosed[0] != as_of:
-            self._diagnosed = (as_of, made())
-        return self._diagnosed[1]
+        if self._diagnosed is not None and self._diagnosed[0] == as_of:
+            return self._diagnosed[1]
+        diagnosis = made()
+        is_wide = any(group.explanation.is_wide for group in diagnosis.rejected)
+        self._diagnosed = None if is_wide else (as_of, diagnosis)
+        return diagnosis
 
     @property
     def rejection(self) -> Unschedulable | None:

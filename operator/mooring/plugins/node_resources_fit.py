@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import ClassVar, Final
 
 import numpy as np
@@ -115,6 +115,8 @@ class NodeResourcesFit(_AllocationScore):
     def pre_filter(self, pod: Pod, _cluster: Snapshot) -> _Need:
         """What the pod requests, without the resources that others look after."""
         demand = pod.shape.demand.resources
+        if not (self._ignored or self._ignored_groups):
+            return _Need(demand)
         return _Need({name: amount for name, amount in demand.items() if not self._ignores(name)})
 
     def filter(self, _pod: Pod, nodes: NodeView, need: _Need) -> BoolArray:
@@ -130,15 +132,15 @@ class NodeResourcesFit(_AllocationScore):
 
     def explain(self, _pod: Pod, nodes: NodeView, need: _Need) -> Explanation:
         """Every lacking resource; unresolvable where an empty node would be too small."""
-        bits = (nodes.pod_count >= nodes.pod_slots).astype(np.uint64)
         resolvable = np.ones(len(nodes), np.bool_)
-        for i, (resource, amount) in enumerate(need.resources.items(), start=1):
-            allocatable = nodes.allocatable(resource)
-            lacking = amount > allocatable - nodes.requested(resource)
-            bits |= lacking.astype(np.uint64) << np.uint64(i)
-            resolvable &= amount <= allocatable
-        reasons = ("Too many pods", *(f"Insufficient {resource}" for resource in need.resources))
-        return Explanation(reasons, bits, resolvable)
+        for resource, amount in need.resources.items():
+            resolvable &= amount <= nodes.allocatable(resource)
+        lacking = (
+            (f"Insufficient {name}", amount > nodes.allocatable(name) - nodes.requested(name))
+            for name, amount in need.resources.items()
+        )
+        too_many_pods = ("Too many pods", nodes.pod_count >= nodes.pod_slots)
+        return Explanation.from_masks(chain((too_many_pods,), lacking), resolvable=resolvable)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
         """A node has more to give than before, and room for the pod, now or after evictions."""

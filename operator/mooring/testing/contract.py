@@ -76,7 +76,7 @@ class PluginContract:
         """Also over no node at all."""
         for trial in self._filters():
             for nodes in (trial.nodes, trial.nodes.take(np.zeros(0, np.int64))):
-                _check_array(trial.filter(nodes), np.dtype(np.bool_), len(nodes))
+                _check_array(trial.filter(nodes), np.dtype(np.bool_), (len(nodes),))
 
     def test_it_explains_every_refusal_with_a_reason(self) -> None:
         """`explain` is asked about the nodes that `filter` rejected, and about no other."""
@@ -97,7 +97,7 @@ class PluginContract:
         """Raw scores are not negative; without normalisation they are 0-100 themselves."""
         for trial in self._scores():
             raw = trial.score(trial.nodes)
-            _check_array(raw, np.dtype(np.int64), len(trial.rows))
+            _check_array(raw, np.dtype(np.int64), (len(trial.rows),))
             assert (raw >= 0).all(), f"a raw score is negative: {raw}"
             final = normalised(raw, self.plugin.normalise)
             in_range = ((final >= 0) & (final <= MAX_SCORE)).all()
@@ -230,24 +230,26 @@ class _Trial:
             return []
         why = self.explain(rejected)
         return [
-            (rejected.name(index), (why.of(index), bool(why.resolvable[index])))
+            (rejected.name(index), (why.reasons_at(index), bool(why.resolvable[index])))
             for index in range(len(rejected))
         ]
 
 
-def _check_array(array: Any, dtype: np.dtype[Any], rows: int) -> None:
+def _check_array(array: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
     assert isinstance(array, np.ndarray), f"must be a numpy array, not {type(array).__name__}"
     assert array.dtype == dtype, f"must be of {dtype}, not {array.dtype}"
-    assert array.shape == (rows,), f"must have shape ({rows},), not {array.shape}"
+    assert array.shape == shape, f"must have shape {shape}, not {array.shape}"
 
 
 def _check_explanation(why: Explanation, rows: int) -> None:
-    _check_array(why.bits, np.dtype(np.uint64), rows)
-    _check_array(why.resolvable, np.dtype(np.bool_), rows)
+    words = -(-len(why.reasons) // 64)
+    _check_array(why.bits, np.dtype(np.uint64), (rows,) if words <= 1 else (rows, words))
+    _check_array(why.resolvable, np.dtype(np.bool_), (rows,))
     assert all(why.reasons), "a reason is empty"
-    for bits in why.bits.tolist():
-        assert bits, "a rejected node has no reason"
-        assert bits >> len(why.reasons) == 0, "a bit stands for no reason"
+    assert all(why.reasons_by_row()), "a rejected node has no reason"
+    last = why.bits[:, -1] if why.is_wide else why.bits
+    used = len(why.reasons) - 64 * max(words - 1, 0)
+    assert all(bits >> used == 0 for bits in last.tolist()), "a bit stands for no reason"
 
 
 def _choices(rows: IntArray) -> Iterable[IntArray]:
