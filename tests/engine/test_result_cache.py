@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 
 from deciding import Deciding
 from mooring.engine.profiles import Profiles
@@ -10,7 +11,7 @@ from mooring.engine.result_cache import ResultCache
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.handle import Handle
 from mooring.framework.registry import NoArgs, Registry
-from mooring.framework.verdicts import Explanation
+from mooring.framework.verdicts import Explanation, PluginError
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
@@ -32,12 +33,16 @@ class Counting:
     name = "Counting"
     row_local = True
     asked: list[list[int]]
+    broken = False
 
     def __init__(self, _args: NoArgs, _handle: Handle) -> None:
         type(self).asked = []
+        type(self).broken = False
 
     def filter(self, _pod: Pod, nodes: NodeView, _: None) -> BoolArray:
         self.asked.append(nodes.rows.tolist())
+        if self.broken:
+            raise PluginError("broken")
         return np.ones(len(nodes), np.bool_)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: None) -> Explanation:
@@ -119,6 +124,36 @@ def test_a_node_that_came_or_went_makes_everything_be_asked_anew() -> None:
     asked.state.delete(Kind.NODE, "n9")
     (rows,) = asked.about(pod("c", cpu="1"))
     assert rows == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("plugin", [Counting, CountingNodes])
+def test_rows_about_which_a_plugin_failed_are_asked_about_again(plugin: type[Counting]) -> None:
+    """A failure must not leave old results behind that look new."""
+    asked = PreFiltered(plugin)
+    asked.about(pod("a", cpu="1"))
+    asked.state.put(Kind.NODE, "n1", parse_node(node("n1", cpu="9")))
+    plugin.broken = True
+    for _ in range(2):
+        with pytest.raises(PluginError):
+            asked.about(pod("b", cpu="1"))
+        assert asked.plugin.asked == [[1]]
+    plugin.broken = False
+    assert asked.about(pod("c", cpu="1")) == [[1]]
+    assert asked.about(pod("d", cpu="1")) == []
+
+
+@pytest.mark.parametrize("plugin", [Counting, CountingNodes])
+def test_a_plugin_that_failed_about_all_rows_is_asked_about_all_again(
+    plugin: type[Counting],
+) -> None:
+    asked = PreFiltered(plugin)
+    asked.about(pod("a", cpu="1"))
+    asked.state.put(Kind.NODE, "n9", parse_node(node("n9")))
+    plugin.broken = True
+    with pytest.raises(PluginError):
+        asked.about(pod("b", cpu="1"))
+    plugin.broken = False
+    assert asked.about(pod("c", cpu="1")) == [[0, 1, 2, 3, 4, 5]]
 
 
 def test_the_least_used_shapes_are_forgotten() -> None:

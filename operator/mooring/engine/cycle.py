@@ -18,6 +18,7 @@ from mooring.engine.scoring import score
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.post_filter import Nomination, NotEligible, PostFilterState
+from mooring.framework.runtime import run_post_filter
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
 from mooring.state.cluster import Trial
@@ -98,7 +99,7 @@ def _unschedulable(
     reasons: list[str] = []
     keeps = False
     for plugin in search.pipeline.post_filter:
-        answer = plugin.post_filter(attempt)
+        answer = run_post_filter(search.pipeline, plugin, attempt)
         if isinstance(answer, Nomination):
             return FitError(diagnosis, message, answer)
         reasons.append(answer.reason)

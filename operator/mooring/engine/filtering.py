@@ -10,11 +10,17 @@ from mooring.engine.result_cache import ShapeResults
 from mooring.framework.diagnosis import Diagnosis, RejectedNodes
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import FilterPlugin, ResourceFilterPlugin
+from mooring.framework.runtime import (
+    NOT_A_FILTER_STATE,
+    check_pre_filter,
+    run_explain,
+    run_filter,
+)
 from mooring.framework.verdicts import SKIP, Explanation, PreFilterResult, Unschedulable
 from mooring.model.pod import Pod
 from mooring.state.columns import IntArray
 from mooring.state.snapshot import Snapshot
-from mooring.state.view import BoolArray
+from mooring.state.view import BoolArray, NodeView
 
 __all__ = [
     "PreFiltered",
@@ -58,15 +64,17 @@ class Search:
         for plugin in self.pipeline.pre_filter:
             name = plugin.name
             answer = kept[name] if name in kept else plugin.pre_filter(self.pod, self.cluster)
-            if isinstance(answer, Unschedulable):
-                rejections[name] = answer
-                if not answer.resolvable:
-                    break
-                continue
-            if isinstance(answer, PreFilterResult):
-                names = answer.names if names is None else names & answer.names
-                restricted_by.append(name)
-                answer = answer.state
+            if type(answer) in NOT_A_FILTER_STATE:
+                check_pre_filter(self.pipeline, plugin, answer)
+                if isinstance(answer, Unschedulable):
+                    rejections[name] = answer
+                    if not answer.resolvable:
+                        break
+                    continue
+                if isinstance(answer, PreFilterResult):
+                    names = answer.node_names if names is None else names & answer.node_names
+                    restricted_by.append(name)
+                    answer = answer.state
             states[name] = answer
         if rejections:
             return self._rejected(rejections)
@@ -88,10 +96,22 @@ class Search:
         for plugin in self.pipeline.filters:
             if not plugin.row_local and asked.runs(plugin):
                 rows = np.flatnonzero(fits)
-                passed = plugin.filter(self.pod, nodes.take(rows), asked.states.get(plugin.name))
-                fits = fits.copy()
-                fits[rows] = passed
+                state = asked.states.get(plugin.name)
+                passed = run_filter(self.pipeline, plugin, self.pod, self.nodes_at(rows), state)
+                if len(rows) == len(nodes):
+                    fits = passed
+                else:
+                    fits = fits.copy()
+                    fits[rows] = passed
         return fits
+
+    def nodes_at(self, rows: IntArray) -> NodeView:
+        """A view of rows, which are in ascending order.
+
+        Where they are all rows, which is common, it is the view that need not gather columns.
+        """
+        nodes = self.cluster.nodes
+        return nodes if len(rows) == len(nodes) else nodes.take(rows)
 
     def may_use(self, row: int, asked: PreFiltered, fits: BoolArray) -> bool:
         """Whether the row is feasible, and beside the pods nominated to it too."""
@@ -120,10 +140,12 @@ class Search:
         plugin, needs = resource_filter
         with_nominated = self.cluster.nodes_with_nominated(rows, needs, self.pod)
         state = asked.states[plugin.name]
-        rejected = with_nominated.rows[~plugin.filter(self.pod, with_nominated, state)]
+        passed = run_filter(self.pipeline, plugin, self.pod, with_nominated, state)
+        rejected = with_nominated.rows[~passed]
         if not len(rejected):
             return ()
-        why = plugin.explain(self.pod, with_nominated.take(rejected), state)
+        failed = with_nominated.take(rejected)
+        why = run_explain(self.pipeline, plugin, self.pod, failed, state)
         return (RejectedNodes(plugin.name, rejected, why),)
 
     def resource_filter(
@@ -200,10 +222,10 @@ class Search:
             if not asked.runs(plugin):
                 continue
             state = asked.states.get(plugin.name)
-            passed = plugin.filter(self.pod, nodes.take(remaining), state)
+            passed = run_filter(self.pipeline, plugin, self.pod, nodes.take(remaining), state)
             failed = remaining[~passed]
             if len(failed):
-                why = plugin.explain(self.pod, nodes.take(failed), state)
+                why = run_explain(self.pipeline, plugin, self.pod, nodes.take(failed), state)
                 rejected.append(RejectedNodes(plugin.name, failed, why))
                 if not self.pipeline.every_filter:
                     remaining = remaining[passed]

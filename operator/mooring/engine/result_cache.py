@@ -15,6 +15,7 @@ import numpy as np
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.pipeline import Pipeline, WeightedScorePlugin
 from mooring.framework.plugin import FilterPlugin, Normalise
+from mooring.framework.runtime import run_filter, run_pre_filter, run_pre_score, run_score
 from mooring.framework.verdicts import SKIP, PreFilterResult, Unschedulable
 from mooring.model.pod import Pod
 from mooring.model.shape import PodShape
@@ -33,10 +34,12 @@ class _RowResults:
 
     def __init__(
         self,
+        pipeline: Pipeline,
         filters: Sequence[tuple[FilterPlugin, Any]],
         scores: Sequence[tuple[WeightedScorePlugin, Any]],
         changes: ChangeLog,
     ) -> None:
+        self._pipeline = pipeline
         self._filters = filters
         self._scores = scores
         self._changes = changes
@@ -50,24 +53,29 @@ class _RowResults:
         if same_nodes and self._position == self._changes.position:
             return False
         dirty = self._changes.since(self._position)
-        self._position = self._changes.position
         if not same_nodes or dirty is None or 2 * len(dirty) > len(nodes):
-            self.fits, self.fixed_total, self.raw = self._asked(pod, nodes)
+            self.fits, self.fixed_total, raw = self._asked(pod, nodes)
+            # Copied, because a plugin may return a column of the node table, which changes.
+            self.raw = {name: column.copy() for name, column in raw.items()}
+            self._position = self._changes.position
             return True
         fits, fixed_total, raw = self._asked(pod, nodes.take(dirty))
         self.fits[dirty], self.fixed_total[dirty] = fits, fixed_total
         for name, column in raw.items():
             self.raw[name][dirty] = column
+        # Only now: after an exception of a plugin, the same rows are looked at again.
+        self._position = self._changes.position
         return True
 
     def _asked(self, pod: Pod, nodes: NodeView) -> tuple[BoolArray, IntArray, dict[str, IntArray]]:
         fits = nodes.present.copy()
         for plugin, state in self._filters:
-            fits &= plugin.filter(pod, nodes, state)
+            fits &= run_filter(self._pipeline, plugin, pod, nodes, state)
         fixed_total = np.zeros(len(nodes), np.int64)
         raw: dict[str, IntArray] = {}
         for score, state in self._scores:
-            column = raw[score.name] = np.array(score.plugin.score(pod, nodes, state), np.int64)
+            column = run_score(self._pipeline, score.plugin, pod, nodes, state)
+            raw[score.name] = column
             if score.plugin.normalise is Normalise.NONE:
                 fixed_total += score.weight * column
         return fits, fixed_total, raw
@@ -84,11 +92,15 @@ class ShapeResults:
         self._table = table
         self._version = -1
         self.pre_filtered: dict[str, Any] = {
-            p.name: p.pre_filter(pod, cluster) for p in pipeline.pre_filter if p.row_local
+            p.name: run_pre_filter(pipeline, p, pod, cluster)
+            for p in pipeline.pre_filter
+            if p.row_local
         }
         nodes = cluster.nodes
         self.pre_scored: dict[str, Any] = {
-            p.name: p.pre_score(pod, nodes, cluster) for p in pipeline.pre_score if p.row_local
+            p.name: run_pre_score(pipeline, p, pod, nodes, cluster)
+            for p in pipeline.pre_score
+            if p.row_local
         }
         filters = [
             (f, state)
@@ -101,11 +113,13 @@ class ShapeResults:
             if s.row_local and self.pre_scored.get(s.name) is not SKIP
         ]
         self._by_node = _RowResults(
+            pipeline,
             [entry for entry in filters if _ignores_pods(entry[0])],
             [entry for entry in scores if _ignores_pods(entry[0].plugin)],
             table.node_changes,
         )
         self._by_node_and_pods = _RowResults(
+            pipeline,
             [entry for entry in filters if not _ignores_pods(entry[0])],
             [entry for entry in scores if not _ignores_pods(entry[0].plugin)],
             table.changes,
@@ -141,12 +155,12 @@ class ShapeResults:
     def refresh(self, pod: Pod, nodes: NodeView) -> None:
         """Every answer is that of the live rows."""
         same_nodes = self._version == self._table.set_version and len(self.fits) == len(nodes)
-        self._version = self._table.set_version
         still = self._by_node.refresh(pod, nodes, same_nodes=same_nodes)
         moving = self._by_node_and_pods.refresh(pod, nodes, same_nodes=same_nodes)
         if still or moving:
             self.fits = self._by_node.fits & self._by_node_and_pods.fits
             self.fixed_total = self._by_node.fixed_total + self._by_node_and_pods.fixed_total
+        self._version = self._table.set_version
 
     def _filter_state(self, plugin: str) -> Any:
         state = self.pre_filtered.get(plugin)

@@ -9,6 +9,7 @@ import numpy as np
 from mooring.engine.filtering import Search
 from mooring.framework.decision import NodeScore
 from mooring.framework.plugin import Normalise
+from mooring.framework.runtime import run_pre_score, run_score
 from mooring.framework.scores import normalised
 from mooring.framework.verdicts import SKIP
 from mooring.state.columns import IntArray
@@ -57,12 +58,14 @@ class ScoreTable:
 def score(search: Search, rows: IntArray) -> ScoreTable:
     """The totals of the feasible rows (int64)."""
     pod, pipeline, cluster, work = search.pod, search.pipeline, search.cluster, search.work
-    nodes = cluster.nodes.take(rows)
+    nodes = search.nodes_at(rows)
     states = dict(work.pre_scored)
     for plugin in pipeline.pre_score:
         if plugin.name not in states:
-            states[plugin.name] = plugin.pre_score(pod, nodes, cluster)
-    total = work.fixed_total[rows]
+            states[plugin.name] = run_pre_score(pipeline, plugin, pod, nodes, cluster)
+    # Where every row is feasible, which is common, columns are used as they are: no gathering.
+    chosen = slice(None) if len(rows) == len(work.fixed_total) else rows
+    total = work.fixed_total[chosen]
     shares: dict[str, Callable[[IntArray], IntArray]] = {}
     for scorer in pipeline.scores:
         state = states.get(scorer.name)
@@ -74,13 +77,13 @@ def score(search: Search, rows: IntArray) -> ScoreTable:
             shares[scorer.name] = partial(_settled_share, column, rows, scorer.weight)
             continue
         raw = (
-            work.raw(scorer.name)[rows]
+            work.raw(scorer.name)[chosen]
             if scorer.row_local
-            else scorer.plugin.score(pod, nodes, state)
+            else run_score(pipeline, scorer.plugin, pod, nodes, state)
         )
         share = scorer.weight * normalised(raw, how)
         shares[scorer.name] = share.__getitem__
-        total += share
+        total = total + share
     return ScoreTable(nodes, total, np.flatnonzero(total == total.max()), shares)
 
 

@@ -69,6 +69,8 @@ class Pipeline:
     """By name, the plugins that say what could cure their rejections."""
     counting: Mapping[str, ResourceFilterPlugin]
     """By name, the filters that other pods can make reject only by what they request."""
+    distributions: Mapping[str, str]
+    """By plugin name, the distribution that it comes from; errors name it."""
 
 
 def build_pipeline(
@@ -115,6 +117,7 @@ def build_pipeline(
             name: plugin for name, plugin in built.items() if hasattr(plugin, "events_to_register")
         },
         counting={f.name: f for f in at(Point.FILTER) if isinstance(f, ResourceFilterPlugin)},
+        distributions={name: registry.distribution(name) for name in built},
     )
 
 

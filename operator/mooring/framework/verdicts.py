@@ -66,7 +66,7 @@ class PreFilterResult:
     """Only these nodes can do; `state` is handed to the plugin's filter."""
 
     state: Any
-    names: frozenset[str]
+    node_names: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
