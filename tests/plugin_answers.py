@@ -8,7 +8,7 @@ import numpy as np
 
 from mooring.framework.hints import QueueingHint
 from mooring.framework.registry import NoArgs
-from mooring.framework.scores import normalised
+from mooring.framework.scores import normalize_score
 from mooring.framework.verdicts import SKIP
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.objects import parse_object
@@ -68,7 +68,7 @@ class PluginAnswers:
             state = self._plugin.pre_score(pod, nodes, self._cluster)
         if state is SKIP:
             return None
-        scores = normalised(self._plugin.score(pod, nodes, state), self._plugin.normalise)
+        scores = normalize_score(self._plugin.score(pod, nodes, state), self._plugin.normalize)
         return {nodes.name(i): score for i, score in enumerate(scores.tolist())}
 
     def queueing_hint(

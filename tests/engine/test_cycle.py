@@ -151,12 +151,12 @@ def test_seeds_spread_evenly_over_a_few_equals() -> None:
 
 def test_requests_alone_can_be_counted() -> None:
     deciding = Deciding(node("a"))
-    assert LiveDryRun(*deciding.search(pod("new", cpu="1"))).needs == {"cpu": 1000}
+    assert LiveDryRun(*deciding.search(pod("new", cpu="1"))).resource_requests == {"cpu": 1000}
 
 
 def test_where_another_filter_depends_on_pods_counting_is_not_enough() -> None:
     deciding = Deciding(node("a"))
-    assert LiveDryRun(*deciding.search(pod("new", cpu="1", ports=[80]))).needs is None
+    assert LiveDryRun(*deciding.search(pod("new", cpu="1", ports=[80]))).resource_requests is None
 
 
 def test_a_row_refuses_for_the_first_reason_as_things_stand() -> None:

@@ -10,7 +10,7 @@ from deciding import Deciding
 from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint
-from mooring.framework.plugin import Normalise
+from mooring.framework.plugin import Normalize
 from mooring.framework.post_filter import Nomination, PostFilterState
 from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import (
@@ -42,7 +42,7 @@ class Odd:
 
     name: ClassVar[str] = "Odd"
     row_local: ClassVar[bool] = False
-    normalise: ClassVar[Normalise] = Normalise.MAX
+    normalize: ClassVar[Normalize] = Normalize.MAX
     answers: ClassVar[dict[str, Answer]] = {}
 
     def __init__(self, _args: NoArgs, _handle: Handle) -> None: ...
@@ -80,7 +80,7 @@ class OddRows(Odd):
 class OddPercentages(Odd):
     """The same, with scores that are used as they are."""
 
-    normalise: ClassVar[Normalise] = Normalise.NONE
+    normalize: ClassVar[Normalize] = Normalize.NONE
 
 
 def deciding(plugin: type[Odd] = Odd, **answers: Answer) -> Deciding:

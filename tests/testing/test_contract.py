@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mooring.framework.handle import Handle
-from mooring.framework.plugin import Normalise
+from mooring.framework.plugin import Normalize
 from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import Explanation, Skip
 from mooring.model.pod import Pod
@@ -22,7 +22,7 @@ class LargeNodes:
 
     name: ClassVar[str] = "LargeNodes"
     row_local: ClassVar[bool] = True
-    normalise: ClassVar[Normalise] = Normalise.MAX
+    normalize: ClassVar[Normalize] = Normalize.MAX
 
     def __init__(self, _args: NoArgs, handle: Handle) -> None:
         self.cluster = handle.cluster
@@ -87,7 +87,7 @@ class ScoresBelowZero(LargeNodes):
 
 
 class ScoresAboveOneHundred(LargeNodes):
-    normalise: ClassVar[Normalise] = Normalise.NONE
+    normalize: ClassVar[Normalize] = Normalize.NONE
 
 
 class ScoresByRank(LargeNodes):
@@ -169,11 +169,11 @@ def test_a_correct_plugin_keeps_every_rule(plugin: type[Any], rule: str) -> None
         (ComparesNodes, "test_it_filters_any_choice_of_nodes_as_it_filters_all"),
         (
             ScoresBelowZero,
-            "test_it_scores_with_one_integer_per_node_that_normalises_to_0_to_100",
+            "test_it_scores_with_one_integer_per_node_that_normalizes_to_0_to_100",
         ),
         (
             ScoresAboveOneHundred,
-            "test_it_scores_with_one_integer_per_node_that_normalises_to_0_to_100",
+            "test_it_scores_with_one_integer_per_node_that_normalizes_to_0_to_100",
         ),
         (ScoresByRank, "test_it_scores_any_choice_of_nodes_as_it_scores_all_if_it_is_row_local"),
         (ReadsTheClusterEarly, "test_it_prepares_without_the_cluster_if_it_is_row_local"),

@@ -121,7 +121,7 @@ class LiveDryRun:
     def __init__(self, search: Search, asked: PreFiltered | None) -> None:
         self._search = search
         resource_filter = search.resource_filter(asked) if asked is not None else None
-        self.needs: Mapping[str, int] | None = (
+        self.resource_requests: Mapping[str, int] | None = (
             resource_filter[1] if resource_filter is not None else None
         )
 

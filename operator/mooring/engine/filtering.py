@@ -160,8 +160,12 @@ class Search:
             for plugin in self.pipeline.filters
             if asked.runs(plugin) and not getattr(plugin, "ignores_pods", False)
         ]
-        plugin = self.pipeline.counting.get(contested[0]) if len(contested) == 1 else None
-        return None if plugin is None else (plugin, plugin.needs(asked.states[plugin.name]))
+        plugin = self.pipeline.resource_filters.get(contested[0]) if len(contested) == 1 else None
+        return (
+            None
+            if plugin is None
+            else (plugin, plugin.resource_requests(asked.states[plugin.name]))
+        )
 
     def rejections_beside_nominated(self, row: int) -> Sequence[RejectedNodes]:
         """Why the row rejects the pod once its nominated pods are there; empty if it does not."""
@@ -227,7 +231,7 @@ class Search:
             if len(failed):
                 why = run_explain(self.pipeline, plugin, self.pod, nodes.take(failed), state)
                 rejected.append(RejectedNodes(plugin.name, failed, why))
-                if not self.pipeline.every_filter:
+                if not self.pipeline.always_check_all_filters:
                     remaining = remaining[passed]
         return rejected
 
@@ -269,7 +273,7 @@ def sampled(
     `fits` is bool[rows]; `candidates` counts the nodes that pre_filter left. The search goes
     through the zone-interleaved order from position `start`, round the end, until it has enough.
     """
-    wanted = nodes_to_find(candidates, pipeline.percentage)
+    wanted = nodes_to_find(candidates, pipeline.percentage_of_nodes_to_score)
     rows = np.flatnonzero(fits)
     if len(rows) <= wanted:
         return rows, candidates

@@ -14,7 +14,7 @@ import numpy as np
 
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.pipeline import Pipeline, WeightedScorePlugin
-from mooring.framework.plugin import FilterPlugin, Normalise
+from mooring.framework.plugin import FilterPlugin, Normalize
 from mooring.framework.runtime import run_filter, run_pre_filter, run_pre_score, run_score
 from mooring.framework.verdicts import SKIP, PreFilterResult, Unschedulable
 from mooring.model.pod import Pod
@@ -76,7 +76,7 @@ class _RowResults:
         for score, state in self._scores:
             column = run_score(self._pipeline, score.plugin, pod, nodes, state)
             raw[score.name] = column
-            if score.plugin.normalise is Normalise.NONE:
+            if score.plugin.normalize is Normalize.NONE:
                 fixed_total += score.weight * column
         return fits, fixed_total, raw
 

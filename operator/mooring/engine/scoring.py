@@ -8,9 +8,9 @@ import numpy as np
 
 from mooring.engine.filtering import Search
 from mooring.framework.decision import NodeScore
-from mooring.framework.plugin import Normalise
+from mooring.framework.plugin import Normalize
 from mooring.framework.runtime import run_pre_score, run_score
-from mooring.framework.scores import normalised
+from mooring.framework.scores import normalize_score
 from mooring.framework.verdicts import SKIP
 from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
@@ -71,8 +71,8 @@ def score(search: Search, rows: IntArray) -> ScoreTable:
         state = states.get(scorer.name)
         if state is SKIP:
             continue
-        how = scorer.plugin.normalise
-        if scorer.row_local and how is Normalise.NONE:
+        how = scorer.plugin.normalize
+        if scorer.row_local and how is Normalize.NONE:
             column = work.raw(scorer.name)
             shares[scorer.name] = partial(_settled_share, column, rows, scorer.weight)
             continue
@@ -81,7 +81,7 @@ def score(search: Search, rows: IntArray) -> ScoreTable:
             if scorer.row_local
             else run_score(pipeline, scorer.plugin, pod, nodes, state)
         )
-        share = scorer.weight * normalised(raw, how)
+        share = scorer.weight * normalize_score(raw, how)
         shares[scorer.name] = share.__getitem__
         total = total + share
     return ScoreTable(nodes, total, np.flatnonzero(total == total.max()), shares)

@@ -128,7 +128,7 @@ def _problem(name: str, plugin: Any) -> str | None:
             "has a filter but no explain, so nobody could read why it rejected",
         ),
         (
-            Point.SCORE not in points or hasattr(plugin, "normalise"),
+            Point.SCORE not in points or hasattr(plugin, "normalize"),
             "has a score but does not say how it is normalised",
         ),
         (

@@ -15,7 +15,7 @@ from mooring.framework.hints import QueueingHint
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import (
     FilterPlugin,
-    Normalise,
+    Normalize,
     Plugin,
     PostFilterPlugin,
     PreFilterPlugin,
@@ -134,7 +134,7 @@ def run_score(
 ) -> IntArray:
     """What `score` returns: int64[nodes], from 0 on, up to 100 where it is not normalised."""
     raw = plugin.score(pod, nodes, state)
-    if problem := wrong_scores(raw, len(nodes), plugin.normalise):
+    if problem := wrong_scores(raw, len(nodes), plugin.normalize):
         raise _error(pipeline, plugin, f"score {problem}")
     return raw
 
@@ -144,16 +144,16 @@ def wrong_mask(mask: object, nodes: int) -> str:
     return "" if _is_array(mask, _BOOL, nodes) else _instead(mask, _array(_BOOL, (nodes,)))
 
 
-def wrong_scores(raw: object, nodes: int, normalise: Normalise) -> str:
+def wrong_scores(raw: object, nodes: int, normalize: Normalize) -> str:
     """What is wrong with the result of `score`; "" if nothing is."""
     if not _is_array(raw, _INT64, nodes):
         return _instead(raw, _array(_INT64, (nodes,)))
-    highest = MAX_SCORE if normalise is Normalise.NONE else _HIGHEST_RAW
+    highest = MAX_SCORE if normalize is Normalize.NONE else _HIGHEST_RAW
     # As unsigned numbers the negative ones are the largest, so one comparison finds both.
     if not nodes or int(_max(raw.view(_UINT64))) <= highest:
         return ""
     found = f"returned numbers from {raw.min()} to {raw.max()}"
-    if normalise is Normalise.NONE:
+    if normalize is Normalize.NONE:
         return f"{found}; they must be from 0 to {MAX_SCORE}"
     return f"{found}; they must not be negative, nor larger than {_HIGHEST_RAW}"
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, freed_node, queue_if
-from mooring.framework.plugin import Normalise
+from mooring.framework.plugin import Normalize
 from mooring.framework.verdicts import Explanation
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
@@ -55,7 +55,7 @@ class _AllocationScore:
     """Scores how full a node gets, by a strategy (resource_allocation.go)."""
 
     row_local: ClassVar[bool] = True
-    normalise: ClassVar[Normalise] = Normalise.NONE
+    normalize: ClassVar[Normalize] = Normalize.NONE
 
     def __init__(self, strategy: ScoringStrategy) -> None:
         self._scored = [(resource.name, resource.weight) for resource in strategy.resources]
@@ -126,7 +126,7 @@ class NodeResourcesFit(_AllocationScore):
             fits &= amount <= nodes.allocatable(resource) - nodes.requested(resource)
         return fits
 
-    def needs(self, need: _Need) -> Mapping[str, int]:
+    def resource_requests(self, need: _Need) -> Mapping[str, int]:
         """What must be free beside a pod slot; all that `filter` looks at."""
         return need.resources
 

@@ -22,7 +22,7 @@ from numpy.testing import assert_array_equal
 from mooring.framework.plugin import points_of
 from mooring.framework.registry import NoArgs
 from mooring.framework.runtime import wrong_explanation, wrong_mask, wrong_scores
-from mooring.framework.scores import MAX_SCORE, normalised
+from mooring.framework.scores import MAX_SCORE, normalize_score
 from mooring.framework.verdicts import SKIP, Explanation, PreFilterResult, Unschedulable
 from mooring.model.pod import Pod, parse_pod
 from mooring.policy.points import Point
@@ -94,12 +94,12 @@ class PluginContract:
                 part = trial.filter(trial.nodes.take(rows))
                 assert_array_equal(part, whole[np.isin(trial.rows, rows)])
 
-    def test_it_scores_with_one_integer_per_node_that_normalises_to_0_to_100(self) -> None:
+    def test_it_scores_with_one_integer_per_node_that_normalizes_to_0_to_100(self) -> None:
         """Raw scores are not negative; without normalisation they are 0-100 themselves."""
         for trial in self._scores():
             raw = trial.score(trial.nodes)
-            _check(wrong_scores(raw, len(trial.rows), self.plugin.normalise))
-            final = normalised(raw, self.plugin.normalise)
+            _check(wrong_scores(raw, len(trial.rows), self.plugin.normalize))
+            final = normalize_score(raw, self.plugin.normalize)
             in_range = ((final >= 0) & (final <= MAX_SCORE)).all()
             assert in_range, f"a score is outside of 0-{MAX_SCORE}: {final}"
 
