@@ -25,12 +25,15 @@ Raw = Mapping[str, Any]
 
 
 class Deciding:
-    """Decides about pods in one cluster under one profile; `spec` is as a user writes it."""
+    """Decides about pods in one cluster under one profile; `spec` is as a user writes it.
 
-    def __init__(self, *objects: Raw, **spec: Any) -> None:
+    `extra` are plugins that the profile may name beside those shipped.
+    """
+
+    def __init__(self, *objects: Raw, extra: tuple[type[Any], ...] = (), **spec: Any) -> None:
         self.state = cluster(*objects)
         self.cluster = Snapshot(self.state)
-        registry = Registry(SHIPPED, {})
+        registry = Registry((*SHIPPED, *extra), {})
         profile = read_profile(
             {
                 "apiVersion": "scheduling.mooring.dev/v1alpha1",

@@ -8,7 +8,7 @@ import numpy as np
 
 from mooring.framework.hints import QueueingHint
 from mooring.framework.registry import NoArgs
-from mooring.framework.scores import normalised
+from mooring.framework.scores import normalize_score
 from mooring.framework.verdicts import SKIP
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.objects import parse_object
@@ -54,7 +54,10 @@ class PluginAnswers:
         if not len(out):
             return {}
         why = self._plugin.explain(pod, out, state)
-        return {out.name(i): Rejected(why.of(i), bool(why.resolvable[i])) for i in range(len(out))}
+        return {
+            out.name(i): Rejected(why.reasons_at(i), bool(why.resolvable[i]))
+            for i in range(len(out))
+        }
 
     def scores(self, raw: Raw, *feasible: str) -> dict[str, int] | None:
         """Normalised scores of the feasible nodes (none named: of all); None if it skips."""
@@ -65,7 +68,7 @@ class PluginAnswers:
             state = self._plugin.pre_score(pod, nodes, self._cluster)
         if state is SKIP:
             return None
-        scores = normalised(self._plugin.score(pod, nodes, state), self._plugin.normalise)
+        scores = normalize_score(self._plugin.score(pod, nodes, state), self._plugin.normalize)
         return {nodes.name(i): score for i, score in enumerate(scores.tolist())}
 
     def queueing_hint(

@@ -1,4 +1,4 @@
-"""Where a pod goes, or why it goes nowhere."""
+"""Which node a pod goes to, or why none fits."""
 
 from deciding import Deciding
 from mooring.engine.cycle import LiveDryRun, tie_break_seed
@@ -47,7 +47,20 @@ def test_without_nodes_there_is_one_sentence_and_no_post_filter() -> None:
     assert outcome.nomination is None
 
 
-def test_a_refusal_counts_reasons_and_adds_what_post_filters_say() -> None:
+def test_a_pod_with_any_number_of_resources_is_decided() -> None:
+    """Explanations are not limited to the 64 bits of a word."""
+    amounts = {f"example.com/r{i:03}": 1 for i in range(100)}
+    raw = pod(requests=amounts)
+    without = rejected(Deciding(node("n1")), raw)
+    assert without.message.count("Insufficient") == 100
+    assert without.diagnosis.plugins == {"NodeResourcesFit"}
+    deciding = Deciding(node("n1"), node("n2", resources=amounts))
+    decision = deciding.decision(raw)
+    assert decision.node == "n2"
+    assert len(decision.rejections["n1"].reasons) == 100
+
+
+def test_a_fit_error_counts_reasons_and_adds_what_post_filters_say() -> None:
     deciding = Deciding(node("a", cpu="1"), node("b", cpu="1"), node("c", unschedulable=True))
     assert rejected(deciding, pod(cpu="2")).message == (
         "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu. "
@@ -56,7 +69,7 @@ def test_a_refusal_counts_reasons_and_adds_what_post_filters_say() -> None:
     )
 
 
-def test_the_first_post_filter_that_finds_room_ends_the_matter() -> None:
+def test_after_a_post_filter_that_nominates_a_node_no_other_runs() -> None:
     deciding = Deciding(node("n1", cpu="1"), pod("victim", cpu="1", node="n1"))
     outcome = rejected(deciding, pod("urgent", cpu="1", priority=9))
     assert outcome.nomination is not None
@@ -80,7 +93,7 @@ def test_a_nominated_node_that_does_not_fit_any_more_is_passed_over() -> None:
     assert placed(deciding, raw).node == "large"
 
 
-def test_room_kept_for_a_nominated_pod_is_refused_to_its_equals_and_given_to_its_betters() -> None:
+def test_a_nominated_pods_resources_are_free_only_for_pods_of_higher_priority() -> None:
     deciding = Deciding(node("n1", cpu="1"))
     deciding.nominate(pod("hopeful", cpu="1", priority=5), "n1")
     assert "Insufficient cpu" in rejected(deciding, pod("equal", cpu="1", priority=5)).message
@@ -136,17 +149,17 @@ def test_seeds_spread_evenly_over_a_few_equals() -> None:
     assert all(900 < chosen.count(k) < 1100 for k in range(4))
 
 
-def test_requests_alone_can_be_counted() -> None:
+def test_a_pod_that_only_requests_resources_has_them_in_its_dry_run() -> None:
     deciding = Deciding(node("a"))
-    assert LiveDryRun(*deciding.search(pod("new", cpu="1"))).needs == {"cpu": 1000}
+    assert LiveDryRun(*deciding.search(pod("new", cpu="1"))).resource_requests == {"cpu": 1000}
 
 
-def test_where_another_filter_depends_on_pods_counting_is_not_enough() -> None:
+def test_where_another_filter_depends_on_pods_requests_are_not_enough() -> None:
     deciding = Deciding(node("a"))
-    assert LiveDryRun(*deciding.search(pod("new", cpu="1", ports=[80]))).needs is None
+    assert LiveDryRun(*deciding.search(pod("new", cpu="1", ports=[80]))).resource_requests is None
 
 
-def test_a_row_refuses_for_the_first_reason_as_things_stand() -> None:
+def test_a_dry_run_rejects_for_the_first_reason_in_the_present_state() -> None:
     deciding = Deciding(node("a", cpu="1"), pod("there", cpu="1", node="a"))
     dry_run = LiveDryRun(*deciding.search(pod("new", cpu="1")))
     assert dry_run.rejection(0) == ("Insufficient cpu",)

@@ -20,19 +20,19 @@ def by_name(*names: str) -> dict[str, object]:
     return {"nodeAffinity": required}
 
 
-def test_a_pod_that_names_its_nodes_narrows_the_search_to_them() -> None:
+def test_only_the_nodes_that_a_pod_names_are_searched() -> None:
     deciding = Deciding(node("a", cpu="1"), node("b"), node("c"))
     raw = pod("new", cpu="2", affinity=by_name("a", "missing"))
-    search, asked = deciding.search(raw)
-    assert asked.candidate_rows.tolist() == [0]
-    diagnosis = search.diagnose(asked)
+    search, pre_filtered = deciding.search(raw)
+    assert pre_filtered.candidate_rows.tolist() == [0]
+    diagnosis = search.diagnose(pre_filtered)
     assert diagnosis.message == (
         "0/3 nodes are available: 1 Insufficient cpu, "
         "2 node(s) didn't satisfy plugin(s) [NodeAffinity]."
     )
 
 
-def test_terms_that_contradict_each_other_refuse_the_pod_before_any_node() -> None:
+def test_terms_that_contradict_each_other_reject_the_pod_before_any_filter() -> None:
     fields = [{"key": "metadata.name", "operator": "In", "values": [name]} for name in ("a", "b")]
     required = {
         "requiredDuringSchedulingIgnoredDuringExecution": {
@@ -48,13 +48,15 @@ def test_terms_that_contradict_each_other_refuse_the_pod_before_any_node() -> No
     assert diagnosis.plugins == {"NodeAffinity"}
 
 
-def test_a_node_is_out_at_its_first_refusal() -> None:
+def test_later_filters_do_not_run_on_a_rejected_node() -> None:
     deciding = Deciding(node("a", cpu="1", unschedulable=True))
-    search, asked = deciding.search(pod("new", cpu="2"))
-    assert [group.plugin for group in search.diagnose(asked).rejected] == ["NodeUnschedulable"]
+    search, pre_filtered = deciding.search(pod("new", cpu="2"))
+    assert [group.plugin for group in search.diagnose(pre_filtered).rejected] == [
+        "NodeUnschedulable"
+    ]
 
 
-def test_a_profile_may_ask_for_every_reason() -> None:
+def test_all_filters_run_if_the_profile_says_so() -> None:
     deciding = Deciding(node("a", cpu="1", unschedulable=True), alwaysCheckAllFilters=True)
     decision = deciding.decision(pod("new", cpu="2"))
     assert decision.message is not None
@@ -67,29 +69,29 @@ def test_a_profile_may_ask_for_every_reason() -> None:
     assert not rejection.resolvable
 
 
-def test_rows_kept_for_nominated_pods_are_told_with_the_filters_reason() -> None:
+def test_a_node_that_only_nominated_pods_fill_is_rejected_with_the_filters_reason() -> None:
     deciding = Deciding(node("a", cpu="1"), node("b", cpu="1"))
     deciding.nominate(pod("hoping", cpu="1", priority=9), "a")
-    search, asked = deciding.search(pod("new", cpu="1"))
-    (kept,) = search.kept_for_others(asked, search.feasible(asked))
-    assert kept.rows.tolist() == [0]
-    assert kept.explanation.of(0) == ("Insufficient cpu",)
+    search, pre_filtered = deciding.search(pod("new", cpu="1"))
+    (rejected,) = search.rejected_with_nominated(pre_filtered, search.feasible(pre_filtered))
+    assert rejected.rows.tolist() == [0]
+    assert rejected.explanation.reasons_at(0) == ("Insufficient cpu",)
 
 
-def test_counting_and_trying_agree_about_rows_kept_for_nominated_pods() -> None:
+def test_resource_columns_and_trials_agree_about_nominated_pods() -> None:
     deciding = Deciding(node("a", cpu="1"), node("b", cpu="2"))
     for name in ("a", "b"):
         deciding.nominate(pod(f"to-{name}", cpu="1", priority=9), name)
-    counted, asked = deciding.search(pod("new", cpu="1"))
-    tried, asked_too = deciding.search(pod("new", cpu="1", ports=[80]))
-    assert counted.resource_filter(asked) is not None
-    assert tried.resource_filter(asked_too) is None
-    for search, said in ((counted, asked), (tried, asked_too)):
-        kept = search.kept_for_others(said, search.feasible(said))
-        assert [row for group in kept for row in group.rows.tolist()] == [0]
+    counted, pre_filtered = deciding.search(pod("new", cpu="1"))
+    tried, pre_filtered_too = deciding.search(pod("new", cpu="1", ports=[80]))
+    assert counted.resource_filter(pre_filtered) is not None
+    assert tried.resource_filter(pre_filtered_too) is None
+    for search, said in ((counted, pre_filtered), (tried, pre_filtered_too)):
+        rejected = search.rejected_with_nominated(said, search.feasible(said))
+        assert [row for group in rejected for row in group.rows.tolist()] == [0]
 
 
-def test_a_pod_with_filters_beyond_its_shape_does_not_share_its_diagnosis() -> None:
+def test_a_pod_with_filters_that_are_not_row_local_does_not_share_its_diagnosis() -> None:
     spread = [
         {
             "maxSkew": 1,
@@ -99,11 +101,11 @@ def test_a_pod_with_filters_beyond_its_shape_does_not_share_its_diagnosis() -> N
         }
     ]
     deciding = Deciding(node("a"))
-    plain, asked = deciding.search(pod("plain"))
-    spreading, asked_too = deciding.search(pod("spreading", spread=spread))
-    assert isinstance(asked, PreFiltered)
-    assert plain.shares_everything(asked)
-    assert not spreading.shares_everything(asked_too)
+    plain, pre_filtered = deciding.search(pod("plain"))
+    spreading, pre_filtered_too = deciding.search(pod("spreading", spread=spread))
+    assert isinstance(pre_filtered, PreFiltered)
+    assert plain.depends_on_shape_alone(pre_filtered)
+    assert not spreading.depends_on_shape_alone(pre_filtered_too)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +124,7 @@ def test_a_pod_with_filters_beyond_its_shape_does_not_share_its_diagnosis() -> N
     ],
 )
 def test_how_many_nodes_are_enough(nodes: int, percentage: int, enough: int) -> None:
-    """0 is upstream's rule: 50 % less a point for 125 nodes, at least 5 % and 100 nodes."""
+    """0 is kube-scheduler's rule: 50 % less a point for 125 nodes, at least 5 % and 100 nodes."""
     assert nodes_to_find(nodes, percentage) == enough
 
 

@@ -69,7 +69,7 @@ def test_a_profile_that_is_put_again_replaces_its_pipeline() -> None:
     before = known.in_force["a"].pipeline
     put(known, "a", percentageOfNodesToScore=7)
     after = known.in_force["a"].pipeline
-    assert (before.percentage, after.percentage) == (100, 7)
+    assert (before.percentage_of_nodes_to_score, after.percentage_of_nodes_to_score) == (100, 7)
     assert after is not before
 
 
@@ -77,7 +77,7 @@ def test_a_profile_that_cannot_be_built_leaves_the_last_one_in_force() -> None:
     known = profiles(a={"percentageOfNodesToScore": 7})
     with pytest.raises(PluginLoadError, match=r"Fails cannot be built: RuntimeError: no licence"):
         put(known, "a", plugins={"preEnqueue": {"enabled": [{"name": "Fails"}]}})
-    assert known.in_force["a"].pipeline.percentage == 7
+    assert known.in_force["a"].pipeline.percentage_of_nodes_to_score == 7
     assert of(known, "a") == "a"
 
 

@@ -1,15 +1,17 @@
-"""Answers are kept per shape and repaired; tests/property holds that nobody can tell."""
+"""Results are kept per shape and brought up to date; tests/property compares them."""
 
 from typing import Any
 
 import numpy as np
+import pytest
 
 from deciding import Deciding
 from mooring.engine.profiles import Profiles
 from mooring.engine.result_cache import ResultCache
+from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.handle import Handle
 from mooring.framework.registry import NoArgs, Registry
-from mooring.framework.verdicts import Explanation
+from mooring.framework.verdicts import Explanation, PluginError
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
@@ -26,17 +28,21 @@ MIB = 2**20
 
 
 class Counting:
-    """Lets every node pass and notes which rows it was asked about."""
+    """Lets every node pass and notes on which rows it ran."""
 
     name = "Counting"
     row_local = True
-    asked: list[list[int]]
+    ran_on: list[list[int]]
+    broken = False
 
     def __init__(self, _args: NoArgs, _handle: Handle) -> None:
-        type(self).asked = []
+        type(self).ran_on = []
+        type(self).broken = False
 
     def filter(self, _pod: Pod, nodes: NodeView, _: None) -> BoolArray:
-        self.asked.append(nodes.rows.tolist())
+        self.ran_on.append(nodes.rows.tolist())
+        if self.broken:
+            raise PluginError("broken")
         return np.ones(len(nodes), np.bool_)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: None) -> Explanation:
@@ -50,8 +56,8 @@ class CountingNodes(Counting):
     ignores_pods = True
 
 
-class PreFiltered:
-    """A cluster of five nodes whose shared work can be asked for; tells what plugins were asked."""
+class Cached:
+    """A result cache over five nodes, which says on which rows the plugin ran."""
 
     def __init__(self, plugin: type[Counting]) -> None:
         self.plugin = plugin
@@ -63,70 +69,100 @@ class PreFiltered:
         self.pipeline = profiles.put(SchedulingProfile("p", spec), resolve(spec, registry)).pipeline
         self.shared = ResultCache(self.state.nodes)
 
-    def about(self, raw: dict[str, Any]) -> list[list[int]]:
-        """The rows that the plugin was asked about for this pod's sake."""
-        self.plugin.asked.clear()
+    def rows_run_for(self, raw: dict[str, Any]) -> list[list[int]]:
+        """The rows on which the plugin ran for this pod."""
+        self.plugin.ran_on.clear()
         self.shared.of(parse_pod(raw), self.pipeline, Snapshot(self.state))
-        return list(self.plugin.asked)
+        return list(self.plugin.ran_on)
 
     def bind(self, name: str, on: str) -> None:
         self.state.put(Kind.POD, f"default/{name}", parse_pod(pod(name, cpu="1", node=on)))
 
 
-def test_identical_pods_ask_once() -> None:
-    asked = PreFiltered(Counting)
-    assert asked.about(pod("a", cpu="1")) == [[0, 1, 2, 3, 4]]
-    assert asked.about(pod("b", cpu="1")) == []
+def test_a_plugin_runs_once_for_identical_pods() -> None:
+    cached = Cached(Counting)
+    assert cached.rows_run_for(pod("a", cpu="1")) == [[0, 1, 2, 3, 4]]
+    assert cached.rows_run_for(pod("b", cpu="1")) == []
 
 
-def test_pods_of_another_shape_ask_for_themselves() -> None:
-    asked = PreFiltered(Counting)
-    asked.about(pod("a", cpu="1"))
-    assert asked.about(pod("b", cpu="2")) == [[0, 1, 2, 3, 4]]
+def test_a_plugin_runs_again_for_a_pod_of_another_shape() -> None:
+    cached = Cached(Counting)
+    cached.rows_run_for(pod("a", cpu="1"))
+    assert cached.rows_run_for(pod("b", cpu="2")) == [[0, 1, 2, 3, 4]]
 
 
-def test_only_rows_that_changed_are_asked_about_again() -> None:
-    asked = PreFiltered(Counting)
-    asked.about(pod("a", cpu="1"))
-    asked.bind("x", on="n1")
-    asked.bind("y", on="n3")
-    assert asked.about(pod("b", cpu="1")) == [[1, 3]]
+def test_a_plugin_runs_again_only_on_rows_that_changed() -> None:
+    cached = Cached(Counting)
+    cached.rows_run_for(pod("a", cpu="1"))
+    cached.bind("x", on="n1")
+    cached.bind("y", on="n3")
+    assert cached.rows_run_for(pod("b", cpu="1")) == [[1, 3]]
 
 
-def test_a_plugin_that_ignores_pods_is_not_asked_when_pods_come_and_go() -> None:
-    asked = PreFiltered(CountingNodes)
-    asked.about(pod("a", cpu="1"))
-    asked.bind("x", on="n1")
-    assert asked.about(pod("b", cpu="1")) == []
-    asked.state.put(Kind.NODE, "n1", parse_node(node("n1", cpu="9")))
-    assert asked.about(pod("c", cpu="1")) == [[1]]
+def test_a_plugin_that_ignores_pods_does_not_run_when_pods_come_and_go() -> None:
+    cached = Cached(CountingNodes)
+    cached.rows_run_for(pod("a", cpu="1"))
+    cached.bind("x", on="n1")
+    assert cached.rows_run_for(pod("b", cpu="1")) == []
+    cached.state.put(Kind.NODE, "n1", parse_node(node("n1", cpu="9")))
+    assert cached.rows_run_for(pod("c", cpu="1")) == [[1]]
 
 
-def test_when_most_rows_changed_everything_is_asked_anew() -> None:
-    asked = PreFiltered(Counting)
-    asked.about(pod("a", cpu="1"))
+def test_when_most_rows_changed_a_plugin_runs_on_all() -> None:
+    cached = Cached(Counting)
+    cached.rows_run_for(pod("a", cpu="1"))
     for i in range(3):
-        asked.bind(f"x{i}", on=f"n{i}")
-    assert asked.about(pod("b", cpu="1")) == [[0, 1, 2, 3, 4]]
+        cached.bind(f"x{i}", on=f"n{i}")
+    assert cached.rows_run_for(pod("b", cpu="1")) == [[0, 1, 2, 3, 4]]
 
 
-def test_a_node_that_came_or_went_makes_everything_be_asked_anew() -> None:
-    asked = PreFiltered(CountingNodes)
-    asked.about(pod("a", cpu="1"))
-    asked.state.put(Kind.NODE, "n9", parse_node(node("n9")))
-    assert asked.about(pod("b", cpu="1")) == [[0, 1, 2, 3, 4, 5]]
-    asked.state.delete(Kind.NODE, "n9")
-    (rows,) = asked.about(pod("c", cpu="1"))
+def test_when_a_node_came_or_went_a_plugin_runs_on_all_rows() -> None:
+    cached = Cached(CountingNodes)
+    cached.rows_run_for(pod("a", cpu="1"))
+    cached.state.put(Kind.NODE, "n9", parse_node(node("n9")))
+    assert cached.rows_run_for(pod("b", cpu="1")) == [[0, 1, 2, 3, 4, 5]]
+    cached.state.delete(Kind.NODE, "n9")
+    (rows,) = cached.rows_run_for(pod("c", cpu="1"))
     assert rows == [0, 1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("plugin", [Counting, CountingNodes])
+def test_a_plugin_runs_again_on_rows_on_which_it_failed(plugin: type[Counting]) -> None:
+    """A failure must not leave old results behind that look new."""
+    cached = Cached(plugin)
+    cached.rows_run_for(pod("a", cpu="1"))
+    cached.state.put(Kind.NODE, "n1", parse_node(node("n1", cpu="9")))
+    plugin.broken = True
+    for _ in range(2):
+        with pytest.raises(PluginError):
+            cached.rows_run_for(pod("b", cpu="1"))
+        assert cached.plugin.ran_on == [[1]]
+    plugin.broken = False
+    assert cached.rows_run_for(pod("c", cpu="1")) == [[1]]
+    assert cached.rows_run_for(pod("d", cpu="1")) == []
+
+
+@pytest.mark.parametrize("plugin", [Counting, CountingNodes])
+def test_a_plugin_that_failed_on_all_rows_runs_again_on_all(
+    plugin: type[Counting],
+) -> None:
+    cached = Cached(plugin)
+    cached.rows_run_for(pod("a", cpu="1"))
+    cached.state.put(Kind.NODE, "n9", parse_node(node("n9")))
+    plugin.broken = True
+    with pytest.raises(PluginError):
+        cached.rows_run_for(pod("b", cpu="1"))
+    plugin.broken = False
+    assert cached.rows_run_for(pod("c", cpu="1")) == [[0, 1, 2, 3, 4, 5]]
+
+
 def test_the_least_used_shapes_are_forgotten() -> None:
-    asked = PreFiltered(Counting)
-    asked.about(pod("a", cpu="1m"))
+    cached = Cached(Counting)
+    cached.rows_run_for(pod("a", cpu="1m"))
     for i in range(2, 258):
-        asked.about(pod("b", cpu=f"{i}m"))
-    assert asked.about(pod("c", cpu="1m")) == [[0, 1, 2, 3, 4]]
-    assert asked.about(pod("d", cpu="257m")) == []
+        cached.rows_run_for(pod("b", cpu=f"{i}m"))
+    assert cached.rows_run_for(pod("c", cpu="1m")) == [[0, 1, 2, 3, 4]]
+    assert cached.rows_run_for(pod("d", cpu="257m")) == []
 
 
 def test_an_images_spread_follows_the_number_of_nodes() -> None:
@@ -142,3 +178,16 @@ def test_an_images_spread_follows_the_number_of_nodes() -> None:
     for name in ("n3", "n4"):
         deciding.state.put(Kind.NODE, name, parse_node(node(name)))
     assert score(deciding) < before
+
+
+def test_a_diagnosis_is_kept_until_a_row_changes_unless_it_has_very_many_reasons() -> None:
+    def diagnoses(resources: int) -> list[Diagnosis]:
+        deciding = Deciding(node("n1"))
+        raw = pod(requests={f"example.com/r{i}": 1 for i in range(resources)})
+        search, asked = deciding.search(raw)
+        return [search.shared_diagnosis(asked, ()) for _ in range(2)]
+
+    few, many = diagnoses(64), diagnoses(65)
+    assert few[0] is few[1]
+    assert many[0] is not many[1]
+    assert many[0].message == many[1].message

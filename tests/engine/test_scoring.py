@@ -1,4 +1,4 @@
-"""Totals of the feasible nodes, and how they are told."""
+"""Totals of the feasible nodes, and how they are listed."""
 
 import numpy as np
 
@@ -9,27 +9,27 @@ from mooring.framework.decision import NodeScore
 from mooring.testing.builders import node, pod
 
 
-def test_the_total_is_the_sum_of_the_shares_that_are_told() -> None:
+def test_the_total_is_the_sum_of_the_listed_scores_of_plugins() -> None:
     deciding = Deciding(node("a", cpu="4", taints=["x:PreferNoSchedule"]), node("b", cpu="8"))
     search, _ = deciding.search(pod("new", cpu="1", memory="1Gi"))
-    sheet = score(search, np.array([0, 1]))
-    told = sheet.by_node(None, chosen=0)
-    assert {name: told[name].total for name in told} == {
-        name: sum(told[name].plugins.values()) for name in told
+    table = score(search, np.array([0, 1]))
+    listed = table.by_node(None, chosen=0)
+    assert {name: listed[name].total for name in listed} == {
+        name: sum(listed[name].plugins.values()) for name in listed
     }
-    assert told["a"].plugins["TaintToleration"] == 0
-    assert told["b"].plugins["TaintToleration"] == 300
+    assert listed["a"].plugins["TaintToleration"] == 0
+    assert listed["b"].plugins["TaintToleration"] == 300
 
 
-def test_the_best_nodes_are_told_first() -> None:
+def test_the_best_nodes_are_listed_first() -> None:
     deciding = Deciding(*(node(f"n{i}", cpu=str(2 + i)) for i in range(5)))
     search, _ = deciding.search(pod("new", cpu="1"))
-    sheet = score(search, np.arange(5))
-    assert list(sheet.by_node(2, chosen=4)) == ["n4", "n3"]
-    assert list(sheet.by_node(None, chosen=4))[:2] == ["n4", "n3"]
+    table = score(search, np.arange(5))
+    assert list(table.by_node(2, chosen=4)) == ["n4", "n3"]
+    assert list(table.by_node(None, chosen=4))[:2] == ["n4", "n3"]
 
 
-def test_the_chosen_node_is_told_even_among_many_equals() -> None:
+def test_the_chosen_node_is_listed_even_among_many_equals() -> None:
     deciding = Deciding(*(node(f"n{i}") for i in range(20)))
     for seed in range(20):
         decision = decision_of_three(deciding, seed)
@@ -44,11 +44,11 @@ def decision_of_three(deciding: Deciding, seed: int) -> dict[str, NodeScore]:
     return dict(outcome.scores(3))
 
 
-def test_a_plugin_that_skips_the_pod_has_no_share() -> None:
+def test_a_plugin_that_skips_the_pod_has_no_score() -> None:
     deciding = Deciding(node("a"), node("b"))
     search, _ = deciding.search(pod("new"))
-    told = score(search, np.array([0, 1])).by_node(None, chosen=0)
-    assert "NodeResourcesBalancedAllocation" not in told["a"].plugins
+    listed = score(search, np.array([0, 1])).by_node(None, chosen=0)
+    assert "NodeResourcesBalancedAllocation" not in listed["a"].plugins
 
 
 def test_weights_multiply_normalised_scores() -> None:

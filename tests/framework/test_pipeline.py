@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from mooring.framework.handle import Handle
 from mooring.framework.pipeline import Pipeline, build_pipeline
-from mooring.framework.plugin import Normalise
+from mooring.framework.plugin import Normalize
 from mooring.framework.registry import PluginLoadError, Registry
 from mooring.model.pod import Pod
 from mooring.plugins import SHIPPED
@@ -31,7 +31,7 @@ class RackAware:
 
     name: ClassVar[str] = "RackAware"
     row_local: ClassVar[bool] = True
-    normalise: ClassVar[Normalise] = Normalise.MAX
+    normalize: ClassVar[Normalize] = Normalize.MAX
     Args = Racks
 
     def __init__(self, args: Racks, handle: Handle) -> None:
@@ -137,8 +137,8 @@ def test_a_constructor_that_fails_is_named_with_its_cause() -> None:
 
 
 def test_without_a_percentage_every_node_is_looked_at_and_zero_is_upstreams_rule() -> None:
-    assert built().percentage == 100
-    assert built(percentageOfNodesToScore=0).percentage == 0
+    assert built().percentage_of_nodes_to_score == 100
+    assert built(percentageOfNodesToScore=0).percentage_of_nodes_to_score == 0
 
 
 def test_plugins_that_say_what_cures_them_are_found_by_name() -> None:

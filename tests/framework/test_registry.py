@@ -88,6 +88,14 @@ def test_a_shipped_plugin_is_not_replaced_by_one_of_the_same_name() -> None:
     assert Registry(SHIPPED, {"NodeName": imposter}).plugin("NodeName") is shipped
 
 
+def test_every_plugin_is_known_with_its_distribution(announce: Announce) -> None:
+    registry = announce(FINE)
+    assert registry.distribution("RackAware") == "acme"
+    assert registry.distribution("NodeName") == "mooring"
+    with pytest.raises(KeyError, match="Unknown"):
+        registry.distribution("Unknown")
+
+
 def test_installed_packages_are_searched_where_nothing_else_is_said(announce: Announce) -> None:
     announce(FINE)
     assert "RackAware" in Registry(SHIPPED).names()
@@ -105,6 +113,8 @@ def test_installed_packages_are_searched_where_nothing_else_is_said(announce: An
         ('class RackAware:\n    name = "RackAware"', "implements no extension point"),
         (FINE.replace("explain", "tell"), "has a filter but no explain"),
         (FINE.replace("filter", "score"), "has a score but does not say how it is normalised"),
+        (FINE.replace("def filter", "async def filter"), "has filter as async def; only pre_bind,"),
+        (FINE.replace("def expl", "async def expl"), "has explain as async def; only pre_bind, b"),
         (FINE.replace("row_local", "local"), "does not say whether it is row_local"),
     ],
 )

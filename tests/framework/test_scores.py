@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.framework.plugin import Normalise
-from mooring.framework.scores import MAX_SCORE, normalised
+from mooring.framework.plugin import Normalize
+from mooring.framework.scores import MAX_SCORE, normalize_score
 
 RAW = st.lists(st.integers(0, 10**12), min_size=1, max_size=8)
 
@@ -14,26 +14,26 @@ RAW = st.lists(st.integers(0, 10**12), min_size=1, max_size=8)
 @pytest.mark.parametrize(
     ("raw", "how", "expected"),
     [
-        ([1, 2, 3, 4], Normalise.MAX, [25, 50, 75, 100]),
-        ([1, 2, 3, 4], Normalise.REVERSED, [75, 50, 25, 0]),
-        ([1000, 10, 20, 30], Normalise.MAX, [100, 1, 2, 3]),
-        ([1, 3], Normalise.MAX, [33, 100]),
-        ([1, 3], Normalise.REVERSED, [67, 0]),
-        ([0, 0], Normalise.MAX, [0, 0]),
-        ([0, 0], Normalise.REVERSED, [100, 100]),
-        ([7, 250], Normalise.NONE, [7, 250]),
-        ([], Normalise.REVERSED, []),
+        ([1, 2, 3, 4], Normalize.MAX, [25, 50, 75, 100]),
+        ([1, 2, 3, 4], Normalize.REVERSED, [75, 50, 25, 0]),
+        ([1000, 10, 20, 30], Normalize.MAX, [100, 1, 2, 3]),
+        ([1, 3], Normalize.MAX, [33, 100]),
+        ([1, 3], Normalize.REVERSED, [67, 0]),
+        ([0, 0], Normalize.MAX, [0, 0]),
+        ([0, 0], Normalize.REVERSED, [100, 100]),
+        ([7, 250], Normalize.NONE, [7, 250]),
+        ([], Normalize.REVERSED, []),
     ],
 )
 def test_scores_are_scaled_as_upstream_does(
-    raw: list[int], how: Normalise, expected: list[int]
+    raw: list[int], how: Normalize, expected: list[int]
 ) -> None:
-    assert normalised(np.array(raw, np.int64), how).tolist() == expected
+    assert normalize_score(np.array(raw, np.int64), how).tolist() == expected
 
 
 @given(RAW)
 def test_scaled_scores_are_within_bounds_and_keep_their_order(raw: list[int]) -> None:
-    scaled = normalised(np.array(raw, np.int64), Normalise.MAX).tolist()
+    scaled = normalize_score(np.array(raw, np.int64), Normalize.MAX).tolist()
     assert all(0 <= score <= MAX_SCORE for score in scaled)
     assert max(scaled) == (MAX_SCORE if any(raw) else 0)
     assert [s for _, s in sorted(zip(raw, scaled, strict=True))] == sorted(scaled)
@@ -42,11 +42,11 @@ def test_scaled_scores_are_within_bounds_and_keep_their_order(raw: list[int]) ->
 @given(RAW)
 def test_reversed_scores_are_what_is_missing_to_the_most(raw: list[int]) -> None:
     column = np.array(raw, np.int64)
-    both = normalised(column, Normalise.MAX) + normalised(column, Normalise.REVERSED)
+    both = normalize_score(column, Normalize.MAX) + normalize_score(column, Normalize.REVERSED)
     assert set(both.tolist()) == {MAX_SCORE}
 
 
 def test_the_raw_scores_which_may_be_kept_for_other_pods_are_not_written() -> None:
     raw = np.array([1, 2], np.int64)
     raw.flags.writeable = False
-    assert normalised(raw, Normalise.REVERSED).tolist() == [50, 0]
+    assert normalize_score(raw, Normalize.REVERSED).tolist() == [50, 0]

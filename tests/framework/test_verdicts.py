@@ -10,19 +10,41 @@ def test_the_reasons_of_a_row_are_those_whose_bits_are_set_in_their_order() -> N
     why = Explanation(
         ("cpu", "memory", "slots"), np.array([0b101, 0b010, 0], np.uint64), np.ones(3, np.bool_)
     )
-    assert [why.of(row) for row in range(3)] == [("cpu", "slots"), ("memory",), ()]
+    assert [why.reasons_at(row) for row in range(3)] == [("cpu", "slots"), ("memory",), ()]
 
 
 def test_as_many_reasons_fit_as_a_word_has_bits() -> None:
     reasons = tuple(f"reason {i}" for i in range(64))
     why = Explanation(reasons, np.array([1 << 63], np.uint64), np.ones(1, np.bool_))
-    assert why.of(0) == ("reason 63",)
+    assert why.reasons_at(0) == ("reason 63",)
+
+
+@pytest.mark.parametrize("reasons", [1, 63, 64, 65, 128, 129])
+def test_any_number_of_reasons_is_explained_from_one_mask_per_reason(reasons: int) -> None:
+    masks = [(f"reason {i}", np.array([True, i % 2 == 0, False])) for i in range(reasons)]
+    why = Explanation.from_masks(masks, resolvable=np.ones(3, np.bool_))
+    every = tuple(name for name, _ in masks)
+    assert [why.reasons_at(row) for row in range(3)] == [every, every[::2], ()]
+    assert why.reasons_by_row() == [every, every[::2], ()]
+    assert why.reasons_by_row(1) == [every]
+    assert dict(why.nodes_per_reason()) == {name: 1 + (i % 2 == 0) for i, name in enumerate(every)}
+
+
+def test_a_reason_that_applies_to_no_row_takes_no_bit() -> None:
+    masks = [(f"reason {i}", np.array([i == 70])) for i in range(100)]
+    why = Explanation.from_masks(masks, resolvable=np.ones(1, np.bool_))
+    assert (why.reasons, why.bits.tolist()) == (("reason 70",), [1])
+
+
+def test_without_any_reason_no_bit_is_set() -> None:
+    why = Explanation.from_masks([], resolvable=np.ones(2, np.bool_))
+    assert (why.reasons, why.bits.tolist()) == ((), [0, 0])
 
 
 @pytest.mark.parametrize("resolvable", [True, False])
 def test_one_reason_for_every_row_needs_no_bits(*, resolvable: bool) -> None:
     why = Explanation.single("full", 2, resolvable=resolvable)
-    assert [why.of(0), why.of(1)] == [("full",), ("full",)]
+    assert [why.reasons_at(0), why.reasons_at(1)] == [("full",), ("full",)]
     assert why.resolvable.tolist() == [resolvable, resolvable]
 
 

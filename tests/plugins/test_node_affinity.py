@@ -111,7 +111,7 @@ def test_where_every_term_goes_by_name_only_those_nodes_are_looked_at(
         parse_pod(wanted), Snapshot(state)
     )
     assert isinstance(answer, PreFilterResult)
-    assert answer.names == names
+    assert answer.node_names == names
 
 
 def test_names_that_exclude_each_other_refuse_the_pod() -> None:

@@ -211,3 +211,21 @@ class TestCures:
         assert asking.queueing_hint(pod(cpu="4", priority=5), before=gone)
         never = pod(cpu="4", priority=5, spec={"preemptionPolicy": "Never"})
         assert not asking.queueing_hint(never, before=gone)
+
+
+@pytest.mark.parametrize("resources", [63, 64, 65, 200])
+def test_a_node_that_lacks_any_number_of_resources_is_rejected_with_every_reason(
+    resources: int,
+) -> None:
+    """With the pod slots, 64 resources and more do not fit into one word of 64 bits."""
+    names = [f"example.com/r{i:03}" for i in range(resources)]
+    asking = PluginAnswers(NodeResourcesFit, node("n1"))
+    wanted = pod(requests=dict.fromkeys(names, 1))
+    reasons = tuple(f"Insufficient {name}" for name in names)
+    assert asking.rejections(wanted) == {"n1": Rejected(reasons, resolvable=False)}
+
+
+def test_a_node_that_has_any_number_of_resources_takes_the_pod() -> None:
+    amounts = {f"example.com/r{i:03}": 1 for i in range(200)}
+    asking = PluginAnswers(NodeResourcesFit, node("n1", resources=amounts))
+    assert asking.rejections(pod(requests=amounts)) == {}

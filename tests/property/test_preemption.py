@@ -44,7 +44,7 @@ def _tried_everywhere(deciding: Deciding, raw: Raw) -> list[Candidate]:
     """Every plan there is, found by trials alone."""
     search, asked = deciding.search(raw)
     dry_run, plans = LiveDryRun(search, asked), list[Candidate]()
-    kept = search.kept_for_others(asked, search.feasible(asked))
+    kept = search.rejected_with_nominated(asked, search.feasible(asked))
     for row in search.diagnose(asked, kept).resolvable_rows.tolist():
         priority = search.pod.shape.priority
         lower = [p.pod for p in deciding.cluster.pods_on(row) if p.pod.shape.priority < priority]

@@ -146,7 +146,7 @@ class Lone:
         if isinstance(state, Unschedulable):
             return Answer(frozenset(), rejects=True)
         if isinstance(state, PreFilterResult):
-            passed, state = names & state.names, state.state
+            passed, state = names & state.node_names, state.state
         if state is not SKIP and hasattr(self._plugin, "filter"):
             out = nodes.take(nodes.rows[~self._plugin.filter(self._pod, nodes, state)])
             passed -= {out.name(i) for i in range(len(out))}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mooring.framework.handle import Handle
-from mooring.framework.plugin import Normalise
+from mooring.framework.plugin import Normalize
 from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import Explanation, Skip
 from mooring.model.pod import Pod
@@ -22,7 +22,7 @@ class LargeNodes:
 
     name: ClassVar[str] = "LargeNodes"
     row_local: ClassVar[bool] = True
-    normalise: ClassVar[Normalise] = Normalise.MAX
+    normalize: ClassVar[Normalize] = Normalize.MAX
 
     def __init__(self, _args: NoArgs, handle: Handle) -> None:
         self.cluster = handle.cluster
@@ -59,6 +59,21 @@ class NamesNoReason(LargeNodes):
         return Explanation(("node(s) were small",), bits, np.zeros(len(nodes), np.bool_))
 
 
+class HasVeryManyReasons(LargeNodes):
+    """A correct plugin, whose explanation needs several words per node."""
+
+    def explain(self, _pod: Pod, nodes: NodeView, _: Any) -> Explanation:
+        every = np.ones(len(nodes), np.bool_)
+        masks = [(f"node(s) were small, for reason {i}", every) for i in range(100)]
+        return Explanation.from_masks(masks, resolvable=~every)
+
+
+class NamesTooFewOfVeryManyReasons(HasVeryManyReasons):
+    def explain(self, _pod: Pod, nodes: NodeView, _: Any) -> Explanation:
+        why = super().explain(_pod, nodes, _)
+        return Explanation(why.reasons[:-1], why.bits, why.resolvable)
+
+
 class ComparesNodes(LargeNodes):
     def filter(self, _pod: Pod, nodes: NodeView, _: Any) -> BoolArray:
         cpu = nodes.allocatable("cpu")
@@ -72,7 +87,7 @@ class ScoresBelowZero(LargeNodes):
 
 
 class ScoresAboveOneHundred(LargeNodes):
-    normalise: ClassVar[Normalise] = Normalise.NONE
+    normalize: ClassVar[Normalize] = Normalize.NONE
 
 
 class ScoresByRank(LargeNodes):
@@ -137,9 +152,10 @@ def contract_of(of: type[Any]) -> PluginContract:
     return Contract()
 
 
+@pytest.mark.parametrize("plugin", [LargeNodes, HasVeryManyReasons])
 @pytest.mark.parametrize("rule", RULES)
-def test_a_correct_plugin_keeps_every_rule(rule: str) -> None:
-    getattr(contract_of(LargeNodes), rule)()
+def test_a_correct_plugin_keeps_every_rule(plugin: type[Any], rule: str) -> None:
+    getattr(contract_of(plugin), rule)()
 
 
 @pytest.mark.parametrize(
@@ -149,14 +165,15 @@ def test_a_correct_plugin_keeps_every_rule(rule: str) -> None:
         (GivesOneForAll, "test_it_filters_with_one_bool_per_node"),
         (KeepsSilent, "test_it_explains_every_refusal_with_a_reason"),
         (NamesNoReason, "test_it_explains_every_refusal_with_a_reason"),
+        (NamesTooFewOfVeryManyReasons, "test_it_explains_every_refusal_with_a_reason"),
         (ComparesNodes, "test_it_filters_any_choice_of_nodes_as_it_filters_all"),
         (
             ScoresBelowZero,
-            "test_it_scores_with_one_integer_per_node_that_normalises_to_0_to_100",
+            "test_it_scores_with_one_integer_per_node_that_normalizes_to_0_to_100",
         ),
         (
             ScoresAboveOneHundred,
-            "test_it_scores_with_one_integer_per_node_that_normalises_to_0_to_100",
+            "test_it_scores_with_one_integer_per_node_that_normalizes_to_0_to_100",
         ),
         (ScoresByRank, "test_it_scores_any_choice_of_nodes_as_it_scores_all_if_it_is_row_local"),
         (ReadsTheClusterEarly, "test_it_prepares_without_the_cluster_if_it_is_row_local"),

@@ -1,7 +1,7 @@
-"""One decision: where a pod goes, or why it goes nowhere (schedule_one.go, schedulePod).
+"""Decides about one pod: the node it goes to, or why none fits (schedule_one.go, schedulePod).
 
-Pure and synchronous: the same pod, pipeline, cluster and seed give the same outcome, and nothing is
-changed but the memory of shared work, which cannot be told from computing anew.
+A decision is pure and synchronous: the same pod, pipeline, cluster and seed give the same outcome.
+It changes nothing but the result cache, which never changes a result.
 """
 
 from collections.abc import Mapping
@@ -18,6 +18,7 @@ from mooring.engine.scoring import score
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.post_filter import Nomination, NotEligible, PostFilterState
+from mooring.framework.runtime import run_post_filter
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
 from mooring.state.cluster import Trial
@@ -34,106 +35,110 @@ def decide(
     pod: Pod,
     pipeline: Pipeline,
     cluster: Snapshot,
-    shared: ResultCache,
+    cache: ResultCache,
     *,
     seed: int,
     start: int = 0,
     now: float = 0.0,
 ) -> Outcome:
-    """The best node, or the diagnosis of why there is none.
+    """The node with the highest score, or the diagnosis of why no node fits.
 
-    `seed` breaks ties between equal totals; `start` is the position in the node order at which a
-    sampling search begins; `now` is in seconds since the epoch.
+    `seed` chooses among nodes with the same total score. `start` is the position in the node order
+    at which a search that samples nodes begins. `now` is in seconds since the epoch.
     """
-    search = Search(pod, pipeline, cluster, shared.of(pod, pipeline, cluster))
+    search = Search(pod, pipeline, cluster, cache.of(pod, pipeline, cluster))
     if not cluster.node_count:
-        return _unschedulable(search, search.nothing_to_search(), None, now)
-    asked = search.pre_filter()
-    if isinstance(asked, Diagnosis):
-        return _unschedulable(search, asked, None, now)
-    fits = search.feasible(asked)
+        return _fit_error(search, search.diagnosis_without_nodes(), None, now)
+    pre_filtered = search.pre_filter()
+    if isinstance(pre_filtered, Diagnosis):
+        return _fit_error(search, pre_filtered, None, now)
+    fits = search.feasible(pre_filtered)
     nodes, nominee = cluster.nodes, cluster.nominations.get(pod.key)
-    if nominee is not None and search.may_use(nominee.row, asked, fits):
-        # The room was made for this pod; upstream looks no further.
+    if nominee is not None and search.fits_with_nominated(nominee.row, pre_filtered, fits):
+        # Preemption chose this node for the pod. kube-scheduler evaluates no others either.
         return ScheduleResult(
             nominee.row,
             nodes.name(nominee.row),
             feasible_nodes=1,
             evaluated_nodes=1,
             scores=None,
-            diagnosis=lambda: search.diagnosis(asked, search.kept_for_others(asked, fits)),
+            diagnosis=lambda: search.shared_diagnosis(
+                pre_filtered, search.rejected_with_nominated(pre_filtered, fits)
+            ),
         )
-    kept = search.kept_for_others(asked, fits)
-    if kept:
+    with_nominated = search.rejected_with_nominated(pre_filtered, fits)
+    if with_nominated:
         fits = fits.copy()
-        fits[np.concatenate([group.rows for group in kept])] = False
-    diagnosis = partial(search.diagnosis, asked, kept)
-    rows, evaluated_nodes = sampled(fits, cluster, pipeline, len(asked.candidate_rows), start)
+        fits[np.concatenate([group.rows for group in with_nominated])] = False
+    diagnosis = partial(search.shared_diagnosis, pre_filtered, with_nominated)
+    rows, evaluated_nodes = sampled(
+        fits, cluster, pipeline, len(pre_filtered.candidate_rows), start
+    )
     if not len(rows):
-        return _unschedulable(search, diagnosis(), asked, now)
+        return _fit_error(search, diagnosis(), pre_filtered, now)
     if len(rows) == 1:
         row = int(rows[0])
         return ScheduleResult(row, nodes.name(row), 1, evaluated_nodes, None, diagnosis)
-    sheet = score(search, rows)
-    chosen = int(sheet.best[seed % len(sheet.best)])
-    row, scores = int(rows[chosen]), partial(sheet.by_node, chosen=chosen)
+    table = score(search, rows)
+    chosen = int(table.best[seed % len(table.best)])
+    row, scores = int(rows[chosen]), partial(table.by_node, chosen=chosen)
     return ScheduleResult(row, nodes.name(row), len(rows), evaluated_nodes, scores, diagnosis)
 
 
-def _unschedulable(
-    search: Search, diagnosis: Diagnosis, asked: PreFiltered | None, now: float
+def _fit_error(
+    search: Search, diagnosis: Diagnosis, pre_filtered: PreFiltered | None, now: float
 ) -> FitError:
-    """The rejection, once the post-filters have had their say."""
+    """The outcome when no node fits: runs the post_filter plugins (RunPostFilterPlugins)."""
     message = diagnosis.message
     if not diagnosis.total:
         return FitError(diagnosis, message)
-    attempt = PostFilterState(
+    state = PostFilterState(
         search.pod,
         diagnosis,
         search.cluster,
-        LiveDryRun(search, asked),
+        LiveDryRun(search, pre_filtered),
         search.pipeline.preemption,
         now,
     )
     reasons: list[str] = []
-    keeps = False
+    keeps_nomination = False
     for plugin in search.pipeline.post_filter:
-        answer = plugin.post_filter(attempt)
+        answer = run_post_filter(search.pipeline, plugin, state)
         if isinstance(answer, Nomination):
             return FitError(diagnosis, message, answer)
         reasons.append(answer.reason)
-        keeps |= isinstance(answer, NotEligible)
+        keeps_nomination |= isinstance(answer, NotEligible)
         if isinstance(answer, Unschedulable) and not answer.resolvable:
             break
     whole = " ".join(filter(None, (message, ", ".join(reasons))))
-    return FitError(diagnosis, whole, keeps_nomination=keeps)
+    return FitError(diagnosis, whole, keeps_nomination=keeps_nomination)
 
 
 def tie_break_seed(uid: str, attempt: int, salt: int = 0) -> int:
-    """The same for the same pod, attempt and salt; spread evenly over 32 bits."""
+    """A number of 32 bits that depends on the pod's uid, the attempt and the salt alone."""
     return crc32(f"{uid}/{attempt}/{salt}".encode())
 
 
 class LiveDryRun:
-    """Satisfies `mooring.framework.post_filter.DryRun` by trials on the live state."""
+    """Implements `mooring.framework.post_filter.DryRun` by trials on the live state."""
 
-    def __init__(self, search: Search, asked: PreFiltered | None) -> None:
+    def __init__(self, search: Search, pre_filtered: PreFiltered | None) -> None:
         self._search = search
-        resource_filter = search.resource_filter(asked) if asked is not None else None
-        self.needs: Mapping[str, int] | None = (
+        resource_filter = search.resource_filter(pre_filtered) if pre_filtered is not None else None
+        self.resource_requests: Mapping[str, int] | None = (
             resource_filter[1] if resource_filter is not None else None
         )
 
     def trial(self) -> AbstractContextManager[Trial]:
-        """Inside, pods may be taken away and put somewhere; afterwards nothing has happened."""
+        """Inside, pods may be removed and added; at the end everything is as it was."""
         return self._search.cluster.trial()
 
     def rejection(self, row: int) -> tuple[str, ...]:
-        """Why the pod cannot go to the row as things stand; () if it can.
+        """Why the row rejects the pod in the present state of the trial; () if it does not.
 
-        Asked with the nominated pods that it must respect added, and without
-        (RunFilterPluginsWithNominatedPods in framework/runtime/framework.go).
+        The filters run without the pods nominated to the row, and then with those of equal or
+        higher priority (RunFilterPluginsWithNominatedPods in framework/runtime/framework.go).
         """
         search = self._search
-        rejected = search.rejections(row) or search.rejections_beside_nominated(row)
-        return rejected[0].explanation.of(0) if rejected else ()
+        rejected = search.rejections(row) or search.rejections_with_nominated(row)
+        return rejected[0].explanation.reasons_at(0) if rejected else ()

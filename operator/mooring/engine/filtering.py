@@ -1,4 +1,8 @@
-"""Which nodes can take a pod, and why the others cannot (schedule_one.go, findNodesThatFitPod)."""
+"""Finds the nodes that fit a pod, and why the others do not (schedule_one.go).
+
+In the order in which a decision needs it: `Search.pre_filter`, `Search.feasible`,
+`Search.rejected_with_nominated`, `sampled`, and `Search.shared_diagnosis` for the reasons.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +14,17 @@ from mooring.engine.result_cache import ShapeResults
 from mooring.framework.diagnosis import Diagnosis, RejectedNodes
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import FilterPlugin, ResourceFilterPlugin
+from mooring.framework.runtime import (
+    NOT_A_FILTER_STATE,
+    check_pre_filter,
+    run_explain,
+    run_filter,
+)
 from mooring.framework.verdicts import SKIP, Explanation, PreFilterResult, Unschedulable
 from mooring.model.pod import Pod
 from mooring.state.columns import IntArray
 from mooring.state.snapshot import Snapshot
-from mooring.state.view import BoolArray
+from mooring.state.view import BoolArray, NodeView
 
 __all__ = [
     "PreFiltered",
@@ -23,50 +33,56 @@ __all__ = [
     "sampled",
 ]
 
-_OUTSIDE: Final = "node(s) didn't satisfy plugin(s) [{}]"
+_NOT_NAMED: Final = "node(s) didn't satisfy plugin(s) [{}]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreFiltered:
-    """What pre_filter said: a state per plugin (SKIP: no filter), and the nodes left to look at."""
+    """The results of all pre_filter plugins.
+
+    `states` has the state for each plugin's filter, or SKIP. `candidate_rows` are the nodes to
+    search (int64 rows). `restricted_by` names the plugins that returned a PreFilterResult.
+    """
 
     states: Mapping[str, Any]
     candidate_rows: IntArray
     restricted_by: tuple[str, ...]
 
     def runs(self, plugin: FilterPlugin) -> bool:
-        """Whether the plugin's filter has anything to say about this pod."""
+        """Whether the plugin's filter runs for this pod: it does not after SKIP."""
         return self.states.get(plugin.name) is not SKIP
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Search:
-    """One pod, its pipeline, and the cluster it is looked at in."""
+    """The search for nodes that fit one pod; `results` are those kept for the pod's shape."""
 
     pod: Pod
     pipeline: Pipeline
     cluster: Snapshot
-    work: ShapeResults
+    results: ShapeResults
 
     def pre_filter(self) -> PreFiltered | Diagnosis:
-        """What the pre_filter plugins say: the nodes to look at, or that there is no use."""
+        """Runs the pre_filter plugins; a Diagnosis if one of them rejects the pod."""
         states: dict[str, Any] = {}
         names: frozenset[str] | None = None
         restricted_by: list[str] = []
         rejections: dict[str, Unschedulable] = {}
-        kept = self.work.pre_filtered
+        cached = self.results.pre_filtered
         for plugin in self.pipeline.pre_filter:
             name = plugin.name
-            answer = kept[name] if name in kept else plugin.pre_filter(self.pod, self.cluster)
-            if isinstance(answer, Unschedulable):
-                rejections[name] = answer
-                if not answer.resolvable:
-                    break
-                continue
-            if isinstance(answer, PreFilterResult):
-                names = answer.names if names is None else names & answer.names
-                restricted_by.append(name)
-                answer = answer.state
+            answer = cached[name] if name in cached else plugin.pre_filter(self.pod, self.cluster)
+            if type(answer) in NOT_A_FILTER_STATE:
+                check_pre_filter(self.pipeline, plugin, answer)
+                if isinstance(answer, Unschedulable):
+                    rejections[name] = answer
+                    if not answer.resolvable:
+                        break
+                    continue
+                if isinstance(answer, PreFilterResult):
+                    names = answer.node_names if names is None else names & answer.node_names
+                    restricted_by.append(name)
+                    answer = answer.state
             states[name] = answer
         if rejections:
             return self._rejected(rejections)
@@ -78,71 +94,101 @@ class Search:
         candidate_rows = np.intersect1d(self.cluster.nodes_in_order, np.array(rows, np.int64))
         return PreFiltered(states, candidate_rows, tuple(restricted_by))
 
-    def feasible(self, asked: PreFiltered) -> BoolArray:
-        """bool[rows]: passed by every filter, the shared ones first because they cost nothing."""
-        nodes, fits = self.cluster.nodes, self.work.fits
-        if asked.restricted_by:
+    def feasible(self, pre_filtered: PreFiltered) -> BoolArray:
+        """bool[rows]: the nodes that pass every filter.
+
+        The results of row-local filters are taken from the cache; the other filters run on what
+        is left.
+        """
+        nodes, fits = self.cluster.nodes, self.results.fits
+        if pre_filtered.restricted_by:
             candidate_rows = np.zeros(len(nodes), np.bool_)
-            candidate_rows[asked.candidate_rows] = True
+            candidate_rows[pre_filtered.candidate_rows] = True
             fits = fits & candidate_rows
         for plugin in self.pipeline.filters:
-            if not plugin.row_local and asked.runs(plugin):
+            if not plugin.row_local and pre_filtered.runs(plugin):
                 rows = np.flatnonzero(fits)
-                passed = plugin.filter(self.pod, nodes.take(rows), asked.states.get(plugin.name))
-                fits = fits.copy()
-                fits[rows] = passed
+                state = pre_filtered.states.get(plugin.name)
+                passed = run_filter(self.pipeline, plugin, self.pod, self.nodes_at(rows), state)
+                if len(rows) == len(nodes):
+                    fits = passed
+                else:
+                    fits = fits.copy()
+                    fits[rows] = passed
         return fits
 
-    def may_use(self, row: int, asked: PreFiltered, fits: BoolArray) -> bool:
-        """Whether the row is feasible, and beside the pods nominated to it too."""
+    def nodes_at(self, rows: IntArray) -> NodeView:
+        """A view of these rows, which are in ascending order.
+
+        If they are all rows, which is common, the view does not have to gather columns.
+        """
+        nodes = self.cluster.nodes
+        return nodes if len(rows) == len(nodes) else nodes.take(rows)
+
+    def fits_with_nominated(self, row: int, pre_filtered: PreFiltered, fits: BoolArray) -> bool:
+        """Whether the pod fits on the row, also with the pods that are nominated to it."""
         if not fits[row]:
             return False
         others = self.cluster.nominations.at(row, self.pod.shape.priority, self.pod.key)
-        return not (others and self._kept(np.array([row], np.int64), asked))
+        return not (
+            others and self._rejected_with_nominated(np.array([row], np.int64), pre_filtered)
+        )
 
-    def kept_for_others(self, asked: PreFiltered, fits: BoolArray) -> tuple[RejectedNodes, ...]:
-        """The feasible rows that are not once the pods nominated to them are there.
+    def rejected_with_nominated(
+        self, pre_filtered: PreFiltered, fits: BoolArray
+    ) -> tuple[RejectedNodes, ...]:
+        """The feasible rows that reject the pod when the pods nominated to them are added.
 
-        Those of lower priority do not count; upstream adds them in a first of two passes.
+        Only nominated pods of equal or higher priority are added
+        (RunFilterPluginsWithNominatedPods in framework/runtime/framework.go).
         """
         if not len(self.cluster.nominations):
             return ()
         wanted = np.array(self.cluster.nominations.rows(), np.int64)
-        return self._kept(wanted[fits[wanted]], asked)
+        return self._rejected_with_nominated(wanted[fits[wanted]], pre_filtered)
 
-    def _kept(self, rows: IntArray, asked: PreFiltered) -> tuple[RejectedNodes, ...]:
-        """Which of these feasible rows have no room for the pod beside those nominated to them."""
+    def _rejected_with_nominated(
+        self, rows: IntArray, pre_filtered: PreFiltered
+    ) -> tuple[RejectedNodes, ...]:
+        """Which of these feasible rows reject the pod with the pods nominated to them."""
         if not len(rows):
             return ()
-        resource_filter = self.resource_filter(asked)
+        resource_filter = self.resource_filter(pre_filtered)
         if resource_filter is None:
-            return tuple(r for row in rows.tolist() for r in self.rejections_beside_nominated(row))
+            return tuple(r for row in rows.tolist() for r in self.rejections_with_nominated(row))
         plugin, needs = resource_filter
         with_nominated = self.cluster.nodes_with_nominated(rows, needs, self.pod)
-        state = asked.states[plugin.name]
-        rejected = with_nominated.rows[~plugin.filter(self.pod, with_nominated, state)]
+        state = pre_filtered.states[plugin.name]
+        passed = run_filter(self.pipeline, plugin, self.pod, with_nominated, state)
+        rejected = with_nominated.rows[~passed]
         if not len(rejected):
             return ()
-        why = plugin.explain(self.pod, with_nominated.take(rejected), state)
+        failed = with_nominated.take(rejected)
+        why = run_explain(self.pipeline, plugin, self.pod, failed, state)
         return (RejectedNodes(plugin.name, rejected, why),)
 
     def resource_filter(
-        self, asked: PreFiltered
+        self, pre_filtered: PreFiltered
     ) -> tuple[ResourceFilterPlugin, Mapping[str, int]] | None:
-        """The filter by which alone other pods can deny this one a node, and what it asks for.
+        """The resource filter and the pod's requests, if no other filter depends on other pods.
 
-        None where other filters depend on other pods too.
+        Then adding or evicting pods can be computed for all nodes at once. None: other filters
+        (host ports, affinity, volumes) depend on other pods too, or no resource filter runs.
         """
-        contested = [
+        dependent = [
             plugin.name
             for plugin in self.pipeline.filters
-            if asked.runs(plugin) and not getattr(plugin, "ignores_pods", False)
+            if pre_filtered.runs(plugin) and not getattr(plugin, "ignores_pods", False)
         ]
-        plugin = self.pipeline.counting.get(contested[0]) if len(contested) == 1 else None
-        return None if plugin is None else (plugin, plugin.needs(asked.states[plugin.name]))
+        plugin = self.pipeline.resource_filters.get(dependent[0]) if len(dependent) == 1 else None
+        return (
+            None
+            if plugin is None
+            else (plugin, plugin.resource_requests(pre_filtered.states[plugin.name]))
+        )
 
-    def rejections_beside_nominated(self, row: int) -> Sequence[RejectedNodes]:
-        """Why the row rejects the pod once its nominated pods are there; empty if it does not."""
+    def rejections_with_nominated(self, row: int) -> Sequence[RejectedNodes]:
+        """Why the row rejects the pod with the pods nominated to it; empty if it does not."""
         nominated = self.cluster.nominations.at(row, self.pod.shape.priority, self.pod.key)
         if not nominated:
             return ()
@@ -152,60 +198,69 @@ class Search:
             return self.rejections(row)
 
     def rejections(self, row: int) -> Sequence[RejectedNodes]:
-        """Why one row rejects the pod as things stand; empty if it does not."""
-        asked = self.pre_filter()
+        """Why one row rejects the pod in the present state; empty if it does not."""
+        pre_filtered = self.pre_filter()
         rows = np.array([row], np.int64)
-        if isinstance(asked, Diagnosis):
-            why = Explanation.single(asked.pre_filter or "", 1, resolvable=False)
-            return [RejectedNodes(next(iter(asked.pre_filter_plugins)), rows, why)]
-        return self._first_refusals(asked, rows)
+        if isinstance(pre_filtered, Diagnosis):
+            why = Explanation.single(pre_filtered.pre_filter or "", 1, resolvable=False)
+            return [RejectedNodes(next(iter(pre_filtered.pre_filter_plugins)), rows, why)]
+        return self._filter_rejections(pre_filtered, rows)
 
-    def shares_everything(self, asked: PreFiltered) -> bool:
-        """Whether every filter of this pod is row-local, so that all pods of its shape agree."""
-        return not asked.restricted_by and all(
-            plugin.row_local or not asked.runs(plugin) for plugin in self.pipeline.filters
+    def depends_on_shape_alone(self, pre_filtered: PreFiltered) -> bool:
+        """Whether all filters that run are row-local: then pods of one shape have one diagnosis."""
+        return not pre_filtered.restricted_by and all(
+            plugin.row_local or not pre_filtered.runs(plugin) for plugin in self.pipeline.filters
         )
 
-    def diagnosis(self, asked: PreFiltered, kept: tuple[RejectedNodes, ...]) -> Diagnosis:
-        """As `diagnose`, from pods that are alike where they were told the same."""
-        if kept or not self.shares_everything(asked):
-            return self.diagnose(asked, kept)
-        return self.work.diagnosis(lambda: self.diagnose(asked))
+    def shared_diagnosis(
+        self, pre_filtered: PreFiltered, with_nominated: tuple[RejectedNodes, ...]
+    ) -> Diagnosis:
+        """The result of `diagnose`; from the cache where an identical pod had the same."""
+        if with_nominated or not self.depends_on_shape_alone(pre_filtered):
+            return self.diagnose(pre_filtered, with_nominated)
+        return self.results.diagnosis(lambda: self.diagnose(pre_filtered))
 
-    def diagnose(self, asked: PreFiltered, kept: tuple[RejectedNodes, ...] = ()) -> Diagnosis:
-        """Every node's first rejection, in the order of the filters.
+    def diagnose(
+        self, pre_filtered: PreFiltered, with_nominated: tuple[RejectedNodes, ...] = ()
+    ) -> Diagnosis:
+        """Why each node rejects the pod: the first filter that does, in the filters' order.
 
-        `kept` are the rejections of rows that are kept for nominated pods.
+        `with_nominated` are the rejections that only nominated pods cause.
         """
-        remaining = np.sort(asked.candidate_rows)
+        remaining = np.sort(pre_filtered.candidate_rows)
         rejected: list[RejectedNodes] = []
         if len(remaining) < self.cluster.node_count:
-            outside = np.setdiff1d(self.cluster.nodes_in_order, remaining)
-            reason = _OUTSIDE.format(" ".join(sorted(asked.restricted_by)))
-            why = Explanation.single(reason, len(outside), resolvable=False)
-            rejected.append(RejectedNodes(asked.restricted_by[0], outside, why))
-        rejected += self._first_refusals(asked, remaining)
-        return self._diagnosis(rejected=(*rejected, *kept))
+            not_named = np.setdiff1d(self.cluster.nodes_in_order, remaining)
+            reason = _NOT_NAMED.format(" ".join(sorted(pre_filtered.restricted_by)))
+            why = Explanation.single(reason, len(not_named), resolvable=False)
+            rejected.append(RejectedNodes(pre_filtered.restricted_by[0], not_named, why))
+        rejected += self._filter_rejections(pre_filtered, remaining)
+        return self._diagnosis(rejected=(*rejected, *with_nominated))
 
-    def nothing_to_search(self) -> Diagnosis:
+    def diagnosis_without_nodes(self) -> Diagnosis:
         """The diagnosis of a cluster without nodes."""
         return self._diagnosis()
 
-    def _first_refusals(self, asked: PreFiltered, remaining: IntArray) -> list[RejectedNodes]:
-        """Per plugin, the rows it rejects; a rejected row is asked no further, unless all are."""
+    def _filter_rejections(
+        self, pre_filtered: PreFiltered, remaining: IntArray
+    ) -> list[RejectedNodes]:
+        """The rows that each plugin rejects.
+
+        Later filters do not run on a rejected row, unless the profile wants all filters checked.
+        """
         nodes, rejected = self.cluster.nodes, list[RejectedNodes]()
         for plugin in self.pipeline.filters:
             if not len(remaining):
                 break
-            if not asked.runs(plugin):
+            if not pre_filtered.runs(plugin):
                 continue
-            state = asked.states.get(plugin.name)
-            passed = plugin.filter(self.pod, nodes.take(remaining), state)
+            state = pre_filtered.states.get(plugin.name)
+            passed = run_filter(self.pipeline, plugin, self.pod, nodes.take(remaining), state)
             failed = remaining[~passed]
             if len(failed):
-                why = plugin.explain(self.pod, nodes.take(failed), state)
+                why = run_explain(self.pipeline, plugin, self.pod, nodes.take(failed), state)
                 rejected.append(RejectedNodes(plugin.name, failed, why))
-                if not self.pipeline.every_filter:
+                if not self.pipeline.always_check_all_filters:
                     remaining = remaining[passed]
         return rejected
 
@@ -215,8 +270,8 @@ class Search:
             pre_filter=decisive[0].reason, pre_filter_plugins=frozenset(rejections)
         )
 
-    def _diagnosis(self, **said: Any) -> Diagnosis:
-        return Diagnosis(total=self.cluster.node_count, names=self.cluster.node_names, **said)
+    def _diagnosis(self, **found: Any) -> Diagnosis:
+        return Diagnosis(total=self.cluster.node_count, names=self.cluster.node_names, **found)
 
 
 def _empty(plugins: list[str]) -> str:
@@ -242,12 +297,13 @@ def nodes_to_find(nodes: int, percentage: int) -> int:
 def sampled(
     fits: BoolArray, cluster: Snapshot, pipeline: Pipeline, candidates: int, start: int
 ) -> tuple[IntArray, int]:
-    """The feasible rows (int64) a search finds, and how many nodes it looked at to find them.
+    """The feasible rows (int64) that a search finds, and how many nodes it evaluated.
 
     `fits` is bool[rows]; `candidates` counts the nodes that pre_filter left. The search goes
-    through the zone-interleaved order from position `start`, round the end, until it has enough.
+    through the zone-interleaved order of nodes from position `start`, and at the end begins
+    again at 0, until it has found enough.
     """
-    wanted = nodes_to_find(candidates, pipeline.percentage)
+    wanted = nodes_to_find(candidates, pipeline.percentage_of_nodes_to_score)
     rows = np.flatnonzero(fits)
     if len(rows) <= wanted:
         return rows, candidates

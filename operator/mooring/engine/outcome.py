@@ -1,4 +1,4 @@
-"""How an attempt can end."""
+"""The outcome of a scheduling attempt: a node, or a FitError."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,12 +18,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScheduleResult:
-    """The pod goes to a row.
+    """The node that was chosen, and its row (schedule_one.go, ScheduleResult).
 
-    `evaluated_nodes` says how many nodes the search looked at. `scores` gives the scores of the
-    feasible nodes by name, of all or of the best few; it is None where only one node was feasible.
-    `diagnosis` says why the other nodes were not. Both work on live columns: to be called before
-    anything changes.
+    `feasible_nodes` and `evaluated_nodes` count the nodes that fit and those that the search looked
+    at. `scores` returns the scores by node name, of all feasible nodes or of the best few; it is
+    None if only one node was feasible, because then nothing is scored. `diagnosis` returns why the
+    other nodes were not feasible. Both functions read live columns, so they must be called before
+    the cluster changes.
     """
 
     row: int
@@ -36,9 +37,11 @@ class ScheduleResult:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FitError:
-    """No node can take the pod now; `message` is the whole sentence, post-filters included.
+    """No node fits the pod now (framework/types.go, FitError).
 
-    `keeps_nomination` says that a nomination the pod already has is to stay.
+    `message` is the whole sentence for users, with what the post_filter plugins add. `nomination`
+    is the node on which preemption makes space. If `keeps_nomination` is True, a nomination that
+    the pod already has stays.
     """
 
     diagnosis: Diagnosis
@@ -51,9 +54,9 @@ Outcome = ScheduleResult | FitError
 
 
 def decision_of(pod: Pod, profile: str, outcome: Outcome, most: int | None = None) -> Decision:
-    """What the attempt decided, about every node; with `most`, about the best so many only.
+    """The decision record of an attempt, with every node, or with the `most` best ones only.
 
-    To be called before the cluster changes: what a placement did not choose is worked out here.
+    It must be made before the cluster changes, because the outcome reads live columns.
     """
     if isinstance(outcome, ScheduleResult):
         return Decision(

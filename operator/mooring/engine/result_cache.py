@@ -1,9 +1,10 @@
-"""What identical pods share: masks and raw scores of row-local plugins, kept per shape.
+"""Keeps the results of row-local plugins per pod shape, so that identical pods share them.
 
-A row-local plugin's answer for a node changes only when that node's row changes, so an answer once
-computed is repaired row by row from the node table's change logs: one of every change for plugins
-that read what a node's pods take, one of the nodes' own for those that do not. The answers are
-always those that computing everything anew would give; `tests/property` holds that.
+A row-local plugin's result for a node changes only when that node's row changes. So the masks and
+raw scores of all nodes are kept, and before each use the plugins run again on the rows that the
+node table's change logs name. There are two logs: one of all changes, and one of changes of the
+nodes themselves, for plugins that ignore the pods on a node. The results are always those that
+running every plugin on all nodes would give; `tests/property/test_shared_work.py` checks that.
 """
 
 from collections import OrderedDict
@@ -14,7 +15,8 @@ import numpy as np
 
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.pipeline import Pipeline, WeightedScorePlugin
-from mooring.framework.plugin import FilterPlugin, Normalise
+from mooring.framework.plugin import FilterPlugin, Normalize
+from mooring.framework.runtime import run_filter, run_pre_filter, run_pre_score, run_score
 from mooring.framework.verdicts import SKIP, PreFilterResult, Unschedulable
 from mooring.model.pod import Pod
 from mooring.model.shape import PodShape
@@ -29,66 +31,84 @@ _MOST_SHAPES: Final = 256
 
 
 class _RowResults:
-    """The answers of some row-local plugins, repaired from one change log."""
+    """The results of some row-local plugins, kept up to date from one change log.
+
+    After `refresh`, `fits` is bool[rows]: the row exists and passes every filter here.
+    `unnormalized_total` (int64[rows]) is the weighted sum of the scores that are not normalized,
+    and `raw` has each plugin's scores (int64[rows]).
+    """
 
     def __init__(
         self,
+        pipeline: Pipeline,
         filters: Sequence[tuple[FilterPlugin, Any]],
         scores: Sequence[tuple[WeightedScorePlugin, Any]],
         changes: ChangeLog,
     ) -> None:
+        self._pipeline = pipeline
         self._filters = filters
         self._scores = scores
         self._changes = changes
         self._position = -1
         self.fits: BoolArray = np.zeros(0, np.bool_)
-        self.fixed_total: IntArray = np.zeros(0, np.int64)
+        self.unnormalized_total: IntArray = np.zeros(0, np.int64)
         self.raw: dict[str, IntArray] = {}
 
     def refresh(self, pod: Pod, nodes: NodeView, *, same_nodes: bool) -> bool:
-        """Every answer is that of the live rows; True if any had to be asked for."""
+        """Bring the results up to date; True if any plugin had to run."""
         if same_nodes and self._position == self._changes.position:
             return False
         dirty = self._changes.since(self._position)
-        self._position = self._changes.position
         if not same_nodes or dirty is None or 2 * len(dirty) > len(nodes):
-            self.fits, self.fixed_total, self.raw = self._asked(pod, nodes)
+            self.fits, self.unnormalized_total, raw = self._run(pod, nodes)
+            # Copied, because a plugin may return a column of the node table, which changes.
+            self.raw = {name: column.copy() for name, column in raw.items()}
+            self._position = self._changes.position
             return True
-        fits, fixed_total, raw = self._asked(pod, nodes.take(dirty))
-        self.fits[dirty], self.fixed_total[dirty] = fits, fixed_total
+        fits, unnormalized_total, raw = self._run(pod, nodes.take(dirty))
+        self.fits[dirty], self.unnormalized_total[dirty] = fits, unnormalized_total
         for name, column in raw.items():
             self.raw[name][dirty] = column
+        # Only now: after an exception of a plugin, the same rows are looked at again.
+        self._position = self._changes.position
         return True
 
-    def _asked(self, pod: Pod, nodes: NodeView) -> tuple[BoolArray, IntArray, dict[str, IntArray]]:
+    def _run(self, pod: Pod, nodes: NodeView) -> tuple[BoolArray, IntArray, dict[str, IntArray]]:
         fits = nodes.present.copy()
         for plugin, state in self._filters:
-            fits &= plugin.filter(pod, nodes, state)
-        fixed_total = np.zeros(len(nodes), np.int64)
+            fits &= run_filter(self._pipeline, plugin, pod, nodes, state)
+        unnormalized_total = np.zeros(len(nodes), np.int64)
         raw: dict[str, IntArray] = {}
         for score, state in self._scores:
-            column = raw[score.name] = np.array(score.plugin.score(pod, nodes, state), np.int64)
-            if score.plugin.normalise is Normalise.NONE:
-                fixed_total += score.weight * column
-        return fits, fixed_total, raw
+            column = run_score(self._pipeline, score.plugin, pod, nodes, state)
+            raw[score.name] = column
+            if score.plugin.normalize is Normalize.NONE:
+                unnormalized_total += score.weight * column
+        return fits, unnormalized_total, raw
 
 
 class ShapeResults:
-    """The row-local answers for one shape under one pipeline.
+    """The results of all row-local plugins of one pipeline for one pod shape.
 
-    `fits` is bool[rows]: present and passed by every row-local filter. `fixed_total` is the
-    weighted sum of the row-local scores that need no normalisation.
+    `pre_filtered` and `pre_scored` have the results of pre_filter and pre_score by plugin. After
+    `refresh`, `fits` is bool[rows]: the row exists and passes every row-local filter.
+    `unnormalized_total` (int64[rows]) is the weighted sum of the row-local scores that are not
+    normalized.
     """
 
     def __init__(self, pod: Pod, pipeline: Pipeline, cluster: Snapshot, table: NodeTable) -> None:
         self._table = table
         self._version = -1
         self.pre_filtered: dict[str, Any] = {
-            p.name: p.pre_filter(pod, cluster) for p in pipeline.pre_filter if p.row_local
+            p.name: run_pre_filter(pipeline, p, pod, cluster)
+            for p in pipeline.pre_filter
+            if p.row_local
         }
         nodes = cluster.nodes
         self.pre_scored: dict[str, Any] = {
-            p.name: p.pre_score(pod, nodes, cluster) for p in pipeline.pre_score if p.row_local
+            p.name: run_pre_score(pipeline, p, pod, nodes, cluster)
+            for p in pipeline.pre_score
+            if p.row_local
         }
         filters = [
             (f, state)
@@ -101,45 +121,56 @@ class ShapeResults:
             if s.row_local and self.pre_scored.get(s.name) is not SKIP
         ]
         self._by_node = _RowResults(
+            pipeline,
             [entry for entry in filters if _ignores_pods(entry[0])],
             [entry for entry in scores if _ignores_pods(entry[0].plugin)],
             table.node_changes,
         )
         self._by_node_and_pods = _RowResults(
+            pipeline,
             [entry for entry in filters if not _ignores_pods(entry[0])],
             [entry for entry in scores if not _ignores_pods(entry[0].plugin)],
             table.changes,
         )
         self.fits: BoolArray = np.zeros(0, np.bool_)
-        self.fixed_total: IntArray = np.zeros(0, np.int64)
+        self.unnormalized_total: IntArray = np.zeros(0, np.int64)
         self._diagnosed: tuple[tuple[int, int], Diagnosis] | None = None
 
-    def diagnosis(self, made: Callable[[], Diagnosis]) -> Diagnosis:
-        """What `made` says of the shape, asked for once as long as no row changes."""
+    def diagnosis(self, diagnose: Callable[[], Diagnosis]) -> Diagnosis:
+        """The result of `diagnose`, kept until a row changes.
+
+        A diagnosis with more than 64 reasons of one plugin is not kept: with thousands of invented
+        resources it takes megabytes, and there may be many such shapes.
+        """
         as_of = (self._table.set_version, self._table.changes.position)
-        if self._diagnosed is None or self._diagnosed[0] != as_of:
-            self._diagnosed = (as_of, made())
-        return self._diagnosed[1]
+        if self._diagnosed is not None and self._diagnosed[0] == as_of:
+            return self._diagnosed[1]
+        diagnosis = diagnose()
+        is_wide = any(group.explanation.is_wide for group in diagnosis.rejected)
+        self._diagnosed = None if is_wide else (as_of, diagnosis)
+        return diagnosis
 
     @property
     def rejection(self) -> Unschedulable | None:
-        """The first row-local pre_filter that rejected the shape, if one did."""
+        """The rejection by the first row-local pre_filter that rejects the shape, if any."""
         return next((r for r in self.pre_filtered.values() if isinstance(r, Unschedulable)), None)
 
     def raw(self, plugin: str) -> IntArray:
-        """int64[rows]: a row-local plugin's scores before normalisation."""
+        """int64[rows]: a row-local plugin's scores before they are normalized."""
         raw = self._by_node_and_pods.raw.get(plugin)
         return self._by_node.raw[plugin] if raw is None else raw
 
     def refresh(self, pod: Pod, nodes: NodeView) -> None:
-        """Every answer is that of the live rows."""
+        """Bring all results up to date with the node table."""
         same_nodes = self._version == self._table.set_version and len(self.fits) == len(nodes)
-        self._version = self._table.set_version
-        still = self._by_node.refresh(pod, nodes, same_nodes=same_nodes)
-        moving = self._by_node_and_pods.refresh(pod, nodes, same_nodes=same_nodes)
-        if still or moving:
+        node_changed = self._by_node.refresh(pod, nodes, same_nodes=same_nodes)
+        pods_changed = self._by_node_and_pods.refresh(pod, nodes, same_nodes=same_nodes)
+        if node_changed or pods_changed:
             self.fits = self._by_node.fits & self._by_node_and_pods.fits
-            self.fixed_total = self._by_node.fixed_total + self._by_node_and_pods.fixed_total
+            self.unnormalized_total = (
+                self._by_node.unnormalized_total + self._by_node_and_pods.unnormalized_total
+            )
+        self._version = self._table.set_version
 
     def _filter_state(self, plugin: str) -> Any:
         state = self.pre_filtered.get(plugin)
@@ -151,22 +182,22 @@ def _ignores_pods(plugin: Any) -> bool:
 
 
 class ResultCache:
-    """The shapes decided lately, the least used forgotten first."""
+    """The results for the 256 shapes that were used last."""
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self._shapes: OrderedDict[tuple[PodShape, Pipeline], ShapeResults] = OrderedDict()
 
     def of(self, pod: Pod, pipeline: Pipeline, cluster: Snapshot) -> ShapeResults:
-        """The answers for the pod's shape, up to date."""
+        """The results for the pod's shape under the pipeline, up to date."""
         key = (pod.shape, pipeline)
-        work = self._shapes.get(key)
-        if work is None:
-            work = self._shapes[key] = ShapeResults(pod, pipeline, cluster, self._table)
+        results = self._shapes.get(key)
+        if results is None:
+            results = self._shapes[key] = ShapeResults(pod, pipeline, cluster, self._table)
             if len(self._shapes) > _MOST_SHAPES:
                 self._shapes.popitem(last=False)
         else:
             self._shapes.move_to_end(key)
-        if work.rejection is None:
-            work.refresh(pod, cluster.nodes)
-        return work
+        if results.rejection is None:
+            results.refresh(pod, cluster.nodes)
+        return results

@@ -1,4 +1,4 @@
-"""How good the feasible nodes are (schedule_one.go, prioritizeNodes)."""
+"""Scores the feasible nodes (schedule_one.go, prioritizeNodes)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,8 +8,9 @@ import numpy as np
 
 from mooring.engine.filtering import Search
 from mooring.framework.decision import NodeScore
-from mooring.framework.plugin import Normalise
-from mooring.framework.scores import normalised
+from mooring.framework.plugin import Normalize
+from mooring.framework.runtime import run_pre_score, run_score
+from mooring.framework.scores import normalize_score
 from mooring.framework.verdicts import SKIP
 from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
@@ -19,71 +20,74 @@ __all__ = ["ScoreTable", "score"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreTable:
-    """Totals of the feasible rows (int64), and how each plugin's share comes about."""
+    """The scores of the feasible nodes; a position counts them in the order of `nodes`."""
 
     nodes: NodeView
     total: IntArray
+    """The total score at each position (int64)."""
     best: IntArray
-    """The positions whose total nobody exceeds, in order."""
-    shares: Mapping[str, Callable[[IntArray], IntArray]]
-    """Per plugin, its weighted normalised scores at positions of `total`."""
+    """The positions with the highest total, ascending."""
+    weighted: Mapping[str, Callable[[IntArray], IntArray]]
+    """By plugin, a function that returns its normalized and weighted scores at some positions."""
 
     def by_node(self, most: int | None, *, chosen: int) -> dict[str, NodeScore]:
-        """Scores by node name, the best first: of all nodes or of `most`, the chosen one included.
+        """Scores by node name, the best first; of all nodes, or of `most` nodes.
 
-        `chosen` is one of `best`.
+        `chosen` is the position of the chosen node, one of `best`; it is always included.
         """
-        told = self._highest(most)
-        if chosen not in told:
-            told[np.argmin(self.total[told])] = chosen
-        told = told[np.lexsort((told, told != chosen, -self.total[told]))]
-        shares = {name: share(told).tolist() for name, share in self.shares.items()}
+        listed = self._highest(most)
+        if chosen not in listed:
+            listed[np.argmin(self.total[listed])] = chosen
+        listed = listed[np.lexsort((listed, listed != chosen, -self.total[listed]))]
+        scores = {name: at(listed).tolist() for name, at in self.weighted.items()}
         return {
             self.nodes.name(position): NodeScore(
-                {name: values[i] for name, values in shares.items()}, int(self.total[position])
+                {name: values[i] for name, values in scores.items()}, int(self.total[position])
             )
-            for i, position in enumerate(told.tolist())
+            for i, position in enumerate(listed.tolist())
         }
 
     def _highest(self, most: int | None) -> IntArray:
-        """Positions of the highest totals, a copy; `most` of them, or all."""
+        """The positions of the `most` highest totals, or of all; a copy."""
         if most is None or most >= len(self.total):
             return np.arange(len(self.total))
-        if len(self.best) >= most:  # of equals, as most nodes are, any will do
+        if len(self.best) >= most:  # of nodes with equal totals any will do
             return self.best[:most].copy()
         return np.argpartition(-self.total, most)[:most]
 
 
 def score(search: Search, rows: IntArray) -> ScoreTable:
-    """The totals of the feasible rows (int64)."""
-    pod, pipeline, cluster, work = search.pod, search.pipeline, search.cluster, search.work
-    nodes = cluster.nodes.take(rows)
-    states = dict(work.pre_scored)
+    """Run the score plugins for the feasible rows (int64, as `sampled` returns them)."""
+    pod, pipeline, cluster, results = search.pod, search.pipeline, search.cluster, search.results
+    nodes = search.nodes_at(rows)
+    states = dict(results.pre_scored)
     for plugin in pipeline.pre_score:
         if plugin.name not in states:
-            states[plugin.name] = plugin.pre_score(pod, nodes, cluster)
-    total = work.fixed_total[rows]
-    shares: dict[str, Callable[[IntArray], IntArray]] = {}
+            states[plugin.name] = run_pre_score(pipeline, plugin, pod, nodes, cluster)
+    # If every row is feasible, which is common, the columns need not be gathered.
+    index = slice(None) if len(rows) == len(results.unnormalized_total) else rows
+    total = results.unnormalized_total[index]
+    weighted: dict[str, Callable[[IntArray], IntArray]] = {}
     for scorer in pipeline.scores:
         state = states.get(scorer.name)
         if state is SKIP:
             continue
-        how = scorer.plugin.normalise
-        if scorer.row_local and how is Normalise.NONE:
-            column = work.raw(scorer.name)
-            shares[scorer.name] = partial(_settled_share, column, rows, scorer.weight)
+        how = scorer.plugin.normalize
+        if scorer.row_local and how is Normalize.NONE:
+            column = results.raw(scorer.name)
+            weighted[scorer.name] = partial(_weighted_at, column, rows, scorer.weight)
             continue
         raw = (
-            work.raw(scorer.name)[rows]
+            results.raw(scorer.name)[index]
             if scorer.row_local
-            else scorer.plugin.score(pod, nodes, state)
+            else run_score(pipeline, scorer.plugin, pod, nodes, state)
         )
-        share = scorer.weight * normalised(raw, how)
-        shares[scorer.name] = share.__getitem__
-        total += share
-    return ScoreTable(nodes, total, np.flatnonzero(total == total.max()), shares)
+        scores = scorer.weight * normalize_score(raw, how)
+        weighted[scorer.name] = scores.__getitem__
+        total = total + scores
+    return ScoreTable(nodes, total, np.flatnonzero(total == total.max()), weighted)
 
 
-def _settled_share(column: IntArray, rows: IntArray, weight: int, chosen: IntArray) -> IntArray:
-    share: IntArray = weight * column[rows[chosen]]
-    return share
+def _weighted_at(column: IntArray, rows: IntArray, weight: int, positions: IntArray) -> IntArray:
+    scores: IntArray = weight * column[rows[positions]]
+    return scores

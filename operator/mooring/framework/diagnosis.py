@@ -81,9 +81,14 @@ class Diagnosis:
         """
         rejections: dict[str, Rejection] = {}
         for group in self.rejected:
-            for i, row in enumerate(group.rows[:most].tolist()):
-                name, why = self.names[row], group.explanation
-                resolvable, reasons = bool(why.resolvable[i]), why.of(i)
+            why = group.explanation
+            for row, reasons, resolvable in zip(
+                group.rows[:most].tolist(),
+                why.reasons_by_row(most),
+                why.resolvable[:most].tolist(),
+                strict=True,
+            ):
+                name = self.names[row]
                 first = rejections.get(name)
                 rejections[name] = (
                     Rejection(group.plugin, reasons, resolvable)
@@ -97,6 +102,6 @@ class Diagnosis:
     def _histogram(self) -> Counter[str]:
         counts: Counter[str] = Counter()
         for group in self.rejected:
-            for i, reason in enumerate(group.explanation.reasons):
-                counts[reason] += int(np.count_nonzero(group.explanation.bits & np.uint64(1 << i)))
+            for reason, nodes in group.explanation.nodes_per_reason():
+                counts[reason] += nodes
         return +counts

@@ -47,7 +47,7 @@ class Pipeline:
     """
 
     profile: str
-    percentage: int
+    percentage_of_nodes_to_score: int
     pre_enqueue: tuple[PreEnqueuePlugin, ...]
     queue_sort: QueueSortPlugin
     pre_filter: tuple[PreFilterPlugin, ...]
@@ -61,14 +61,16 @@ class Pipeline:
     bind: tuple[BindPlugin, ...]
     post_bind: tuple[PostBindPlugin, ...]
     preemption: Preemption
-    every_filter: bool
+    always_check_all_filters: bool
     """Whether all filters run on a node even after one rejected it."""
     row_local: frozenset[str]
     """Names of the plugins whose answers depend on a pod's shape alone."""
     enqueue_extensions: Mapping[str, EnqueueExtensions]
     """By name, the plugins that say what could cure their rejections."""
-    counting: Mapping[str, ResourceFilterPlugin]
+    resource_filters: Mapping[str, ResourceFilterPlugin]
     """By name, the filters that other pods can make reject only by what they request."""
+    distributions: Mapping[str, str]
+    """By plugin name, the distribution that it comes from; errors name it."""
 
 
 def build_pipeline(
@@ -95,7 +97,7 @@ def build_pipeline(
     percentage = profile.spec.percentage_of_nodes_to_score
     return Pipeline(
         profile=profile.name,
-        percentage=100 if percentage is None else percentage,
+        percentage_of_nodes_to_score=100 if percentage is None else percentage,
         pre_enqueue=at(Point.PRE_ENQUEUE),
         queue_sort=at(Point.QUEUE_SORT)[0],
         pre_filter=at(Point.PRE_FILTER),
@@ -109,12 +111,15 @@ def build_pipeline(
         bind=at(Point.BIND),
         post_bind=at(Point.POST_BIND),
         preemption=profile.spec.preemption,
-        every_filter=profile.spec.always_check_all_filters,
+        always_check_all_filters=profile.spec.always_check_all_filters,
         row_local=frozenset(name for name, plugin in built.items() if plugin.row_local),
         enqueue_extensions={
             name: plugin for name, plugin in built.items() if hasattr(plugin, "events_to_register")
         },
-        counting={f.name: f for f in at(Point.FILTER) if isinstance(f, ResourceFilterPlugin)},
+        resource_filters={
+            f.name: f for f in at(Point.FILTER) if isinstance(f, ResourceFilterPlugin)
+        },
+        distributions={name: registry.distribution(name) for name in built},
     )
 
 

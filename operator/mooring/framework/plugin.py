@@ -26,7 +26,7 @@ __all__ = [
     "BindPlugin",
     "EnqueueExtensions",
     "FilterPlugin",
-    "Normalise",
+    "Normalize",
     "PermitPlugin",
     "Plugin",
     "PostBindPlugin",
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 
-class Normalise(Enum):
+class Normalize(Enum):
     """How raw scores become 0-100 over the feasible nodes (upstream's DefaultNormalizeScore)."""
 
     NONE = "none"
@@ -117,7 +117,7 @@ class FilterPlugin(Plugin, Protocol):
 class ResourceFilterPlugin(FilterPlugin, Protocol):
     """A filter that rejects nodes for lack of a pod slot or of requested amounts, nothing else."""
 
-    def needs(self, state: Any) -> Mapping[str, int]:
+    def resource_requests(self, state: Any) -> Mapping[str, int]:
         """The amounts that must be free, by resource."""
 
 
@@ -138,10 +138,10 @@ class PreScorePlugin(Plugin, Protocol):
 class ScorePlugin(Plugin, Protocol):
     """Says how good each feasible node is."""
 
-    normalise: ClassVar[Normalise]
+    normalize: ClassVar[Normalize]
 
     def score(self, pod: Pod, nodes: NodeView, state: Any) -> IntArray:
-        """int64[len(nodes)]: 0-100 where `normalise` is NONE, else any non-negative number."""
+        """int64[len(nodes)]: 0-100 where `normalize` is NONE, else any non-negative number."""
 
 
 class ReservePlugin(Plugin, Protocol):

@@ -17,7 +17,7 @@ __all__ = ["DryRun", "Nomination", "NotEligible", "PostFilterState"]
 class DryRun(Protocol):
     """Questions about a cluster that differs from the real one."""
 
-    needs: Mapping[str, int] | None
+    resource_requests: Mapping[str, int] | None
     """Where only the pods' requests can be in the pod's way: what must be free, beside a slot.
 
     Then counting answers what `rejection` would answer after a trial. None: other filters of

@@ -12,16 +12,18 @@ with the plugin's name, the distribution and the cause.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from inspect import iscoroutinefunction
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from mooring.framework.plugin import points_of
+from mooring.framework.plugin import POINT_METHODS, points_of
 from mooring.policy.points import Point
 
 __all__ = ["ENTRY_POINT_GROUP", "NoArgs", "PluginLoadError", "Registry"]
 
 ENTRY_POINT_GROUP = "mooring.plugins"
+_ASYNC: Final = frozenset({Point.PRE_BIND, Point.BIND, Point.POST_BIND})
 
 
 class NoArgs(BaseModel):
@@ -38,6 +40,7 @@ class PluginLoadError(Exception):
 class _Spec:
     plugin: type[Any]
     points: frozenset[Point]
+    distribution: str
 
 
 class Registry:
@@ -46,7 +49,7 @@ class Registry:
     def __init__(
         self, shipped: Iterable[type[Any]], announced: Mapping[str, EntryPoint] | None = None
     ) -> None:
-        self._specs = {plugin.name: _Spec(plugin, points_of(plugin)) for plugin in shipped}
+        self._specs = {p.name: _Spec(p, points_of(p), "mooring") for p in shipped}
         if announced is None:
             announced = {e.name: e for e in entry_points(group=ENTRY_POINT_GROUP)}
         self._announced = announced
@@ -78,6 +81,13 @@ class Registry:
             raise KeyError(name)
         return spec.plugin
 
+    def distribution(self, name: str) -> str:
+        """The name of the distribution that a plugin comes from; KeyError for an unknown name."""
+        spec = self._spec(name)
+        if spec is None:
+            raise KeyError(name)
+        return spec.distribution
+
     def _spec(self, name: str) -> _Spec | None:
         spec = self._specs.get(name)
         if spec is None and name in self._announced:
@@ -86,7 +96,8 @@ class Registry:
 
 
 def _load(entry: EntryPoint) -> _Spec:
-    source = f"{entry.value} of {entry.dist.name if entry.dist else 'an unknown distribution'}"
+    distribution = entry.dist.name if entry.dist else "an unknown distribution"
+    source = f"{entry.value} of {distribution}"
     try:
         plugin = entry.load()
     except Exception as error:
@@ -96,7 +107,7 @@ def _load(entry: EntryPoint) -> _Spec:
     problem = _problem(entry.name, plugin)
     if problem:
         raise PluginLoadError(f"plugin {entry.name} ({source}) {problem}")
-    return _Spec(plugin, points_of(plugin))
+    return _Spec(plugin, points_of(plugin), distribution)
 
 
 def _problem(name: str, plugin: Any) -> str | None:
@@ -117,8 +128,12 @@ def _problem(name: str, plugin: Any) -> str | None:
             "has a filter but no explain, so nobody could read why it rejected",
         ),
         (
-            Point.SCORE not in points or hasattr(plugin, "normalise"),
+            Point.SCORE not in points or hasattr(plugin, "normalize"),
             "has a score but does not say how it is normalised",
+        ),
+        (
+            not (wrong := _wrongly_async(plugin, points)),
+            f"has {wrong} as async def; only pre_bind, bind and post_bind wait",
         ),
         (
             isinstance(getattr(plugin, "row_local", None), bool),
@@ -126,3 +141,10 @@ def _problem(name: str, plugin: Any) -> str | None:
         ),
     )
     return next((problem for fine, problem in checks if not fine), None)
+
+
+def _wrongly_async(plugin: type[Any], points: frozenset[Point]) -> str:
+    """The first method that must not be a coroutine function but is one; "" if none is."""
+    methods = [POINT_METHODS[point] for point in Point if point in points - _ASYNC]
+    methods += ["explain", "unreserve", "queueing_hint"]
+    return next((m for m in methods if iscoroutinefunction(getattr(plugin, m, None))), "")

@@ -2,20 +2,20 @@
 
 import numpy as np
 
-from mooring.framework.plugin import Normalise
+from mooring.framework.plugin import Normalize
 from mooring.state.columns import IntArray
 
-__all__ = ["MAX_SCORE", "normalised"]
+__all__ = ["MAX_SCORE", "normalize_score"]
 
 MAX_SCORE = 100
 
 
-def normalised(raw: IntArray, how: Normalise) -> IntArray:
+def normalize_score(raw: IntArray, how: Normalize) -> IntArray:
     """Raw scores (int64, not negative) as 0-100; integer division truncates as upstream's does."""
-    if how is Normalise.NONE or not len(raw):
+    if how is Normalize.NONE or not len(raw):
         return raw
     highest = int(raw.max())
     if highest == 0:
-        return np.full(len(raw), MAX_SCORE, np.int64) if how is Normalise.REVERSED else raw
+        return np.full(len(raw), MAX_SCORE, np.int64) if how is Normalize.REVERSED else raw
     scaled = raw * MAX_SCORE // highest
-    return MAX_SCORE - scaled if how is Normalise.REVERSED else scaled
+    return MAX_SCORE - scaled if how is Normalize.REVERSED else scaled

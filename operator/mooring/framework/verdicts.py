@@ -14,6 +14,7 @@ A plugin that cannot do its work raises `PluginError`: the attempt fails as an e
 tried again after its backoff.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -32,6 +33,10 @@ __all__ = [
     "Unschedulable",
     "Wait",
 ]
+
+
+_WORD_BITS: Final = 64
+_ONE: Final = np.uint64(1)
 
 
 class Skip(Enum):
@@ -61,7 +66,7 @@ class PreFilterResult:
     """Only these nodes can do; `state` is handed to the plugin's filter."""
 
     state: Any
-    names: frozenset[str]
+    node_names: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +78,12 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explanation:
-    """Why nodes failed a filter, one item per row asked about.
+    """Why a filter rejected some nodes: one item per node that `explain` was called with.
 
-    `bits` is uint64: bit i set means `reasons[i]` applies. `resolvable` is False where no eviction
-    could help.
+    `bits` is uint64[nodes], and bit i of a node says that `reasons[i]` applies to it. With more
+    than 64 reasons it is uint64[nodes, words], and reason i is bit i % 64 of word i // 64.
+    `from_masks` makes either form. `resolvable` is bool[nodes]: False where evicting pods cannot
+    help (kube-scheduler's UnschedulableAndUnresolvable).
     """
 
     reasons: tuple[str, ...]
@@ -84,13 +91,65 @@ class Explanation:
     resolvable: BoolArray
 
     @classmethod
-    def single(cls, reason: str, rows: int, *, resolvable: bool) -> "Explanation":
-        """The same one reason for every row."""
-        return cls((reason,), np.ones(rows, np.uint64), np.full(rows, resolvable))
+    def single(cls, reason: str, nodes: int, *, resolvable: bool) -> "Explanation":
+        """The same single reason for every one of so many nodes."""
+        return cls((reason,), np.ones(nodes, np.uint64), np.full(nodes, resolvable))
 
-    def of(self, index: int) -> tuple[str, ...]:
-        """The reasons of one row."""
-        bits = int(self.bits[index])
+    @classmethod
+    def from_masks(
+        cls, masks: Iterable[tuple[str, BoolArray]], *, resolvable: BoolArray
+    ) -> "Explanation":
+        """Any number of reasons, each with a bool[nodes] that is True where it applies.
+
+        A reason that applies to no node is left out.
+        """
+        reasons: list[str] = []
+        words: list[npt.NDArray[np.uint64]] = []
+        for reason, mask in masks:
+            if mask.any():
+                word, bit = divmod(len(reasons), _WORD_BITS)
+                if word == len(words):
+                    words.append(np.zeros(len(resolvable), np.uint64))
+                words[word] |= mask.astype(np.uint64) << np.uint64(bit)
+                reasons.append(reason)
+        if not words:
+            words.append(np.zeros(len(resolvable), np.uint64))
+        bits = words[0] if len(words) == 1 else np.stack(words).T
+        return cls(tuple(reasons), bits, resolvable)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether there are too many reasons for one word per node."""
+        return self.bits.ndim > 1
+
+    def reasons_at(self, index: int) -> tuple[str, ...]:
+        """The reasons that apply to the node at a position."""
+        return self._named(self._bits_at(index))
+
+    def reasons_by_row(self, most: int | None = None) -> list[tuple[str, ...]]:
+        """The reasons of each node, or of the first `most`; equal ones are one object."""
+        named: dict[int, tuple[str, ...]] = {}
+        result: list[tuple[str, ...]] = []
+        for index in range(len(self.bits[:most])):
+            bits = self._bits_at(index)
+            if bits not in named:
+                named[bits] = self._named(bits)
+            result.append(named[bits])
+        return result
+
+    def nodes_per_reason(self) -> Iterator[tuple[str, int]]:
+        """Each reason with the number of nodes that it applies to."""
+        for i, reason in enumerate(self.reasons):
+            word, bit = divmod(i, _WORD_BITS)
+            column = self.bits[:, word] if self.is_wide else self.bits
+            yield reason, int(np.count_nonzero(column & (_ONE << np.uint64(bit))))
+
+    def _bits_at(self, index: int) -> int:
+        """All bits of a node as one Python integer, which has no limit."""
+        words = self.bits[index].tolist() if self.is_wide else [int(self.bits[index])]
+        return sum(bits << (_WORD_BITS * word) for word, bits in enumerate(words))
+
+    def _named(self, bits: int) -> tuple[str, ...]:
         return tuple(reason for i, reason in enumerate(self.reasons) if bits >> i & 1)
 
 

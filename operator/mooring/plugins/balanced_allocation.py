@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.framework.handle import Handle
-from mooring.framework.plugin import Normalise
+from mooring.framework.plugin import Normalize
 from mooring.framework.verdicts import SKIP, Skip
 from mooring.model.pod import Pod
 from mooring.policy.args import NodeResourcesBalancedAllocationArgs
@@ -27,7 +27,7 @@ class NodeResourcesBalancedAllocation:
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
     row_local: ClassVar[bool] = True
-    normalise: ClassVar[Normalise] = Normalise.NONE
+    normalize: ClassVar[Normalize] = Normalize.NONE
     Args: ClassVar[type[NodeResourcesBalancedAllocationArgs]] = NodeResourcesBalancedAllocationArgs
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:

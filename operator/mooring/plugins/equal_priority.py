@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 
 from mooring.framework.handle import Handle
-from mooring.framework.plugin import Normalise
+from mooring.framework.plugin import Normalize
 from mooring.framework.registry import NoArgs
 from mooring.model.pod import Pod
 from mooring.state.columns import IntArray
@@ -20,7 +20,7 @@ class EqualPriority:
     name: ClassVar[str] = "EqualPriority"
     row_local: ClassVar[bool] = True
     ignores_pods: ClassVar[bool] = True
-    normalise: ClassVar[Normalise] = Normalise.NONE
+    normalize: ClassVar[Normalize] = Normalize.NONE
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, queue_if
-from mooring.framework.plugin import Normalise
+from mooring.framework.plugin import Normalize
 from mooring.framework.scores import MAX_SCORE
 from mooring.framework.verdicts import SKIP, Explanation, Skip
 from mooring.model.affinity import AffinityTerm, PodAffinity
@@ -61,7 +61,7 @@ class InterPodAffinity:
 
     name: ClassVar[str] = "InterPodAffinity"
     row_local: ClassVar[bool] = False
-    normalise: ClassVar[Normalise] = Normalise.NONE
+    normalize: ClassVar[Normalize] = Normalize.NONE
     Args: ClassVar[type[InterPodAffinityArgs]] = InterPodAffinityArgs
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         product((Kind.POD, Kind.NODE, Kind.NAMESPACE), Action)

@@ -7,7 +7,7 @@ import numpy as np
 
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, node_newly, queue_if
-from mooring.framework.plugin import Normalise
+from mooring.framework.plugin import Normalize
 from mooring.framework.verdicts import SKIP, Explanation, PreFilterResult, Skip, Unschedulable
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
@@ -45,7 +45,7 @@ class NodeAffinity:
     name: ClassVar[str] = "NodeAffinity"
     row_local: ClassVar[bool] = True
     ignores_pods: ClassVar[bool] = True
-    normalise: ClassVar[Normalise] = Normalise.MAX
+    normalize: ClassVar[Normalize] = Normalize.MAX
     Args: ClassVar[type[NodeAffinityArgs]] = NodeAffinityArgs
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {(Kind.NODE, Action.ADD), (Kind.NODE, Action.UPDATE)}

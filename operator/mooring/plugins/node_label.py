@@ -10,7 +10,7 @@ import numpy as np
 
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, node_newly, queue_if
-from mooring.framework.plugin import Normalise
+from mooring.framework.plugin import Normalize
 from mooring.framework.scores import MAX_SCORE
 from mooring.framework.verdicts import SKIP, Explanation, Skip
 from mooring.model.events import Action, ClusterEvent, Kind
@@ -31,7 +31,7 @@ class NodeLabel:
     name: ClassVar[str] = "NodeLabel"
     row_local: ClassVar[bool] = True
     ignores_pods: ClassVar[bool] = True
-    normalise: ClassVar[Normalise] = Normalise.NONE
+    normalize: ClassVar[Normalize] = Normalize.NONE
     Args: ClassVar[type[NodeLabelArgs]] = NodeLabelArgs
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {(Kind.NODE, Action.ADD), (Kind.NODE, Action.UPDATE)}

@@ -7,7 +7,7 @@
 from typing import ClassVar, Final
 
 from mooring.framework.handle import Handle
-from mooring.framework.plugin import Normalise
+from mooring.framework.plugin import Normalize
 from mooring.framework.registry import NoArgs
 from mooring.framework.scores import MAX_SCORE
 from mooring.framework.verdicts import SKIP, Skip
@@ -29,7 +29,7 @@ class NodePreferAvoidPods:
 
     name: ClassVar[str] = "NodePreferAvoidPods"
     row_local: ClassVar[bool] = False
-    normalise: ClassVar[Normalise] = Normalise.NONE
+    normalize: ClassVar[Normalize] = Normalize.NONE
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import ClassVar, Final
 
 import numpy as np
 
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, freed_node, queue_if
-from mooring.framework.plugin import Normalise
+from mooring.framework.plugin import Normalize
 from mooring.framework.verdicts import Explanation
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
@@ -55,7 +55,7 @@ class _AllocationScore:
     """Scores how full a node gets, by a strategy (resource_allocation.go)."""
 
     row_local: ClassVar[bool] = True
-    normalise: ClassVar[Normalise] = Normalise.NONE
+    normalize: ClassVar[Normalize] = Normalize.NONE
 
     def __init__(self, strategy: ScoringStrategy) -> None:
         self._scored = [(resource.name, resource.weight) for resource in strategy.resources]
@@ -115,6 +115,8 @@ class NodeResourcesFit(_AllocationScore):
     def pre_filter(self, pod: Pod, _cluster: Snapshot) -> _Need:
         """What the pod requests, without the resources that others look after."""
         demand = pod.shape.demand.resources
+        if not (self._ignored or self._ignored_groups):
+            return _Need(demand)
         return _Need({name: amount for name, amount in demand.items() if not self._ignores(name)})
 
     def filter(self, _pod: Pod, nodes: NodeView, need: _Need) -> BoolArray:
@@ -124,21 +126,21 @@ class NodeResourcesFit(_AllocationScore):
             fits &= amount <= nodes.allocatable(resource) - nodes.requested(resource)
         return fits
 
-    def needs(self, need: _Need) -> Mapping[str, int]:
+    def resource_requests(self, need: _Need) -> Mapping[str, int]:
         """What must be free beside a pod slot; all that `filter` looks at."""
         return need.resources
 
     def explain(self, _pod: Pod, nodes: NodeView, need: _Need) -> Explanation:
         """Every lacking resource; unresolvable where an empty node would be too small."""
-        bits = (nodes.pod_count >= nodes.pod_slots).astype(np.uint64)
         resolvable = np.ones(len(nodes), np.bool_)
-        for i, (resource, amount) in enumerate(need.resources.items(), start=1):
-            allocatable = nodes.allocatable(resource)
-            lacking = amount > allocatable - nodes.requested(resource)
-            bits |= lacking.astype(np.uint64) << np.uint64(i)
-            resolvable &= amount <= allocatable
-        reasons = ("Too many pods", *(f"Insufficient {resource}" for resource in need.resources))
-        return Explanation(reasons, bits, resolvable)
+        for resource, amount in need.resources.items():
+            resolvable &= amount <= nodes.allocatable(resource)
+        lacking = (
+            (f"Insufficient {name}", amount > nodes.allocatable(name) - nodes.requested(name))
+            for name, amount in need.resources.items()
+        )
+        too_many_pods = ("Too many pods", nodes.pod_count >= nodes.pod_slots)
+        return Explanation.from_masks(chain((too_many_pods,), lacking), resolvable=resolvable)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
         """A node has more to give than before, and room for the pod, now or after evictions."""

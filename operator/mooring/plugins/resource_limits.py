@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from mooring.framework.handle import Handle
-from mooring.framework.plugin import Normalise
+from mooring.framework.plugin import Normalize
 from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import SKIP, Skip
 from mooring.model.pod import Pod
@@ -29,7 +29,7 @@ class ResourceLimits:
     name: ClassVar[str] = "ResourceLimits"
     row_local: ClassVar[bool] = True
     ignores_pods: ClassVar[bool] = True
-    normalise: ClassVar[Normalise] = Normalise.NONE
+    normalize: ClassVar[Normalize] = Normalize.NONE
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.framework.handle import Handle
-from mooring.framework.plugin import Normalise
+from mooring.framework.plugin import Normalize
 from mooring.framework.registry import NoArgs
 from mooring.framework.scores import MAX_SCORE
 from mooring.framework.verdicts import SKIP, Skip
@@ -33,7 +33,7 @@ class SelectorSpread:
 
     name: ClassVar[str] = "SelectorSpread"
     row_local: ClassVar[bool] = False
-    normalise: ClassVar[Normalise] = Normalise.NONE
+    normalize: ClassVar[Normalize] = Normalize.NONE
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
@@ -51,7 +51,7 @@ class ServiceSpreading:
 
     name: ClassVar[str] = "ServiceSpreading"
     row_local: ClassVar[bool] = False
-    normalise: ClassVar[Normalise] = Normalise.NONE
+    normalize: ClassVar[Normalize] = Normalize.NONE
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, node_newly, queue_if
-from mooring.framework.plugin import Normalise
+from mooring.framework.plugin import Normalize
 from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import Explanation
 from mooring.model.events import Action, ClusterEvent, Kind
@@ -29,7 +29,7 @@ class TaintToleration:
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {(Kind.NODE, Action.ADD), (Kind.NODE, Action.UPDATE)}
     )
-    normalise: ClassVar[Normalise] = Normalise.REVERSED
+    normalize: ClassVar[Normalize] = Normalize.REVERSED
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 

@@ -21,7 +21,8 @@ from numpy.testing import assert_array_equal
 
 from mooring.framework.plugin import points_of
 from mooring.framework.registry import NoArgs
-from mooring.framework.scores import MAX_SCORE, normalised
+from mooring.framework.runtime import wrong_explanation, wrong_mask, wrong_scores
+from mooring.framework.scores import MAX_SCORE, normalize_score
 from mooring.framework.verdicts import SKIP, Explanation, PreFilterResult, Unschedulable
 from mooring.model.pod import Pod, parse_pod
 from mooring.policy.points import Point
@@ -76,7 +77,7 @@ class PluginContract:
         """Also over no node at all."""
         for trial in self._filters():
             for nodes in (trial.nodes, trial.nodes.take(np.zeros(0, np.int64))):
-                _check_array(trial.filter(nodes), np.dtype(np.bool_), len(nodes))
+                _check(wrong_mask(trial.filter(nodes), len(nodes)))
 
     def test_it_explains_every_refusal_with_a_reason(self) -> None:
         """`explain` is asked about the nodes that `filter` rejected, and about no other."""
@@ -93,13 +94,12 @@ class PluginContract:
                 part = trial.filter(trial.nodes.take(rows))
                 assert_array_equal(part, whole[np.isin(trial.rows, rows)])
 
-    def test_it_scores_with_one_integer_per_node_that_normalises_to_0_to_100(self) -> None:
+    def test_it_scores_with_one_integer_per_node_that_normalizes_to_0_to_100(self) -> None:
         """Raw scores are not negative; without normalisation they are 0-100 themselves."""
         for trial in self._scores():
             raw = trial.score(trial.nodes)
-            _check_array(raw, np.dtype(np.int64), len(trial.rows))
-            assert (raw >= 0).all(), f"a raw score is negative: {raw}"
-            final = normalised(raw, self.plugin.normalise)
+            _check(wrong_scores(raw, len(trial.rows), self.plugin.normalize))
+            final = normalize_score(raw, self.plugin.normalize)
             in_range = ((final >= 0) & (final <= MAX_SCORE)).all()
             assert in_range, f"a score is outside of 0-{MAX_SCORE}: {final}"
 
@@ -230,24 +230,22 @@ class _Trial:
             return []
         why = self.explain(rejected)
         return [
-            (rejected.name(index), (why.of(index), bool(why.resolvable[index])))
+            (rejected.name(index), (why.reasons_at(index), bool(why.resolvable[index])))
             for index in range(len(rejected))
         ]
 
 
-def _check_array(array: Any, dtype: np.dtype[Any], rows: int) -> None:
-    assert isinstance(array, np.ndarray), f"must be a numpy array, not {type(array).__name__}"
-    assert array.dtype == dtype, f"must be of {dtype}, not {array.dtype}"
-    assert array.shape == (rows,), f"must have shape ({rows},), not {array.shape}"
+def _check(problem: str) -> None:
+    assert not problem, problem
 
 
 def _check_explanation(why: Explanation, rows: int) -> None:
-    _check_array(why.bits, np.dtype(np.uint64), rows)
-    _check_array(why.resolvable, np.dtype(np.bool_), rows)
+    _check(wrong_explanation(why, rows))
     assert all(why.reasons), "a reason is empty"
-    for bits in why.bits.tolist():
-        assert bits, "a rejected node has no reason"
-        assert bits >> len(why.reasons) == 0, "a bit stands for no reason"
+    assert all(why.reasons_by_row()), "a rejected node has no reason"
+    last = why.bits[:, -1] if why.is_wide else why.bits
+    used = len(why.reasons) - 64 * (why.bits.shape[1] - 1 if why.is_wide else 0)
+    assert all(bits >> used == 0 for bits in last.tolist()), "a bit stands for no reason"
 
 
 def _choices(rows: IntArray) -> Iterable[IntArray]:

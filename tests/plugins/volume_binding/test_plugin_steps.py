@@ -67,7 +67,7 @@ class Binding:
         assert not isinstance(claims, Unschedulable)
         out = nodes.take(nodes.rows[~self.plugin.filter(wanted, nodes, claims)])
         why = self.plugin.explain(wanted, out, claims)
-        return {out.name(i): why.of(i) for i in range(len(out))}
+        return {out.name(i): why.reasons_at(i) for i in range(len(out))}
 
     def show(self, raw: Raw, number: int) -> None:
         """The watch shows a version of the object."""

@@ -65,7 +65,7 @@ class DefaultPreemption:
         """The best candidate; if there is none, `rejections` gets the reason of every node."""
         if not len(rows):
             return None
-        needs = state.dry_run.needs
+        needs = state.dry_run.resource_requests
         potential = PotentialVictims(state.pod, needs or {}, rows, state.cluster, _protected(state))
         if needs is None:
             return self._tried(state, potential, rejections)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, queue_if
-from mooring.framework.plugin import Normalise
+from mooring.framework.plugin import Normalize
 from mooring.framework.scores import MAX_SCORE
 from mooring.framework.verdicts import SKIP, Explanation, Skip
 from mooring.model.affinity import SpreadConstraint
@@ -82,7 +82,7 @@ class PodTopologySpread:
 
     name: ClassVar[str] = "PodTopologySpread"
     row_local: ClassVar[bool] = False
-    normalise: ClassVar[Normalise] = Normalise.NONE
+    normalize: ClassVar[Normalize] = Normalize.NONE
     Args: ClassVar[type[PodTopologySpreadArgs]] = PodTopologySpreadArgs
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         product((Kind.POD, Kind.NODE, *_PARENTS), Action)

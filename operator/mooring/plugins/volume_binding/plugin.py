@@ -131,7 +131,7 @@ class VolumeBinding:
             return Unschedulable(f"node {node} does not exist any more")
         found = find_volumes(claims, there, self._cluster)
         if found.obstacles.any():
-            return Unschedulable(", ".join(self.explain(pod, there, claims).of(0)))
+            return Unschedulable(", ".join(self.explain(pod, there, claims).reasons_at(0)))
         bindings = tuple(
             self._binding(volume, choice.claim)
             for choice in found.choices

@@ -1,0 +1,258 @@
+"""A plugin that returns something useless fails the attempt, with its name and distribution."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from deciding import Deciding
+from mooring.engine.outcome import FitError, ScheduleResult
+from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint
+from mooring.framework.plugin import Normalize
+from mooring.framework.post_filter import Nomination, PostFilterState
+from mooring.framework.registry import NoArgs
+from mooring.framework.verdicts import (
+    Explanation,
+    PluginError,
+    PreFilterResult,
+    Skip,
+    Unschedulable,
+    Wait,
+)
+from mooring.model.pod import Pod, parse_pod
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import NodeView
+from mooring.testing.builders import node, pod
+
+Answer = Callable[[NodeView], Any]
+
+
+def always(answer: Any) -> Answer:
+    """The same answer whatever the nodes."""
+    return lambda _: answer
+
+
+NODES = (node("n1"), node("n2"), node("n3"))
+
+
+class Odd:
+    """Lets every pod pass and scores nothing, except where a test says otherwise."""
+
+    name: ClassVar[str] = "Odd"
+    row_local: ClassVar[bool] = False
+    normalize: ClassVar[Normalize] = Normalize.MAX
+    answers: ClassVar[dict[str, Answer]] = {}
+
+    def __init__(self, _args: NoArgs, _handle: Handle) -> None: ...
+
+    def pre_filter(self, _pod: Pod, cluster: Snapshot) -> Any:
+        return self._answer("pre_filter", cluster.nodes, None)
+
+    def filter(self, _pod: Pod, nodes: NodeView, _: Any) -> Any:
+        return self._answer("filter", nodes, np.ones(len(nodes), np.bool_))
+
+    def explain(self, _pod: Pod, nodes: NodeView, _: Any) -> Any:
+        why = Explanation.single("odd", len(nodes), resolvable=True)
+        return self._answer("explain", nodes, why)
+
+    def post_filter(self, state: PostFilterState) -> Any:
+        rejection = Unschedulable("odd", resolvable=True)
+        return self._answer("post_filter", state.cluster.nodes, rejection)
+
+    def pre_score(self, _pod: Pod, nodes: NodeView, _cluster: Snapshot) -> Any:
+        return self._answer("pre_score", nodes, None)
+
+    def score(self, _pod: Pod, nodes: NodeView, _: Any) -> Any:
+        return self._answer("score", nodes, np.zeros(len(nodes), np.int64))
+
+    def _answer(self, method: str, nodes: NodeView, usual: Any) -> Any:
+        return self.answers[method](nodes) if method in self.answers else usual
+
+
+class OddRows(Odd):
+    """The same, and its results are kept per shape."""
+
+    row_local: ClassVar[bool] = True
+
+
+class OddPercentages(Odd):
+    """The same, with scores that are used as they are."""
+
+    normalize: ClassVar[Normalize] = Normalize.NONE
+
+
+def deciding(plugin: type[Odd] = Odd, **answers: Answer) -> Deciding:
+    class WithAnswers(plugin):  # type: ignore[misc,valid-type]  # the base is a parameter
+        pass
+
+    WithAnswers.answers = answers
+    enabled = {"multiPoint": {"enabled": [{"name": "Odd"}]}}
+    return Deciding(*NODES, extra=(WithAnswers,), plugins=enabled)
+
+
+def blame(found: Deciding, raw: dict[str, Any] | None = None) -> str:
+    """The one line of the error that the decision ends in."""
+    with pytest.raises(PluginError) as error:
+        found.outcome(raw or pod())
+    text = str(error.value)
+    assert "\n" not in text
+    assert text.startswith("plugin Odd of mooring: ")
+    return text.removeprefix("plugin Odd of mooring: ")
+
+
+def test_a_plugin_that_returns_what_it_should_is_used() -> None:
+    assert isinstance(deciding().outcome(pod()), ScheduleResult)
+
+
+@pytest.mark.parametrize("plugin", [Odd, OddRows])
+@pytest.mark.parametrize(
+    ("mask", "found"),
+    [
+        (lambda _: np.ones(1, np.bool_), "an array bool[1]"),
+        (lambda _: np.True_, "bool"),
+        (lambda _: True, "bool"),
+        (lambda n: [True] * len(n), "list"),
+        (lambda n: np.ones(len(n), np.int64), "an array int64[3]"),
+        (lambda n: np.ones((len(n), 1), np.bool_), "an array bool[3,1]"),
+        (lambda n: np.ones(len(n) + 1, np.bool_), "an array bool[4]"),
+        (lambda _: None, "None"),
+    ],
+)
+def test_a_filter_returns_one_bool_per_node(plugin: type[Odd], mask: Answer, found: str) -> None:
+    text = blame(deciding(plugin, filter=mask))
+    assert text == f"filter returned {found}; it must return an array bool[3]"
+
+
+def test_a_single_false_does_not_stand_for_all_nodes() -> None:
+    """It was broadcast silently, and the other way round an excluded node was chosen."""
+    assert "bool[1]" in blame(deciding(filter=lambda _: np.zeros(1, np.bool_)))
+
+
+@pytest.mark.parametrize("plugin", [Odd, OddRows])
+@pytest.mark.parametrize(
+    ("raw", "found"),
+    [
+        (lambda _: np.ones(1, np.int64), "an array int64[1]"),
+        (lambda n: np.full(len(n), np.nan), "an array float64[3]"),
+        (lambda n: np.ones(len(n)), "an array float64[3]"),
+        (lambda n: np.ones(len(n), np.int32), "an array int32[3]"),
+        (lambda _: 1, "int"),
+        (lambda n: [1] * len(n), "list"),
+    ],
+)
+def test_a_score_is_one_int64_per_node(plugin: type[Odd], raw: Answer, found: str) -> None:
+    text = blame(deciding(plugin, score=raw))
+    assert text == f"score returned {found}; it must return an array int64[3]"
+
+
+@pytest.mark.parametrize("plugin", [Odd, OddRows])
+def test_a_raw_score_is_not_negative(plugin: type[Odd]) -> None:
+    assert blame(deciding(plugin, score=lambda n: np.arange(len(n)) - 1)) == (
+        "score returned numbers from -1 to 1; they must not be negative, "
+        "nor larger than 92233720368547758"
+    )
+
+
+def test_a_raw_score_is_small_enough_to_be_multiplied() -> None:
+    assert "larger" in blame(deciding(score=lambda n: np.full(len(n), 2**60)))
+
+
+def test_a_score_that_is_not_normalised_is_between_0_and_100() -> None:
+    """As in kube-scheduler, which checks it after normalising (framework/runtime)."""
+    assert blame(deciding(OddPercentages, score=lambda n: np.full(len(n), 101))) == (
+        "score returned numbers from 101 to 101; they must be from 0 to 100"
+    )
+    fine = deciding(OddPercentages, score=lambda n: np.full(len(n), 100))
+    assert isinstance(fine.outcome(pod()), ScheduleResult)
+
+
+@pytest.mark.parametrize(
+    ("why", "problem"),
+    [
+        (lambda _: None, "explain returned None; it must return an Explanation"),
+        (
+            lambda _: Explanation.single("odd", 1, resolvable=True),
+            "explain returned bits that are an array uint64[1]; they must be an array uint64[3]",
+        ),
+        (
+            lambda n: Explanation(("odd",), np.ones(len(n), np.int64), np.ones(len(n), np.bool_)),
+            "explain returned bits that are an array int64[3]; they must be an array uint64[3]",
+        ),
+        (
+            lambda n: Explanation(("odd",), np.ones(len(n), np.uint64), np.ones(1, np.bool_)),
+            "explain returned resolvable that is an array bool[1]; it must be an array bool[3]",
+        ),
+        (
+            lambda n: Explanation(
+                ("odd",) * 65, np.ones(len(n), np.uint64), np.ones(len(n), np.bool_)
+            ),
+            "explain returned bits that are an array uint64[3]; they must be an array uint64[3,2]",
+        ),
+        (
+            lambda n: Explanation("odd", np.ones(len(n), np.uint64), np.ones(len(n), np.bool_)),  # type: ignore[arg-type]  # what is tested
+            "explain returned reasons that are no tuple of texts",
+        ),
+    ],
+)
+def test_an_explanation_is_about_every_rejected_node(why: Answer, problem: str) -> None:
+    none = deciding(filter=lambda n: np.zeros(len(n), np.bool_), explain=why)
+    assert blame(none) == problem
+
+
+@pytest.mark.parametrize("plugin", [Odd, OddRows])
+@pytest.mark.parametrize(
+    "answer", [Wait(1), QueueingHint.QUEUE, Skip, Unschedulable, Nomination("n1", ())]
+)
+def test_a_pre_filter_returns_a_state_or_its_own_verdicts(plugin: type[Odd], answer: Any) -> None:
+    text = blame(deciding(plugin, pre_filter=always(answer)))
+    assert text.startswith("pre_filter returned ")
+    assert text.endswith(
+        "; it must return a state for filter, SKIP, PreFilterResult or Unschedulable"
+    )
+
+
+@pytest.mark.parametrize("names", ["n1", ["n1"], None, frozenset({1})])
+def test_the_node_names_of_a_pre_filter_are_a_set_of_texts(names: Any) -> None:
+    """A text would be read as a set of letters."""
+    assert blame(deciding(pre_filter=always(PreFilterResult(None, node_names=names)))) == (
+        "pre_filter returned a PreFilterResult whose node_names are no frozenset of texts"
+    )
+
+
+@pytest.mark.parametrize("plugin", [Odd, OddRows])
+@pytest.mark.parametrize(
+    "answer", [Wait(1), Unschedulable("no"), PreFilterResult(None, frozenset())]
+)
+def test_a_pre_score_returns_a_state_or_skip(plugin: type[Odd], answer: Any) -> None:
+    text = blame(deciding(plugin, pre_score=always(answer)))
+    assert text.endswith("; it must return a state for score or SKIP")
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (
+            None,
+            "post_filter returned None; it must return Nomination, Unschedulable or NotEligible",
+        ),
+        (
+            Nomination("n9", ()),
+            "post_filter nominated the node 'n9', which does not exist",
+        ),
+        (
+            Nomination("n1", ("default/victim",)),  # type: ignore[arg-type]  # what is tested
+            "post_filter returned victims that are no tuple of pods",
+        ),
+    ],
+)
+def test_a_post_filter_returns_one_of_its_verdicts(answer: Any, problem: str) -> None:
+    assert blame(deciding(post_filter=always(answer)), pod(cpu="99")) == problem
+
+
+def test_a_nomination_of_a_node_and_pods_is_used() -> None:
+    nomination = Nomination("n2", (parse_pod(pod("victim")),))
+    outcome = deciding(post_filter=always(nomination)).outcome(pod(cpu="99"))
+    assert isinstance(outcome, FitError)
+    assert outcome.nomination is nomination
