@@ -8,9 +8,9 @@ endpoints on another. What `faults.control` wants of it:
     GET    /injected  what was struck so far: [{"at", "kind", "method", "path"}]
     GET    /healthz   "ok"
 
-Every request that may write is noted in the journal, one JSON object a line, with the time at
-which it was passed on, the status it got and the fault it met. Times are CLOCK_MONOTONIC, which
-all processes of a machine share.
+Every request that may write is noted in the journal, one JSON object a line: when it was received
+and when passed on, the status it got, the fault it met. Times are CLOCK_MONOTONIC, which all
+processes of a machine share.
 """
 
 import argparse
@@ -204,10 +204,11 @@ class Proxy:
         path = request.raw_path
         watch = request.query.get("watch", "") in {"1", "true", "True"}
         body = await request.read()
+        received = time.monotonic()
         await self._whole.wait()
         struck = self._struck(request.method, path, watch=watch)
         kind = struck.rule.kind if struck else None
-        written = None if request.method == "GET" else self._entry(request, body, kind)
+        written = None if request.method == "GET" else self._entry(request, body, kind, received)
         try:
             if struck and kind in ANSWERS:
                 return _answer(struck.rule)
@@ -326,18 +327,24 @@ class Proxy:
             for active in self._rules
         )
 
-    def _entry(self, request: web.Request, body: bytes, fault: Kind | None) -> dict[str, Any]:
+    @staticmethod
+    def _entry(
+        request: web.Request, body: bytes, fault: Kind | None, received: float
+    ) -> dict[str, Any]:
         """The journal's line about a request, before it is passed on."""
         try:
             sent = orjson.loads(body)
         except orjson.JSONDecodeError:
             sent = {}
-        entry: dict[str, Any] = {"at": None, "method": request.method, "path": request.raw_path}
+        entry: dict[str, Any] = {"received": received, "at": None, "status": None, "fault": fault}
+        entry |= {"method": request.method, "path": request.raw_path}
         if isinstance(sent, dict):
             metadata, target = sent.get("metadata") or {}, sent.get("target") or {}
             uid = metadata.get("uid") or (sent.get("preconditions") or {}).get("uid")
             entry |= {"uid": uid, "node": target.get("name")}
-        return {**entry, "fault": fault, "status": None}
+            if "/leases" in request.path:
+                entry["holder"] = (sent.get("spec") or {}).get("holderIdentity")
+        return entry
 
 
 async def _read_lines(answer: aiohttp.ClientResponse, stream: _Stream) -> None:
