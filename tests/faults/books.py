@@ -37,6 +37,7 @@ __all__ = [
     "audit",
     "counts",
     "differences",
+    "placeable",
     "read_metrics",
 ]
 
@@ -200,7 +201,7 @@ class Verdict:
     bindings: tuple[float, ...] = ()
     """When pods were bound, in order."""
     waited: tuple[tuple[float, float], ...] = ()
-    """Intervals in which a pod waited that a free node would have taken."""
+    """Intervals in which a pod waited that could be placed, if need be by preemption."""
 
     @property
     def faults(self) -> list[str]:
@@ -237,6 +238,7 @@ class Books:
         self._access = access
         self._saw = saw
         self._seen: list[Seen] = []
+        self._present: dict[str, Object] = {}
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._threads = [
@@ -265,6 +267,18 @@ class Books:
         """Every event so far."""
         with self._lock:
             return list(self._seen)
+
+    @property
+    def pods(self) -> list[PodSeen]:
+        """The pods that exist now."""
+        with self._lock:
+            return [found for found in self._present.values() if isinstance(found, PodSeen)]
+
+    @property
+    def nodes(self) -> list[NodeSeen]:
+        """The nodes that exist now."""
+        with self._lock:
+            return [found for found in self._present.values() if isinstance(found, NodeSeen)]
 
     def _follow(self, path: str, read: Callable[[Raw], Object]) -> None:
         known: dict[str, Object] = {}
@@ -332,6 +346,10 @@ class Books:
         event = Seen(version, time.monotonic(), found, deleted)
         with self._lock:
             self._seen.append(event)
+            if deleted:
+                self._present.pop(found.uid, None)
+            else:
+                self._present[found.uid] = found
         if self._saw is not None:
             self._saw(event)
 
@@ -417,17 +435,14 @@ def audit(
     journals: Mapping[str, Sequence[Raw]],
     *,
     quiet_since: float,
-    lost_seconds: float = 60.0,
 ) -> Verdict:
     """What the events and the replicas' journals say.
 
     Args:
         seen: what Books saw.
         journals: the writes of each replica, by the name of its proxy.
-        quiet_since: from this time on, CLOCK_MONOTONIC, no fault was injected and nobody but
-            Mooring changed anything.
-        lost_seconds: a pod that could be placed, if need be by preemption, and still waits so long
-            after that is lost.
+        quiet_since: pods that have waited since this time, CLOCK_MONOTONIC, and could be placed,
+            if need be by preemption, are lost.
     """
     events = sorted(seen, key=lambda event: event.version)
     replay = _Replay()
@@ -453,7 +468,7 @@ def audit(
                 overcommitted += _overcommitted(replay, found, event.at)
         waiting.look(replay, event)
     return Verdict(
-        lost=tuple(_lost(replay, created, quiet_since, lost_seconds)),
+        lost=tuple(_lost(replay, created, quiet_since)),
         doubled=tuple(doubled),
         overcommitted=tuple(overcommitted),
         needless=tuple(evictions.needless()),
@@ -466,7 +481,7 @@ def audit(
 
 
 class _Waiting:
-    """When at least one pod was pending that a node would have taken.
+    """When at least one pod was pending that could be placed, if need be by preemption.
 
     Asking that at each event is too slow; it is asked four times a second of the run.
     """
@@ -486,7 +501,7 @@ class _Waiting:
         for pod in replay.pending.values():
             key = (pod.need, pod.priority, pod.nominated, tuple(sorted(pod.selector.items())))
             shapes.setdefault(key, pod)
-        if any(replay.fits(pod) for pod in shapes.values()):
+        if any(replay.fits(pod) or replay.fits_by_preemption(pod) for pod in shapes.values()):
             if self._since is None:
                 self._since = event.at
         elif self._since is not None:
@@ -516,15 +531,34 @@ def _bound_again(journals: Mapping[str, Sequence[Raw]]) -> Iterator[tuple[float,
             yield max(times)[0], f"{path} accepted {len(times)} times, by {sorted(times)}"
 
 
-def _lost(
-    replay: _Replay, created: Mapping[str, float], since: float, seconds: float
-) -> Iterator[tuple[float, str]]:
-    if time.monotonic() - since < seconds:
-        return
+def placeable(seen: Iterable[Seen]) -> list[PodSeen]:
+    """Pods that are pending at the end of the events, and that some node would take.
+
+    Also those that would be taken once pods of lower priority have left.
+    """
+    return [*_placeable(_replayed(seen))]
+
+
+def _placeable(replay: _Replay) -> Iterator[PodSeen]:
     for pod in replay.pending.values():
         if pod.scheduler == MOORING and (replay.fits(pod) or replay.fits_by_preemption(pod)):
-            text = f"{pod.key} (priority {pod.priority}, {pod.need}) is still pending"
-            yield created[pod.uid], text
+            yield pod
+
+
+def _replayed(seen: Iterable[Seen]) -> _Replay:
+    replay = _Replay()
+    for event in sorted(seen, key=lambda one: one.version):
+        replay.put(event)
+    return replay
+
+
+def _lost(
+    replay: _Replay, created: Mapping[str, float], since: float
+) -> Iterator[tuple[float, str]]:
+    for pod in _placeable(replay):
+        at = created[pod.uid]
+        if at <= since:
+            yield at, f"{pod.key} (priority {pod.priority}, {pod.need}) is still pending"
 
 
 class _Evictions:
@@ -668,9 +702,7 @@ def _unauthorised(
 
 def counts(seen: Iterable[Seen]) -> Counter[str]:
     """How many pods are pending and bound, and how many nodes there are, after the events."""
-    replay = _Replay()
-    for event in sorted(seen, key=lambda one: one.version):
-        replay.put(event)
+    replay = _replayed(seen)
     bound = sum(len(pods) for pods in replay.on_node.values())
     return Counter(pending=len(replay.pending), bound=bound, nodes=len(replay.nodes))
 

@@ -27,6 +27,11 @@ class FaultProxy:
         self._control_port = control_port
         self._journal = journal
 
+    @property
+    def name(self) -> str:
+        """What its process is called."""
+        return self._journal.stem
+
     @classmethod
     def start(
         cls, access: Access, folder: Path, group: ProcessGroup, name: str, *, seed: int = 0

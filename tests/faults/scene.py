@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final, Self
@@ -30,6 +31,7 @@ from faults.books import (
     audit,
     counts,
     differences,
+    placeable,
     read_metrics,
 )
 from faults.control import FaultProxy
@@ -178,8 +180,6 @@ class Scene:
         self.plane = plane
         self.books = books
         self.members: list[Member] = []
-        self.faults: list[tuple[float, str]] = []
-        """What a test did by itself, as signals: time and name."""
         self._folder = folder
         self._group = group
         self._seed = seed
@@ -194,11 +194,11 @@ class Scene:
             group = stack.enter_context(ProcessGroup())
             yield cls(plane, folder, group, books, seed)
 
-    def start(self, *options: str) -> Member:
-        """A replica that is only beginning, behind a proxy that does nothing yet."""
+    def start(self, *options: str, proxy: FaultProxy | None = None) -> Member:
+        """A replica that is only beginning, behind a proxy that does nothing yet or the given."""
         number = len(self.members) + 1
         name, access = f"mooring-{number}", self.plane.access
-        proxy = FaultProxy.start(
+        proxy = proxy or FaultProxy.start(
             access, self._folder, self._group, f"proxy-{number}", seed=self._seed + number
         )
         kubeconfig = proxy.kubeconfig(
@@ -251,16 +251,18 @@ class Scene:
 
     def inject(self, rule: Rule, *members: Member) -> None:
         """The rule is set at these members' proxies, at all without any."""
-        for member in members or self.members:
-            member.proxy.inject(rule)
+        proxies = {member.proxy for member in members} or self.proxies
+        for proxy in proxies:
+            proxy.inject(rule)
 
-    def note(self, fault: str) -> None:
-        """A fault that no proxy makes happens now."""
-        self.faults.append((time.monotonic(), fault))
+    @property
+    def proxies(self) -> set[FaultProxy]:
+        """Each replica has one, which its successor after a restart takes over."""
+        return {member.proxy for member in self.members}
 
     def journals(self) -> dict[str, list[Raw]]:
-        """The writes of each replica."""
-        return {member.name: member.proxy.writes() for member in self.members}
+        """The writes through each proxy, whose replicas follow one another."""
+        return {proxy.name: proxy.writes() for proxy in self.proxies}
 
     def wait_until_bound(self, number: int) -> None:
         """So many pods are bound."""
@@ -273,24 +275,15 @@ class Scene:
 
         If some are not, after `seconds` they are lost.
         """
-        for member in self.members:
-            member.proxy.clear()
+        for proxy in self.proxies:
+            proxy.clear()
         quiet = time.monotonic()
-        while True:
-            late = time.monotonic() - quiet > seconds
-            verdict = self.verdict(quiet, seconds if late else 0.0)
-            if late or not verdict.lost:
-                return verdict
+        while placeable(self.books.seen) and time.monotonic() - quiet < seconds:
             time.sleep(1.0)
-
-    def verdict(self, quiet_since: float, lost_seconds: float) -> Verdict:
-        """What the books say of the run so far."""
-        journals = self.journals()
-        seen = self.books.seen
-        return audit(seen, journals, quiet_since=quiet_since, lost_seconds=lost_seconds)
+        return audit(self.books.seen, self.journals(), quiet_since=quiet)
 
     def differences(self) -> list[str]:
-        """Where the leader's own books differ from the API server's, once they had time to agree."""
+        """Where the leader's own counts differ from the API server's objects for half a minute."""
         leader = self.wait_for_leader()
 
         def compare() -> list[str]:
@@ -317,7 +310,7 @@ class Scene:
         def create() -> None:
             nonlocal created
             for each in pods:
-                self._persist(lambda client, each=each: create_pods(client, namespace, each))
+                self.persist(partial(_create, namespace=namespace, raw=each))
                 created += 1
 
         thread = threading.Thread(target=create, daemon=True)
@@ -325,15 +318,15 @@ class Scene:
         yield lambda: created
         thread.join()
 
-    def _persist(self, act: Callable[[Client], None]) -> None:
-        """Done, though the API server may be away for a while."""
+    def persist(self, act: Callable[[Client], None]) -> None:
+        """The object is created or deleted, though the API server may be away for a while."""
         while True:
             try:
                 with self.plane.access.client() as client:
                     return act(client)
             except ApiError as error:
-                if error.status == 409:
-                    return None  # the first try had succeeded
+                if error.status in {404, 409}:
+                    return None  # deleted or created already: the first try had succeeded
                 if error.status < 500 and error.status != 429:
                     raise
             except (OSError, HTTPException):
@@ -343,3 +336,7 @@ class Scene:
     @staticmethod
     def _identities(member: Member) -> set[str]:
         return {write["holder"] for write in member.proxy.writes() if write.get("holder")}
+
+
+def _create(client: Client, *, namespace: str, raw: Raw) -> None:
+    create_pods(client, namespace, raw)

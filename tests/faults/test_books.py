@@ -20,6 +20,7 @@ from faults.books import (
     audit,
     counts,
     differences,
+    placeable,
     read_metrics,
 )
 
@@ -44,7 +45,7 @@ class History:
         return self
 
     def verdict(self, **journals: list[Raw]) -> Verdict:
-        return audit(self.events, journals, quiet_since=self.now, lost_seconds=60.0)
+        return audit(self.events, journals, quiet_since=self.now)
 
 
 def node_seen(name: str = "n", cpu: int = 1000, *, schedulable: bool = True) -> NodeSeen:
@@ -91,10 +92,10 @@ def test_a_pod_that_could_be_placed_by_preemption_and_still_waits_is_lost() -> N
     assert History().add(node_seen(), victim(), preemptor()).verdict().lost
 
 
-def test_a_pod_may_wait_for_a_while_after_the_last_fault() -> None:
+def test_a_pod_that_has_only_just_come_is_not_lost() -> None:
     history = History().add(node_seen(), seen("a"))
-    verdict = audit(history.events, {}, quiet_since=time.monotonic(), lost_seconds=60.0)
-    assert verdict.lost == ()
+    assert audit(history.events, {}, quiet_since=history.now - 0.5).lost == ()
+    assert [found.key for found in placeable(history.events)] == ["ns/a"]
 
 
 def test_a_pod_seen_on_two_nodes_is_bound_twice() -> None:
