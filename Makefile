@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv controlplane demo test check bench lock clean
+.PHONY: help venv controlplane demo test check bench soak lock clean
 
 PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11, \
 	$(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
@@ -52,6 +52,9 @@ check: venv ## ruff, mypy --strict, import-linter
 
 bench: venv controlplane ## Mooring and kube-scheduler on the same server; BENCH='...' for arguments
 	@$(PY) -m bench $(BENCH)
+
+soak: venv controlplane ## churn and faults for half an hour, and a verdict; SOAK='--minutes 3'
+	@$(PY) -m soak $(SOAK)
 
 lock: ## choose versions anew: requirements.lock and tests/controlplane/go.lock (needs uv)
 	@command -v $(UV) >/dev/null || { \

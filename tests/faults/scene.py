@@ -1,0 +1,342 @@
+"""A cluster on which things go wrong: replicas behind proxies of their own, books beside them.
+
+Mooring is seen from outside only: as a process, through the API server and its HTTP endpoints.
+"""
+
+import os
+import queue
+import signal
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, Final, Self
+
+import replica
+from controlplane import Access, ApiError, ControlPlane
+from controlplane.client import Client
+from controlplane.processes import ProcessGroup, Program, free_ports
+from e2e.replicas import create_pods, eventually, pod
+from faults.books import (
+    LEASE,
+    Books,
+    PodSeen,
+    Seen,
+    Verdict,
+    audit,
+    counts,
+    differences,
+    placeable,
+    read_metrics,
+)
+from faults.control import FaultProxy
+from faults.rules import Rule
+
+__all__ = ["HIGH", "LOW", "Member", "Scene", "drained_pod", "prepare"]
+
+Raw = dict[str, Any]
+
+LOW: Final = "low"
+HIGH: Final = "high"
+PRIORITIES: Final[Mapping[str, int]] = {LOW: 10, "middle": 100, HIGH: 1000}
+CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
+ANSWER_SECONDS: Final = 5.0
+STOP_SECONDS: Final = 60.0
+LOST_SECONDS: Final = 30.0
+"""After the last fault a pod that could be placed waits no longer: backoff takes up to 10."""
+LOOK_AGAIN: Final = 0.1
+
+
+def prepare(plane: ControlPlane) -> None:
+    """Mooring's manifests and the audited priority classes exist."""
+    replica.apply_manifests(plane.access)
+    with plane.access.client() as client:
+        for name, value in PRIORITIES.items():
+            client.post(CLASSES, {"metadata": {"name": name}, "value": value})
+
+
+def drained_pod(name: str, priority: str, cpu: str, *, grace: int = 0, **fields: Any) -> Raw:
+    """A pod of which the auditor understands everything."""
+    fields = {"priorityClassName": priority, "terminationGracePeriodSeconds": grace, **fields}
+    return pod(name, cpu=cpu, **fields)
+
+
+class Member:
+    """One `mooring run` behind its proxy."""
+
+    def __init__(self, name: str, program: Program, proxy: FaultProxy, port: int) -> None:
+        self.name = name
+        self.proxy = proxy
+        self.program = program
+        self._port = port
+
+    @property
+    def pid(self) -> int:
+        return self.program.pid
+
+    @property
+    def runs(self) -> bool:
+        """Whether the process has not ended."""
+        return self.program.exit_code is None
+
+    @property
+    def text(self) -> str:
+        """Its log."""
+        return self.program.log.read_text()
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and text of one of its endpoints; status 0 if it does not answer."""
+        try:
+            url = f"http://127.0.0.1:{self._port}{path}"
+            with urllib.request.urlopen(url, timeout=ANSWER_SECONDS) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as rejection:
+            with rejection:
+                return rejection.code, rejection.read().decode()
+        except (OSError, HTTPException):
+            return 0, ""
+
+    def wait_until_ready(self) -> None:
+        """It has seen the cluster."""
+        eventually(lambda: self.get("/readyz"), lambda page: page[0] == 200, f"{self.name} ready")
+
+    def signal(self, number: signal.Signals) -> None:
+        """The process gets the signal."""
+        os.kill(self.pid, number)
+
+    def terminate(self) -> int | None:
+        """Its exit code after SIGTERM; None if it did not end in a minute."""
+        self.signal(signal.SIGTERM)
+        return self.program.wait(STOP_SECONDS)
+
+    def kill(self) -> None:
+        """It has ended in the middle of whatever it did."""
+        self.signal(signal.SIGKILL)
+        self.program.wait()
+
+    def rss_mib(self) -> float:
+        """Memory that is resident now; 0 once it has ended."""
+        with suppress(OSError):
+            for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+                if line.startswith("VmRSS:"):
+                    return int(line.split()[1]) / 1024
+        return 0.0
+
+    def tasks(self) -> int:
+        """Its asyncio tasks a second ago; 0 while that is not known."""
+        with suppress(OSError, ValueError):
+            return int(self.program.log.with_suffix(".tasks").read_text())
+        return 0
+
+
+class Kubelets:
+    """Deleted pods that have a node end, as their kubelets would end them."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._leaving: queue.Queue[PodSeen | None] = queue.Queue()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._leaving.put(None)
+        self._thread.join()
+
+    def saw(self, event: Seen) -> None:
+        """For Books: a pod that is leaving its node has to be ended."""
+        found = event.object
+        if isinstance(found, PodSeen) and found.leaving and found.node and not event.deleted:
+            self._leaving.put(found)
+
+    def _run(self) -> None:
+        while (found := self._leaving.get()) is not None:
+            namespace, _, name = found.key.partition("/")
+            path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+            options = {"gracePeriodSeconds": 0, "preconditions": {"uid": found.uid}}
+            try:
+                with self._access.client() as client:
+                    client.request("DELETE", path, options)
+            except ApiError:
+                continue  # it has gone
+            except (OSError, HTTPException):
+                self._leaving.put(found)  # the API server is being restarted
+                time.sleep(LOOK_AGAIN)
+
+
+class Scene:
+    """The replicas, their proxies, the books; use `of`."""
+
+    def __init__(
+        self, plane: ControlPlane, folder: Path, group: ProcessGroup, books: Books, seed: int
+    ) -> None:
+        self.plane = plane
+        self.books = books
+        self.members: list[Member] = []
+        self._folder = folder
+        self._group = group
+        self._seed = seed
+
+    @classmethod
+    @contextmanager
+    def of(cls, plane: ControlPlane, folder: Path, *, seed: int = 0) -> Iterator["Scene"]:
+        """A scene without replicas; those that are started end with it."""
+        with ExitStack() as stack:
+            kubelets = stack.enter_context(Kubelets(plane.access))
+            books = stack.enter_context(Books(plane.access, kubelets.saw))
+            group = stack.enter_context(ProcessGroup())
+            yield cls(plane, folder, group, books, seed)
+
+    def start(self, *options: str, proxy: FaultProxy | None = None) -> Member:
+        """A replica that is only beginning, behind a proxy that does nothing yet or the given."""
+        number = len(self.members) + 1
+        name, access = f"mooring-{number}", self.plane.access
+        proxy = proxy or FaultProxy.start(
+            access, self._folder, self._group, f"proxy-{number}", seed=self._seed + number
+        )
+        kubeconfig = proxy.kubeconfig(
+            access.kubeconfig_for_service_account(*replica.SERVICE_ACCOUNT)
+        )
+        (port,) = free_ports(1)
+        log = self._folder / f"{name}.log"
+        python, _, *command = replica.command(kubeconfig, port, "--log-format=json", *options)
+        environment = replica.environment()
+        paths = f"{environment['PYTHONPATH']}{os.pathsep}{replica.ROOT / 'tests'}"
+        program = self._group.spawn(
+            name,
+            [python, "-m", "faults.counted", str(log.with_suffix(".tasks")), *command],
+            log=log,
+            env={**environment, "PYTHONPATH": paths},
+        )
+        self.members.append(Member(name, program, proxy, port))
+        return self.members[-1]
+
+    def start_pair(self, *options: str) -> tuple[Member, Member]:
+        """Two warm replicas, the one that leads first."""
+        pair = [self.start(*options), self.start(*options)]
+        for member in pair:
+            member.wait_until_ready()
+        leader = self.wait_for_leader()
+        (other,) = (member for member in pair if member is not leader)
+        return leader, other
+
+    def holder(self) -> str:
+        """Who holds the lease; empty if nobody does or the API server does not answer."""
+        with suppress(ApiError, OSError, HTTPException), self.plane.access.client() as client:
+            return client.get(LEASE)["spec"].get("holderIdentity") or ""
+        return ""
+
+    def leader(self) -> Member | None:
+        """The replica that holds the lease, if it runs."""
+        holder = self.holder()
+        for member in self.members:
+            if member.runs and holder and holder in self._identities(member):
+                return member
+        return None
+
+    def wait_for_leader(self, *, but: Member | None = None) -> Member:
+        """The replica that holds the lease, once there is one, other than `but`."""
+        found = eventually(
+            self.leader, lambda member: member is not None and member is not but, "a leader"
+        )
+        assert found is not None
+        return found
+
+    def inject(self, rule: Rule, *members: Member) -> None:
+        """The rule is set at these members' proxies, at all without any."""
+        proxies = {member.proxy for member in members} or self.proxies
+        for proxy in proxies:
+            proxy.inject(rule)
+
+    @property
+    def proxies(self) -> set[FaultProxy]:
+        """Each replica has one, which its successor after a restart takes over."""
+        return {member.proxy for member in self.members}
+
+    def journals(self) -> dict[str, list[Raw]]:
+        """The writes through each proxy, whose replicas follow one another."""
+        return {proxy.name: proxy.writes() for proxy in self.proxies}
+
+    def wait_until_bound(self, number: int) -> None:
+        """So many pods are bound."""
+        eventually(
+            lambda: counts(self.books.seen)["bound"], lambda n: n >= number, f"{number} bound"
+        )
+
+    def settle(self, seconds: float = LOST_SECONDS) -> Verdict:
+        """The verdict once no fault is in force and every pod that can be placed is.
+
+        If some are not, after `seconds` they are lost.
+        """
+        for proxy in self.proxies:
+            proxy.clear()
+        quiet = time.monotonic()
+        while placeable(self.books.seen) and time.monotonic() - quiet < seconds:
+            time.sleep(1.0)
+        return audit(self.books.seen, self.journals(), quiet_since=quiet)
+
+    def differences(self) -> list[str]:
+        """Where the leader's own counts differ from the API server's objects for half a minute."""
+        leader = self.wait_for_leader()
+
+        def compare() -> list[str]:
+            status, page = leader.get("/metrics")
+            if status != 200:
+                return [f"/metrics answers {status}"]
+            with self.plane.access.client() as client:
+                return differences(read_metrics(page), client)
+
+        deadline = time.monotonic() + LOST_SECONDS
+        while (found := compare()) and time.monotonic() < deadline:
+            time.sleep(LOOK_AGAIN)
+        return found
+
+    def tracebacks(self) -> list[str]:
+        """The names of logs that hold a traceback."""
+        return [member.name for member in self.members if "Traceback" in member.text]
+
+    @contextmanager
+    def creating(self, namespace: str, pods: list[Raw]) -> Iterator[Callable[[], int]]:
+        """The pods are created one after the other meanwhile, all of them before the end."""
+        created = 0
+
+        def create() -> None:
+            nonlocal created
+            for each in pods:
+                self.persist(partial(_create, namespace=namespace, raw=each))
+                created += 1
+
+        thread = threading.Thread(target=create, daemon=True)
+        thread.start()
+        yield lambda: created
+        thread.join()
+
+    def persist(self, act: Callable[[Client], None]) -> None:
+        """The object is created or deleted, though the API server may be away for a while."""
+        while True:
+            try:
+                with self.plane.access.client() as client:
+                    return act(client)
+            except ApiError as error:
+                if error.status in {404, 409}:
+                    return None  # deleted or created already: the first try had succeeded
+                if error.status < 500 and error.status != 429:
+                    raise
+            except (OSError, HTTPException):
+                pass
+            time.sleep(LOOK_AGAIN)
+
+    @staticmethod
+    def _identities(member: Member) -> set[str]:
+        return {write["holder"] for write in member.proxy.writes() if write.get("holder")}
+
+
+def _create(client: Client, *, namespace: str, raw: Raw) -> None:
+    create_pods(client, namespace, raw)

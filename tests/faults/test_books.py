@@ -1,0 +1,227 @@
+"""What the auditor says about histories that a test makes up."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from controlplane import ControlPlane
+from controlplane.nodes import create_nodes, delete_nodes
+from e2e.replicas import create_pods, delete_now, eventually, pod
+from faults.books import (
+    Amount,
+    Books,
+    LeaseSeen,
+    NodeSeen,
+    PodSeen,
+    Seen,
+    Verdict,
+    audit,
+    counts,
+    differences,
+    placeable,
+    read_metrics,
+)
+
+Raw = Mapping[str, Any]
+
+
+class History:
+    """Events a second apart, unless said otherwise, ending a minute ago."""
+
+    def __init__(self) -> None:
+        self.events: list[Seen] = []
+        self.now = time.monotonic() - 1000.0
+
+    def add(self, *objects: PodSeen | NodeSeen | LeaseSeen, deleted: bool = False) -> "History":
+        for found in objects:
+            self.now += 1.0
+            self.events.append(Seen(len(self.events), self.now, found, deleted))
+        return self
+
+    def later(self, seconds: float) -> "History":
+        self.now += seconds
+        return self
+
+    def verdict(self, **journals: list[Raw]) -> Verdict:
+        return audit(self.events, journals, quiet_since=self.now)
+
+
+def node_seen(name: str = "n", cpu: int = 1000, *, schedulable: bool = True) -> NodeSeen:
+    return NodeSeen(name, name, Amount(cpu, 10**9, 10), schedulable)
+
+
+def seen(name: str, cpu: int = 1000, **fields: Any) -> PodSeen:
+    return PodSeen(f"ns/{name}", name, Amount(cpu, 0, 1), **fields)
+
+
+def victim(cpu: int = 1000, name: str = "low") -> PodSeen:
+    return seen(name, cpu, node="n")
+
+
+def marked(pod_: PodSeen) -> PodSeen:
+    return seen(pod_.uid, pod_.need.cpu, node=pod_.node, preempted=True)
+
+
+def preemptor(**fields: Any) -> PodSeen:
+    return seen("high", priority=10, **fields)
+
+
+def write(path: str, at: float, status: int | None = 200, **fields: Any) -> Raw:
+    return {"method": "POST", "path": path, "received": at, "at": at, "status": status, **fields}
+
+
+def test_a_pod_that_is_bound_once_on_a_node_with_room_is_no_fault() -> None:
+    history = History().add(node_seen(), seen("a"), seen("a", node="n"))
+    verdict = history.verdict(r=[])
+    assert verdict.faults == []
+    assert verdict.bound == 1
+
+
+def test_a_pod_that_could_be_placed_and_still_waits_is_lost() -> None:
+    assert [text for _, text in History().add(node_seen(), seen("a")).verdict().lost]
+
+
+def test_a_pod_that_fits_nowhere_is_not_lost() -> None:
+    history = History().add(node_seen(cpu=500), node_seen("m", schedulable=False), seen("a"))
+    assert history.verdict().lost == ()
+
+
+def test_a_pod_that_could_be_placed_by_preemption_and_still_waits_is_lost() -> None:
+    assert History().add(node_seen(), victim(), preemptor()).verdict().lost
+
+
+def test_a_pod_that_has_only_just_come_is_not_lost() -> None:
+    history = History().add(node_seen(), seen("a"))
+    assert audit(history.events, {}, quiet_since=history.now - 0.5).lost == ()
+    assert [found.key for found in placeable(history.events)] == ["ns/a"]
+
+
+def test_a_pod_seen_on_two_nodes_is_bound_twice() -> None:
+    history = History().add(node_seen("n"), node_seen("m"), seen("a", node="n"))
+    assert len(history.add(seen("a", node="m")).verdict().doubled) == 1
+
+
+def test_two_accepted_bindings_of_a_pod_are_one_too_many() -> None:
+    path = "/api/v1/namespaces/ns/pods/a/binding"
+    first, second = write(path, 1.0, 201, uid="u"), write(path, 2.0, 201, uid="u")
+    assert len(History().verdict(one=[first], two=[second]).doubled) == 1
+    assert History().verdict(one=[first], two=[write(path, 2.0, 409, uid="u")]).doubled == ()
+
+
+def test_a_node_is_over_its_allocatable_at_the_moment_of_the_binding() -> None:
+    history = History().add(node_seen(), seen("a", node="n"), seen("b", 1, node="n"))
+    assert len(history.verdict().overcommitted) == 1
+    history.add(seen("a", node="n"), deleted=True)
+    assert len(history.verdict().overcommitted) == 1, "that it ended is no excuse"
+
+
+def test_room_that_was_free_before_is_no_overcommitment() -> None:
+    history = History().add(node_seen(), seen("a", node="n"))
+    history.add(seen("a", node="n"), deleted=True).add(seen("b", node="n"))
+    assert history.verdict().overcommitted == ()
+
+
+def test_a_victim_that_its_preemptor_needs_is_no_fault() -> None:
+    history = History().add(node_seen(), victim(), preemptor()).later(60)
+    history.add(preemptor(nominated="n"), marked(victim())).add(victim(), deleted=True)
+    verdict = history.add(preemptor(node="n")).verdict()
+    assert verdict.faults == []
+    assert verdict.evicted == 1
+
+
+def test_a_victim_that_leaves_for_nobody_is_needless() -> None:
+    history = History().add(node_seen(), victim()).later(60).add(marked(victim()))
+    assert len(history.verdict().needless) == 1
+
+
+def test_a_victim_beside_which_its_preemptor_fitted_all_along_is_needless() -> None:
+    history = History().add(node_seen(cpu=2000), victim(), preemptor()).later(60)
+    history.add(preemptor(nominated="n"), marked(victim()), preemptor(node="n"))
+    assert len(history.verdict().needless) == 1
+
+
+def test_one_victim_more_than_needed_is_needless() -> None:
+    two = victim(500, "low-1"), victim(500, "low-2")
+    smaller = seen("high", 500, priority=10, nominated="n")
+    history = History().add(node_seen(), *two).later(60).add(smaller, *map(marked, two))
+    history.add(*two, deleted=True).add(seen("high", 500, priority=10, node="n"))
+    assert len(history.verdict().needless) == 2, "either would have been enough"
+
+
+def test_several_victims_that_are_all_needed_are_no_fault() -> None:
+    two = victim(500, "low-1"), victim(500, "low-2")
+    history = History().add(node_seen(), *two).later(60).add(preemptor(nominated="n"))
+    history.add(*map(marked, two)).add(*two, deleted=True).add(preemptor(node="n"))
+    assert history.verdict().faults == []
+
+
+def test_a_victim_is_needless_where_another_node_was_free_all_along() -> None:
+    history = History().add(node_seen(), node_seen("free"), victim(), preemptor()).later(60)
+    history.add(preemptor(nominated="n"), marked(victim()), preemptor(node="n"))
+    assert len(history.verdict().needless) == 1
+
+
+def test_a_victim_is_not_needless_if_room_came_only_shortly_before() -> None:
+    history = History().add(node_seen(), node_seen("m"), victim(), seen("x", node="m")).later(60)
+    history.add(seen("x", node="m"), deleted=True)
+    history.add(preemptor(nominated="n"), marked(victim()), preemptor(node="n"))
+    assert history.verdict().needless == ()
+
+
+def test_a_write_after_the_lease_was_anothers_is_told() -> None:
+    lease = "/apis/coordination.k8s.io/v1/namespaces/x/leases/mooring"
+    history = History().add(LeaseSeen("mooring", "l", "one")).later(10)
+    history.add(LeaseSeen("mooring", "l", "two"))
+    before, after = history.now - 5, history.now + 5
+    leads = write(lease, 0.0, holder="one")
+    in_time, late = write("/pods/a", before), write("/pods/b", after)
+    assert history.verdict(one=[leads, in_time]).unauthorised == ()
+    assert len(history.verdict(one=[leads, in_time, late]).unauthorised) == 1
+    never_sent = write("/pods/b", after, None)
+    assert history.verdict(one=[leads, never_sent]).unauthorised == ()
+
+
+def test_a_stall_is_the_longest_time_without_a_binding_while_a_pod_waits() -> None:
+    history = History().add(node_seen(), seen("a"))
+    begun = history.now
+    history.later(9.0).add(seen("a", node="n"))
+    verdict = history.verdict()
+    assert verdict.longest_stall(0.0, history.now + 100) == pytest.approx(10.0)
+    assert verdict.longest_stall(begun + 4, history.now) == pytest.approx(6.0)
+
+
+METRICS = """# TYPE scheduler_cache_size gauge
+scheduler_cache_size{type="nodes"} 1.0
+scheduler_cache_size{type="pods"} 1.0
+scheduler_cache_size{type="assumed_pods"} 0.0
+scheduler_pending_pods{queue="active"} 0.0
+scheduler_pending_pods{queue="unschedulable"} 1.0
+mooring_bindings_in_flight 0.0
+"""
+
+
+@pytest.fixture
+def clean(control_plane: ControlPlane, namespace: str) -> Callable[..., None]:
+    """Creates a bound and a pending pod, and a node, in the shared control plane."""
+
+    def create() -> None:
+        with control_plane.access.client() as client:
+            create_nodes(control_plane.access, 1)
+            create_pods(client, namespace, pod("bound", nodeName="node-1"), pod("pending"))
+
+    return create
+
+
+def test_books_are_those_of_the_api_server(
+    control_plane: ControlPlane, namespace: str, clean: Callable[..., None]
+) -> None:
+    with control_plane.access.client() as client, Books(control_plane.access) as books:
+        clean()
+        assert differences(read_metrics(METRICS), client) == []
+        delete_now(client, namespace, "bound")
+        left = {"pending": 1, "nodes": 1, "bound": 0}
+        eventually(lambda: counts(books.seen), lambda now: now == left, "one pod left")
+        assert len(differences(read_metrics(METRICS), client)) == 1
+    delete_nodes(control_plane.access)

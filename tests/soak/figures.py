@@ -1,0 +1,131 @@
+"""What a run measured, judged and printed; at most 80 columns wide."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+from typing import Final
+
+from faults.books import Verdict
+
+__all__ = ["HEADER", "Happened", "Life", "Minute", "fault_table", "growth"]
+
+GROWTH_SHARE: Final = 0.10
+GROWTH_MIB: Final = 20.0
+"""Memory may grow by so much beyond the share: arenas are filled unevenly."""
+MORE_TASKS: Final = 10
+"""A quiet replica at the end may have so many tasks more than the quietest at the beginning."""
+WARM_SECONDS: Final = 60.0
+"""A process that begins has to see the cluster first."""
+JUDGED_SECONDS: Final = 60.0
+"""A process that was not sampled for so long after that has no trend."""
+
+HEADER: Final = "minute  bound  pending  faults  leaders     rss MiB     tasks"
+
+
+@dataclass(frozen=True)
+class Minute:
+    """One line a minute."""
+
+    number: int
+    bound: int
+    pending: int
+    faults: int
+    leaders: int
+    """How often the lease has changed its holder."""
+    rss: Sequence[float]
+    tasks: Sequence[int]
+
+    def __str__(self) -> str:
+        rss = "/".join(f"{mib:.0f}" for mib in self.rss)
+        tasks = "/".join(map(str, self.tasks))
+        return (
+            f"{self.number:6}  {self.bound:5}  {self.pending:7}  {self.faults:6}"
+            f"  {self.leaders:7}  {rss:>10}  {tasks:>8}"
+        )
+
+
+@dataclass
+class Life:
+    """The memory of one process over its life: (seconds since its beginning, MiB)."""
+
+    name: str
+    samples: list[tuple[float, float]] = field(default_factory=list)
+
+    def trend(self) -> tuple[float, float] | None:
+        """Median MiB in the first and in the last quarter once warm; None for a short life."""
+        warm = [(at, mib) for at, mib in self.samples if at >= WARM_SECONDS]
+        if not warm or warm[-1][0] - warm[0][0] < JUDGED_SECONDS:
+            return None
+        quarter = max(1, len(warm) // 4)
+        first, last = warm[:quarter], warm[-quarter:]
+        return median(mib for _, mib in first), median(mib for _, mib in last)
+
+
+def growth(lives: Iterable[Life], tasks: tuple[int, int]) -> list[str]:
+    """What has grown: memory of a process over its life, or tasks from quiet to quiet."""
+    found = []
+    for life in lives:
+        trend = life.trend()
+        if trend and trend[1] > trend[0] * (1 + GROWTH_SHARE) + GROWTH_MIB:
+            found.append(f"{life.name} grew from {trend[0]:.0f} to {trend[1]:.0f} MiB")
+    begin, end = tasks
+    if end > begin + MORE_TASKS:
+        found.append(f"a quiet leader had {begin} tasks at the beginning and {end} at the end")
+    return found
+
+
+@dataclass(frozen=True)
+class Happened:
+    """An episode that has been."""
+
+    at: float
+    """CLOCK_MONOTONIC."""
+    name: str
+
+
+def fault_table(
+    happened: Sequence[Happened], struck: Mapping[str, int], verdict: Verdict, end: float
+) -> list[str]:
+    """A Markdown table of what was tried and what came of it, a row per fault.
+
+    Columns: how often it struck, pods lost, pods bound twice, nodes over their allocatable, victims
+    evicted in vain, writes after the lease was lost, and the longest time in which a pod that could
+    be placed waited and none was bound. What went wrong is put down to the fault before it.
+    """
+    names = list(dict.fromkeys(episode.name for episode in happened))
+    spans: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    for episode, following in pairwise([*happened, Happened(end, "")]):
+        spans[episode.name].append((episode.at, following.at))
+    rows = [
+        ["fault", "times", "lost", "twice", "over", "vain", "late", "stall"],
+        ["---", *["--:"] * 7],
+    ]
+    columns = (
+        verdict.lost,
+        verdict.doubled,
+        verdict.overcommitted,
+        verdict.needless,
+        verdict.unauthorised,
+    )
+    for name in sorted(names):
+        own = spans[name]
+        wrong = [sum(_within(at, own) for at, _ in column) for column in columns]
+        stall = max(verdict.longest_stall(*span) for span in own)
+        times = struck.get(name, len(own))
+        rows.append([name, str(times), *map(str, wrong), f"{stall:.1f} s"])
+    whole = max((verdict.longest_stall(*span) for own in spans.values() for span in own), default=0)
+    total = sum(int(row[1]) for row in rows[2:])
+    rows.append(["all", str(total), *(str(len(column)) for column in columns), f"{whole:.1f} s"])
+    return [_row(row) for row in rows]
+
+
+def _within(at: float, spans: Iterable[tuple[float, float]]) -> bool:
+    return any(begin <= at < end for begin, end in spans)
+
+
+def _row(cells: Sequence[str]) -> str:
+    first, *rest = cells
+    widths = (5, 4, 5, 4, 4, 4, 6)
+    numbers = (f"{cell:>{width}}" for cell, width in zip(rest, widths, strict=True))
+    return f"| {first:<23} | {' | '.join(numbers)} |"

@@ -1,0 +1,84 @@
+"""Three minutes of `make soak`, and how it judges."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from faults.books import Verdict
+from soak.figures import HEADER, Happened, Life, Minute, fault_table, growth
+from soak.run import soak
+from soak.schedule import episodes
+
+WIDTH = 80
+MINUTES = 3.0
+SEED = 9
+PODS = 300
+
+
+@pytest.mark.timeout(600)
+def test_three_minutes_of_churn_and_faults_leave_nothing_wrong() -> None:
+    lines: list[str] = []
+    result = soak(MINUTES, seed=SEED, pods=PODS, say=lines.append)
+    assert result.faults == [], "\n".join([*lines, *result.table])
+    assert result.bound > PODS
+    assert result.episodes >= 5
+    assert len(lines) >= MINUTES
+    assert all(len(line) <= WIDTH for line in lines)
+
+
+@given(st.integers(), st.floats(0, 4000))
+def test_the_same_seed_is_the_same_schedule_in_order_and_in_time(seed: int, seconds: float) -> None:
+    planned = list(episodes(seed, seconds))
+    assert planned == list(episodes(seed, seconds))
+    times = [episode.at for episode in planned]
+    assert times == sorted(times)
+    assert all(0 < at < seconds for at in times)
+
+
+def test_half_an_hour_has_every_fault_several_times() -> None:
+    names = [episode.name for episode in episodes(SEED, 1800)]
+    assert min(names.count(name) for name in names) >= 3
+
+
+def life(*mib: float) -> Life:
+    return Life("r", [(60.0 + 10.0 * index, each) for index, each in enumerate(mib)])
+
+
+def test_memory_that_goes_up_and_down_is_flat() -> None:
+    assert growth([life(*[100, 130, 90, 110] * 5)], (50, 55)) == []
+
+
+def test_memory_that_rises_over_a_life_has_grown() -> None:
+    assert len(growth([life(*range(100, 200, 5))], (50, 50))) == 1
+
+
+def test_a_short_life_has_no_trend() -> None:
+    assert growth([life(100, 900)], (50, 50)) == []
+
+
+def test_tasks_that_are_left_over_have_grown() -> None:
+    assert len(growth([], (50, 100))) == 1
+
+
+def test_a_wrong_thing_is_put_down_to_the_fault_before_it() -> None:
+    happened = [Happened(10.0, "drop"), Happened(20.0, "500"), Happened(30.0, "drop")]
+    verdict = Verdict(
+        lost=((35.0, "a"),),
+        doubled=((25.0, "b"),),
+        bindings=(12.0, 19.0, 31.0),
+        waited=((11.0, 19.0), (30.0, 31.0)),
+    )
+    rows = {
+        cells[0]: cells[1:]
+        for line in fault_table(happened, {"drop": 7}, verdict, 40.0)
+        if (cells := [cell.strip() for cell in line[1:-1].split("|")])
+    }
+    assert rows["drop"] == ["7", "1", "0", "0", "0", "0", "7.0 s"]
+    assert rows["500"] == ["1", "0", "1", "0", "0", "0", "0.0 s"]
+    assert rows["all"] == ["8", "1", "1", "0", "0", "0", "7.0 s"]
+
+
+def test_lines_fit_a_terminal() -> None:
+    minute = Minute(30, 20_000, 20_000, 99_999, 999, [1000.0, 1000.0], [1000, 1000])
+    table = fault_table([Happened(0.0, "leader partitioned 25 s")], {}, Verdict(), 1.0)
+    assert max(map(len, (HEADER, str(minute), *table))) <= WIDTH
