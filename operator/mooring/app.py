@@ -105,7 +105,11 @@ class Scheduler:
             preemptions=self._preemptions,
         )
         self._intake = Intake(
-            self._scheduler, clock=time.monotonic, wake=self._loop.wake, left=self._reports.forget
+            self._scheduler,
+            clock=time.monotonic,
+            wake=self._loop.wake,
+            left=self._reports.forget,
+            failed=self._reports.error,
         )
         profile_handler = ProfileHandler(profiles, registry, self._intake)
         self._comparer = CacheComparer(
@@ -120,7 +124,7 @@ class Scheduler:
         self._kopf = KopfOperator(
             self._intake, profile_handler, state, connection, client, listed=self._comparer.hint
         )
-        self._housekeeping = Housekeeping(self._scheduler, client, wake=self._loop.wake)
+        self._housekeeping = Housekeeping(self._scheduler, client, flush=self._intake.flush)
         state.on_events(self._on_events)
         self._reflectors = Reflectors(client, Mirror(state), relisted=self._metrics.relisted)
 

@@ -16,7 +16,7 @@ from mooring.engine.binding import (
     assume_reserve_and_permit,
     bind,
 )
-from mooring.framework.verdicts import SKIP, Skip, Unschedulable, Wait
+from mooring.framework.verdicts import SKIP, PluginError, Skip, Unschedulable, Wait
 from mooring.kube.errors import NotFoundError
 from mooring.kube.resources import Call
 from mooring.model.events import Action, ClusterEvent, Kind
@@ -223,6 +223,26 @@ def test_what_the_place_of_a_predecessor_freed_is_heard_of_all_the_same(stage: S
     with pytest.raises(PodRejected):
         stage.take(reserve=[stage.step("One", reserve=Unschedulable("no"))])
     assert stage.heard_actions() == [Action.DELETE]
+
+
+@pytest.mark.parametrize("point", ["reserve", "permit"])
+def test_a_plugin_that_fails_is_named_and_everything_is_undone(stage: Stage, point: str) -> None:
+    one, broken = stage.step("One"), stage.step("Broken", **{point: KeyError("licence")})
+    points: dict[str, list[Step]] = {"reserve": [one], point: [one, broken]}
+    named = f"running {point.capitalize()} plugin \"Broken\": 'licence'"
+    with pytest.raises(PluginError, match=named):
+        stage.take(0, **points)
+    assert stage.said[-1] == "unreserve One"
+    assert not stage.holds_a_place()
+    assert stage.heard_actions() == []
+
+
+@pytest.mark.parametrize("point", ["reserve", "permit"])
+def test_a_plugin_that_answers_nonsense_fails(stage: Stage, point: str) -> None:
+    points = {point: [stage.step("Odd", **{point: "yes"})]}
+    with pytest.raises(PluginError, match="plugin \"Odd\": it answered 'yes'"):
+        stage.take(0, **points)
+    assert not stage.holds_a_place()
 
 
 async def test_a_pod_waits_for_every_permit_before_it_is_bound(stage: Stage) -> None:

@@ -8,15 +8,12 @@ import pytest
 from kube.api_server import ApiServer
 from kube.virtual_clock import VirtualClock
 from mooring.engine.housekeeping import CONFIRMATION_SECONDS, FLUSH_SECONDS, Housekeeping
-from mooring.framework.queued_pod import SubQueue
 from mooring.framework.verdicts import Unschedulable
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.model.events import Action, ClusterEvent
 from mooring.model.pod import parse_pod
-from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT
 from mooring.testing.builders import node, pod
-from mooring.testing.fakes import pipeline
 from scheduler_states import put_profile, scheduler_state
 
 WEB = parse_pod(pod("web"))
@@ -31,18 +28,18 @@ class House:
         put_profile(self.scheduler_state)
         self.heard: list[ClusterEvent] = []
         self.changed = asyncio.Event()
-        self.woken = 0
+        self.flushed = 0
         self.scheduler_state.state.on_events(self._hear)
         self.keeping = Housekeeping(
             self.scheduler_state,
             client,
-            wake=self._wake,
+            flush=self._flush,
             clock=self.clock,
             sleep=self.clock.sleep,
         )
 
-    def _wake(self) -> None:
-        self.woken += 1
+    def _flush(self) -> None:
+        self.flushed += 1
 
     def _hear(self, changes: tuple[ClusterEvent, ...]) -> None:
         self.heard.extend(changes)
@@ -176,15 +173,10 @@ async def test_an_answer_that_takes_long_keeps_no_other_chore_waiting(
     assert house.heard == []
 
 
-async def test_pods_unschedulable_for_five_minutes_try_again(house: House) -> None:
-    queue = house.scheduler_state.queue
-    queue.add(WEB, pipeline(), house.clock())
-    queued = queue.pop(house.clock())
-    assert queued is not None
-    queue.add_unschedulable(queued, frozenset({"NodeResourcesFit"}), house.clock())
-    await house.clock.advance(UNSCHEDULABLE_TIMEOUT - FLUSH_SECONDS)
+async def test_the_queue_is_flushed_every_half_minute(house: House) -> None:
+    await house.clock.advance(FLUSH_SECONDS - 1.0)
     await house.chores_wait()
-    assert (queued.queue, house.woken) == (SubQueue.UNSCHEDULABLE, 0)
-    await house.clock.advance(FLUSH_SECONDS)
+    assert house.flushed == 0
+    await house.clock.advance(1.0)
     await house.chores_wait()
-    assert (queued.queue, house.woken) == (SubQueue.ACTIVE, 1)
+    assert house.flushed == 1

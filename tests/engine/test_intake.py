@@ -1,16 +1,20 @@
 """Pods come in, are given to their profile, and leave."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from mooring.engine.intake import Intake
+from mooring.framework.handle import Handle
 from mooring.framework.queued_pod import QueuedPod, SubQueue
+from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.workloads import parse_namespace
+from mooring.plugins import SHIPPED
+from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT
 from mooring.testing.builders import namespace, node, pod
 from scheduler_states import put_profile, scheduler_state
 
@@ -20,21 +24,51 @@ BATCH = {
 }
 
 
+class Gatekeeper:
+    """A PreEnqueue plugin that does what a pod's label `gate` says, or `told` for all pods."""
+
+    name: ClassVar[str] = "Gatekeeper"
+    row_local: ClassVar[bool] = True
+    told: str = ""
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+
+    def pre_enqueue(self, pod: Pod) -> Unschedulable | None:
+        match self.told or pod.labels.get("gate"):
+            case "fail":
+                raise KeyError("quota")
+            case "close":
+                return Unschedulable("no quota")
+        return None
+
+
+GATEKEEPER = Registry((*SHIPPED, Gatekeeper), {})
+GATED: dict[str, Any] = {"plugins": {"preEnqueue": {"enabled": [{"name": "Gatekeeper"}]}}}
+
+
 class Door:
     """The intake of a world of one node, and what it told others."""
 
     def __init__(self) -> None:
-        self.scheduler_state = scheduler_state(node("a"))
+        self.scheduler_state = scheduler_state(node("a"), registry=GATEKEEPER)
         self.now = 0.0
         self.woken = 0
         self.left: list[str] = []
+        self.failed: list[tuple[str, str]] = []
         self.intake = Intake(
-            self.scheduler_state, clock=lambda: self.now, wake=self._wake, left=self.left.append
+            self.scheduler_state,
+            clock=lambda: self.now,
+            wake=self._wake,
+            left=self.left.append,
+            failed=self._fail,
         )
         self.scheduler_state.state.on_events(self.intake.on_events)
 
     def _wake(self) -> None:
         self.woken += 1
+
+    def _fail(self, pod: Pod, message: str) -> None:
+        self.failed.append((pod.name, message))
 
     def comes(self, name: str = "web", **fields: Any) -> Pod:
         """The pod as it is parsed and comes in."""
@@ -270,3 +304,52 @@ def test_a_change_that_cures_a_refusal_wakes_the_loop(open_door: Door) -> None:
     enough = parse_node(node("b", cpu="100"))
     open_door.scheduler_state.state.put(Kind.NODE, "b", enough)
     assert (open_door.queue(), open_door.woken) == (SubQueue.ACTIVE, before + 1)
+
+
+def test_a_pre_enqueue_that_fails_gates_that_pod_alone_and_is_reported(
+    door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, gate in (("first", "open"), ("broken", "fail"), ("last", "open")):
+        door.comes(name, labels={"gate": gate})
+    put_profile(door.scheduler_state, registry=GATEKEEPER, **GATED)
+    door.intake.profiles_changed()
+    assert [door.queue(name) for name in ("first", "broken", "last")] == [
+        SubQueue.ACTIVE,
+        SubQueue.GATED,
+        SubQueue.ACTIVE,
+    ]
+    assert door.failed == [("broken", "running PreEnqueue plugin \"Gatekeeper\": 'quota'")]
+    assert "plugin Gatekeeper failed at PreEnqueue for pod default/broken" in caplog.text
+
+
+def test_a_pre_enqueue_that_fails_is_logged_once(
+    door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    put_profile(door.scheduler_state, registry=GATEKEEPER, **GATED)
+    for name in ("a", "b"):
+        door.comes(name, labels={"gate": "fail"})
+    assert len(door.failed) == 2
+    assert len(caplog.messages) == 1
+
+
+def test_gated_pods_are_let_in_when_their_gates_open_later(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_profile(door.scheduler_state, registry=GATEKEEPER, **GATED)
+    monkeypatch.setattr(Gatekeeper, "told", "fail")
+    door.comes("broken")
+    monkeypatch.setattr(Gatekeeper, "told", "")
+    door.comes("closed", labels={"gate": "close"})
+    woken = door.woken
+    door.intake.flush()
+    assert (door.queue("broken"), door.queue("closed")) == (SubQueue.ACTIVE, SubQueue.GATED)
+    assert door.woken == woken + 1
+
+
+def test_pods_unschedulable_for_five_minutes_are_flushed(open_door: Door) -> None:
+    queued = open_door.rejected()
+    open_door.now, woken = UNSCHEDULABLE_TIMEOUT, open_door.woken
+    open_door.intake.flush()
+    assert (queued.queue, open_door.woken) == (SubQueue.ACTIVE, woken + 1)
+    open_door.intake.flush()
+    assert open_door.woken == woken + 1

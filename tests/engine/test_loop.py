@@ -69,9 +69,21 @@ class Marked:
     def unreserve(self, _pod: Pod, _node: str) -> None:
         """Nothing was set aside."""
 
+    async def pre_bind(self, pod: Pod, _node: str) -> None:
+        """Fails if the pod is marked so."""
+        if pod.labels.get("does") == "fail in pre_bind":
+            raise UnprintableError
+
     def permit(self, pod: Pod, _node: str) -> Wait | None:
         """Has the pod wait if it is marked so."""
         return Wait(3600.0) if pod.labels.get("does") == "wait" else None
+
+
+class UnprintableError(Exception):
+    """Nothing can be said about it."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
 
 
 PLUGINS = Registry((*SHIPPED, Marked), {})
@@ -101,7 +113,11 @@ class Engine:
             preemptions=PreemptionExecutor(self.scheduler_state, writer, reports, self.clock),
         )
         self.intake = Intake(
-            self.scheduler_state, clock=self.clock, wake=self.loop.wake, left=reports.forget
+            self.scheduler_state,
+            clock=self.clock,
+            wake=self.loop.wake,
+            left=reports.forget,
+            failed=reports.error,
         )
         state.on_events(self.intake.on_events)
 
@@ -284,16 +300,31 @@ async def test_a_pod_whose_profile_went_before_its_turn_waits_for_another(
 
 
 async def test_a_plugin_that_breaks_fails_one_attempt_and_nothing_else(
-    client: ApiClient, bindings: Bindings, caplog: pytest.LogCaptureFixture
+    client: ApiClient, bindings: Bindings
 ) -> None:
     engine = Engine(client, node("a"))
     engine.pending(pod("marked", labels={"does": "fail"}, priority=1), pod("plain"))
     with engine.running():
-        await until(lambda: bindings.made)
+        await until(lambda: bindings.made and bindings.statuses)
     assert bindings.made == [("plain", "a")]
     assert engine.scheduler_state.queue.counts()["backoff"] == 1
     assert engine.scheduler_state.state.pods.get("default/marked") is None
-    assert "scheduling pod default/marked failed" in caplog.text
+    (status,) = bindings.statuses
+    assert status["conditions"][0]["message"] == (
+        'running Reserve plugin "Marked": the plugin is broken'
+    )
+
+
+async def test_a_binding_that_fails_in_a_way_nothing_expects_leaves_nothing_assumed(
+    client: ApiClient, bindings: Bindings, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = Engine(client, node("a"))
+    engine.pending(pod("web", labels={"does": "fail in pre_bind"}))
+    with engine.running():
+        await until(lambda: bindings.statuses and not engine.loop.binding)
+    assert engine.scheduler_state.queue.counts()["backoff"] == 1
+    assert len(engine.scheduler_state.state.pods) == 0
+    assert "binding pod default/web failed" in caplog.text
 
 
 async def test_pods_refused_their_places_at_once_do_not_wake_one_another(

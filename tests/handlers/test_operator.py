@@ -46,7 +46,13 @@ def client(control_plane: ControlPlane) -> Iterator[Client]:
 async def kopf_serving(
     shared: SchedulerState, plane: ControlPlane, listed: Callable[[], None] = lambda: None
 ) -> AsyncIterator[None]:
-    intake = Intake(shared, clock=lambda: 0.0, wake=lambda: None, left=lambda _: None)
+    intake = Intake(
+        shared,
+        clock=lambda: 0.0,
+        wake=lambda: None,
+        left=lambda _: None,
+        failed=lambda _pod, _message: None,
+    )
     profile_handler = ProfileHandler(shared.profiles, SHIPPED_ONLY, intake)
     connection = await load_connection(
         kubeconfig=str(plane.access.admin_kubeconfig), user_agent="mooring-test"

@@ -26,7 +26,13 @@ def shared() -> SchedulerState:
 
 @pytest.fixture
 def profile_handler(shared: SchedulerState) -> ProfileHandler:
-    intake = Intake(shared, clock=lambda: 0.0, wake=lambda: None, left=lambda _: None)
+    intake = Intake(
+        shared,
+        clock=lambda: 0.0,
+        wake=lambda: None,
+        left=lambda _: None,
+        failed=lambda _pod, _message: None,
+    )
     return ProfileHandler(shared.profiles, SHIPPED_ONLY, intake)
 
 

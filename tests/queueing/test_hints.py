@@ -1,5 +1,6 @@
-"""Which changes may cure which rejections."""
+"""Which cluster events may make which unschedulable pods schedulable."""
 
+import logging
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +16,7 @@ from mooring.model.pod import Pod, parse_pod
 from mooring.plugins import SHIPPED
 from mooring.queueing.hints import QueueingHints
 from mooring.state.cluster import ClusterState
+from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 from mooring.testing.builders import cluster, node, pod, service
 from mooring.testing.fakes import handle, pipeline, queued_pod
@@ -35,7 +37,21 @@ class Undeclared:
         return Explanation.single("no", len(nodes.rows), resolvable=False)
 
 
-REGISTRY = Registry((*SHIPPED, Undeclared), {})
+class Broken(Undeclared):
+    """Its queueing hint fails, or answers what is no hint if the pod's label `hint` says so."""
+
+    name: ClassVar[str] = "Broken"
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        {(Kind.NODE, Action.UPDATE)}
+    )
+
+    def queueing_hint(self, pod: Pod, _event: ClusterEvent, _cluster: Snapshot) -> Any:
+        if pod.labels.get("hint") == "wrong":
+            return False
+        raise KeyError("no such thing")
+
+
+REGISTRY = Registry((*SHIPPED, Undeclared, Broken), {})
 
 BIGGER = ClusterEvent(
     Kind.NODE, Action.UPDATE, parse_node(node("a", cpu="1")), parse_node(node("a", cpu="8"))
@@ -43,7 +59,8 @@ BIGGER = ClusterEvent(
 A_SERVICE = ClusterEvent(Kind.SERVICE, Action.ADD, None, service("front", {"app": "web"}))
 
 
-PIPELINE = pipeline(registry=REGISTRY, plugins={"filter": {"enabled": [{"name": "Undeclared"}]}})
+FILTERS = [{"name": "Undeclared"}, {"name": "Broken"}]
+PIPELINE = pipeline(registry=REGISTRY, plugins={"filter": {"enabled": FILTERS}})
 
 
 @pytest.fixture
@@ -138,3 +155,19 @@ def test_the_last_victim_of_a_preemption_wakes_the_preemptor_whatever_refused_it
     assert not queueing_hint.is_worth_requeuing(queued, victim)
     state.nominate(queued.pod, "a")
     assert queueing_hint.is_worth_requeuing(queued, victim)
+
+
+@pytest.mark.parametrize("hint", ["raises", "wrong"])
+def test_a_hint_that_fails_counts_as_queue_and_is_logged_once(
+    queueing_hint: QueueingHints, hint: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    queued = rejected("Broken", "NodeResourcesFit", cpu="16", labels={"hint": hint})
+    with caplog.at_level(logging.ERROR):
+        for _ in range(2):
+            assert queueing_hint.is_worth_requeuing(queued, BIGGER)
+    assert len(caplog.messages) == 1
+    assert "queueing hint of plugin Broken failed for pod default/web" in caplog.messages[0]
+
+
+def test_a_hint_that_would_fail_does_not_run_for_other_events(queueing_hint: QueueingHints) -> None:
+    assert not queueing_hint.is_worth_requeuing(rejected("Broken"), A_SERVICE)

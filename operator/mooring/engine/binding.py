@@ -9,12 +9,13 @@ import logging
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import ReservePlugin
 from mooring.framework.queued_pod import QueuedPod
-from mooring.framework.verdicts import SKIP, Unschedulable, Wait
+from mooring.framework.verdicts import SKIP, PluginError, Unschedulable, Wait
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.kube.errors import KubeError, NotFoundError, explain
 from mooring.model.pod import Pod
@@ -31,6 +32,8 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+
+_Answer = TypeVar("_Answer")
 
 
 class PodRejected(Exception):  # noqa: N818 - a verdict of a plugin, not a fault
@@ -75,6 +78,7 @@ def assume_reserve_and_permit(
     Raises:
         PodRejected: by a Reserve or Permit plugin; the pod is forgotten and unreserved again, and
             no event about it was delivered.
+        PluginError: if one of them fails; the same.
     """
     pod, state = queued.pod, scheduler.state
     with assume_and_reserve(pod, row, pipeline, state) as undo:
@@ -90,6 +94,7 @@ def assume_and_reserve(pod: Pod, row: int, pipeline: Pipeline, state: ClusterSta
 
     Raises:
         PodRejected: by a Reserve plugin; the pod is forgotten and unreserved again.
+        PluginError: if a Reserve plugin fails; the same.
     """
     node = state.nodes.names[row]
     with ExitStack() as undo:
@@ -98,9 +103,10 @@ def assume_and_reserve(pod: Pod, row: int, pipeline: Pipeline, state: ClusterSta
         for plugin in pipeline.reserve:
             undo.callback(_unreserve, plugin, pod, node)
         for plugin in pipeline.reserve:
-            rejection = plugin.reserve(pod, node)
-            if rejection is not None:
-                raise PodRejected(plugin.name, rejection.reason)
+            with _failing_as(f'running Reserve plugin "{plugin.name}"'):
+                answer = _one_of(plugin.reserve(pod, node), Unschedulable)
+            if answer is not None:
+                raise PodRejected(plugin.name, answer.reason)
         return undo.pop_all()
 
 
@@ -119,7 +125,8 @@ def _permit(
     pod, node = attempted.pod, attempted.node
     pending: dict[str, float] = {}
     for plugin in attempted.pipeline.permit:
-        answer = plugin.permit(pod, node)
+        with _failing_as(f'running Permit plugin "{plugin.name}"'):
+            answer = _one_of(plugin.permit(pod, node), Unschedulable, Wait)
         if isinstance(answer, Unschedulable):
             raise PodRejected(plugin.name, answer.reason)
         if isinstance(answer, Wait):
@@ -138,6 +145,23 @@ def _permit(
 
     waiting.enter(pod, node, pending, now, decided)
     return permitted
+
+
+@contextmanager
+def _failing_as(step: str) -> Iterator[None]:
+    """Whatever a plugin raises in here becomes PluginError with the name of the step."""
+    try:
+        yield
+    except Exception as error:
+        raise PluginError(f"{step}: {error}") from error
+
+
+def _one_of(answer: _Answer, *types: type) -> _Answer:
+    """The answer of a plugin, if it is None or of these types; else TypeError."""
+    if answer is not None and not isinstance(answer, types):
+        expected = " or ".join(("None", *(expected.__name__ for expected in types)))
+        raise TypeError(f"it answered {answer!r}, not {expected}")
+    return answer
 
 
 async def bind(

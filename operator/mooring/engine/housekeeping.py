@@ -22,24 +22,24 @@ logger = logging.getLogger(__name__)
 PERMIT_SECONDS: Final = 1.0
 CONFIRMATION_SECONDS: Final = 5.0
 FLUSH_SECONDS: Final = 30.0
-"""Upstream looks for pods that were forgotten in the unschedulable part as often."""
+"""kube-scheduler flushes its unschedulable pods as often (scheduling_queue.go)."""
 
 
 class Housekeeping:
-    """Time-outs at permit, confirmations that never came, pods unschedulable for too long."""
+    """Time-outs at Permit, bindings that the watch never confirms, and `flush` of the queue."""
 
     def __init__(
         self,
         scheduler: SchedulerState,
         client: ApiClient,
         *,
-        wake: Callable[[], None],
+        flush: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._scheduler = scheduler
         self._client = client
-        self._wake = wake
+        self._flush = flush
         self._clock = clock
         self._sleep = sleep
 
@@ -48,7 +48,7 @@ class Housekeeping:
         async with asyncio.TaskGroup() as chores:
             chores.create_task(self._every(PERMIT_SECONDS, self._expire_permits))
             chores.create_task(self._every(CONFIRMATION_SECONDS, self._settle_overdue))
-            chores.create_task(self._every(FLUSH_SECONDS, self._flush_unschedulable))
+            chores.create_task(self._every(FLUSH_SECONDS, self._flush_queue))
 
     async def _every(self, seconds: float, chore: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -58,9 +58,8 @@ class Housekeeping:
     async def _expire_permits(self) -> None:
         self._scheduler.waiting.expire(self._clock())
 
-    async def _flush_unschedulable(self) -> None:
-        if self._scheduler.queue.flush_unschedulable(self._clock()):
-            self._wake()
+    async def _flush_queue(self) -> None:
+        self._flush()
 
     async def _settle_overdue(self) -> None:
         for pod in self._scheduler.state.overdue(self._clock()):

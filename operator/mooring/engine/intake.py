@@ -3,23 +3,26 @@
 Everything here runs on the event loop's thread and returns at once.
 """
 
+import logging
 from collections.abc import Callable, Iterable
 
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
-from mooring.framework.verdicts import Unschedulable
+from mooring.framework.queued_pod import SubQueue
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.workloads import Namespace
 
 __all__ = ["Intake"]
 
+logger = logging.getLogger(__name__)
+
 
 class Intake:
     """Finds the profile of every pod without a node, and adds the pod to the queue.
 
     `wake` is called when the queue may have work, `left` with the uid of a pod that is not without
-    a node any more.
+    a node any more, `failed` with a pod that is gated because a PreEnqueue plugin failed, and why.
     """
 
     def __init__(
@@ -29,11 +32,14 @@ class Intake:
         clock: Callable[[], float],
         wake: Callable[[], None],
         left: Callable[[str], None],
+        failed: Callable[[Pod, str], None],
     ) -> None:
         self._scheduler = scheduler
         self._clock = clock
         self._wake = wake
         self._left = left
+        self._failed = failed
+        self._logged: set[str] = set()
 
     def pending(self, pod: Pod) -> None:
         """The API server shows the pod without a node, or showed it so a moment ago."""
@@ -71,6 +77,20 @@ class Intake:
     def profiles_changed(self) -> None:
         """Finds the profile of every pod anew, because a profile was put in force or removed."""
         self._find_profiles(None)
+
+    def flush(self) -> None:
+        """Tries again what no event may bring back; to be called from time to time.
+
+        These are pods that have been unschedulable for five minutes, and gated pods: PreEnqueue
+        plugins run for them again, because they may have failed, or read more than the pod.
+        """
+        moved = self._scheduler.queue.flush_unschedulable(self._clock())
+        for queued in self._scheduler.queue:
+            if queued.queue is SubQueue.GATED:
+                self._add(queued.pod, queued.pipeline)
+                moved |= not queued.gated
+        if moved:
+            self._wake()
 
     def on_events(self, events: Iterable[ClusterEvent]) -> None:
         """Passes the events on to the queue: unschedulable pods may fit now."""
@@ -116,9 +136,23 @@ class Intake:
 
     def _add(self, pod: Pod, pipeline: Pipeline) -> None:
         self._scheduler.without_profile.pop(pod.key, None)
-        rejections = (plugin.pre_enqueue(pod) for plugin in pipeline.pre_enqueue)
-        gated = any(isinstance(rejection, Unschedulable) for rejection in rejections)
+        gated = self._is_gated(pod, pipeline)
         self._scheduler.queue.add(pod, pipeline, self._clock(), gated=gated)
+
+    def _is_gated(self, pod: Pod, pipeline: Pipeline) -> bool:
+        """Whether a PreEnqueue plugin holds the pod back, or fails."""
+        for plugin in pipeline.pre_enqueue:
+            try:
+                if plugin.pre_enqueue(pod) is not None:
+                    return True
+            except Exception as error:
+                self._failed(pod, f'running PreEnqueue plugin "{plugin.name}": {error}')
+                if plugin.name not in self._logged:
+                    text = "plugin %s failed at PreEnqueue for pod %s: its pods are gated"
+                    logger.exception(text, plugin.name, pod.key)
+                    self._logged.add(plugin.name)
+                return True
+        return False
 
     def _take_back_after(self, event: ClusterEvent) -> None:
         """Finds the profile of a pod that lost its profile in flight and was not bound.

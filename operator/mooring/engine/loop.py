@@ -241,6 +241,10 @@ class SchedulingLoop:
             attempted.undo.close()
             scheduler.queue.add_after_error(queued, self._clock())
             raise
+        except Exception as error:
+            logger.exception("binding pod %s failed", pod.key)
+            attempted.undo.close()
+            self._fail(attempt, str(error))
         else:
             now = self._clock()
             scheduler.state.expect_confirmation(pod, now + _CONFIRMATION_SECONDS)

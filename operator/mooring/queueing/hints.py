@@ -1,5 +1,6 @@
 """Queueing hints: which cluster events may make which unschedulable pods schedulable."""
 
+import logging
 from collections.abc import Hashable
 
 from mooring.framework.handle import Handle
@@ -10,12 +11,15 @@ from mooring.model.pod import Pod
 
 __all__ = ["QueueingHints"]
 
+logger = logging.getLogger(__name__)
+
 
 class QueueingHints:
     """Runs the queueing hints of the plugins that rejected a pod; satisfies `queue.Hints`."""
 
     def __init__(self, handle: Handle) -> None:
         self._cluster = handle.cluster
+        self._failed: set[str] = set()
 
     def signature(self, queued: QueuedPod) -> Hashable:
         """A value that is equal for pods which the same cluster events may make schedulable.
@@ -49,12 +53,21 @@ class QueueingHints:
         return any(self._hint(name, queued, event) for name in queued.unschedulable_plugins)
 
     def _hint(self, name: str, queued: QueuedPod, event: ClusterEvent) -> bool:
+        """The hint of one plugin; a plugin that fails counts as QUEUE and is logged once."""
         plugin = queued.pipeline.enqueue_extensions.get(name)
         if plugin is None:
             return True
-        if (event.kind, event.action) not in plugin.events_to_register:
-            return False
-        return plugin.queueing_hint(queued.pod, event, self._cluster) is QueueingHint.QUEUE
+        try:
+            if (event.kind, event.action) not in plugin.events_to_register:
+                return False
+            hint = QueueingHint(plugin.queueing_hint(queued.pod, event, self._cluster))
+        except Exception:
+            if name not in self._failed:
+                text = "queueing hint of plugin %s failed for pod %s: its pods are tried again"
+                logger.exception(text, name, queued.pod.key)
+                self._failed.add(name)
+            return True
+        return hint is QueueingHint.QUEUE
 
     def _was_its_last_victim(self, gone: Pod, pod: Pod) -> bool:
         """Whether a pod of this shape is nominated to the node and no victim of it is left there.
