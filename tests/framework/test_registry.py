@@ -112,7 +112,7 @@ def test_installed_packages_are_searched_where_nothing_else_is_said(announce: An
         (f"{FINE}    Args = dict", "has an Args that is not a pydantic model"),
         ('class RackAware:\n    name = "RackAware"', "implements no extension point"),
         (FINE.replace("explain", "tell"), "has a filter but no explain"),
-        (FINE.replace("filter", "score"), "has a score but does not say how it is normalised"),
+        (FINE.replace("filter", "score"), "has a score but no normalize"),
         (FINE.replace("def filter", "async def filter"), "has filter as async def; only pre_bind,"),
         (FINE.replace("def expl", "async def expl"), "has explain as async def; only pre_bind, b"),
         (FINE.replace("row_local", "local"), "does not say whether it is row_local"),

@@ -130,7 +130,7 @@ class ForgetsPods(LargeNodes):
         return np.less(nodes.pod_count, 1)
 
 
-class WakesWithoutCure(LargeNodes):
+class RegistersEventsWithoutAHint(LargeNodes):
     events_to_register: ClassVar[frozenset[Any]] = frozenset()
 
 
@@ -163,10 +163,10 @@ def test_a_correct_plugin_keeps_every_rule(plugin: type[Any], rule: str) -> None
     [
         (GivesIntegers, "test_it_filters_with_one_bool_per_node"),
         (GivesOneForAll, "test_it_filters_with_one_bool_per_node"),
-        (KeepsSilent, "test_it_explains_every_refusal_with_a_reason"),
-        (NamesNoReason, "test_it_explains_every_refusal_with_a_reason"),
-        (NamesTooFewOfVeryManyReasons, "test_it_explains_every_refusal_with_a_reason"),
-        (ComparesNodes, "test_it_filters_any_choice_of_nodes_as_it_filters_all"),
+        (KeepsSilent, "test_it_explains_every_rejected_node_with_a_reason"),
+        (NamesNoReason, "test_it_explains_every_rejected_node_with_a_reason"),
+        (NamesTooFewOfVeryManyReasons, "test_it_explains_every_rejected_node_with_a_reason"),
+        (ComparesNodes, "test_it_filters_some_nodes_as_it_filters_all"),
         (
             ScoresBelowZero,
             "test_it_scores_with_one_integer_per_node_that_normalizes_to_0_to_100",
@@ -175,13 +175,16 @@ def test_a_correct_plugin_keeps_every_rule(plugin: type[Any], rule: str) -> None
             ScoresAboveOneHundred,
             "test_it_scores_with_one_integer_per_node_that_normalizes_to_0_to_100",
         ),
-        (ScoresByRank, "test_it_scores_any_choice_of_nodes_as_it_scores_all_if_it_is_row_local"),
-        (ReadsTheClusterEarly, "test_it_prepares_without_the_cluster_if_it_is_row_local"),
-        (Remembers, "test_it_answers_the_same_when_it_is_asked_again"),
-        (CountsRows, "test_it_answers_the_same_in_whatever_order_the_nodes_came"),
+        (ScoresByRank, "test_it_scores_some_nodes_as_it_scores_all_if_it_is_row_local"),
+        (
+            ReadsTheClusterEarly,
+            "test_pre_filter_and_pre_score_do_not_read_the_cluster_if_it_is_row_local",
+        ),
+        (Remembers, "test_it_returns_the_same_when_it_runs_again"),
+        (CountsRows, "test_it_returns_the_same_whatever_the_order_of_nodes"),
         (Writes, "test_it_changes_nothing_while_it_decides"),
-        (ForgetsPods, "test_it_answers_the_same_without_pods_if_it_says_that_it_ignores_them"),
-        (WakesWithoutCure, "test_it_says_what_cures_its_refusals_if_it_says_what_wakes_it"),
+        (ForgetsPods, "test_it_returns_the_same_without_pods_if_it_ignores_pods"),
+        (RegistersEventsWithoutAHint, "test_it_has_a_queueing_hint_if_it_registers_events"),
     ],
 )
 def test_a_plugin_that_breaks_a_rule_fails_its_test(plugin: type[Any], rule: str) -> None:

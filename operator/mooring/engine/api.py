@@ -1,4 +1,4 @@
-"""The port through which plugins reach the API server."""
+"""The API that plugins use, over the real API server."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _PATCHABLE: Final = {
 
 
 class PluginApi:
-    """Satisfies `mooring.framework.handle.Api` over one client."""
+    """Implements `mooring.framework.handle.Api` over one client."""
 
     def __init__(self, client: ApiClient, writer: PodWriter) -> None:
         self._client = client
@@ -25,24 +25,24 @@ class PluginApi:
         self._waiting: set[asyncio.Event] = set()
 
     def cluster_changed(self) -> None:
-        """Whoever waits in `until` looks again."""
+        """Let all waits in `until` check their condition again."""
         for event in self._waiting:
             event.set()
 
     async def bind(self, pod: Pod, node: str) -> None:
-        """The pod is bound; see `PodWriter.bind` for the errors."""
+        """Bind the pod; see `PodWriter.bind` for the errors."""
         await self._writer.bind(pod.namespace, pod.name, pod.uid, node)
 
     async def patch(
         self, resource: str, namespace: str | None, name: str, patch: dict[str, Any]
     ) -> dict[str, Any]:
-        """The object after a merge patch; KeyError for a resource plugins may not patch."""
+        """The object after a merge patch; KeyError for a resource that plugins may not patch."""
         return await self._client.patch(_PATCHABLE[resource], name, patch, namespace=namespace)
 
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
-        """`done` was true, now or after a change of the mirrored cluster.
+        """Wait until `done` returns True, now or after a change of the mirrored cluster.
 
-        Raises TimeoutError after `seconds`; what `done` raises passes through.
+        Raises TimeoutError after `seconds`, and whatever `done` raises.
         """
         changed = asyncio.Event()
         self._waiting.add(changed)

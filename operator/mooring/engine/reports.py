@@ -1,4 +1,4 @@
-"""What users see of an attempt: events and the PodScheduled condition.
+"""Reports attempts to users: events and the PodScheduled condition.
 
 Status patches go through a small lane of their own, so that they never starve bindings, and only
 the newest report about a pod is written.
@@ -20,13 +20,13 @@ __all__ = ["Reports"]
 logger = logging.getLogger(__name__)
 
 _LANES: Final = 4
-"""Status patches in flight; upstream's starved its bindings before it had a bound (#142123)."""
+"""Status patches in flight; kube-scheduler's had no bound and starved its bindings (#142123)."""
 _PAUSE_SECONDS: Final = 1.0
 """Between two tries of a lane to reach the API server."""
 
 
 class Reports:
-    """Writes reports while `run` runs; recording one returns at once and never fails."""
+    """Writes reports while `run` runs; its other methods return at once and never fail."""
 
     def __init__(
         self,
@@ -50,26 +50,26 @@ class Reports:
                 lanes.create_task(self._write())
 
     async def cancel_pending(self, pod: Pod) -> None:
-        """The pod is about to be bound: nothing that was said before will be written any more."""
+        """Drop unwritten reports about a pod to be bound; wait for one that is being written."""
         self.forget(pod.uid)
         if (ended := self._writing.get(pod.uid)) is not None:
             await ended.wait()
 
     def scheduled(self, pod: Pod, node: str) -> None:
-        """The pod is bound."""
+        """Report that the pod is bound."""
         note = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
         self._recorder.record(_reference(pod), "Normal", "Scheduled", "Binding", note)
 
     def unschedulable(self, pod: Pod, message: str, nominated: str | None = None) -> None:
-        """No node can take the pod now."""
+        """Report that no node fits the pod now."""
         self._failed(pod, "Unschedulable", message, nominated)
 
     def error(self, pod: Pod, message: str) -> None:
-        """The attempt ended in an error."""
+        """Report that the attempt ended in an error."""
         self._failed(pod, "SchedulerError", message, None)
 
     def preempted(self, victim: Pod, preemptor: Pod, node: str) -> None:
-        """The victim goes, and is told for which priority."""
+        """Report to the victim that it is preempted, and for which priority."""
         priority = preemptor.shape.priority
         self._recorder.record(
             _reference(victim),
@@ -82,19 +82,19 @@ class Reports:
         )
 
     def preempting(self, preemptor: Pod, victims: Sequence[Pod], node: str) -> None:
-        """Room is being made for the preemptor, which is told who was chosen."""
+        """Report to the preemptor which victims are evicted for it."""
         chosen = ", ".join(f"{v.key} (priority {v.shape.priority})" for v in victims)
         note = f"Making room on node {node} by evicting {chosen}"
         self._recorder.record(_reference(preemptor), "Normal", "Preempting", "Preempting", note)
 
     def nomination_cleared(self, pod: Pod) -> None:
-        """No room is being made for the pod any more."""
+        """Report that the pod has no nominated node any more."""
         message, _ = self._said.get(pod.uid, (pod.unscheduled_message or "", None))
         self._said[pod.uid] = (message, None)
         self._write_soon(pod, {"nominatedNodeName": None})
 
     def forget(self, uid: str) -> None:
-        """The pod has left; what was to be said of it interests nobody."""
+        """The pod is gone or bound: drop what is known and still to be written about it."""
         self._said.pop(uid, None)
         self._pending.pop(uid, None)
 
@@ -124,7 +124,7 @@ class Reports:
         self._more.set()
 
     async def _write(self) -> None:
-        """One lane; no two write about the same pod, so that the newest report comes last."""
+        """Write reports one after the other; never two about one pod, so the newest comes last."""
         while True:
             uid = next((uid for uid in self._pending if uid not in self._writing), None)
             if uid is None:
@@ -144,7 +144,7 @@ class Reports:
         try:
             await self._writer.patch_pod_status(pod.namespace, pod.name, pod.uid, status)
         except (NotFoundError, ConflictError):
-            self.forget(pod.uid)  # the pod has gone; nobody is left to read it
+            self.forget(pod.uid)  # the pod is gone
         except UnreachableError as error:
             self._log(error)
             if pod.uid in self._said:
@@ -158,7 +158,7 @@ class Reports:
             self._trouble = ""
 
     def _log(self, error: ApiError) -> None:
-        """Say what is wrong, once for all pods."""
+        """Log what is wrong, once for all pods."""
         text = explain(error)
         if text != self._trouble:
             logger.warning("the status of pods is not written: %s", text)

@@ -1,4 +1,4 @@
-"""What one scheduling attempt decided about one pod, in the words users know from upstream."""
+"""The record of one scheduling attempt of one pod, in the words of kube-scheduler."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ __all__ = ["Decision", "NodeScore", "Rejection"]
 class Rejection:
     """Why one node cannot take the pod: the first filter that rejected it.
 
-    `resolvable` says whether evicting pods from the node could help (upstream's code
-    Unschedulable) or not (UnschedulableAndUnresolvable).
+    `resolvable` says whether evicting pods from the node could help (kube-scheduler's
+    code Unschedulable) or not (UnschedulableAndUnresolvable).
     """
 
     plugin: str
@@ -21,9 +21,9 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class NodeScore:
-    """A feasible node's score: each plugin's share, normalised and weighted, and their sum.
+    """A feasible node's score: each plugin's score, normalized and weighted, and their sum.
 
-    A plugin that skipped the pod has no share.
+    A plugin that skipped the pod is not listed.
     """
 
     plugins: Mapping[str, int]
@@ -32,10 +32,10 @@ class NodeScore:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The outcome of one attempt.
+    """The result of one attempt.
 
-    `pod` and `victims` are "namespace/name". `profile` is None when no profile takes the pod.
-    `node` is None when the pod was not placed; then `message` says why, as the PodScheduled
+    `pod` and `victims` are "namespace/name". `profile` is None when no profile is for the
+    pod. `node` is None when no node was found; then `message` says why, as the PodScheduled
     condition does, and `nominated_node` and `victims` hold what preemption chose.
     `scores` is None when at most one node was feasible, because then nothing is scored.
     """

@@ -1,4 +1,4 @@
-"""Why no node fits: who rejected which nodes, and the sentence a user reads."""
+"""Why no node fits: which plugin rejected which nodes, and the message that users read."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ __all__ = ["Diagnosis", "RejectedNodes"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RejectedNodes:
-    """The nodes (int64 rows) that one plugin was the first to reject, and why."""
+    """The nodes (int64 rows) that one plugin rejected, and why."""
 
     plugin: str
     rows: IntArray
@@ -26,10 +26,11 @@ class RejectedNodes:
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """The outcome of the filters when nothing is left; what it says is worked out once.
+    """Why the nodes of the cluster reject a pod (framework/types.go, Diagnosis).
 
-    `total` counts the nodes of the cluster. `pre_filter` is the reason for which no node was looked
-    at, if so. `plugins` names everyone who rejected something: their cures are the pod's cures.
+    `total` is the number of nodes. `pre_filter` is the reason of the pre_filter plugins that
+    rejected the pod for all nodes, `pre_filter_plugins` their names. `plugins` names all plugins
+    that rejected the pod: their queueing hints decide when it is tried again.
     """
 
     total: int
@@ -46,18 +47,18 @@ class Diagnosis:
 
     @cached_property
     def resolvable_rows(self) -> IntArray:
-        """The rows on which evicting pods might help, ascending."""
+        """The rows (int64, ascending) on which evicting pods may help."""
         rejected = self._rejected(resolvable=True)
         rejected[self.unresolvable_rows] = False
         return np.flatnonzero(rejected)
 
     @cached_property
     def unresolvable_rows(self) -> IntArray:
-        """The rows that no eviction can help, ascending."""
+        """The rows (int64, ascending) on which evicting pods cannot help."""
         return np.flatnonzero(self._rejected(resolvable=False))
 
     def _rejected(self, *, resolvable: bool) -> BoolArray:
-        """bool[rows]: rejected by somebody for whom that is so."""
+        """bool[rows]: rejected by a plugin with this value of `resolvable`."""
         rejected = np.zeros(len(self.names), np.bool_)
         for group in self.rejected:
             rejected[group.rows[group.explanation.resolvable == resolvable]] = True
@@ -75,9 +76,9 @@ class Diagnosis:
         return f"{head} {', '.join(histogram)}." if histogram else head
 
     def rejections(self, most: int | None = None) -> Mapping[str, Rejection]:
-        """Every rejected node's rejection, by node name; with `most`, so many of each plugin's.
+        """The rejection of each node by name; of at most `most` nodes per plugin.
 
-        Where all filters ran, a node's first refusing plugin gets the reasons of the others too.
+        If several plugins rejected a node, the first is named, with the reasons of all.
         """
         rejections: dict[str, Rejection] = {}
         for group in self.rejected:

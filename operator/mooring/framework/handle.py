@@ -1,4 +1,4 @@
-"""What a plugin is given when it is built: the cluster, the waiting room, the API and a ledger."""
+"""The handle that every plugin is built with: cluster, waiting pods, API, volume assume cache."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,31 +13,33 @@ __all__ = ["Api", "Handle", "VolumeAssumeCache"]
 
 
 class Api(Protocol):
-    """The writes that plugins may make, and only from reserve on; errors are exceptions."""
+    """The writes that plugins may make, from `reserve` on; errors are raised."""
 
     async def bind(self, pod: Pod, node: str) -> None:
-        """The pod is bound to the node through the Binding subresource."""
+        """Bind the pod to the node through the Binding subresource."""
 
     async def patch(
         self, resource: str, namespace: str | None, name: str, patch: dict[str, Any]
     ) -> dict[str, Any]:
-        """The object (`persistentvolumes`, `persistentvolumeclaims`) after a merge patch.
+        """Apply a merge patch and return the object as it is then.
+
+        `resource` is `persistentvolumes` or `persistentvolumeclaims`.
 
         A `metadata.resourceVersion` in the patch makes it fail if the object has changed since.
         """
 
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
-        """`done` was true: it is asked now, and again whenever the mirrored cluster has changed.
+        """Wait until `done` returns True. It is called now and after each cluster event.
 
-        What `done` raises passes through, whenever it raises.
+        An exception of `done` ends the wait and is raised.
 
         Raises:
-            TimeoutError: after `seconds`; with 0, at once if `done` is not true yet.
+            TimeoutError: after `seconds`; with 0, at once if `done` returns False.
         """
 
 
 class VolumeAssumeCache(Protocol):
-    """What plugins may set aside in the state, and only in reserve and unreserve."""
+    """Volumes and claims that plugins may assume, in `reserve` and `unreserve` only."""
 
     def assume_volumes(
         self,
@@ -45,15 +47,15 @@ class VolumeAssumeCache(Protocol):
         volumes: Sequence[PersistentVolume],
         claims: Sequence[PersistentVolumeClaim],
     ) -> None:
-        """Decisions see the objects like this until the watch shows newer versions of them."""
+        """Let decisions see these objects until the watch shows newer versions of them."""
 
     def restore_volumes(self, pod: Pod) -> None:
-        """What was assumed for the pod, and for no other, is assumed no more."""
+        """Undo what was assumed for the pod; what other pods assume stays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """Handed to every plugin's constructor."""
+    """The second argument of every plugin's constructor (framework.Handle in kube-scheduler)."""
 
     cluster: Snapshot
     waiting_pods: WaitingPods

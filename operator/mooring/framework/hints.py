@@ -36,5 +36,5 @@ def node_newly(event: ClusterEvent, admits: Callable[[Node], bool]) -> bool:
 
 
 def freed_node(gone: Pod) -> str | None:
-    """The name of the node whose resources a deleted pod held, bound or nominated to it."""
+    """The name of the node that a deleted pod was bound or nominated to."""
     return gone.node_name or gone.nominated_node

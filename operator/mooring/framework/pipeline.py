@@ -1,4 +1,4 @@
-"""A profile's plugins, built and sorted by extension point: what an attempt runs through."""
+"""A profile's plugins, built and sorted by extension point (framework/runtime/framework.go)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ __all__ = ["Pipeline", "WeightedScorePlugin", "build_pipeline"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedScorePlugin:
-    """A score plugin and the factor its normalised score counts with."""
+    """A score plugin and the weight by which its normalized score is multiplied."""
 
     plugin: ScorePlugin
     weight: int
@@ -41,9 +41,10 @@ class WeightedScorePlugin:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pipeline:
-    """Plugins per point in their order; compared by identity, replaced whole, never changed.
+    """The plugins of a profile by extension point, in the order in which they run.
 
-    `percentage` is percentageOfNodesToScore: 0 is upstream's adaptive rule.
+    A pipeline never changes: a changed profile gets a new one. `percentage_of_nodes_to_score` is
+    that of the profile; 0 means kube-scheduler's adaptive rule.
     """
 
     profile: str
@@ -62,13 +63,13 @@ class Pipeline:
     post_bind: tuple[PostBindPlugin, ...]
     preemption: Preemption
     always_check_all_filters: bool
-    """Whether all filters run on a node even after one rejected it."""
+    """Whether later filters also run on nodes that an earlier one rejected."""
     row_local: frozenset[str]
-    """Names of the plugins whose answers depend on a pod's shape alone."""
+    """The names of the plugins with `row_local = True`."""
     enqueue_extensions: Mapping[str, EnqueueExtensions]
-    """By name, the plugins that say what could cure their rejections."""
+    """By name, the plugins that register cluster events with queueing hints."""
     resource_filters: Mapping[str, ResourceFilterPlugin]
-    """By name, the filters that other pods can make reject only by what they request."""
+    """By name, the filters that depend on other pods only through their resource requests."""
     distributions: Mapping[str, str]
     """By plugin name, the distribution that it comes from; errors name it."""
 
@@ -76,7 +77,7 @@ class Pipeline:
 def build_pipeline(
     profile: SchedulingProfile, effective: Effective, registry: Registry, handle: Handle
 ) -> Pipeline:
-    """Every plugin of the profile, built once with its arguments.
+    """Build every plugin of the profile, once, with its arguments.
 
     Raises PluginLoadError with the plugin's name if a constructor fails.
     """

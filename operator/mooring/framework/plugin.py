@@ -1,9 +1,9 @@
-"""The protocols of the extension points, in the order in which a pod meets them.
+"""The protocols of the extension points, in the order in which they run for a pod.
 
-A plugin is a class with a `name` and the methods of the points it serves; there is nothing to
-inherit from. It is built once per pipeline as `Plugin(args, handle)`. Deciding methods are
-synchronous and pure: they read the pod and read-only columns and return facts. Only the methods
-from `reserve` on may change something, and only they reach the API, through `handle.api`.
+A plugin is a class with a `name` and the methods of its extension points; it inherits from nothing.
+It is built once per profile as `Plugin(args, handle)`. The methods up to `score` decide: they are
+synchronous, change nothing and use no clock and no randomness. The methods from `reserve` on may
+change something, and only they may use `handle.api`.
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,11 @@ __all__ = [
 
 
 class Normalize(Enum):
-    """How raw scores become 0-100 over the feasible nodes (upstream's DefaultNormalizeScore)."""
+    """How the scores of the feasible nodes become 0-100 (DefaultNormalizeScore).
+
+    NONE: they are 0-100 already. MAX: the highest becomes 100. REVERSED: the highest becomes 0,
+    and 0 becomes 100.
+    """
 
     NONE = "none"
     MAX = "max"
@@ -56,16 +60,16 @@ class Plugin(Protocol):
 
     name: ClassVar[str]
     row_local: ClassVar[bool]
-    """True if filter and raw score of a node depend on nothing but the pod's shape, that node's
-    row and `nodes.set_version`. Their results are then kept and shared by identical pods, and
-    computed again only for rows that changed; pre_filter and pre_score must not read the cluster.
-    A row-local plugin that does not even read what the node's pods take may say so by a class
-    attribute `ignores_pods = True`, and is then asked again only when the node itself changed.
+    """True promises that filter and raw score of a node depend only on the pod's shape
+    (`pod.shape`), on that node, and on which nodes exist; and that pre_filter and pre_score do not
+    read the cluster. Then the results are kept for identical pods, and the plugin runs again only
+    for nodes that changed. A row-local plugin may also set `ignores_pods = True` if it does not
+    read what the pods on a node use; then it runs again only if the node itself changed.
     """
 
 
 class EnqueueExtensions(Plugin, Protocol):
-    """A plugin that says which cluster events may make a pod schedulable that it rejected.
+    """Says which cluster events may make a pod schedulable that the plugin rejected.
 
     A pod rejected by a plugin without this is tried again after any event.
     """
@@ -73,113 +77,116 @@ class EnqueueExtensions(Plugin, Protocol):
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]]
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
-        """Whether the event, one of `events_to_register`, may let the rejected pod pass now."""
+        """Whether the event, one of `events_to_register`, may make the pod schedulable.
+
+        An exception counts as QUEUE.
+        """
 
 
 class PreEnqueuePlugin(Plugin, Protocol):
-    """May hold a pod back before it ever enters the queue."""
+    """Decides whether a pod may enter the queue."""
 
     def pre_enqueue(self, pod: Pod) -> Unschedulable | None:
-        """None to let it pass."""
+        """None if the pod may enter the queue; Unschedulable gates it."""
 
 
 class QueueSortPlugin(Plugin, Protocol):
-    """Orders the pods that wait to be tried.
+    """Orders the pods in the active queue.
 
-    All profiles share one queue. Pods whose profiles name different plugins take turns by priority,
-    then by how long they have waited.
+    All profiles share one queue. Between pods of profiles with different QueueSort plugins, the
+    priority decides, then the waiting time.
     """
 
     def sort_key(self, queued: QueuedPod) -> tuple[int | float | str, ...]:
-        """Smaller keys are tried first; asked again only when the pod enters the queue anew."""
+        """Pods with smaller keys come first; called when the pod enters the active queue."""
 
 
 class PreFilterPlugin(Plugin, Protocol):
-    """Looks at the pod and the cluster once per attempt."""
+    """Runs once per attempt, before the filters."""
 
     def pre_filter(
         self, pod: Pod, cluster: Snapshot
     ) -> Any | Skip | PreFilterResult | Unschedulable:
-        """The state to hand to this plugin's filter."""
+        """The state for this plugin's filter, or a verdict (see `framework.verdicts`)."""
 
 
 class FilterPlugin(Plugin, Protocol):
-    """Says on which nodes the pod can run."""
+    """Decides on which nodes the pod can run."""
 
     def filter(self, pod: Pod, nodes: NodeView, state: Any) -> BoolArray:
         """bool[len(nodes)], True where the pod fits."""
 
     def explain(self, pod: Pod, nodes: NodeView, state: Any) -> Explanation:
-        """Why the nodes failed; asked only for rows on which `filter` says False."""
+        """Why the nodes are rejected; called only with nodes for which `filter` returned False."""
 
 
 @runtime_checkable
 class ResourceFilterPlugin(FilterPlugin, Protocol):
-    """A filter that rejects nodes for lack of a pod slot or of requested amounts, nothing else."""
+    """A filter that checks nothing but free pod slots and free amounts of resources."""
 
     def resource_requests(self, state: Any) -> Mapping[str, int]:
-        """The amounts that must be free, by resource."""
+        """The amounts that must be free on the node, by resource."""
 
 
 class PostFilterPlugin(Plugin, Protocol):
-    """Called when no node fits; may make room."""
+    """Runs when no node fits; may find a node on which evictions help."""
 
-    def post_filter(self, attempt: PostFilterState) -> Nomination | Unschedulable | NotEligible:
-        """A nomination, or why this plugin cannot help."""
+    def post_filter(self, state: PostFilterState) -> Nomination | Unschedulable | NotEligible:
+        """A nomination, or why the plugin has none."""
 
 
 class PreScorePlugin(Plugin, Protocol):
-    """Looks at the feasible nodes once before they are scored."""
+    """Runs once per attempt, before the scores, with the feasible nodes."""
 
     def pre_score(self, pod: Pod, nodes: NodeView, cluster: Snapshot) -> Any | Skip:
-        """The state to hand to this plugin's score."""
+        """The state for this plugin's score; SKIP if the score need not run."""
 
 
 class ScorePlugin(Plugin, Protocol):
-    """Says how good each feasible node is."""
+    """Scores the feasible nodes; a higher score is better."""
 
     normalize: ClassVar[Normalize]
 
     def score(self, pod: Pod, nodes: NodeView, state: Any) -> IntArray:
-        """int64[len(nodes)]: 0-100 where `normalize` is NONE, else any non-negative number."""
+        """int64[len(nodes)]: 0-100 if `normalize` is NONE, else any number that is not negative."""
 
 
 class ReservePlugin(Plugin, Protocol):
-    """Keeps account of what a placement takes; `unreserve` must undo a `reserve` cut short."""
+    """Reserves resources of its own for a pod that is assumed on a node."""
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
-        """None once the plugin's own resources are set aside."""
+        """None if the resources are reserved; Unschedulable rejects the pod."""
 
     def unreserve(self, pod: Pod, node: str) -> None:
-        """Nothing is set aside any more; called even if `reserve` was not reached."""
+        """Undo `reserve`; also called if `reserve` failed or was not called."""
 
 
 class PermitPlugin(Plugin, Protocol):
-    """The last word before binding."""
+    """Approves, rejects or delays the binding."""
 
     def permit(self, pod: Pod, node: str) -> Wait | Unschedulable | None:
-        """None to approve."""
+        """None approves; Unschedulable rejects; Wait delays (see `handle.waiting_pods`)."""
 
 
 class PreBindPlugin(Plugin, Protocol):
-    """Work that must be done before the pod is bound."""
+    """Does what must be done before the pod is bound."""
 
     async def pre_bind(self, pod: Pod, node: str) -> None:
-        """Returns when done; raises to stop the binding."""
+        """Return when it is done; an exception stops the binding."""
 
 
 class BindPlugin(Plugin, Protocol):
     """Binds the pod."""
 
     async def bind(self, pod: Pod, node: str) -> Skip | None:
-        """None once bound; SKIP leaves it to the next bind plugin; raises if it failed."""
+        """None if the pod is bound; SKIP for the next bind plugin; raises if binding failed."""
 
 
 class PostBindPlugin(Plugin, Protocol):
-    """Hears of a bound pod."""
+    """Runs after the pod is bound."""
 
     async def post_bind(self, pod: Pod, node: str) -> None:
-        """Clean-up; nothing depends on it any more."""
+        """Clean up; the result and exceptions change nothing."""
 
 
 POINT_METHODS: dict[Point, str] = {
@@ -196,7 +203,7 @@ POINT_METHODS: dict[Point, str] = {
     Point.BIND: "bind",
     Point.POST_BIND: "post_bind",
 }
-"""The method by which a class shows that it serves a point."""
+"""The method of each extension point: a class that has it serves the point."""
 
 
 def points_of(plugin: type) -> frozenset[Point]:

@@ -1,4 +1,4 @@
-"""What a post-filter plugin is given when no node fits, and what it may answer."""
+"""The argument of `post_filter`, and what it may return."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -15,25 +15,28 @@ __all__ = ["DryRun", "Nomination", "NotEligible", "PostFilterState"]
 
 
 class DryRun(Protocol):
-    """Questions about a cluster that differs from the real one."""
+    """Runs the pod's filters on a cluster with pods added or removed (DryRunPreemption)."""
 
     resource_requests: Mapping[str, int] | None
-    """Where only the pods' requests can be in the pod's way: what must be free, beside a slot.
+    """What must be free on a node, beside a pod slot, if no other filter depends on other pods.
 
-    Then counting answers what `rejection` would answer after a trial. None: other filters of
-    this pod depend on other pods too.
+    Then a node fits after evictions exactly if these amounts and a slot are free, and no trial is
+    needed. None: other filters of this pod (ports, affinity, volumes) depend on other pods too.
     """
 
     def trial(self) -> AbstractContextManager[Trial]:
-        """Inside, pods may be taken away and put somewhere; afterwards nothing has happened."""
+        """Inside, pods may be removed and added; at the end everything is as it was."""
 
     def rejection(self, row: int) -> tuple[str, ...]:
-        """Why the pod cannot go to the row now, nominated pods counted; () if it can."""
+        """Why the row rejects the pod now, with the pods nominated to it; () if it does not."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PostFilterState:
-    """A pod that fits nowhere, and why; `now` is in seconds since the epoch."""
+    """A pod that no node fits, with the reasons.
+
+    `limits` are the profile's settings for preemption. `now` is in seconds since the epoch.
+    """
 
     pod: Pod
     diagnosis: Diagnosis
@@ -45,9 +48,9 @@ class PostFilterState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nomination:
-    """Room is made on `node` if the victims leave.
+    """The pod fits on `node` once the victims are gone (NominatingInfo in kube-scheduler).
 
-    `strict` says that they must leave by the Eviction API, which respects every budget.
+    With `strict` they are evicted through the Eviction API only, which enforces disruption budgets.
     """
 
     node: str
@@ -57,6 +60,9 @@ class Nomination:
 
 @dataclass(frozen=True, slots=True)
 class NotEligible:
-    """The plugin does not even look, for this reason; a nomination the pod has stays as it is."""
+    """The pod is not eligible to preempt now (PodEligibleToPreemptOthers).
+
+    A nomination that the pod already has stays, unlike after Unschedulable.
+    """
 
     reason: str

@@ -1,4 +1,4 @@
-"""All plugins by name: those shipped, and those that installed packages announce.
+"""All plugins by name: the shipped ones, and those that installed packages announce.
 
 A third-party package announces a plugin by an entry point:
 
@@ -44,7 +44,7 @@ class _Spec:
 
 
 class Registry:
-    """Looks plugins up by name; satisfies `mooring.policy.resolve.Catalog`."""
+    """Finds plugins by name; implements `mooring.policy.resolve.Catalog`."""
 
     def __init__(
         self, shipped: Iterable[type[Any]], announced: Mapping[str, EntryPoint] | None = None
@@ -111,7 +111,7 @@ def _load(entry: EntryPoint) -> _Spec:
 
 
 def _problem(name: str, plugin: Any) -> str | None:
-    """What keeps a loaded object from being a plugin, or None."""
+    """What is wrong with a loaded plugin; None if nothing is."""
     if not isinstance(plugin, type):
         return "is not a class"
     args, points = getattr(plugin, "Args", NoArgs), points_of(plugin)
@@ -125,11 +125,11 @@ def _problem(name: str, plugin: Any) -> str | None:
         (bool(points), "implements no extension point"),
         (
             Point.FILTER not in points or callable(getattr(plugin, "explain", None)),
-            "has a filter but no explain, so nobody could read why it rejected",
+            "has a filter but no explain, which says why a node is rejected",
         ),
         (
             Point.SCORE not in points or hasattr(plugin, "normalize"),
-            "has a score but does not say how it is normalised",
+            "has a score but no normalize, which says how it is normalized",
         ),
         (
             not (wrong := _wrongly_async(plugin, points)),

@@ -1,4 +1,4 @@
-"""Upstream's DefaultNormalizeScore, over an array (framework/plugins/helper/normalize_score.go)."""
+"""Normalizes scores, as DefaultNormalizeScore does (plugins/helper/normalize_score.go)."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ MAX_SCORE = 100
 
 
 def normalize_score(raw: IntArray, how: Normalize) -> IntArray:
-    """Raw scores (int64, not negative) as 0-100; integer division truncates as upstream's does."""
+    """Raw scores (int64, not negative) as 0-100; divisions truncate, as in kube-scheduler."""
     if how is Normalize.NONE or not len(raw):
         return raw
     highest = int(raw.max())

@@ -1,17 +1,20 @@
-"""What a plugin answers, and what the scheduler does with each answer.
+"""What a plugin's methods return, and what the scheduler does then.
 
-| answer     | given by             | consequence                                           |
-|------------|----------------------|-------------------------------------------------------|
-| `SKIP`     | pre_filter/pre_score | the plugin's filter (or score) is left out this time  |
-| `PreFilterResult` | pre_filter           | only the named nodes are looked at                    |
-| `Unschedulable`  | pre_enqueue          | the pod is gated until the plugin lets it pass        |
-| `Unschedulable`  | pre_filter           | no node is looked at; the pod waits for a cure        |
-| `Unschedulable`  | reserve, permit      | the place is given back; the pod waits for a cure     |
-| mask False | filter               | the node is out; `explain` says why                   |
-| `Wait`     | permit               | the pod keeps its place until allowed, rejected or late |
+| returned          | by                   | consequence                                        |
+|-------------------|----------------------|----------------------------------------------------|
+| `SKIP`            | pre_filter/pre_score | the plugin's filter (or score) does not run        |
+| `PreFilterResult` | pre_filter           | only the named nodes are searched                  |
+| `Unschedulable`   | pre_enqueue          | the pod is gated until the plugin returns None     |
+| `Unschedulable`   | pre_filter           | no filter runs; the pod is unschedulable           |
+| `Unschedulable`   | reserve, permit      | the pod is forgotten; the pod is unschedulable     |
+| mask False        | filter               | the node is rejected; `explain` says why           |
+| `Wait`            | permit               | the pod stays assumed until allowed or rejected    |
 
-A plugin that cannot do its work raises `PluginError`: the attempt fails as an error, and the pod is
-tried again after its backoff.
+An unschedulable pod is tried again when a cluster event comes for which a queueing hint of the
+plugins that rejected it returns QUEUE, or after 5 minutes.
+
+A plugin that cannot do its work raises `PluginError` with a text for users: the attempt fails as an
+error, and the pod is tried again after its backoff.
 """
 
 from collections.abc import Iterable, Iterator
@@ -46,15 +49,15 @@ class Skip(Enum):
 
 
 SKIP: Final = Skip.SKIP
-"""The plugin has nothing to say about this pod."""
+"""The plugin has nothing to do for this pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unschedulable:
-    """No, with a reason a user can read.
+    """The plugin rejects the pod, for a reason that users read.
 
-    `resolvable` says whether evicting pods could help (upstream's Unschedulable as opposed to
-    UnschedulableAndUnresolvable).
+    `resolvable` says whether evicting pods could help: True is kube-scheduler's code Unschedulable,
+    False is UnschedulableAndUnresolvable.
     """
 
     reason: str
@@ -63,7 +66,7 @@ class Unschedulable:
 
 @dataclass(frozen=True, slots=True)
 class PreFilterResult:
-    """Only these nodes can do; `state` is handed to the plugin's filter."""
+    """Only these nodes can fit; `state` is passed to the plugin's filter."""
 
     state: Any
     node_names: frozenset[str]
@@ -71,7 +74,7 @@ class PreFilterResult:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Permit comes later; rejected when `seconds` have passed."""
+    """The pod waits for permission, and is rejected after so many seconds."""
 
     seconds: float
 
@@ -154,4 +157,4 @@ class Explanation:
 
 
 class PluginError(Exception):
-    """A plugin could not do its work; the text is for the user."""
+    """A plugin could not do its work; the text is one line for users."""

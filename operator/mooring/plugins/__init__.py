@@ -59,11 +59,11 @@ _OLDER: Final[tuple[type[Any], ...]] = (
     NodeResourcesMostAllocated,
     RequestedToCapacityRatioScore,
 )
-"""What policies of older clusters were made of; off unless a profile enables them.
+"""Plugins for policies of older clusters; off unless a profile enables them.
 
-Priorities scored 0-10. These score 0-100 like all plugins, as upstream's did once plugins took the
-place of priorities, so that weights mean the same; only ResourceLimits and EqualPriority remained
-at 1.
+The old priorities scored 0-10. These plugins score 0-100 like all others, as kube-scheduler's did
+when plugins replaced priorities, so weights mean the same. Only ResourceLimits and EqualPriority
+still score at most 1.
 """
 
 SHIPPED: Final[tuple[type[Any], ...]] = (

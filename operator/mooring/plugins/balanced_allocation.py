@@ -1,4 +1,4 @@
-"""Resources of a node should be used evenly (noderesources/balanced_allocation.go)."""
+"""Prefers nodes whose resources are used evenly (noderesources/balanced_allocation.go)."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Final
@@ -23,7 +23,7 @@ _Floats = npt.NDArray[np.float64]
 
 
 class NodeResourcesBalancedAllocation:
-    """Scores how much more evenly a node's resources are used with the pod than without."""
+    """Scores whether the node's resources are used more evenly with the pod than without it."""
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
     row_local: ClassVar[bool] = True
@@ -34,12 +34,12 @@ class NodeResourcesBalancedAllocation:
         self._resources = [resource.name for resource in args.resources]
 
     def pre_score(self, pod: Pod, _nodes: NodeView, _cluster: Snapshot) -> Skip | None:
-        """A pod that requests none of the resources cannot unbalance them."""
+        """SKIP for a pod that requests none of the resources; the score needs no state."""
         demand = pod.shape.demand.resources
         return None if any(demand.get(resource) for resource in self._resources) else SKIP
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
-        """50 to 100; 75 where the pod changes nothing."""
+        """int64[nodes], 50 to 100; 75 where the pod does not change the balance."""
         demand = pod.shape.demand.resources
         offered: list[IntArray] = []
         before: list[_Floats] = []
@@ -67,7 +67,7 @@ def _percent(deviation: _Floats) -> IntArray:
 
 
 def _of_two(fractions: Sequence[_Floats], _offered: Sequence[IntArray]) -> IntArray:
-    """The usual case: half the distance between two fractions."""
+    """The usual case: the standard deviation of two fractions is half their distance."""
     return _percent(np.abs(fractions[0] - fractions[1]) / 2)
 
 
@@ -81,7 +81,7 @@ def _of_any(fractions: Sequence[_Floats], offered: Sequence[IntArray]) -> IntArr
     squares = sum((np.where(c, (f - mean) * (f - mean), 0.0) for f, c in pairs), zeros)
     deviation = np.sqrt(squares / np.maximum(number, 1))
     if len(pairs) >= 2:
-        # Upstream takes half the difference of two; the general formula may round otherwise.
+        # kube-scheduler takes half the difference of two; the general formula may round otherwise.
         highest = np.max([np.where(c, f, 0.0) for f, c in pairs], axis=0)
         lowest = np.min([np.where(c, f, 1.0) for f, c in pairs], axis=0)
         deviation = np.where(number == 2, (highest - lowest) / 2, deviation)

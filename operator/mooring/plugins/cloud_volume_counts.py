@@ -1,8 +1,8 @@
-"""A cloud attaches only so many disks to a machine: the Max...VolumeCount predicates.
+"""Limits the disks of a cloud that one node can attach: the Max...VolumeCount predicates.
 
-(nodevolumelimits/non_csi.go of Kubernetes before 1.31). Disks count under the name that the cloud's
-CSI driver has for them, and those that the driver made count too, because they take up the same
-slots. Nodes on which the driver has taken over are left to NodeVolumeLimits.
+See nodevolumelimits/non_csi.go of Kubernetes before 1.31. In-tree disks and volumes of the cloud's
+CSI driver are counted together, because they use the same slots. Nodes on which the in-tree plugin
+is migrated to the CSI driver are left to NodeVolumeLimits.
 """
 
 import re
@@ -43,7 +43,7 @@ class _Wanted:
 
 
 class _VolumeCount:
-    """Refuses nodes to which the cloud could not attach all of the pod's disks."""
+    """Rejects nodes to which the cloud cannot attach all of the pod's disks."""
 
     row_local: ClassVar[bool] = False
     Args: ClassVar[type[VolumeCountArgs]] = VolumeCountArgs
@@ -69,7 +69,7 @@ class _VolumeCount:
         self._driver = CSI_DRIVERS[self.plugin]
 
     def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | _Wanted:
-        """The disks that count."""
+        """The pod's disks of this cloud; SKIP if it has none."""
         if not pod.volumes:
             return SKIP
         storage = cluster.storage
@@ -83,7 +83,7 @@ class _VolumeCount:
         return _Wanted(disks, storage) if disks else SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> BoolArray:
-        """True where the disks already there and the new ones are not too many."""
+        """True where attached and new disks together are within the limit."""
         rows, storage = nodes.rows, wanted.storage
         total = storage.attached(self._driver, rows) + len(wanted.disks)
         for disk in wanted.disks:
@@ -91,13 +91,13 @@ class _VolumeCount:
         return (total <= self._limits(nodes)) | storage.migrated(self.plugin, rows)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: _Wanted) -> Explanation:
-        """One reason; evicting pods detaches their disks."""
+        """One reason; evicting pods can help, because their disks are detached."""
         return Explanation.single("node(s) exceed max volume count", len(nodes), resolvable=True)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """A node came or takes another number, its driver took over, or a volume was detached.
+        """QUEUE when a limit or the migration of a node changed, or a volume was detached.
 
-        Or a claim of the pod changed, and with it what disks the pod needs.
+        Also when a node was added, or a claim of the pod changed and with it the pod's disks.
         """
         match event.before, event.after:
             case Pod() as gone, None:
@@ -124,12 +124,12 @@ class _VolumeCount:
         return np.where(published > 0, published, unpublished)
 
     def _unpublished(self, _nodes: NodeView) -> int | IntArray:
-        """The cloud's own limits."""
+        """The limits of nodes that publish none."""
         return self.limit
 
 
 class EBSVolumeCount(_VolumeCount):
-    """EBS volumes: 39 of the 40 that Amazon recommends, one being the root; 25 with Nitro."""
+    """EBS volumes: 39 (Amazon recommends 40, and one is the root volume); 25 on Nitro instances."""
 
     name: ClassVar[str] = "EBSVolumeCount"
     plugin = DiskKind.AWS_EBS

@@ -1,4 +1,4 @@
-"""Binds through the Binding subresource (defaultbinder/)."""
+"""Binds pods through the Binding subresource (defaultbinder/)."""
 
 from typing import ClassVar
 
@@ -19,5 +19,5 @@ class DefaultBinder:
         self._api = handle.api
 
     async def bind(self, pod: Pod, node: str) -> None:
-        """The API server has accepted the binding."""
+        """Returns when the API server has accepted the Binding; its errors are raised."""
         await self._api.bind(pod, node)

@@ -1,8 +1,8 @@
-"""Pods with resource claims (dynamicresources/).
+"""Rejects pods with resource claims (dynamicresources/).
 
 Mooring does not allocate devices by ResourceClaim: a pod that has any is rejected with a reason.
-For all other pods this says after a failed search what kube-scheduler's plugin says, so that
-messages agree.
+For all other pods, `post_filter` returns the text that kube-scheduler's plugin returns, so that the
+messages are the same.
 """
 
 from typing import ClassVar
@@ -20,7 +20,7 @@ __all__ = ["DynamicResources"]
 
 
 class DynamicResources:
-    """Refuses pods with resource claims."""
+    """Rejects pods with resource claims."""
 
     name: ClassVar[str] = "DynamicResources"
     row_local: ClassVar[bool] = False
@@ -30,21 +30,21 @@ class DynamicResources:
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None: ...
 
     def pre_filter(self, pod: Pod, _cluster: Snapshot) -> Skip | Unschedulable:
-        """Placing such a pod without its devices would be worse than not placing it."""
+        """Rejects a pod with resource claims: it must not be bound without its devices."""
         if pod.shape.claims_devices:
             return Unschedulable("pod has resource claims, which Mooring does not allocate")
         return SKIP
 
     def queueing_hint(self, _pod: Pod, _change: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """Nothing does."""
+        """SKIP: no cluster event makes such a pod schedulable."""
         return QueueingHint.SKIP
 
-    def post_filter(self, attempt: PostFilterState) -> Unschedulable:
-        """There is never a claim to deallocate.
+    def post_filter(self, state: PostFilterState) -> Unschedulable:
+        """Always Unschedulable: there is no claim that could be deallocated.
 
-        If another plugin's pre_filter has rejected the pod, kube-scheduler's never ran and its
-        post-filter fails with the error text for missing state, which is what users see there.
+        If another plugin's pre_filter rejected the pod, kube-scheduler's plugin has no state, and
+        its PostFilter fails with the text "not found". Users see the same text here.
         """
-        if attempt.diagnosis.pre_filter is not None:
+        if state.diagnosis.pre_filter is not None:
             return Unschedulable("not found")
         return Unschedulable("no new claims to deallocate", resolvable=True)

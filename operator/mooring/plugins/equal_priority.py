@@ -1,4 +1,4 @@
-"""The same score for every node: EqualPriority (core/generic_scheduler.go before 1.19)."""
+"""Gives every node the same score: EqualPriority (core/generic_scheduler.go before 1.19)."""
 
 from typing import ClassVar
 
@@ -15,7 +15,7 @@ __all__ = ["EqualPriority"]
 
 
 class EqualPriority:
-    """Scores 1 everywhere, for policies that want chance to decide."""
+    """Scores 1 for every node."""
 
     name: ClassVar[str] = "EqualPriority"
     row_local: ClassVar[bool] = True

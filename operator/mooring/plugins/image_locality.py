@@ -1,4 +1,4 @@
-"""Nodes that already have a pod's images are better (imagelocality/)."""
+"""Prefers nodes that already have the pod's images (imagelocality/)."""
 
 from typing import ClassVar, Final
 
@@ -19,7 +19,7 @@ _MOST_PER_CONTAINER: Final = 1000 * _MIB
 
 
 class ImageLocality:
-    """Scores the bytes a node need not pull, less for images that few nodes have."""
+    """Scores the size of the images that a node has; an image that few nodes have counts less."""
 
     name: ClassVar[str] = "ImageLocality"
     row_local: ClassVar[bool] = True
@@ -29,12 +29,12 @@ class ImageLocality:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
-        """0 up to 23 MiB, 100 from 1000 MiB per container on."""
+        """int64[nodes]: 0 up to 23 MiB, 100 from 1000 MiB per container on."""
         present = np.zeros(len(nodes), np.int64)
         for image in pod.shape.images:
             size, holders, total = nodes.image_spread(image)
             if holders:
-                # Against all pods rushing to the one node that has the image.
+                # Otherwise all pods would go to the one node that has the image.
                 present += nodes.with_image(image) * int(size * (holders / total))
         most = _MOST_PER_CONTAINER * pod.shape.container_count
         return 100 * (np.clip(present, _LEAST, most) - _LEAST) // (most - _LEAST)

@@ -1,4 +1,4 @@
-"""Affinity and anti-affinity between pods, theirs and the incoming pod's (interpodaffinity/)."""
+"""Affinity and anti-affinity between pods, in both directions (interpodaffinity/)."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,9 +30,9 @@ __all__ = ["InterPodAffinity"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Terms:
-    """A pod's own terms: which pods, counted per value of which node label.
+    """A pod's own terms, as selections of pods and the node label by which they are counted.
 
-    Pods count for the required terms only if they match all of them.
+    `required` selects the pods that match all required terms.
     """
 
     required: Selection | None
@@ -43,17 +43,21 @@ class _Terms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Counts:
-    """What the filter looks at: pods wanted, pods avoided, and pods that avoid this one."""
+    """Counts per topology domain, for the filter.
+
+    `wanted` counts pods of the required affinity, `avoided` pods of the anti-affinity, and
+    `avoiding` pods whose own anti-affinity selects this pod.
+    """
 
     wanted: tuple[DomainCounts, ...]
     first: bool
-    """Whether the pod is the first of a series that wants to be together."""
+    """Whether no pod matches the affinity yet but the pod itself does: then any node fits."""
     avoided: tuple[DomainCounts, ...]
     avoiding: tuple[DomainCounts, ...]
 
 
 _Liking = dict[Domains, IntArray]
-"""By label, the sum of weight times pods per code; the last item is 0, for ABSENT."""
+"""By node label, the sum of weight times pods per label code; the last item is 0, for ABSENT."""
 
 
 class InterPodAffinity:
@@ -72,7 +76,7 @@ class InterPodAffinity:
         self._own_only = args.ignore_preferred_terms_of_existing_pods
 
     def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | _Counts:
-        """The counts for the pod's required terms, and for those of others against it."""
+        """The counts for the pod's required terms and others' anti-affinity; SKIP without."""
         affinity = pod.shape.affinity
         avoiding = tuple(counts for _, counts in cluster.owners(Role.FORBIDDEN, pod))
         if not (affinity.required or affinity.required_anti or avoiding):
@@ -84,14 +88,14 @@ class InterPodAffinity:
         return _Counts(wanted, first, tuple(c for c in avoided if c.total), avoiding)
 
     def filter(self, _pod: Pod, nodes: NodeView, counts: _Counts) -> BoolArray:
-        """True where every wanted pod and no unwanted one is in the node's domains."""
+        """True where all wanted pods and no unwanted pods are in the node's domains."""
         fits = _together(nodes, counts)
         for unwanted in (*counts.avoided, *counts.avoiding):
             fits &= unwanted.at(nodes) == 0
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, counts: _Counts) -> Explanation:
-        """The first reason in upstream's order; pods that are missing cannot be evicted."""
+        """The first reason in kube-scheduler's order; eviction brings no missing pods."""
         reasons = (
             "node(s) didn't match pod affinity rules",
             "node(s) didn't match pod anti-affinity rules",
@@ -104,7 +108,7 @@ class InterPodAffinity:
         return Explanation(reasons, bits, together)
 
     def pre_score(self, pod: Pod, _nodes: NodeView, cluster: Snapshot) -> Skip | _Liking:
-        """Every term that is met somewhere: the pod's preferred ones and those of others."""
+        """Weighted counts of the pod's preferred terms and of others' terms; SKIP if all are 0."""
         preferred = pod.shape.affinity.preferred
         if self._own_only and not preferred:
             return SKIP
@@ -122,7 +126,7 @@ class InterPodAffinity:
         return liking or SKIP
 
     def score(self, _pod: Pod, nodes: NodeView, liking: _Liking) -> IntArray:
-        """The sum over the node's domains, stretched to 0-100 from the least to the most."""
+        """int64[nodes]: the sum over the node's domains, scaled so that it goes from 0 to 100."""
         total = np.zeros(len(nodes), np.int64)
         for domains, by_code in liking.items():
             total += by_code[nodes.domain_codes(domains)]
@@ -130,12 +134,12 @@ class InterPodAffinity:
         most = int(total.max())
         if not most:
             return total
-        # In upstream's order of floating-point operations, so that truncation agrees.
+        # In kube-scheduler's order of floating-point operations, so that truncation is the same.
         scaled: IntArray = (MAX_SCORE * (total / most)).astype(np.int64)
         return scaled
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
-        """Wanted pods came, unwanted ones left, or either are in other domains now."""
+        """QUEUE when wanted pods were added, unwanted ones deleted, or their domains changed."""
         match event.kind:
             case Kind.POD:
                 return queue_if(_pods_differ(pod, event.before, event.after, cluster))
@@ -187,12 +191,12 @@ def _wanted(terms: _Terms, cluster: Snapshot) -> tuple[DomainCounts, ...]:
 def _is_first(
     pod: Pod, required: Selection, wanted: tuple[DomainCounts, ...], cluster: Snapshot
 ) -> bool:
-    """Whether the pod wants to be with pods like itself and there is none yet."""
+    """Whether no pod matches the required affinity yet, but the pod itself does."""
     return not any(counts.total for counts in wanted) and cluster.selects(required, pod)
 
 
 def _pods_differ(pod: Pod, before: Any, after: Any, cluster: Snapshot) -> bool:
-    """Whether a pod is wanted now, or was unwanted before; `before` may have been nominated."""
+    """Whether the other pod is wanted now, or was unwanted before."""
     if before is not None and after is not None and before.labels == after.labels:
         return False
     terms = _terms(pod.shape)
@@ -216,9 +220,9 @@ def _pods_differ(pod: Pod, before: Any, after: Any, cluster: Snapshot) -> bool:
 
 
 def _domains_differ(pod: Pod, before: Any, after: Any, cluster: Snapshot) -> bool:
-    """Whether a node is in other domains now of those that matter, with the pods on it.
+    """Whether a node was added or moved between domains that matter to the pod.
 
-    A new node may be far enough from all unwanted pods; without a label it is far from everything.
+    A new node may be in no domain with unwanted pods. A node without the label is in no domain.
     """
     terms = _terms(pod.shape)
     if before is None and terms.required is None:
@@ -236,7 +240,7 @@ def _domains_differ(pod: Pod, before: Any, after: Any, cluster: Snapshot) -> boo
 
 
 def _namespaces_differ(pod: Pod, before: Any, after: Any) -> bool:
-    """Whether a namespace got labels by which terms of this pod, or about it, may select it."""
+    """Whether a namespace got labels with which terms of this pod or about it may select it."""
     if before is not None and after is not None and before.labels == after.labels:
         return False
     affinity = pod.shape.affinity
@@ -249,5 +253,5 @@ def _is_in(pods: Selection, pod: Pod | None, cluster: Snapshot) -> bool:
 
 
 def _keys_against(pod: Pod, other: Pod, cluster: Snapshot) -> set[str]:
-    """The labels in whose domains the other pod's anti-affinity does not suffer this one."""
+    """The node labels in whose domains the other pod's anti-affinity excludes this pod."""
     return {key for pods, key in _terms(other.shape).anti if cluster.selects(pods, pod)}

@@ -1,4 +1,4 @@
-"""Node selectors and node affinity, the pod's own and the profile's (nodeaffinity/)."""
+"""Node selectors and node affinity of the pod and of the profile (nodeaffinity/)."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -40,7 +40,7 @@ class _Wanted:
 
 
 class NodeAffinity:
-    """Refuses nodes that the pod's selectors do not select, and prefers those that it prefers."""
+    """Rejects nodes that the required selectors do not match, and scores the preferred terms."""
 
     name: ClassVar[str] = "NodeAffinity"
     row_local: ClassVar[bool] = True
@@ -61,7 +61,7 @@ class NodeAffinity:
     def pre_filter(
         self, pod: Pod, _cluster: Snapshot
     ) -> Skip | _Wanted | PreFilterResult | Unschedulable:
-        """What the pod asks for, narrowed to nodes by name where every term names some."""
+        """The pod's selectors; with the only possible nodes if every required term names nodes."""
         wanted = _Wanted(pod.shape.node_selector, pod.shape.required_nodes)
         if wanted.required is None and wanted.labels.empty and self._added is None:
             return SKIP
@@ -82,7 +82,7 @@ class NodeAffinity:
         return self._enforced(nodes) & nodes.admitted(wanted.labels, wanted.required)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: _Wanted) -> Explanation:
-        """The profile's affinity is checked first; no eviction changes labels."""
+        """One reason per node, the profile's affinity first; evicting pods changes no labels."""
         reasons = (
             "node(s) didn't match scheduler-enforced node affinity",
             "node(s) didn't match Pod's node affinity/selector",
@@ -93,18 +93,18 @@ class NodeAffinity:
     def pre_score(
         self, pod: Pod, _nodes: NodeView, _cluster: Snapshot
     ) -> Skip | tuple[PreferredTerm, ...]:
-        """All preferred terms, the pod's and the profile's."""
+        """The preferred terms of the profile and of the pod; SKIP if there are none."""
         return (*self._added_preferred, *pod.shape.preferred_nodes) or SKIP
 
     def score(self, _pod: Pod, nodes: NodeView, terms: tuple[PreferredTerm, ...]) -> IntArray:
-        """The sum of the weights of the terms that match."""
+        """int64[nodes]: the sum of the weights of the terms that match."""
         total = np.zeros(len(nodes), np.int64)
         for preferred in terms:
             total += preferred.weight * nodes.selected(preferred.term)
         return total
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """A node came that is selected, or got labels by which it is."""
+        """QUEUE when a node was added that matches, or got labels with which it matches."""
         before, after = event.before, event.after
         if isinstance(before, Node) and isinstance(after, Node) and before.labels == after.labels:
             return QueueingHint.SKIP
@@ -121,7 +121,7 @@ class NodeAffinity:
 
 
 def _names(term: NodeSelectorTerm) -> frozenset[str] | None:
-    """The only nodes the term can match, or None where it does not go by name."""
+    """The names of the only nodes that the term can match; None if it does not name nodes."""
     named = [
         frozenset(field.values)
         for field in term.fields

@@ -1,6 +1,6 @@
-"""Nodes that report being unfit take no pods: CheckNodeCondition of Kubernetes before 1.18.
+"""Rejects nodes whose conditions are bad: CheckNodeCondition of Kubernetes before 1.18.
 
-(algorithm/predicates/predicates.go; today the node controller's taints say the same)
+See algorithm/predicates/predicates.go. Today the node controller sets taints instead.
 """
 
 from collections.abc import Mapping
@@ -32,12 +32,12 @@ _REASONS: Final = (
     "node(s) had unavailable network",
     "node(s) were unschedulable",
 )
-"""One per condition, and one for cordoned nodes, which no toleration opens here."""
+"""One per condition, and one for cordoned nodes, which no toleration allows here."""
 _CORDONED: Final = np.uint64(1 << len(_HEALTHY))
 
 
 class NodeCondition:
-    """Refuses nodes that are not ready, out of disk, without network or cordoned."""
+    """Rejects nodes that are not ready, out of disk, without network or cordoned."""
 
     name: ClassVar[str] = "NodeCondition"
     row_local: ClassVar[bool] = True
@@ -49,22 +49,22 @@ class NodeCondition:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def filter(self, _pod: Pod, nodes: NodeView, _: None) -> BoolArray:
-        """True where nothing is wrong."""
+        """True where no condition is bad and the node is not cordoned."""
         return np.equal(_bits(nodes), 0)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: None) -> Explanation:
-        """Everything that is wrong; no eviction makes it right."""
+        """All reasons that apply; evicting pods does not help."""
         return Explanation(_REASONS, _bits(nodes), np.zeros(len(nodes), np.bool_))
 
     def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """A node came, or became, sound."""
+        """QUEUE when a node was added without bad conditions, or lost the last of them."""
         return queue_if(
             node_newly(event, lambda n: not n.unschedulable and not _unfit(n.conditions))
         )
 
 
 def _bits(nodes: NodeView) -> npt.NDArray[np.uint64]:
-    """Per node, bit i is set where the i-th reason holds."""
+    """uint64[nodes]: bit i is set where the i-th reason applies."""
     by_code = np.array([_unfit(dict(conditions)) for conditions in nodes.condition_sets], np.uint64)
     return by_code[nodes.condition_codes] | np.where(nodes.unschedulable, _CORDONED, np.uint64(0))
 

@@ -1,6 +1,6 @@
-"""Nodes with certain labels, or without, whatever the values: CheckNodeLabelPresence, NodeLabel.
+"""Requires or prefers that nodes have labels, with any value, or do not have them.
 
-(nodelabel/ of Kubernetes 1.17 to 1.22)
+CheckNodeLabelPresence and NodeLabel (nodelabel/ of Kubernetes 1.17 to 1.22).
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ __all__ = ["NodeLabel"]
 
 
 class NodeLabel:
-    """Refuses nodes that lack a label or have one too many, and scores the preferred ones."""
+    """Rejects nodes without a required label or with a forbidden one, and scores preferences."""
 
     name: ClassVar[str] = "NodeLabel"
     row_local: ClassVar[bool] = True
@@ -42,27 +42,27 @@ class NodeLabel:
         self._preferences = len(args.present_labels_preference) + len(args.absent_labels_preference)
 
     def pre_filter(self, _pod: Pod, _cluster: Snapshot) -> Skip | None:
-        """Nothing to check where the profile only prefers."""
+        """SKIP if the profile requires nothing; the filter needs no state."""
         return None if self._args.present_labels or self._args.absent_labels else SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, _: None) -> BoolArray:
-        """True where every label that must be there is, and none that must not be."""
+        """True where all required labels exist and no forbidden label does."""
         fits = np.ones(len(nodes), np.bool_)
         for met in _met(nodes, self._args.present_labels, self._args.absent_labels):
             fits &= met
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, _: None) -> Explanation:
-        """One reason; no eviction changes labels."""
+        """One reason; evicting pods changes no labels."""
         reason = "node(s) didn't have the requested labels"
         return Explanation.single(reason, len(nodes), resolvable=False)
 
     def pre_score(self, _pod: Pod, _nodes: NodeView, _cluster: Snapshot) -> Skip | None:
-        """Nothing to score where the profile has no preference."""
+        """SKIP if the profile has no preferences; the score needs no state."""
         return None if self._preferences else SKIP
 
     def score(self, _pod: Pod, nodes: NodeView, _: None) -> IntArray:
-        """The share of the preferences that a node meets, 0 to 100."""
+        """int64[nodes]: the percentage of the preferences that the node meets."""
         total = np.zeros(len(nodes), np.int64)
         args = self._args
         for met in _met(nodes, args.present_labels_preference, args.absent_labels_preference):
@@ -70,7 +70,7 @@ class NodeLabel:
         return total // self._preferences
 
     def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """A node came with the right labels, or got them."""
+        """QUEUE when a node was added with the right labels, or got them."""
         present, absent = self._args.present_labels, self._args.absent_labels
 
         def right(node: Node) -> bool:

@@ -1,4 +1,4 @@
-"""A pod that names its node goes there or nowhere (nodename/)."""
+"""Rejects all nodes but the one that the pod names (nodename/)."""
 
 from typing import ClassVar
 
@@ -16,7 +16,7 @@ __all__ = ["NodeName"]
 
 
 class NodeName:
-    """Refuses every node but the one in `spec.nodeName`."""
+    """Rejects every node but the one in `spec.nodeName`."""
 
     name: ClassVar[str] = "NodeName"
     row_local: ClassVar[bool] = False
@@ -27,18 +27,18 @@ class NodeName:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_filter(self, pod: Pod, _cluster: Snapshot) -> Skip | str:
-        """The node's name; most pods name none."""
+        """The name of the node; SKIP if the pod names none."""
         return pod.node_name or SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, name: str) -> BoolArray:
-        """True at the named node."""
+        """True for the named node."""
         return nodes.named(name)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: str) -> Explanation:
-        """One reason; no eviction renames a node."""
+        """One reason; evicting pods changes no node name."""
         reason = "node(s) didn't match the requested node name"
         return Explanation.single(reason, len(nodes), resolvable=False)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """The named node came."""
+        """QUEUE when the named node was added."""
         return queue_if(isinstance(event.after, Node) and event.after.name == pod.node_name)

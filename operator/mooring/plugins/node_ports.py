@@ -1,4 +1,4 @@
-"""A host port has one user per address (nodeports/)."""
+"""Rejects nodes on which a host port of the pod is in use (nodeports/)."""
 
 from typing import ClassVar
 
@@ -19,7 +19,7 @@ __all__ = ["NodePorts"]
 
 
 class NodePorts:
-    """Refuses nodes on which a wanted host port is taken."""
+    """Rejects nodes on which another pod uses one of the pod's host ports."""
 
     name: ClassVar[str] = "NodePorts"
     row_local: ClassVar[bool] = True
@@ -30,7 +30,7 @@ class NodePorts:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_filter(self, pod: Pod, _cluster: Snapshot) -> Skip | tuple[HostPort, ...]:
-        """The ports the pod wants."""
+        """The pod's host ports; SKIP if it has none."""
         return pod.shape.host_ports or SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, ports: tuple[HostPort, ...]) -> BoolArray:
@@ -41,12 +41,12 @@ class NodePorts:
         return free
 
     def explain(self, _pod: Pod, nodes: NodeView, _: tuple[HostPort, ...]) -> Explanation:
-        """One reason; the port's user could be evicted."""
+        """One reason; evicting the pod that uses the port helps."""
         reason = "node(s) didn't have free ports for the requested pod ports"
         return Explanation.single(reason, len(nodes), resolvable=True)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """A node came, or a pod left that had one of the ports."""
+        """QUEUE when a node was added, or a pod was deleted that used one of the ports."""
         if not isinstance(event.before, Pod):
             return QueueingHint.QUEUE
         freed, wanted = event.before.shape.host_ports, pod.shape.host_ports
@@ -54,7 +54,7 @@ class NodePorts:
 
 
 def _collide(one: HostPort, other: HostPort) -> bool:
-    """Whether one node can have only one of them; an address collides with every address."""
+    """Whether both cannot be used on one node; "every address" conflicts with any address."""
     if (one.protocol, one.port) != (other.protocol, other.port):
         return False
     return one.ip == other.ip or EVERY_ADDRESS in (one.ip, other.ip)

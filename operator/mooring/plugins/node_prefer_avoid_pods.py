@@ -1,6 +1,6 @@
-"""Nodes may ask to be spared the pods of a controller: NodePreferAvoidPodsPriority.
+"""Avoids nodes whose annotation asks to keep the pods of a controller away.
 
-(nodepreferavoidpods/ of Kubernetes before 1.23). The annotation
+NodePreferAvoidPodsPriority (nodepreferavoidpods/ of Kubernetes before 1.23). The annotation
 `scheduler.alpha.kubernetes.io/preferAvoidPods` names the controllers.
 """
 
@@ -22,7 +22,7 @@ _CONTROLLERS: Final = ("ReplicationController", "ReplicaSet")
 
 
 class NodePreferAvoidPods:
-    """Scores 0 where the node would rather not have the pod, 100 elsewhere.
+    """Scores 0 where the node's annotation names the pod's controller, 100 elsewhere.
 
     Older defaults gave it the weight 10000, which makes it outweigh all other scores.
     """
@@ -34,7 +34,7 @@ class NodePreferAvoidPods:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_score(self, pod: Pod, nodes: NodeView, _cluster: Snapshot) -> Skip | BoolArray:
-        """Which nodes would rather not; SKIP where that makes no difference."""
+        """bool[nodes], True for the nodes to avoid; SKIP if there are none."""
         owner = pod.owner
         if owner is None or owner.kind not in _CONTROLLERS:
             return SKIP
@@ -42,5 +42,5 @@ class NodePreferAvoidPods:
         return avoiding if avoiding.any() else SKIP
 
     def score(self, _pod: Pod, _nodes: NodeView, avoiding: BoolArray) -> IntArray:
-        """0 or 100."""
+        """int64[nodes], 0 or 100."""
         return MAX_SCORE * ~avoiding

@@ -1,4 +1,4 @@
-"""Requests must fit into what is left of a node; how full it gets is scored (noderesources/)."""
+"""Checks that a pod's requests fit on a node, and scores how full it gets (noderesources/)."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ class _AllocationScore:
                 self._score = _ratio(strategy.requested_to_capacity_ratio.shape)
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
-        """The weighted mean over the strategy's resources, 0 to 100."""
+        """int64[nodes], 0 to 100: the weighted mean over the strategy's resources."""
         demand = pod.shape.demand
         wanted = {"cpu": demand.scored_cpu, "memory": demand.scored_memory, **demand.scored_others}
         total, weights = np.zeros(len(nodes), np.int64), np.zeros(len(nodes), np.int64)
@@ -94,7 +94,7 @@ class _AllocationScore:
 
 
 class NodeResourcesFit(_AllocationScore):
-    """Refuses nodes without room for the pod, and scores by the profile's strategy."""
+    """Rejects nodes without enough free resources, and scores by the profile's strategy."""
 
     name: ClassVar[str] = "NodeResourcesFit"
     Args: ClassVar[type[NodeResourcesFitArgs]] = NodeResourcesFitArgs
@@ -113,25 +113,25 @@ class NodeResourcesFit(_AllocationScore):
         self._ignored_groups = frozenset(args.ignored_resource_groups)
 
     def pre_filter(self, pod: Pod, _cluster: Snapshot) -> _Need:
-        """What the pod requests, without the resources that others look after."""
+        """The pod's requests, without the resources that the profile ignores."""
         demand = pod.shape.demand.resources
         if not (self._ignored or self._ignored_groups):
             return _Need(demand)
         return _Need({name: amount for name, amount in demand.items() if not self._ignores(name)})
 
     def filter(self, _pod: Pod, nodes: NodeView, need: _Need) -> BoolArray:
-        """True where a pod slot and every requested amount are left."""
+        """True where a pod slot and every requested amount are free."""
         fits = nodes.pod_count < nodes.pod_slots
         for resource, amount in need.resources.items():
             fits &= amount <= nodes.allocatable(resource) - nodes.requested(resource)
         return fits
 
     def resource_requests(self, need: _Need) -> Mapping[str, int]:
-        """What must be free beside a pod slot; all that `filter` looks at."""
+        """The amounts that must be free beside a pod slot; `filter` checks nothing else."""
         return need.resources
 
     def explain(self, _pod: Pod, nodes: NodeView, need: _Need) -> Explanation:
-        """Every lacking resource; unresolvable where an empty node would be too small."""
+        """Every resource that is short; not resolvable where even an empty node is too small."""
         resolvable = np.ones(len(nodes), np.bool_)
         for resource, amount in need.resources.items():
             resolvable &= amount <= nodes.allocatable(resource)
@@ -143,7 +143,7 @@ class NodeResourcesFit(_AllocationScore):
         return Explanation.from_masks(chain((too_many_pods,), lacking), resolvable=resolvable)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
-        """A node has more to give than before, and room for the pod, now or after evictions."""
+        """QUEUE when a node has more free than before, and the pod fits now or after evictions."""
         need = self.pre_filter(pod, cluster).resources
         name = _grown(event, need)
         row = cluster.row(name) if name is not None else None
@@ -195,7 +195,7 @@ class RequestedToCapacityRatioScore(_AllocationScore):
 
 
 def _grown(event: ClusterEvent, wanted: Iterable[str]) -> str | None:
-    """The node that came, or on which a pod slot or a wanted resource has become free."""
+    """The node that was added, or on which a pod slot or a requested resource became free."""
     match event.before, event.after:
         case Pod() as gone, None:
             return freed_node(gone)
@@ -214,26 +214,26 @@ def _grown(event: ClusterEvent, wanted: Iterable[str]) -> str | None:
 
 
 def _is_large_enough(node: Node | None, need: Mapping[str, int]) -> bool:
-    """Whether the pod would fit if it had the node for itself."""
+    """Whether the pod would fit if no other pod were on the node."""
     if node is None or not node.pod_slots:
         return False
     return all(amount <= node.allocatable.get(name, 0) for name, amount in need.items())
 
 
 def _least_allocated(requested: IntArray, allocatable: IntArray) -> IntArray:
-    """The share that stays free (least_allocated.go)."""
+    """The percentage that stays free (least_allocated.go)."""
     score: IntArray = np.maximum(allocatable - requested, 0) * _MAX // allocatable
     return score
 
 
 def _most_allocated(requested: IntArray, allocatable: IntArray) -> IntArray:
-    """The share in use, at most all of it (most_allocated.go)."""
+    """The percentage in use, at most 100 (most_allocated.go)."""
     score: IntArray = np.minimum(requested, allocatable) * _MAX // allocatable
     return score
 
 
 def _ratio(shape: tuple[ShapePoint, ...]) -> _Score:
-    """The score of each whole percent in use, looked up (requested_to_capacity_ratio.go)."""
+    """Looks up the score of each whole percent in use (requested_to_capacity_ratio.go)."""
     by_percent = np.array([_interpolated(shape, percent) for percent in range(_MAX + 1)])
 
     def score(requested: IntArray, allocatable: IntArray) -> IntArray:

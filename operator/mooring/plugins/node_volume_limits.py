@@ -28,14 +28,14 @@ _FULL: Final = "node(s) exceed max volume count"
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The pod's volumes by driver, or the claim without which they are not known."""
+    """The pod's volumes by CSI driver, or a message about a claim that does not exist."""
 
     volumes: Mapping[str, Sequence[CSISource]]
     missing: str | None
 
 
 class NodeVolumeLimits:
-    """Refuses nodes to which a driver could not attach all of the pod's volumes."""
+    """Rejects nodes to which a CSI driver cannot attach all of the pod's volumes."""
 
     name: ClassVar[str] = "NodeVolumeLimits"
     row_local: ClassVar[bool] = False
@@ -57,7 +57,7 @@ class NodeVolumeLimits:
         self._cluster = handle.cluster
 
     def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | _Wanted:
-        """The volumes that count against a limit."""
+        """The volumes that count against a limit; SKIP if there are none."""
         if not any(map(_counts, pod.volumes)):
             return SKIP
         sources: set[CSISource | None] = set()
@@ -87,13 +87,13 @@ class NodeVolumeLimits:
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> Explanation:
-        """Evicting pods detaches volumes, but brings no claim."""
+        """One reason; evicting pods detaches their volumes, but creates no claim."""
         if wanted.missing is not None:
             return Explanation.single(wanted.missing, len(nodes), resolvable=False)
         return Explanation.single(_FULL, len(nodes), resolvable=True)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """A node came, a limit rose, volumes were detached, or a claim of the pod is new."""
+        """QUEUE when a node was added, a limit rose, volumes were detached, or a claim changed."""
         match event.before, event.after:
             case CSINode() as before, CSINode() as after:
                 return queue_if(
@@ -114,9 +114,9 @@ class NodeVolumeLimits:
 
 
 def _new(volumes: Sequence[CSISource], rows: IntArray, storage: StorageView) -> IntArray:
-    """How many of the volumes no pod uses yet, per row.
+    """int64[rows]: how many of the volumes no pod on the row uses yet.
 
-    A volume that only a VolumeAttachment shows on a node counts twice there, as it does upstream.
+    A volume that only a VolumeAttachment shows on a node counts twice there, as in kube-scheduler.
     """
     new = np.full(len(rows), len(volumes), np.int64)
     for volume in volumes:

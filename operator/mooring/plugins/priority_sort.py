@@ -1,4 +1,4 @@
-"""The queue's order: higher priority first, then who has waited longer (queuesort/)."""
+"""Sorts the queue: higher priority first, then the pod that has waited longer (queuesort/)."""
 
 from typing import ClassVar
 
@@ -18,5 +18,5 @@ class PrioritySort:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def sort_key(self, queued: QueuedPod) -> tuple[int, float]:
-        """Smaller is earlier."""
+        """Smaller keys are scheduled first."""
         return by_priority(queued)

@@ -1,4 +1,4 @@
-"""Nodes as large as a pod's limits are a little better: ResourceLimitsPriority.
+"""Prefers nodes that are as large as the pod's limits: ResourceLimitsPriority.
 
 (noderesources/resource_limits.go of Kubernetes 1.9 to 1.19)
 """
@@ -20,10 +20,10 @@ __all__ = ["ResourceLimits"]
 
 
 class ResourceLimits:
-    """Scores 1 where the pod's limit of cpu or of memory is within what the node offers.
+    """Scores 1 where the pod's limit of cpu or of memory is within the node's allocatable.
 
-    It is to decide between nodes that are equal otherwise; upstream left it at 1 when other scores
-    went from 0-10 to 0-100.
+    It decides only between nodes that are equal otherwise: kube-scheduler kept the score 1 when
+    other scores changed from 0-10 to 0-100.
     """
 
     name: ClassVar[str] = "ResourceLimits"
@@ -34,11 +34,11 @@ class ResourceLimits:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_score(self, pod: Pod, _nodes: NodeView, _cluster: Snapshot) -> Skip | None:
-        """A pod without limits has no preference."""
+        """SKIP for a pod without limits; the score needs no state."""
         return None if pod.shape.limits else SKIP
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
-        """0 or 1."""
+        """int64[nodes], 0 or 1."""
         within = np.zeros(len(nodes), np.bool_)
         for resource, limit in pod.shape.limits.items():
             within |= limit <= nodes.allocatable(resource)

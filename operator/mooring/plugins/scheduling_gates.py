@@ -1,4 +1,4 @@
-"""Pods with scheduling gates wait until the gates are gone (schedulinggates/)."""
+"""Keeps pods with scheduling gates out of the queue (schedulinggates/)."""
 
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ __all__ = ["SchedulingGates"]
 
 
 class SchedulingGates:
-    """Refuses a pod as long as `spec.schedulingGates` names any."""
+    """Gates a pod as long as `spec.schedulingGates` is not empty."""
 
     name: ClassVar[str] = "SchedulingGates"
     row_local: ClassVar[bool] = True
@@ -19,7 +19,7 @@ class SchedulingGates:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_enqueue(self, pod: Pod) -> Unschedulable | None:
-        """None without gates."""
+        """None if the pod has no gates; else the pod is gated."""
         if not pod.shape.gates:
             return None
         return Unschedulable(f"waiting for scheduling gates: [{' '.join(pod.shape.gates)}]")

@@ -1,7 +1,7 @@
-"""Few siblings on a node, and in its zone, are better: SelectorSpreadPriority and ServiceSpreading.
+"""Prefers nodes and zones with fewer pods of the same Services and controller.
 
-(selectorspread/ of Kubernetes before 1.23). Pods that belong together, as their Services and
-controllers say, are spread over nodes, which count a third, and over zones, which count two.
+SelectorSpreadPriority and ServiceSpreading (selectorspread/ of Kubernetes before 1.23). The number
+of such pods on the node counts one third, the number in its zone two thirds.
 """
 
 from typing import ClassVar, Final
@@ -38,16 +38,16 @@ class SelectorSpread:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_score(self, pod: Pod, nodes: NodeView, cluster: Snapshot) -> Skip | IntArray:
-        """The siblings on each node; a pod with constraints of its own is spread by these."""
+        """int64[nodes], such pods on each node; SKIP for a pod with topologySpreadConstraints."""
         return SKIP if pod.shape.spread else _counts(cluster.default_selector(pod), nodes, cluster)
 
     def score(self, _pod: Pod, nodes: NodeView, counts: IntArray) -> IntArray:
-        """0 where the most are, 100 where none is."""
+        """int64[nodes]: 0 where there are the most such pods, 100 where there are none."""
         return _spread(nodes, counts)
 
 
 class ServiceSpreading:
-    """Spreads pods behind the same Services, whoever owns them."""
+    """Spreads pods behind the same Services, whatever their controllers."""
 
     name: ClassVar[str] = "ServiceSpreading"
     row_local: ClassVar[bool] = False
@@ -56,18 +56,18 @@ class ServiceSpreading:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_score(self, pod: Pod, nodes: NodeView, cluster: Snapshot) -> Skip | IntArray:
-        """The pods on each node that are behind all Services of the pod."""
+        """int64[nodes]: the pods on each node that all Services of the pod select."""
         return _counts(cluster.behind_services(pod), nodes, cluster)
 
     def score(self, _pod: Pod, nodes: NodeView, counts: IntArray) -> IntArray:
-        """0 where the most are, 100 where none is."""
+        """int64[nodes]: 0 where there are the most such pods, 100 where there are none."""
         return _spread(nodes, counts)
 
 
 def _counts(
     default_selector: Selection | None, nodes: NodeView, cluster: Snapshot
 ) -> Skip | IntArray:
-    """int64 per node; SKIP without any, because then all nodes are equal."""
+    """int64[nodes], the selected pods on each node; SKIP if there are none at all."""
     if default_selector is None:
         return SKIP
     counts = cluster.counts(default_selector, EACH_NODE)
@@ -75,17 +75,17 @@ def _counts(
 
 
 def _spread(nodes: NodeView, counts: IntArray) -> IntArray:
-    """The scores, from the counts of the feasible nodes alone."""
+    """The scores; only pods on the feasible nodes are counted."""
     score = _fewest(counts)
     zones = nodes.zone_codes
     by_zone = np.bincount(zones, weights=counts, minlength=len(nodes.zones))
-    by_zone[0] = 0.0  # nodes in no zone go by their own count
+    by_zone[0] = 0.0  # a node without a zone is scored by its own count alone
     zoned = score * (1.0 - _ZONE_WEIGHT) + _ZONE_WEIGHT * _fewest(by_zone)[zones]
     return np.where(zones > 0, zoned, score).astype(np.int64)
 
 
 def _fewest(counts: IntArray | _Floats) -> _Floats:
-    """100 at a count of 0, 0 at the highest; in upstream's order, which decides the rounding."""
+    """100 for a count of 0, 0 for the highest; in kube-scheduler's order of rounding."""
     most = counts.max()
     if not most:
         return np.full(len(counts), float(MAX_SCORE))

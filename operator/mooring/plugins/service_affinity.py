@@ -1,4 +1,4 @@
-"""Pods of one Service on nodes that are alike, or spread over nodes that differ.
+"""Keeps the pods of a Service on nodes with equal labels, or spreads them over different ones.
 
 CheckServiceAffinity and service anti-affinity (serviceaffinity/ of Kubernetes 1.17 to 1.22).
 """
@@ -30,11 +30,11 @@ from mooring.state.view import BoolArray, NodeView
 __all__ = ["ServiceAffinity"]
 
 _Wanted = tuple[Requirement, ...]
-"""Labels with the one value each that a node must have."""
+"""The labels that a node must have, each with one value."""
 
 
 class ServiceAffinity:
-    """Refuses nodes unlike those of the pod's siblings, and scores how few are on alike nodes."""
+    """Rejects nodes whose labels differ from those of the pod's siblings, and scores spreading."""
 
     name: ClassVar[str] = "ServiceAffinity"
     row_local: ClassVar[bool] = False
@@ -49,10 +49,11 @@ class ServiceAffinity:
         self._anti_affinity = args.anti_affinity_labels_preference
 
     def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | _Wanted:
-        """Values from the pod's nodeSelector, and what is missing from a sibling's node.
+        """The labels that a node must have; SKIP if there are none.
 
-        A sibling is a placed pod with all of the pod's labels; they count if a Service is in front
-        of the pod. All of them should be on nodes that are alike, else the first node counts.
+        Their values come from the pod's nodeSelector, and the missing ones from the node of a
+        sibling, if a Service selects the pod. A sibling is a pod on a node with all of the pod's
+        labels. If siblings are on different nodes, the first node in the order counts.
         """
         wanted = {
             requirement.key: requirement.values[0]
@@ -65,20 +66,20 @@ class ServiceAffinity:
         return tuple(Requirement(key, "In", (value,)) for key, value in wanted.items()) or SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> BoolArray:
-        """True where every label has the value it must have."""
+        """True where every label has the required value."""
         fits = np.ones(len(nodes), np.bool_)
         for requirement in wanted:
             fits &= nodes.meets(requirement)
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, _: _Wanted) -> Explanation:
-        """One reason; without the siblings any node would do."""
+        """One reason; evicting pods can help, because without siblings any node fits."""
         return Explanation.single(
             "node(s) didn't match service affinity", len(nodes), resolvable=True
         )
 
     def pre_score(self, pod: Pod, nodes: NodeView, cluster: Snapshot) -> Skip | IntArray:
-        """How many pods of the pod's first Service are on each feasible node (int64)."""
+        """int64[nodes]: the pods of the pod's first Service on each feasible node."""
         if not self._anti_affinity:
             return SKIP
         services = cluster.services(pod)
@@ -89,14 +90,14 @@ class ServiceAffinity:
         return counts.at(nodes).astype(np.int64)
 
     def score(self, _pod: Pod, nodes: NodeView, counts: IntArray) -> IntArray:
-        """The mean over the labels of the share of pods that are not on alike nodes."""
+        """int64[nodes]: the percentage of pods on nodes with other label values, on average."""
         total = np.zeros(len(nodes))
         for key in self._anti_affinity:
             total += _elsewhere(nodes, key, counts) / len(self._anti_affinity)
         return total.astype(np.int64)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """A sibling, a Service or a node came, went or got other labels."""
+        """QUEUE when a sibling, a Service or a node was added, deleted or got other labels."""
         before, after = event.before, event.after
         match event.kind:
             case Kind.POD:
@@ -111,7 +112,7 @@ class ServiceAffinity:
 
 
 def _is_sibling(other: object | None, pod: Pod) -> bool:
-    """Whether a pod that has a place has the namespace and all labels of this one."""
+    """Whether the other pod has the namespace and all labels of this one."""
     return (
         isinstance(other, Pod)
         and other.namespace == pod.namespace
@@ -120,7 +121,7 @@ def _is_sibling(other: object | None, pod: Pod) -> bool:
 
 
 def _sibling_labels(pod: Pod, keys: Iterable[str], cluster: Snapshot) -> dict[str, str]:
-    """Those of the labels that the first node with a sibling has."""
+    """The values of the labels on the first node with a sibling, as far as it has them."""
     part = PodSelector(selector_from_labels(pod.labels), frozenset((pod.namespace,)))
     default_selector = cluster.counts(selection((part,), terminating=True), EACH_NODE)
     if not default_selector.total:
@@ -135,9 +136,9 @@ def _sibling_labels(pod: Pod, keys: Iterable[str], cluster: Snapshot) -> dict[st
 
 
 def _elsewhere(nodes: NodeView, key: str, counts: IntArray) -> npt.NDArray[np.float64]:
-    """0 to 100 per node: how many of the pods are on nodes with other values of the label.
+    """float64[nodes]: the percentage of the pods that are on nodes with other label values.
 
-    0 without the label; 100 where there are no pods.
+    0 on a node without the label. 100 on a node with it if there are no pods.
     """
     codes = nodes.label_codes(key)
     labelled = codes != ABSENT

@@ -1,4 +1,4 @@
-"""Taints keep pods away that do not tolerate them (tainttoleration/)."""
+"""Rejects nodes whose taints the pod does not tolerate (tainttoleration/)."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -21,7 +21,7 @@ __all__ = ["TaintToleration"]
 
 
 class TaintToleration:
-    """Refuses nodes with an untolerated hard taint; fewer untolerated soft ones score higher."""
+    """Rejects nodes with untolerated NoSchedule or NoExecute taints; scores PreferNoSchedule."""
 
     name: ClassVar[str] = "TaintToleration"
     row_local: ClassVar[bool] = True
@@ -39,11 +39,11 @@ class TaintToleration:
         return np.equal(_per_taint_set(nodes, lambda taints: repelled(taints, tolerations)), 0)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: None) -> Explanation:
-        """One reason; no eviction removes a taint."""
+        """One reason; evicting pods removes no taint."""
         return Explanation.single("node(s) had untolerated taint(s)", len(nodes), resolvable=False)
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
-        """How many PreferNoSchedule taints are not tolerated."""
+        """int64[nodes]: how many PreferNoSchedule taints are not tolerated."""
         soft = [t for t in pod.shape.tolerations if t.effect in ("", "PreferNoSchedule")]
 
         def untolerated(taints: tuple[Taint, ...]) -> int:
@@ -52,13 +52,13 @@ class TaintToleration:
         return _per_taint_set(nodes, untolerated)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """A node came, or lost taints, so that the pod tolerates the rest."""
+        """QUEUE when a node was added or changed and the pod now tolerates its taints."""
         tolerations = pod.shape.tolerations
         return queue_if(node_newly(event, lambda node: not repelled(node.taints, tolerations)))
 
 
 def _per_taint_set(nodes: NodeView, measure: Callable[[tuple[Taint, ...]], int]) -> IntArray:
-    """A number per node, measured once for each distinct list of taints."""
+    """int64[nodes]: the result of `measure`, which runs once per distinct list of taints."""
     codes, sets = nodes.taint_codes, nodes.taint_sets
     measured = np.zeros(len(sets), np.int64)
     for code in np.flatnonzero(np.bincount(codes, minlength=len(sets))).tolist():

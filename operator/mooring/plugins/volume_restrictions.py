@@ -1,4 +1,4 @@
-"""Disks and claims that pods cannot share (volumerestrictions/volume_restrictions.go)."""
+"""Rejects nodes for disks and claims that pods cannot share (volumerestrictions/)."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Final
@@ -28,14 +28,17 @@ _IN_USE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What must not be in use: disks on the same node, claims (by namespace/name) anywhere."""
+    """Disks that no pod on the node may use, and claims that no pod at all may use.
+
+    Claims are "namespace/name".
+    """
 
     disks: tuple[PodVolume, ...]
     claims: tuple[str, ...]
 
 
 class VolumeRestrictions:
-    """Refuses nodes where a pod has the disk, and all while one has a ReadWriteOncePod claim."""
+    """Rejects nodes where the disk is in use, and all while a ReadWriteOncePod claim is in use."""
 
     name: ClassVar[str] = "VolumeRestrictions"
     row_local: ClassVar[bool] = False
@@ -51,7 +54,7 @@ class VolumeRestrictions:
         self._cluster = handle.cluster
 
     def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | _Wanted | Unschedulable:
-        """The pod's disks and claims of these kinds; every claim it names must exist."""
+        """The pod's disks and claims of these kinds; Unschedulable if a claim does not exist."""
         if not pod.volumes:
             return SKIP
         once = []
@@ -70,18 +73,18 @@ class VolumeRestrictions:
         return _Wanted(disks, tuple(once)) if disks or taken else SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> BoolArray:
-        """False where a disk is taken, and everywhere if a claim is."""
+        """False where a disk is in use, and for all nodes if a claim is in use."""
         if any(map(self._cluster.storage.claim_in_use, wanted.claims)):
             return np.zeros(len(nodes), np.bool_)
         return ~self._conflicts(nodes, wanted)
 
     def explain(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> Explanation:
-        """Disks are looked at first; the pod that has it could be evicted."""
+        """One reason per node, disks before claims; evicting the pod that uses them helps."""
         bits = np.where(self._conflicts(nodes, wanted), np.uint64(1), np.uint64(2))
         return Explanation((_NO_DISK, _IN_USE), bits, np.ones(len(nodes), np.bool_))
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """A pod with a disk or claim of this one left, a node came, or a claim."""
+        """QUEUE when a pod with such a disk or claim was deleted, or a node or claim was added."""
         claims = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume) and not v.ephemeral}
         match event.before, event.after:
             case Pod() as gone, None:
@@ -93,7 +96,7 @@ class VolumeRestrictions:
                 return QueueingHint.QUEUE
 
     def _conflicts(self, nodes: NodeView, wanted: _Wanted) -> BoolArray:
-        """True where a pod has one of the disks."""
+        """True where a pod uses one of the disks in conflict."""
         storage = self._cluster.storage
         rows = {row for disk in wanted.disks for row in storage.rows_in_conflict(disk)}
         return np.isin(nodes.rows, list(rows))

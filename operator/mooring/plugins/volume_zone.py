@@ -1,4 +1,4 @@
-"""A pod goes to the zones and regions of its volumes (volumezone/volume_zone.go)."""
+"""Rejects nodes outside the zones and regions of the pod's volumes (volumezone/volume_zone.go)."""
 
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, Final, TypeAlias
@@ -24,14 +24,14 @@ __all__ = ["VolumeZone"]
 
 _KEYS: Final = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 _CURRENT: Final[Mapping[str, str]] = {BETA_ZONE: ZONE, BETA_REGION: REGION}
-"""What took the place of a beta label; nodes may carry only the one or only the other."""
+"""The label that replaced each beta label; a node may have only one of the two."""
 
 _Topology: TypeAlias = tuple[str, tuple[str, ...]]
 """A label of a volume and the values that nodes may have there."""
 
 
 class VolumeZone:
-    """Refuses nodes outside the zones and regions that the labels of bound volumes name."""
+    """Rejects nodes outside the zones and regions that the labels of bound volumes name."""
 
     name: ClassVar[str] = "VolumeZone"
     row_local: ClassVar[bool] = False
@@ -52,7 +52,7 @@ class VolumeZone:
     def pre_filter(
         self, pod: Pod, cluster: Snapshot
     ) -> Skip | tuple[_Topology, ...] | Unschedulable:
-        """The topologies of the pod's bound volumes."""
+        """The zones and regions of the pod's bound volumes; SKIP if there are none."""
         topologies: list[_Topology] = []
         for volume in pod.volumes:
             if isinstance(volume, ClaimVolume) and not volume.ephemeral:
@@ -64,7 +64,7 @@ class VolumeZone:
         return tuple(topologies) or SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, topologies: tuple[_Topology, ...]) -> BoolArray:
-        """True where every topology matches, and on nodes that say nothing of where they are."""
+        """True where every label matches, and for nodes without any zone or region label."""
         somewhere = np.zeros(len(nodes), np.bool_)
         for key in _KEYS:
             somewhere |= nodes.label_codes(key) != ABSENT
@@ -78,12 +78,15 @@ class VolumeZone:
         return fits | ~somewhere
 
     def explain(self, _pod: Pod, nodes: NodeView, _: tuple[_Topology, ...]) -> Explanation:
-        """One reason; no eviction moves a node."""
+        """One reason; evicting pods changes no labels."""
         reason = "node(s) had no available volume zone"
         return Explanation.single(reason, len(nodes), resolvable=False)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """A node or volume came or got other labels, or the pod's claim or its class came."""
+        """QUEUE when a node or volume was added or got other zones, or the pod's claim changed.
+
+        Also when a StorageClass was added that waits for the first consumer.
+        """
         before, after = event.before, event.after
         match after:
             case StorageClass():
@@ -102,7 +105,7 @@ class VolumeZone:
 def _volume_of(
     namespace: str, name: str, cluster: Snapshot
 ) -> PersistentVolume | Unschedulable | None:
-    """The volume a claim is bound to; None while the claim waits for the pod's node."""
+    """The volume that a claim is bound to; None while the claim waits for its first consumer."""
     if not name:
         return Unschedulable("PersistentVolumeClaim had no name")
     claim: PersistentVolumeClaim | None
@@ -123,7 +126,7 @@ def _volume_of(
 
 
 def _topologies(volume: PersistentVolume) -> Iterator[_Topology]:
-    """The volume's zones and regions; a label with an empty part says nothing."""
+    """The volume's zones and regions; a label with an empty part is ignored."""
     for key in _KEYS:
         if key in volume.labels:
             values = tuple(part.strip() for part in volume.labels[key].split(ZONE_DELIMITER))

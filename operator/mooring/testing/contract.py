@@ -1,15 +1,15 @@
 # ruff: noqa: S101 - asserting is what this file is for; it runs under pytest only
-"""The rules that every plugin must keep, as tests to inherit.
+"""The rules that every plugin must keep, as a test class to inherit.
 
-A plugin's author writes a test class, and pytest does the rest:
+The author of a plugin writes a test class, and pytest runs the tests it inherits:
 
     class TestRackAware(PluginContract):
         plugin = RackAware
         scenarios = [Scenario(nodes=(node("n1", zone="a"), node("n2")), pod=pod("web"))]
 
-The scenarios should make the plugin say yes, no and nothing. The rules ask for the shapes and types
-of `mooring.framework.plugin`, that deciding methods change nothing and depend on nothing but their
-arguments, and that whole columns mean the same as node by node.
+The scenarios should make the plugin accept nodes, reject nodes, and skip the pod. The tests check
+the shapes and types of `mooring.framework.plugin`, that deciding methods change nothing and depend
+on nothing but their arguments, and that results for all nodes and for single nodes are the same.
 """
 
 from collections.abc import Iterable, Mapping
@@ -41,14 +41,14 @@ Raw: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Raw objects: the nodes, everything else in the cluster, and the pod that is decided."""
+    """Raw objects: the nodes, everything else in the cluster, and the pod to schedule."""
 
     nodes: tuple[Raw, ...]
     pod: Raw
     others: tuple[Raw, ...] = ()
 
     def reversed(self) -> "Scenario":
-        """The same cluster, whose nodes came in the opposite order."""
+        """The same cluster, with its nodes added in the opposite order."""
         return replace(self, nodes=self.nodes[::-1])
 
     def without_pods(self) -> "Scenario":
@@ -59,8 +59,8 @@ class Scenario:
 class PluginContract:
     """Inherit, set `plugin` and `scenarios`, and `args` where its defaults are not what to test.
 
-    The filter is asked as the engine asks it: not after SKIP or Refused. The score is asked about
-    all nodes, as if every one were feasible.
+    As in the scheduler, the filter does not run after SKIP or Unschedulable. The score runs for all
+    nodes, as if every node were feasible.
     """
 
     plugin: ClassVar[type[Any]]
@@ -74,20 +74,20 @@ class PluginContract:
             self.plugin(read(self.plugin.Args, {}, ""), handle(cluster()))
 
     def test_it_filters_with_one_bool_per_node(self) -> None:
-        """Also over no node at all."""
+        """Also for a view without nodes."""
         for trial in self._filters():
             for nodes in (trial.nodes, trial.nodes.take(np.zeros(0, np.int64))):
                 _check(wrong_mask(trial.filter(nodes), len(nodes)))
 
-    def test_it_explains_every_refusal_with_a_reason(self) -> None:
-        """`explain` is asked about the nodes that `filter` rejected, and about no other."""
+    def test_it_explains_every_rejected_node_with_a_reason(self) -> None:
+        """`explain` runs for the nodes that `filter` rejects, and for no others."""
         for trial in self._filters():
             rejected = trial.nodes.take(trial.rows[~trial.filter(trial.nodes)])
             if len(rejected):
                 _check_explanation(trial.explain(rejected), len(rejected))
 
-    def test_it_filters_any_choice_of_nodes_as_it_filters_all(self) -> None:
-        """A node's answer does not depend on which other nodes are asked about."""
+    def test_it_filters_some_nodes_as_it_filters_all(self) -> None:
+        """The result for a node does not depend on the other nodes of the view."""
         for trial in self._filters():
             whole = trial.filter(trial.nodes)
             for rows in _choices(trial.rows):
@@ -103,44 +103,46 @@ class PluginContract:
             in_range = ((final >= 0) & (final <= MAX_SCORE)).all()
             assert in_range, f"a score is outside of 0-{MAX_SCORE}: {final}"
 
-    def test_it_scores_any_choice_of_nodes_as_it_scores_all_if_it_is_row_local(self) -> None:
-        """Else scores that are kept, and repaired row by row, would go wrong."""
+    def test_it_scores_some_nodes_as_it_scores_all_if_it_is_row_local(self) -> None:
+        """Otherwise scores that are kept and updated node by node would be wrong."""
         for trial in self._scores() if self.plugin.row_local else ():
             whole = trial.score(trial.nodes)
             for rows in _choices(trial.rows):
                 part = trial.score(trial.nodes.take(rows))
                 assert_array_equal(part, whole[np.isin(trial.rows, rows)])
 
-    def test_it_prepares_without_the_cluster_if_it_is_row_local(self) -> None:
-        """What pre_filter and pre_score leave is kept while the cluster changes."""
+    def test_pre_filter_and_pre_score_do_not_read_the_cluster_if_it_is_row_local(self) -> None:
+        """Their states are kept while the cluster changes."""
         for scenario in self.scenarios if self.plugin.row_local else ():
             here, elsewhere = self._trial(scenario), self._trial(Scenario((), scenario.pod))
             before = here.by_name()
             here.filter_state, here.score_state = elsewhere.filter_state, elsewhere.score_state
             assert here.by_name() == before, "pre_filter or pre_score reads the cluster"
 
-    def test_it_answers_the_same_when_it_is_asked_again(self) -> None:
-        """Also when it is built again: no clock, no randomness, no memory."""
+    def test_it_returns_the_same_when_it_runs_again(self) -> None:
+        """Also when it is built again: it uses no clock, no randomness and no memory."""
         for scenario in self.scenarios:
             trial = self._trial(scenario)
             first = trial.by_name()
-            assert trial.by_name() == first, "asked twice, it answers differently"
-            assert self._trial(scenario).by_name() == first, "built twice, it answers differently"
+            assert trial.by_name() == first, "it returns something else when it runs again"
+            assert self._trial(scenario).by_name() == first, (
+                "it returns something else when it is built again"
+            )
 
-    def test_it_answers_the_same_in_whatever_order_the_nodes_came(self) -> None:
-        """A node's row number means nothing."""
+    def test_it_returns_the_same_whatever_the_order_of_nodes(self) -> None:
+        """The row number of a node has no meaning."""
         for scenario in self.scenarios:
             there, here = self._trial(scenario.reversed()), self._trial(scenario)
-            assert there.by_name() == here.by_name(), "its answers depend on the order of nodes"
+            assert there.by_name() == here.by_name(), "its results depend on the order of nodes"
 
-    def test_it_answers_the_same_without_pods_if_it_says_that_it_ignores_them(self) -> None:
-        """Else its kept answers would not follow pods that come and go."""
+    def test_it_returns_the_same_without_pods_if_it_ignores_pods(self) -> None:
+        """Otherwise its kept results would be wrong after pods are added or deleted."""
         for scenario in self.scenarios if getattr(self.plugin, "ignores_pods", False) else ():
             empty, full = self._trial(scenario.without_pods()), self._trial(scenario)
-            assert empty.by_name() == full.by_name(), "its answers depend on pods on the nodes"
+            assert empty.by_name() == full.by_name(), "its results depend on the pods on the nodes"
 
-    def test_it_says_what_cures_its_refusals_if_it_says_what_wakes_it(self) -> None:
-        """Without either, any change may cure; with one of them alone, nobody knows."""
+    def test_it_has_a_queueing_hint_if_it_registers_events(self) -> None:
+        """Without both, a rejected pod is tried again after any event."""
         both = hasattr(self.plugin, "events_to_register"), hasattr(self.plugin, "queueing_hint")
         wrong = "events_to_register and queueing_hint belong together"
         assert both in ((True, True), (False, False)), wrong
@@ -165,7 +167,7 @@ class PluginContract:
 
 
 class _Trial:
-    """One plugin, built, and asked about one scenario."""
+    """One plugin, built, in the cluster of one scenario."""
 
     def __init__(self, plugin: type[Any], args: Any, scenario: Scenario) -> None:
         self.state = cluster(*scenario.others, *scenario.nodes)
@@ -207,23 +209,23 @@ class _Trial:
         return raw
 
     def by_name(self) -> dict[str, list[Any]]:
-        """Everything the plugin says of each node, by the node's name."""
+        """Everything that the plugin returns for each node, by the node's name."""
         names = [self.nodes.name(index) for index in range(len(self.nodes))]
-        said: dict[str, list[Any]] = {name: [] for name in names}
+        results: dict[str, list[Any]] = {name: [] for name in names}
         if isinstance(self._pre_filtered, Unschedulable):
-            said["*"] = [self._pre_filtered]
+            results["*"] = [self._pre_filtered]
         if self.may_filter:
             mask = self.filter(self.nodes)
             for name, fits in zip(names, mask.tolist(), strict=True):
-                said[name].append(fits)
-            for name, why in self._refusals(mask):
-                said[name].append(why)
+                results[name].append(fits)
+            for name, why in self._rejections(mask):
+                results[name].append(why)
         if self.may_score:
             for name, score in zip(names, self.score(self.nodes).tolist(), strict=True):
-                said[name].append(score)
-        return said
+                results[name].append(score)
+        return results
 
-    def _refusals(self, mask: BoolArray) -> list[tuple[str, Any]]:
+    def _rejections(self, mask: BoolArray) -> list[tuple[str, Any]]:
         """The name of every rejected node, with the reasons and whether preemption could help."""
         rejected = self.nodes.take(self.rows[~mask])
         if not len(rejected):
@@ -245,11 +247,13 @@ def _check_explanation(why: Explanation, rows: int) -> None:
     assert all(why.reasons_by_row()), "a rejected node has no reason"
     last = why.bits[:, -1] if why.is_wide else why.bits
     used = len(why.reasons) - 64 * (why.bits.shape[1] - 1 if why.is_wide else 0)
-    assert all(bits >> used == 0 for bits in last.tolist()), "a bit stands for no reason"
+    assert all(bits >> used == 0 for bits in last.tolist()), (
+        "a bit is set for which there is no reason"
+    )
 
 
 def _choices(rows: IntArray) -> Iterable[IntArray]:
-    """Each row alone, and every second one."""
+    """Each row alone, and every second row."""
     return (*(rows[i : i + 1] for i in range(len(rows))), rows[::2])
 
 

@@ -61,12 +61,12 @@ class Patch:
 
 
 class FakeApi:
-    """Satisfies `mooring.framework.handle.Api`; answers at once and keeps what was asked.
+    """Implements `mooring.framework.handle.Api`; returns at once and remembers every call.
 
     `bindings` lists (namespace/name, node) and `patches` the patches, both in order. While
     `failure` is set, every write raises it instead. `objects` are raw objects by resource and key,
-    as `("persistentvolumes", "pv-1")`. `events` is what happens to the cluster, one after the
-    other, while somebody waits in `until`; then the time is up.
+    as `("persistentvolumes", "pv-1")`. `events` are functions that change the cluster: a
+    wait in `until` runs them one after the other, and then times out.
     """
 
     def __init__(
@@ -81,18 +81,18 @@ class FakeApi:
         self.failure: Exception | None = None
 
     async def bind(self, pod: Pod, node: str) -> None:
-        """The binding is remembered."""
-        self._fail_if_told()
+        """Remember the binding."""
+        self._raise_failure()
         self.bindings.append((pod.key, node))
 
     async def patch(
         self, resource: str, namespace: str | None, name: str, patch: dict[str, Any]
     ) -> dict[str, Any]:
-        """The patch is remembered and applied to the object; one unknown so far is made of it.
+        """Remember the patch and apply it to the object, which is created if it is unknown.
 
         An object that has a resourceVersion gets the next one.
         """
-        self._fail_if_told()
+        self._raise_failure()
         key = f"{namespace}/{name}" if namespace else name
         self.patches.append(Patch(resource, key, patch))
         known = self.objects.get((resource, key), {})
@@ -104,13 +104,13 @@ class FakeApi:
         return merged
 
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
-        """`done` is true, if need be after some of the changes."""
+        """Return when `done` is True, after running as many of the events as needed."""
         while not done():
             if not self.events:
                 raise TimeoutError(f"not done after {seconds:g}s")
             self.events.popleft()()
 
-    def _fail_if_told(self) -> None:
+    def _raise_failure(self) -> None:
         if self.failure is not None:
             raise self.failure
 
