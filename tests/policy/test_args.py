@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mooring.policy.args import (
-    UPSTREAM_ARGS,
+    KUBE_SCHEDULER_ARGS,
     DefaultPreemptionArgs,
     DynamicResourcesArgs,
     InterPodAffinityArgs,
@@ -60,7 +60,7 @@ def preferred(weight: int) -> dict[str, object]:
 
 
 def test_every_plugin_of_upstream_has_upstreams_defaults() -> None:
-    defaults = {name: read(model, {}, "") for name, model in UPSTREAM_ARGS.items()}
+    defaults = {name: read(model, {}, "") for name, model in KUBE_SCHEDULER_ARGS.items()}
     assert defaults == {
         "DefaultPreemption": DefaultPreemptionArgs(
             min_candidate_nodes_percentage=10, min_candidate_nodes_absolute=100
@@ -255,4 +255,4 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, str]]] = [
 def test_a_mistake_in_arguments_is_located_and_explained(
     plugin: str, document: dict[str, Any], expected: dict[str, str], mistakes: Mistakes
 ) -> None:
-    assert mistakes(lambda: read(UPSTREAM_ARGS[plugin], document, "")) == expected
+    assert mistakes(lambda: read(KUBE_SCHEDULER_ARGS[plugin], document, "")) == expected

@@ -4,9 +4,10 @@ from typing import Any
 import pytest
 
 from mooring.policy.args import InterPodAffinityArgs, NodeResourcesFitArgs
+from mooring.policy.errors import ProfileInvalid
 from mooring.policy.merge import Catalog
 from mooring.policy.points import Point
-from mooring.policy.profile import SchedulingProfileSpec
+from mooring.policy.profile import SchedulingProfileSpec, read_profile
 from mooring.policy.reading import read
 from mooring.policy.resolve import Effective, load_profile, resolve
 
@@ -207,6 +208,61 @@ def test_every_mistake_is_reported_whatever_section_it_is_in(
         "spec.plugins.score.enabled[0].name",
         "spec.extenders[0].urlPrefix",
     }
+
+
+def test_a_schema_mistake_hides_no_wrong_plugin_name(
+    catalog: Catalog, mistakes: Mistakes, manifest: Manifest
+) -> None:
+    document = manifest(
+        "a",
+        plugins={
+            "filter": {
+                "enabled": [{"weight": 3}, "NodeName", {"name": "*"}, {"name": "NodePort"}],
+                "disabled": "NodeName",
+            },
+            "score": {"enabled": [{"name": "Zebra", "weight": -1}]},
+            "permitt": {"enabled": [{"name": "NodeName"}]},
+        },
+        pluginConfig=[
+            {"args": {}},
+            {"name": "Nothing", "args": 3},
+            {"name": "NodeName", "args": {"strict": True}},
+        ],
+    )
+    assert [*mistakes(lambda: load_profile(document, catalog))] == [
+        "spec.plugins.filter.enabled[0].name",
+        "spec.plugins.filter.enabled[1]",
+        "spec.plugins.filter.enabled[2].name",
+        "spec.plugins.filter.disabled",
+        "spec.plugins.score.enabled[0].weight",
+        "spec.plugins.permitt",
+        "spec.pluginConfig[0].name",
+        "spec.pluginConfig[1].args",
+        "spec.plugins.filter.enabled[3].name",
+        "spec.plugins.score.enabled[0].name",
+        "spec.pluginConfig[1].name",
+        "spec.pluginConfig[2].args",
+    ]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"plugins": {"multiPoint": {"disabled": ["PrioritySort"], "enabled": []}}},
+        {"plugins": {"queueSort": {"enabled": [{"name": "PrioritySort", "weight": "1"}]}}},
+        {**enabled("filter", "RackAware"), "pluginConfig": [{"nam": "RackAware"}]},
+        {**enabled("filter", "RackAware"), "pluginConfig": [{"name": "RackAware", "args": 1}]},
+        {**enabled("filter", "RackAware"), "pluginConfig": {"name": "RackAware"}},
+        {"pluginConfig": [{"name": "NodeName", "args": [1]}]},
+    ],
+)
+def test_what_only_follows_from_a_schema_mistake_is_not_reported(
+    spec: dict[str, object], catalog: Catalog, mistakes: Mistakes, manifest: Manifest
+) -> None:
+    with pytest.raises(ProfileInvalid) as unreadable:
+        read_profile(manifest("a", **spec))
+    found = mistakes(lambda: load_profile(manifest("a", **spec), catalog))
+    assert [*found] == [error.path for error in unreadable.value.errors]
 
 
 @pytest.mark.parametrize("spec", [3, [], "text"])

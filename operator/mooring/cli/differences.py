@@ -59,8 +59,7 @@ def _fields(policy: Policy) -> Iterator[tuple[str, str]]:
     match = spec.match.model_dump(mode="json", by_alias=True, exclude_none=True)
     match.pop("schedulerNames", None)
     yield from _flat("match", match)
-    percentage = spec.percentage_of_nodes_to_score
-    yield "percentageOfNodesToScore", str(100 if percentage is None else percentage)
+    yield "percentageOfNodesToScore", str(policy.effective.percentage_of_nodes_to_score)
     yield "alwaysCheckAllFilters", _text(spec.always_check_all_filters)
     yield from _plugins(policy)
     for name, args in sorted(policy.effective.args.items()):

@@ -19,7 +19,7 @@ from mooring.policy.selectors import NodeAffinity
 
 __all__ = [
     "CPU_AND_MEMORY",
-    "UPSTREAM_ARGS",
+    "KUBE_SCHEDULER_ARGS",
     "DefaultConstraint",
     "DefaultPreemptionArgs",
     "DynamicResourcesArgs",
@@ -242,7 +242,7 @@ class DynamicResourcesArgs(PolicyModel):
             yield FieldError("bindingTimeout", "must be 1s or more")
 
 
-UPSTREAM_ARGS: Final[Mapping[str, type[PolicyModel]]] = {
+KUBE_SCHEDULER_ARGS: Final[Mapping[str, type[PolicyModel]]] = {
     "DefaultPreemption": DefaultPreemptionArgs,
     "DynamicResources": DynamicResourcesArgs,
     "InterPodAffinity": InterPodAffinityArgs,

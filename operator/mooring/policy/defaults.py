@@ -14,7 +14,16 @@ from typing import Final
 
 from mooring.policy.points import Point
 
-__all__ = ["ABSENT", "DEFAULT_WEIGHTS", "KNOWN_ELSEWHERE", "REMOVED"]
+__all__ = [
+    "ABSENT",
+    "DEFAULT_WEIGHTS",
+    "KNOWN_ELSEWHERE",
+    "PERCENTAGE_OF_NODES_TO_SCORE",
+    "REMOVED",
+]
+
+PERCENTAGE_OF_NODES_TO_SCORE: Final = 100
+"""The default of `percentageOfNodesToScore`; kube-scheduler's is 0, its adaptive rule."""
 
 DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {
     "SchedulingGates": 0,

@@ -31,6 +31,10 @@ class FieldError:
         """The same mistake seen from the object that holds `parent`."""
         return FieldError(join_path(parent, self.path), self.message)
 
+    def lies_in(self, path: str) -> bool:
+        """Whether the mistake is in the field `path` or in a field or item inside it."""
+        return self.path == path or self.path.startswith((f"{path}.", f"{path}["))
+
 
 class ProfileInvalid(ValueError):  # noqa: N818 - it is a verdict about the profile, with many errors
     """A policy that cannot be put in force; `errors` holds every mistake found, at least one."""

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from mooring.policy.defaults import PERCENTAGE_OF_NODES_TO_SCORE
 from mooring.policy.points import Point
 from mooring.policy.reading import PolicyModel
 
@@ -41,7 +42,7 @@ class EffectivePolicy(PolicyModel):
 
     scheduler_names: tuple[str, ...] = ()
     """The values of a pod's `schedulerName` the profile answers to."""
-    percentage_of_nodes_to_score: int = 100
+    percentage_of_nodes_to_score: int = PERCENTAGE_OF_NODES_TO_SCORE
     """The share of the nodes that is looked at; 0: less the larger the cluster."""
     plugins: dict[Point, tuple[PluginInForce, ...]] = Field({})
     """The plugins of each extension point, in the order they run."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mooring.policy.args import UPSTREAM_ARGS
+from mooring.policy.args import KUBE_SCHEDULER_ARGS
 from mooring.policy.defaults import ABSENT
 from mooring.policy.imports.kube_scheduler import (
     Settings,
@@ -280,7 +280,7 @@ def test_the_wider_catalog_knows_absent_plugins_and_all_others(catalog: Catalog)
     assert wider.points("NodeDeclaredFeatures") == frozenset({Point.PRE_FILTER, Point.FILTER})
     assert wider.points("NodeName") == frozenset({Point.FILTER})
     assert wider.points("Nothing") is None
-    assert wider.args_model("NodeAffinity") is UPSTREAM_ARGS["NodeAffinity"]
+    assert wider.args_model("NodeAffinity") is KUBE_SCHEDULER_ARGS["NodeAffinity"]
     assert wider.args_model("NodeDeclaredFeatures") is None
 
 
