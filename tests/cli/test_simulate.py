@@ -29,7 +29,7 @@ def test_the_table_aligns_pod_node_score_and_why(tmp_path: Path) -> None:
     assert result.exit_code == 1
 
 
-def test_all_pods_placed_is_exit_code_0(tmp_path: Path) -> None:
+def test_the_exit_code_is_0_if_every_pod_is_scheduled(tmp_path: Path) -> None:
     assert invoke(dump(tmp_path / "a.json", node("n1"), pod())).exit_code == 0
 
 
@@ -63,14 +63,14 @@ def test_the_same_input_and_seed_print_the_same_bytes(tmp_path: Path) -> None:
     assert first != invoke(cluster, "-o", "json", "--seed", "5").stdout
 
 
-def test_a_dash_reads_standard_input_beside_files(tmp_path: Path) -> None:
+def test_a_dash_means_standard_input_also_beside_files(tmp_path: Path) -> None:
     nodes = dump(tmp_path / "nodes.json", node("n1"))
     result = invoke(nodes, "-", stdin=json.dumps(pod()))
     assert "default/web" in result.stdout
     assert result.exit_code == 0
 
 
-def test_a_profile_from_a_file_takes_the_place_of_the_defaults(tmp_path: Path) -> None:
+def test_profile_option_replaces_the_defaults(tmp_path: Path) -> None:
     profile = tmp_path / "config.yaml"
     profile.write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\n"
@@ -84,14 +84,14 @@ def test_a_profile_from_a_file_takes_the_place_of_the_defaults(tmp_path: Path) -
     assert f"note: {profile}: parallelism: is left out" in result.stderr
 
 
-def test_ignored_kinds_are_said_beside_the_answer(tmp_path: Path) -> None:
+def test_ignored_kinds_are_named_on_standard_error(tmp_path: Path) -> None:
     result = invoke(dump(tmp_path / "a.json", api_object("ConfigMap", "c")))
     assert "ignored objects of kinds that no decision reads: ConfigMap (1)" in result.stderr
     assert "there is no pod without a node to schedule" in result.stderr
     assert (result.stdout, result.exit_code) == ("", 0)
 
 
-def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+def test_bad_input_is_one_line_and_the_exit_code_is_2(tmp_path: Path) -> None:
     cluster = dump(tmp_path / "a.json", pod(cpu="1x"))
     result = invoke(cluster)
     assert result.exit_code == 2
@@ -102,5 +102,5 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     )
 
 
-def test_without_a_file_the_command_is_used_wrongly() -> None:
+def test_a_missing_file_argument_is_a_usage_error() -> None:
     assert invoke().exit_code == 2

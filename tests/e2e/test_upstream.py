@@ -8,7 +8,7 @@ from typing import Any
 from controlplane import ControlPlane
 from mooring.policy.args import KUBE_SCHEDULER_ARGS
 from mooring.policy.defaults import DEFAULT_WEIGHTS
-from mooring.policy.imports.kube_scheduler import WithAbsentDefaults
+from mooring.policy.imports.configuration import WithAbsentDefaults
 from mooring.policy.merge import plugins_by_point
 from mooring.policy.points import Point
 from mooring.policy.profile import Plugins

@@ -24,18 +24,18 @@ def test_json_is_one_document_with_a_record_per_line() -> None:
     assert len(out.getvalue().splitlines()) == 4
 
 
-def test_json_of_no_attempt_is_an_empty_list() -> None:
+def test_json_without_any_attempt_is_an_empty_list() -> None:
     out = io.BytesIO()
     assert write_json([], out)
     assert json.loads(out.getvalue()) == {"decisions": []}
 
 
-def test_the_answer_is_no_if_any_pod_has_no_node() -> None:
+def test_writing_json_returns_false_if_a_pod_has_no_node() -> None:
     assert write_json([Attempt(decision("n1"))], io.BytesIO())
     assert not write_json([Attempt(decision("n1")), Attempt(decision())], io.BytesIO())
 
 
-def test_a_row_says_how_good_the_choice_was() -> None:
+def test_a_row_shows_the_score_and_the_number_of_feasible_nodes() -> None:
     scores = {"n1": NodeScore({"A": 3}, 7), "n2": NodeScore({"A": 1}, 5)}
     row = table_row(Attempt(decision("n1", scores=scores), feasible=2))
     assert dict(zip(TABLE_HEAD, row, strict=True)) == {
@@ -46,7 +46,7 @@ def test_a_row_says_how_good_the_choice_was() -> None:
     }
 
 
-def test_a_row_without_scores_had_no_choice() -> None:
+def test_a_row_without_scores_says_that_only_one_node_fits() -> None:
     assert table_row(Attempt(decision("n1"), feasible=1))[1:] == (
         "n1",
         "-",
@@ -54,11 +54,11 @@ def test_a_row_without_scores_had_no_choice() -> None:
     )
 
 
-def test_a_row_of_a_refused_pod_gives_the_message_and_who_would_have_to_go() -> None:
+def test_a_row_of_an_unschedulable_pod_gives_the_message_and_the_victims() -> None:
     victims = ("a/1", "a/2", "a/3", "a/4", "a/5")
     row = table_row(Attempt(decision(victims=victims, message="No room.")))
     assert row[1:] == (
         "-",
         "-",
-        "No room. It can have n9 when a/1, a/2, a/3 and 2 more have gone.",
+        "No room. It can run on n9 once a/1, a/2, a/3 and 2 more are gone.",
     )

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from mooring.policy.errors import FieldError, ProfileInvalid
-from mooring.policy.translate import translate
+from mooring.policy.validation_errors import field_errors
 
 __all__ = ["PolicyModel", "read"]
 
@@ -65,7 +65,7 @@ def read(model: type[Model], document: object, path: str) -> Model:
             text, strict=True, extra="forbid", by_alias=True, by_name=False
         )
     except ValidationError as error:
-        mistakes = translate(error, model, plain)
+        mistakes = field_errors(error, model, plain)
         raise ProfileInvalid(mistake.under(path) for mistake in mistakes) from None
 
 

@@ -1,4 +1,4 @@
-"""Records for programs and for people."""
+"""Write the decisions of a simulation, as JSON or as rows of a table."""
 
 from collections.abc import Iterable
 from typing import BinaryIO, Final
@@ -15,9 +15,10 @@ _MOST_VICTIMS: Final = 3
 
 
 def write_json(attempts: Iterable[Attempt], out: BinaryIO) -> bool:
-    """`{"decisions": [...]}`, a record per line as it is made; True if every pod has a node.
+    """Write `{"decisions": [...]}`, one decision per line; return whether every pod has a node.
 
-    With thousands of pods and nodes the whole would not fit into memory.
+    Each decision is written as soon as it is made: for thousands of pods and nodes, all of them
+    together would not fit into memory.
     """
     placed = True
     out.write(b'{"decisions": [')
@@ -31,7 +32,7 @@ def write_json(attempts: Iterable[Attempt], out: BinaryIO) -> bool:
 
 
 def table_row(attempt: Attempt) -> tuple[str, str, str, str]:
-    """The cells below `TABLE_HEAD`."""
+    """The cells of one row, for the columns in `TABLE_HEAD`."""
     decision = attempt.decision
     if decision.node is None:
         return decision.pod, "-", "-", f"{decision.message}{_nomination(attempt)}"
@@ -48,4 +49,4 @@ def _nomination(attempt: Attempt) -> str:
     victims = ", ".join(decision.victims[:_MOST_VICTIMS])
     more = len(decision.victims) - _MOST_VICTIMS
     others = f" and {more} more" if more > 0 else ""
-    return f" It can have {decision.nominated_node} when {victims}{others} have gone."
+    return f" It can run on {decision.nominated_node} once {victims}{others} are gone."

@@ -86,7 +86,7 @@ def test_a_list_is_not_called_short_because_an_item_is_wrong(mistakes: Mistakes)
     assert found == {"shapes[0].radius": "must be between 1 and 9, got 0"}
 
 
-def test_models_that_are_not_ours_are_translated_too(mistakes: Mistakes) -> None:
+def test_errors_of_a_third_partys_models_are_reworded_too(mistakes: Mistakes) -> None:
     class Foreign(BaseModel):
         max_speed: int = 1
 

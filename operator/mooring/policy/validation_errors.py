@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean, join_path
 
-__all__ = ["translate"]
+__all__ = ["field_errors"]
 
 _KINDS: Final = {
     "int": "an integer",
@@ -37,7 +37,7 @@ _LENGTHS: Final = {
 _BOUND_ERRORS: Final = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
 
 
-def translate(
+def field_errors(
     error: ValidationError, model: type[BaseModel], document: object
 ) -> tuple[FieldError, ...]:
     """Every mistake in `document`, which was read as `model`; paths start at the document."""

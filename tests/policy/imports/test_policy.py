@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from mooring.policy.imports.legacy import import_policy, import_provider
-from mooring.policy.imports.legacy_names import PREDICATES, PRIORITIES
+from mooring.policy.imports.policy import import_policy, import_provider
+from mooring.policy.imports.predicates import PREDICATES, PRIORITIES
 from mooring.policy.legacy_args import (
     NodeLabelArgs,
     NodePressureArgs,

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean
-from mooring.policy.imports.legacy_model import Policy, Predicate, Priority, read_policy
-from mooring.policy.imports.legacy_names import (
+from mooring.policy.imports.policy_model import Policy, Predicate, Priority, read_policy
+from mooring.policy.imports.predicates import (
     DEFAULT_PREDICATES,
     DEFAULT_PRIORITIES,
     MANDATORY_PREDICATES,

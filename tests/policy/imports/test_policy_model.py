@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mooring.policy.imports.legacy_model import read_policy
+from mooring.policy.imports.policy_model import read_policy
 
 Mistakes = Callable[[Callable[[], object]], dict[str, str]]
 

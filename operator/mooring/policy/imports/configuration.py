@@ -32,7 +32,7 @@ from mooring.policy.resolve import resolve
 
 __all__ = [
     "Imported",
-    "Settings",
+    "ProcessSettings",
     "WithAbsentDefaults",
     "absent_in",
     "import_configuration",
@@ -118,7 +118,7 @@ class _Configuration(PolicyModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ProcessSettings:
     """What the file says of the scheduler's process."""
 
     kubeconfig: str
@@ -139,7 +139,7 @@ class Imported:
     """Profiles and settings from a file; `notes` name what has no counterpart, and why."""
 
     profiles: tuple[SchedulingProfile, ...]
-    settings: Settings
+    settings: ProcessSettings
     notes: tuple[FieldError, ...]
 
 
@@ -272,9 +272,9 @@ def _without_counterpart(configuration: _Configuration) -> Iterator[FieldError]:
             )
 
 
-def _settings(configuration: _Configuration) -> Settings:
+def _settings(configuration: _Configuration) -> ProcessSettings:
     connection, election = configuration.client_connection, configuration.leader_election
-    return Settings(
+    return ProcessSettings(
         kubeconfig=connection.kubeconfig,
         qps=connection.qps or 50.0,
         burst=connection.burst or 100,

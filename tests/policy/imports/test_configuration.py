@@ -6,8 +6,8 @@ import pytest
 
 from mooring.policy.args import KUBE_SCHEDULER_ARGS
 from mooring.policy.defaults import ABSENT
-from mooring.policy.imports.kube_scheduler import (
-    Settings,
+from mooring.policy.imports.configuration import (
+    ProcessSettings,
     WithAbsentDefaults,
     absent_in,
     import_configuration,
@@ -38,7 +38,7 @@ def test_an_empty_file_is_the_default_scheduler_with_upstreams_settings(catalog:
     (profile,) = imported.profiles
     assert (profile.name, profile.spec) == ("default-scheduler", SchedulingProfileSpec())
     assert imported.notes == ()
-    assert imported.settings == Settings(
+    assert imported.settings == ProcessSettings(
         kubeconfig="",
         qps=50.0,
         burst=100,

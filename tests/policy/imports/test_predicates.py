@@ -1,4 +1,4 @@
-from mooring.policy.imports.legacy_names import (
+from mooring.policy.imports.predicates import (
     DEFAULT_PREDICATES,
     DEFAULT_PRIORITIES,
     MANDATORY_PREDICATES,
