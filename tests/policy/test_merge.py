@@ -1,4 +1,4 @@
-"""Beside the cases here, tests/e2e/test_upstream.py compares with the real kube-scheduler."""
+"""tests/e2e/test_kube_scheduler.py compares more cases with the real kube-scheduler."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -11,7 +11,7 @@ from mooring.testing.storage_builders import pv
 
 
 def manifest(**spec: Any) -> dict[str, Any]:
-    """A pod as somebody writes it, before any API server saw it."""
+    """A raw pod as a user writes it."""
     return {"kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [], **spec}}
 
 

@@ -17,7 +17,7 @@ def read(path: Path) -> list[Manifest]:
     return list(read_manifests([str(path)]))
 
 
-def refusal(path: Path) -> str:
+def problem_of(path: Path) -> str:
     with pytest.raises(InputError) as caught:
         read(path)
     return str(caught.value)
@@ -87,13 +87,13 @@ def test_a_document_that_is_not_an_object_is_named_with_its_place(
     written: Path, text: str, problem: str
 ) -> None:
     written.write_text(text)
-    line = refusal(written)
+    line = problem_of(written)
     assert line.startswith(str(written))
     assert problem in line
     assert "\n" not in line
 
 
 def test_a_file_that_cannot_be_read_is_named(written: Path) -> None:
-    assert refusal(written) == f"{written}: no such file or directory"
+    assert problem_of(written) == f"{written}: no such file or directory"
     written.write_bytes(b"\xff\xfe")
-    assert "is not UTF-8 text" in refusal(written)
+    assert "is not UTF-8 text" in problem_of(written)

@@ -135,7 +135,7 @@ def test_a_host_port_of_an_earlier_pod_is_in_use() -> None:
 
 
 class Quota:
-    """Lets one pod reserve a place."""
+    """Accepts the Reserve call of one pod and rejects the others."""
 
     name = "Quota"
     row_local = False
