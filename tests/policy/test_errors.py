@@ -38,7 +38,7 @@ def test_the_error_text_holds_every_mistake() -> None:
         ("Zebra", ""),
     ],
 )
-def test_a_near_miss_names_what_was_probably_meant(word: str, hint: str) -> None:
+def test_a_misspelled_name_gets_the_most_similar_one_as_a_hint(word: str, hint: str) -> None:
     assert did_you_mean(word, ["NodeName", "NodeResourcesFit"]) == hint
 
 

@@ -43,7 +43,7 @@ def test_a_plugin_that_does_not_run_has_no_arguments(catalog: Catalog) -> None:
     assert "InterPodAffinity" not in resolved(catalog, **spec).args
 
 
-def test_arguments_may_say_of_what_type_they_are(catalog: Catalog) -> None:
+def test_arguments_may_contain_their_type(catalog: Catalog) -> None:
     typed = config(
         "InterPodAffinity",
         apiVersion="kubescheduler.config.k8s.io/v1",
@@ -54,7 +54,7 @@ def test_arguments_may_say_of_what_type_they_are(catalog: Catalog) -> None:
     assert args == InterPodAffinityArgs(hard_pod_affinity_weight=5)
 
 
-def test_resources_an_extender_takes_over_replace_those_ignored_by_hand(
+def test_resources_that_extenders_manage_replace_ignored_resources(
     catalog: Catalog,
 ) -> None:
     managed = [
@@ -79,15 +79,15 @@ def test_resources_an_extender_takes_over_replace_those_ignored_by_hand(
         config("NodeDeclaredFeatures"),
         config("NodeName"),
     ],
-    ids=["names of upstream", "a point it lacks", "absent plugin", "no arguments"],
+    ids=["names of kube-scheduler", "a point it lacks", "absent plugin", "no arguments"],
 )
-def test_what_upstream_accepts_without_effect_is_accepted(
+def test_what_kube_scheduler_accepts_without_effect_is_accepted(
     spec: dict[str, object], catalog: Catalog
 ) -> None:
     assert resolved(catalog, **spec) == resolved(catalog)
 
 
-REFUSED: list[tuple[dict[str, object], str, str]] = [
+INVALID: list[tuple[dict[str, object], str, str]] = [
     (
         enabled("score", "NodeResourceFit"),
         "plugins.score.enabled[0].name",
@@ -168,7 +168,7 @@ REFUSED: list[tuple[dict[str, object], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "path", "message"), REFUSED)
+@pytest.mark.parametrize(("spec", "path", "message"), INVALID)
 def test_a_mistake_in_a_policy_is_located_and_explained(
     spec: dict[str, object], path: str, message: str, catalog: Catalog, mistakes: Mistakes
 ) -> None:
@@ -273,7 +273,7 @@ def test_a_spec_that_is_no_object_is_one_mistake(
     assert [*mistakes(lambda: load_profile(document, catalog))] == ["spec"]
 
 
-def test_a_loaded_profile_tells_what_is_in_force(catalog: Catalog, manifest: Manifest) -> None:
+def test_a_loaded_profile_has_its_effective_plugins(catalog: Catalog, manifest: Manifest) -> None:
     profile, effective = load_profile(manifest("web", percentageOfNodesToScore=0), catalog)
     policy = effective.policy(profile)
     assert policy.scheduler_names == ("web",)
@@ -284,6 +284,6 @@ def test_a_loaded_profile_tells_what_is_in_force(catalog: Catalog, manifest: Man
     assert policy.plugins[Point.SCORE][0].weight == 3
 
 
-def test_without_a_percentage_all_nodes_are_looked_at(catalog: Catalog, manifest: Manifest) -> None:
+def test_the_default_percentage_is_all_nodes(catalog: Catalog, manifest: Manifest) -> None:
     profile, effective = load_profile(manifest("web"), catalog)
     assert effective.policy(profile).percentage_of_nodes_to_score == 100

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel
 
 from mooring.policy.args import KUBE_SCHEDULER_ARGS, NodeResourcesFitArgs
-from mooring.policy.defaults import KNOWN_ELSEWHERE, PERCENTAGE_OF_NODES_TO_SCORE, REMOVED
+from mooring.policy.defaults import KUBE_SCHEDULER_PLUGINS, PERCENTAGE_OF_NODES_TO_SCORE, REMOVED
 from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean
 from mooring.policy.merge import Catalog, PluginUse, plugins_by_point
 from mooring.policy.points import Point
@@ -192,7 +192,7 @@ def _wrong_names_in(
         elif point is not None and point not in points:
             own = ", ".join(p for p in Point if p in points)
             yield FieldError(where, f"{enabled.name} does not implement {point}, only {own}")
-    known = {*catalog.names(), *KNOWN_ELSEWHERE, "*"}
+    known = {*catalog.names(), *KUBE_SCHEDULER_PLUGINS, "*"}
     for number, disabled in enumerate(plugins.disabled):
         if disabled.name not in known:
             where = f"{path}.disabled[{number}].name"
@@ -202,7 +202,7 @@ def _wrong_names_in(
 def _unknown(name: str, catalog: Catalog) -> str:
     if name in REMOVED:
         return f"{name} was removed from Kubernetes; {REMOVED[name]} does its work"
-    if name in KNOWN_ELSEWHERE:
+    if name in KUBE_SCHEDULER_PLUGINS:
         return f"{name} is a plugin of kube-scheduler that Mooring does not have; remove it"
     names = list(catalog.names())
     hint = did_you_mean(name, names) or f"; known are {', '.join(sorted(names))}"
@@ -228,7 +228,7 @@ def _args(
     Appends to `mistakes` what is wrong with the entry.
     """
     known = catalog.points(entry.name) is not None
-    if not known and (entry.name in REMOVED or entry.name not in KNOWN_ELSEWHERE):
+    if not known and (entry.name in REMOVED or entry.name not in KUBE_SCHEDULER_PLUGINS):
         mistakes.append(FieldError(f"{path}.name", _unknown(entry.name, catalog)))
         return None
     where = f"{path}.args"
