@@ -37,8 +37,8 @@ def test_an_explicit_zero_is_kept() -> None:
     [
         ("cpu", "much", "'much' is not a quantity"),
         ("cpu", "-1", "-1 is negative"),
-        ("gpu", "1", "is no resource"),
-        ("pods", "1", "is no resource"),
+        ("gpu", "1", "is not a resource"),
+        ("pods", "1", "is not a resource"),
     ],
 )
 def test_a_wrong_amount_is_refused_by_its_path(name: str, amount: str, problem: str) -> None:

@@ -114,7 +114,7 @@ class _Simulation:
         self._start = (self._start + outcome.evaluated_nodes) % self._cluster.node_count
         try:
             assume_and_reserve(
-                pod, outcome.row, profile.pipeline, self._state, changed=_nobody_waits
+                pod, outcome.row, profile.pipeline, self._state, changed=_ignore_events
             )
         except PodRejected as rejection:
             return _rejected(pod, profile, rejection.message)
@@ -160,7 +160,7 @@ def _default_profile(registry: Registry) -> LoadedProfile:
     return LoadedProfile(SchedulingProfile(DEFAULT_SCHEDULER, spec), resolve(spec, registry))
 
 
-def _nobody_waits(_changes: tuple[ClusterEvent, ...]) -> None:
+def _ignore_events(_events: tuple[ClusterEvent, ...]) -> None:
     """Ignore cluster events: every pod has one attempt, so no pod is queued again."""
 
 
