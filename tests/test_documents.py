@@ -92,10 +92,10 @@ def test_every_file_that_architecture_names_exists() -> None:
     assert {n for n in named if not ((SOURCE / n).exists() or (ROOT / n).exists())} == set()
 
 
-def test_architecture_names_every_room() -> None:
+def test_architecture_names_every_package() -> None:
     named = set(_CODE.findall((ROOT / "ARCHITECTURE.md").read_text()))
-    rooms = {f"{path.name}/" for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
-    assert rooms - named == set()
+    packages = {f"{path.name}/" for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
+    assert packages - named == set()
 
 
 def test_decisions_are_numbered_and_named_by_their_files() -> None:

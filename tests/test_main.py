@@ -27,12 +27,12 @@ def test_help_shows_examples(command: str) -> None:
     assert f"  mooring {command}" in CliRunner().invoke(main, [command, "--help"]).output
 
 
-def test_the_list_of_commands_shows_each_with_its_sentence() -> None:
+def test_the_list_of_commands_shows_the_help_text_of_each() -> None:
     output = CliRunner().invoke(main, ["--help"]).output
-    assert "simulate  Schedule manifests without a cluster." in output
+    assert "simulate  Schedule the pods of manifests without a cluster." in output
 
 
-def test_an_unknown_command_is_wrong_use() -> None:
+def test_an_unknown_command_is_a_usage_error() -> None:
     result = CliRunner().invoke(main, ["simulat"])
     assert result.exit_code == 2
     assert "No such command 'simulat'" in result.output

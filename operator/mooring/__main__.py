@@ -11,10 +11,10 @@ _COMMANDS: Final = ("run", "simulate", "explain", "profile", "convert", "crds", 
 
 
 class _Commands(click.Group):
-    """Imports a command when it is used: only `run` needs a client, and only it pays for one."""
+    """Imports a command when it is used, because only `run` needs the slow import of a client."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        """The commands in the order in which people meet them."""
+        """The commands in the order of the help text."""
         return [*_COMMANDS]
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -27,9 +27,9 @@ class _Commands(click.Group):
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """Mooring: a Kubernetes scheduler whose policy is a custom resource.
+    """Mooring: a Kubernetes scheduler, configured by custom resources.
 
-    Exit codes: 0 done, 1 the answer is no, 2 wrong use or bad input.
+    Exit codes: 0 success, 1 the answer is no, 2 wrong usage or bad input.
     """
 
 

@@ -4,7 +4,7 @@ from mooring.cli.console import mistakes_reported, note, print_json, print_table
 from mooring.simulate.manifests import InputError
 
 
-def test_a_mistake_is_a_line_each_on_standard_error_and_exit_code_2(
+def test_each_mistake_is_a_line_on_standard_error_and_the_exit_code_is_2(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit) as ended, mistakes_reported():
@@ -13,7 +13,7 @@ def test_a_mistake_is_a_line_each_on_standard_error_and_exit_code_2(
     assert capsys.readouterr().err == "error: a: wrong\nerror: b: wrong too\n"
 
 
-def test_columns_are_aligned_and_numbers_stand_to_the_right(
+def test_columns_are_aligned_and_numbers_are_aligned_to_the_right(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     print_table(("POD", "SCORE"), [("a", "7"), ("longer", "100")], numbers=("SCORE",))
@@ -24,7 +24,7 @@ def test_columns_are_aligned_and_numbers_stand_to_the_right(
     ]
 
 
-def test_in_a_pipe_a_row_is_one_line_however_long(capsys: pytest.CaptureFixture[str]) -> None:
+def test_in_a_pipe_a_row_is_one_line_of_any_length(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(("WHY",), [("because " * 50,)])
     assert len(capsys.readouterr().out.splitlines()) == 2
 
@@ -34,7 +34,7 @@ def test_markup_in_a_cell_is_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert "[bold]x[/bold] :smile:" in capsys.readouterr().out
 
 
-def test_notes_stay_out_of_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_notes_are_written_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     note("by the way")
     print_json({"a": 1})
     captured = capsys.readouterr()

@@ -6,23 +6,23 @@ from mooring.cli.differences import Difference, differences
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
 from mooring.simulate.manifests import Manifest
-from mooring.simulate.policies import Policy, read_policies
+from mooring.simulate.profiles import LoadedProfile, load_profiles
 
 REGISTRY = Registry(SHIPPED, {})
 
 
-def policy(name: str = "mine", **spec: Any) -> Policy:
+def profile(name: str = "mine", **spec: Any) -> LoadedProfile:
     raw = {
         "apiVersion": "scheduling.mooring.dev/v1alpha1",
         "kind": "SchedulingProfile",
         "metadata": {"name": name},
         "spec": spec,
     }
-    (read,) = read_policies([Manifest(name, raw)], REGISTRY)
+    (read,) = load_profiles([Manifest(name, raw)], REGISTRY)
     return read
 
 
-def fields(before: Policy, after: Policy) -> dict[str, tuple[str | None, str | None]]:
+def fields(before: LoadedProfile, after: LoadedProfile) -> dict[str, tuple[str | None, str | None]]:
     return {d.field: (d.before, d.after) for d in differences([before], [after])}
 
 
@@ -49,32 +49,32 @@ EXTENDER = {"urlPrefix": "http://e.example", "filterVerb": "filter"}
         ),
     ],
 )
-def test_a_field_is_shown_with_both_readings(
+def test_a_difference_shows_the_field_with_both_values(
     spec: dict[str, Any], expected: dict[str, tuple[str, str]]
 ) -> None:
-    found = fields(policy(), policy(**spec))
+    found = fields(profile(), profile(**spec))
     assert {name: values for name, values in found.items() if name in expected} == expected
     assert bool(found) == bool(expected)
 
 
-def test_a_disabled_plugin_leaves_its_points_and_has_no_weight() -> None:
-    found = fields(policy(), policy(plugins={"score": {"disabled": [{"name": "ImageLocality"}]}}))
+def test_a_disabled_plugin_is_missing_at_its_points_and_has_no_weight() -> None:
+    found = fields(profile(), profile(plugins={"score": {"disabled": [{"name": "ImageLocality"}]}}))
     assert found.keys() == {"plugins.score", "plugins.score.ImageLocality.weight"}
     assert found["plugins.score.ImageLocality.weight"] == ("1", None)
 
 
-def test_what_an_extender_says_is_compared_field_by_field() -> None:
-    found = fields(policy(), policy(extenders=[EXTENDER]))
+def test_extenders_are_compared_field_by_field() -> None:
+    found = fields(profile(), profile(extenders=[EXTENDER]))
     assert found["extenders[0].urlPrefix"] == (None, "http://e.example")
 
 
-def test_two_single_policies_are_compared_whatever_their_names() -> None:
-    (difference,) = differences([policy("a")], [policy("b")])
+def test_two_single_profiles_are_compared_even_if_their_names_differ() -> None:
+    (difference,) = differences([profile("a")], [profile("b")])
     assert difference == Difference("a / b", "match.schedulerNames", "a", "b")
 
 
-def test_several_policies_are_compared_by_name() -> None:
-    found = differences([policy("a"), policy("b")], [policy("c"), policy("b")])
+def test_several_profiles_are_compared_by_name() -> None:
+    found = differences([profile("a"), profile("b")], [profile("c"), profile("b")])
     assert found == [
         Difference("a", "profile", "present", "absent"),
         Difference("c", "profile", "absent", "present"),

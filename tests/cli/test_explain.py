@@ -66,7 +66,7 @@ async def test_a_placed_pod_is_explained_by_the_scores(url: str) -> None:
     ]
 
 
-async def test_a_refused_pod_is_explained_by_message_victims_and_reasons(url: str) -> None:
+async def test_an_unschedulable_pod_is_explained_by_message_victims_and_reasons(url: str) -> None:
     result = await ask("team-a/large", "--url", url)
     assert result.stdout.splitlines()[1:5] == [
         "  0/4 nodes are available: 4 Insufficient cpu.",
@@ -82,7 +82,7 @@ async def test_json_is_passed_on(url: str) -> None:
     assert decision["node"] == "n1"
 
 
-async def test_a_pod_nobody_decided_lately_is_exit_code_1(url: str) -> None:
+async def test_a_pod_without_recent_decisions_is_exit_code_1(url: str) -> None:
     result = await ask("other", "--url", url)
     assert result.exit_code == 1
     assert "no recent decision about pod default/other" in result.stderr
@@ -101,7 +101,7 @@ async def test_an_address_that_is_no_web_address_is_bad_input() -> None:
     assert "must start with http:// or https://" in result.stderr
 
 
-async def test_nobody_there_is_one_line_with_what_to_try(unused_tcp_port: int) -> None:
+async def test_an_unreachable_url_is_one_line_that_says_what_to_do(unused_tcp_port: int) -> None:
     result = await ask("web", "--url", f"http://127.0.0.1:{unused_tcp_port}")
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
@@ -109,7 +109,7 @@ async def test_nobody_there_is_one_line_with_what_to_try(unused_tcp_port: int) -
 
 
 @pytest.mark.parametrize("status", [200, 404, 500])
-async def test_somebody_else_there_is_said_so(status: int, unused_tcp_port: int) -> None:
+async def test_an_answer_from_another_server_is_one_line(status: int, unused_tcp_port: int) -> None:
     async def greet(_: web.Request) -> web.Response:
         return web.Response(text="hello", status=status)
 

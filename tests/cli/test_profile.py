@@ -21,13 +21,13 @@ def invoke(*words: str) -> Result:
     return CliRunner().invoke(profile, list(words))
 
 
-def test_a_valid_profile_is_said_to_be_valid(tmp_path: Path) -> None:
+def test_check_reports_a_valid_profile(tmp_path: Path) -> None:
     result = invoke("check", written(tmp_path / "p.yaml"))
     assert result.stdout == "mine: valid; for pods of schedulerName mine\n"
     assert result.exit_code == 0
 
 
-def test_of_an_invalid_profile_every_mistake_is_a_line_of_the_answer(tmp_path: Path) -> None:
+def test_every_mistake_of_an_invalid_profile_is_a_line(tmp_path: Path) -> None:
     file = written(
         tmp_path / "p.yaml",
         spec="{percentageOfNodesToScore: 200, plugins: {score: {enabled: [{name: NodeName}]}}}",
@@ -38,7 +38,7 @@ def test_of_an_invalid_profile_every_mistake_is_a_line_of_the_answer(tmp_path: P
     assert "spec.plugins.score.enabled[0].name: NodeName does not implement score" in result.stdout
 
 
-def test_a_program_reads_the_effective_plugins_or_the_errors_as_json(tmp_path: Path) -> None:
+def test_json_output_contains_the_effective_plugins_or_the_errors(tmp_path: Path) -> None:
     good = json.loads(invoke("check", written(tmp_path / "p.yaml"), "-o", "json").stdout)
     assert good["valid"]
     assert {"name": "ImageLocality", "weight": 1} in good["profiles"][0]["effective"]["plugins"][
@@ -52,7 +52,7 @@ def test_a_program_reads_the_effective_plugins_or_the_errors_as_json(tmp_path: P
 
 
 @pytest.mark.parametrize("text", ["kind: Pod\n", "", "kind: [\n"])
-def test_a_file_without_a_policy_is_bad_input(tmp_path: Path, text: str) -> None:
+def test_a_file_without_a_profile_is_bad_input(tmp_path: Path, text: str) -> None:
     file = tmp_path / "p.yaml"
     file.write_text(text)
     result = invoke("check", str(file))
@@ -60,14 +60,14 @@ def test_a_file_without_a_policy_is_bad_input(tmp_path: Path, text: str) -> None
     assert result.stderr.startswith(f"error: {file}")
 
 
-def test_policies_that_mean_the_same_do_not_differ(tmp_path: Path) -> None:
+def test_an_explicit_default_is_no_difference(tmp_path: Path) -> None:
     implicit = written(tmp_path / "a.yaml")
     explicit = written(tmp_path / "b.yaml", spec="{percentageOfNodesToScore: 100}")
     result = invoke("diff", implicit, explicit)
     assert (result.exit_code, result.stdout) == (0, "")
 
 
-def test_differences_are_a_table_and_exit_code_1(tmp_path: Path) -> None:
+def test_differences_are_printed_as_a_table_and_the_exit_code_is_1(tmp_path: Path) -> None:
     a = written(tmp_path / "a.yaml")
     b = written(tmp_path / "b.yaml", spec="{percentageOfNodesToScore: 5}")
     result = invoke("diff", a, b)
@@ -78,7 +78,7 @@ def test_differences_are_a_table_and_exit_code_1(tmp_path: Path) -> None:
     ]
 
 
-def test_differences_as_json_leave_a_missing_side_null(tmp_path: Path) -> None:
+def test_a_missing_value_is_null_in_the_differences(tmp_path: Path) -> None:
     a = written(tmp_path / "a.yaml")
     b = written(tmp_path / "b.yaml", spec="{preemption: {maxVictims: 3}}")
     result = invoke("diff", a, b, "-o", "json")

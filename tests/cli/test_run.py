@@ -34,7 +34,7 @@ def mooring_run(*words: str, env: Mapping[str, str]) -> "subprocess.CompletedPro
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(RunSettings)])
-def test_every_setting_has_an_option_a_variable_and_help(name: str) -> None:
+def test_every_setting_has_an_option_an_environment_variable_and_a_help_text(name: str) -> None:
     option = OPTIONS[name]
     assert f"--{name.replace('_', '-')}" in option.opts
     assert option.envvar == f"MOORING_{name.upper()}"
@@ -45,12 +45,14 @@ def test_without_options_the_settings_are_the_defaults() -> None:
     assert settings() == RunSettings()
 
 
-def test_options_reach_the_settings() -> None:
+def test_options_set_the_settings() -> None:
     found = settings("--http-port", "0", "--no-leader-elect", "--qps", "20", "--log-format=json")
     assert found == RunSettings(http_port=0, leader_elect=False, qps=20.0, log_format="json")
 
 
-def test_variables_reach_the_settings_and_options_win(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_set_the_settings_and_options_override_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("MOORING_HTTP_PORT", "1234")
     monkeypatch.setenv("MOORING_LEADER_ELECT", "false")
     assert settings() == RunSettings(http_port=1234, leader_elect=False)
@@ -65,7 +67,7 @@ def test_variables_reach_the_settings_and_options_win(monkeypatch: pytest.Monkey
         (["--qps", "0"], "--qps"),
     ],
 )
-def test_a_value_out_of_range_is_wrong_use(words: list[str], complaint: str) -> None:
+def test_a_value_out_of_range_is_a_usage_error(words: list[str], complaint: str) -> None:
     with pytest.raises(click.BadParameter) as caught:
         settings(*words)
     assert complaint in caught.value.format_message()
@@ -80,7 +82,9 @@ def test_a_value_out_of_range_is_wrong_use(words: list[str], complaint: str) -> 
         (["--retry-period", "9"], "--renew-deadline must be over 1.2 times --retry-period"),
     ],
 )
-def test_values_that_contradict_each_other_are_wrong_use(words: list[str], complaint: str) -> None:
+def test_values_that_contradict_each_other_are_a_usage_error(
+    words: list[str], complaint: str
+) -> None:
     context = run.make_context("run", words)
     with pytest.raises(click.UsageError, match=complaint):
         run.invoke(context)

@@ -8,7 +8,7 @@ from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
 from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import Manifest
-from mooring.simulate.policies import read_policies
+from mooring.simulate.profiles import load_profiles
 from mooring.simulate.simulation import simulate
 
 __all__ = ["decided", "differences"]
@@ -30,8 +30,8 @@ def decided(case: Mapping[str, Any]) -> Decision:
         "kind": "KubeSchedulerConfiguration",
         "profiles": [case["profile"]],
     }
-    policies = read_policies([Manifest("the profile", configuration)], REGISTRY)
-    inputs = inputs_of(objects, REGISTRY, policies)
+    profiles = load_profiles([Manifest("the profile", configuration)], REGISTRY)
+    inputs = inputs_of(objects, REGISTRY, profiles)
     (attempt,) = simulate(inputs, REGISTRY, seed=1, every_node=True)
     return attempt.decision
 

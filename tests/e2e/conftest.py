@@ -10,8 +10,8 @@ import replica
 from controlplane import Access, ControlPlane
 from controlplane.client import Client
 from controlplane.namespaces import create_namespace, delete_namespace
+from e2e.node_pool import NodePool
 from e2e.replicas import Replica, Replicas
-from e2e.rooms import PotentialVictims
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,12 @@ def replicas(plane: ControlPlane, tmp_path: Path) -> Iterator[Replicas]:
 
 
 @pytest.fixture
-def room(cluster: Cluster) -> Iterator[PotentialVictims]:
-    """A namespace, and nodes that only its pods ask for."""
-    name = create_namespace(cluster.access, "room")
+def pool(cluster: Cluster) -> Iterator[NodePool]:
+    """A namespace, and nodes that only its pods select."""
+    name = create_namespace(cluster.access, "pool")
     with cluster.access.client() as client:
-        room = PotentialVictims(name, cluster.access, client)
-        yield room
+        pool = NodePool(name, cluster.access, client)
+        yield pool
         delete_namespace(cluster.access, name)
         for node in client.get(f"/api/v1/nodes?labelSelector=pool={name}")["items"]:
             client.delete(f"/api/v1/nodes/{node['metadata']['name']}")

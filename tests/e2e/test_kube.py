@@ -1,4 +1,4 @@
-"""The API room against the real API server."""
+"""The package kube against the real API server."""
 
 import asyncio
 import json

@@ -35,7 +35,7 @@ def test_a_pod_without_terms_has_an_empty_affinity() -> None:
     assert not required().empty
 
 
-def test_a_term_counts_in_its_owners_namespace_where_it_names_none() -> None:
+def test_a_term_without_namespaces_applies_to_the_pods_own_namespace() -> None:
     (parsed,) = required().required
     assert parsed.namespaces == {"team-a"}
     assert parsed.namespace_selector is None
@@ -44,12 +44,12 @@ def test_a_term_counts_in_its_owners_namespace_where_it_names_none() -> None:
     assert parsed.selector.matches({"app": "web"})
 
 
-def test_listed_namespaces_replace_the_owners() -> None:
+def test_listed_namespaces_replace_the_pods_own() -> None:
     (parsed,) = required(namespaces=["team-b", "team-c"]).required
     assert parsed.namespaces == {"team-b", "team-c"}
 
 
-def test_a_namespace_selector_replaces_the_owners_namespace_and_joins_a_list() -> None:
+def test_a_namespace_selector_replaces_the_pods_own_namespace_and_extends_a_list() -> None:
     (alone,) = required(namespaceSelector={}).required
     assert alone.namespaces == frozenset()
     assert alone.namespace_selector is not None
@@ -64,14 +64,14 @@ def test_a_term_without_a_label_selector_selects_no_pod() -> None:
     assert parsed.selector is None
 
 
-def test_required_terms_of_both_directions_stand_apart() -> None:
+def test_required_affinity_and_anti_affinity_are_separate() -> None:
     affinity = parse_pod_affinity(
         {"podAffinity": {HARD: [term()]}, "podAntiAffinity": {HARD: [term(), term()]}}, "team-a"
     )
     assert (len(affinity.required), len(affinity.required_anti)) == (1, 2)
 
 
-def test_preferring_to_stay_away_has_a_negative_weight() -> None:
+def test_preferred_anti_affinity_has_a_negative_weight() -> None:
     preferred = [{"weight": 5, "podAffinityTerm": term()}]
     affinity = parse_pod_affinity(
         {"podAffinity": {SOFT: preferred}, "podAntiAffinity": {SOFT: preferred}}, "team-a"
@@ -84,7 +84,7 @@ def test_a_spread_constraint_has_the_apis_defaults() -> None:
     assert constraint() == SpreadConstraint(1, "zone", hard=True, selector=None)
 
 
-def test_a_spread_constraint_keeps_what_it_says() -> None:
+def test_a_spread_constraint_keeps_its_fields() -> None:
     said = constraint(
         maxSkew=3,
         whenUnsatisfiable="ScheduleAnyway",
@@ -129,7 +129,7 @@ def test_a_spread_constraint_keeps_what_it_says() -> None:
         ),
     ],
 )
-def test_a_malformed_term_is_refused_by_field(raw: Any, where: str) -> None:
+def test_a_malformed_term_raises_an_error_with_its_field(raw: Any, where: str) -> None:
     with pytest.raises(ManifestError) as caught:
         parse_pod_affinity(raw, "team-a")
     assert caught.value.where == f"spec.affinity.{where}"
@@ -144,7 +144,9 @@ def test_a_malformed_term_is_refused_by_field(raw: Any, where: str) -> None:
         ({"matchLabelKeys": "app"}, "[0].matchLabelKeys"),
     ],
 )
-def test_a_malformed_constraint_is_refused_by_field(fields: dict[str, Any], where: str) -> None:
+def test_a_malformed_constraint_raises_an_error_with_its_field(
+    fields: dict[str, Any], where: str
+) -> None:
     with pytest.raises(ManifestError) as caught:
         constraint(**fields)
     assert caught.value.where.startswith(f"spec.topologySpreadConstraints{where}")

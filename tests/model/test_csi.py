@@ -12,7 +12,7 @@ from mooring.model.csi import (
 from mooring.model.errors import ManifestError
 
 
-def test_a_csi_node_says_how_many_volumes_each_driver_attaches() -> None:
+def test_a_csi_node_has_the_volume_limit_of_each_driver() -> None:
     drivers = [
         {"name": "limited", "allocatable": {"count": 3}},
         {"name": "full", "allocatable": {"count": 0}},
@@ -36,7 +36,7 @@ def test_a_csi_node_lists_the_plugins_migrated_to_csi_in_an_annotation() -> None
     }
 
 
-def test_a_driver_asks_for_the_checks_it_wants() -> None:
+def test_a_driver_has_the_checks_that_it_wants() -> None:
     spec = {"storageCapacity": True, "preventPodSchedulingIfMissing": True}
     assert parse_csi_driver({"metadata": {"name": "d"}, "spec": spec}) == CSIDriver(
         "d", storage_capacity=True, required_on_node=True
@@ -46,7 +46,7 @@ def test_a_driver_asks_for_the_checks_it_wants() -> None:
     )
 
 
-def test_a_capacity_says_how_much_of_a_class_fits_on_which_nodes() -> None:
+def test_a_capacity_has_its_class_size_and_nodes() -> None:
     parsed = parse_csi_storage_capacity(
         {
             "metadata": {"name": "c", "namespace": "csi"},
@@ -62,12 +62,12 @@ def test_a_capacity_says_how_much_of_a_class_fits_on_which_nodes() -> None:
     assert parsed.node_topology.matches({"zone": "a"})
 
 
-def test_a_capacity_may_leave_size_and_topology_open() -> None:
+def test_a_capacity_may_have_no_size_and_no_topology() -> None:
     parsed = parse_csi_storage_capacity({"metadata": {"name": "c"}})
     assert (parsed.capacity, parsed.maximum_volume_size, parsed.node_topology) == (None, None, None)
 
 
-def test_the_largest_volume_a_capacity_has_room_for_is_its_maximum_size_if_it_names_one() -> None:
+def test_the_largest_volume_is_the_maximum_volume_size_if_there_is_one() -> None:
     sizes: tuple[dict[str, str], ...] = (
         {},
         {"capacity": "2"},
@@ -77,7 +77,7 @@ def test_the_largest_volume_a_capacity_has_room_for_is_its_maximum_size_if_it_na
     assert [capacity.largest for capacity in parsed] == [None, 2, 1]
 
 
-def test_an_attachment_ties_a_volume_to_a_node() -> None:
+def test_an_attachment_has_a_volume_and_a_node() -> None:
     spec = {"attacher": "d", "nodeName": "n1", "source": {"persistentVolumeName": "pv"}}
     parsed = parse_volume_attachment({"metadata": {"name": "a"}, "spec": spec})
     assert parsed == VolumeAttachment("a", "d", "n1", "pv")
@@ -88,7 +88,7 @@ def test_an_inline_attachment_names_no_volume() -> None:
     assert parse_volume_attachment({"metadata": {"name": "a"}, "spec": spec}).volume_name == ""
 
 
-def test_a_malformed_csi_node_is_refused_by_name_and_field() -> None:
+def test_a_malformed_csi_node_raises_an_error_with_name_and_field() -> None:
     drivers = [{"name": "d", "allocatable": {"count": "3"}}]
     with pytest.raises(ManifestError) as caught:
         parse_csi_node({"metadata": {"name": "n1"}, "spec": {"drivers": drivers}})
@@ -97,7 +97,7 @@ def test_a_malformed_csi_node_is_refused_by_name_and_field() -> None:
     )
 
 
-def test_a_malformed_capacity_is_refused_by_name_and_field() -> None:
+def test_a_malformed_capacity_raises_an_error_with_name_and_field() -> None:
     with pytest.raises(ManifestError) as caught:
         parse_csi_storage_capacity({"metadata": {"name": "c"}, "capacity": "much"})
     assert caught.value.where == "CSIStorageCapacity c capacity"

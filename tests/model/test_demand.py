@@ -93,19 +93,19 @@ def test_a_sum_beyond_int64_is_capped() -> None:
 # ---- what scores count
 
 
-def test_in_scores_a_container_without_requests_counts_a_little() -> None:
+def test_in_scores_a_container_without_requests_counts_with_defaults() -> None:
     demand = incoming(spec(container({"cpu": 500}), container({"memory": MIB})))
     assert (demand.scored_cpu, demand.scored_memory) == (600, 201 * MIB)
     assert (demand.node_scored_cpu, demand.node_scored_memory) == (600, 201 * MIB)
     assert demand.resources == {"cpu": 500, "memory": MIB}
 
 
-def test_in_scores_an_explicit_zero_is_nothing() -> None:
+def test_in_scores_an_explicit_zero_counts_as_zero() -> None:
     demand = incoming(spec(container({"cpu": 0, "memory": 0})))
     assert (demand.scored_cpu, demand.scored_memory) == (0, 0)
 
 
-def test_in_scores_an_empty_init_container_counts_a_little_too() -> None:
+def test_in_scores_an_init_container_without_requests_counts_with_defaults() -> None:
     demand = incoming(spec(container({"cpu": 10, "memory": 1}), init=[container()]))
     assert (demand.scored_cpu, demand.scored_memory) == (100, 200 * MIB)
 
@@ -122,24 +122,22 @@ def test_the_incoming_score_ignores_pod_level_requests_and_the_node_total_does_n
     assert (demand.node_scored_cpu, demand.node_scored_memory) == (1050, MIB)
 
 
-def test_with_pod_level_requests_nothing_is_made_up_for_a_resource_some_container_requests() -> (
-    None
-):
+def test_with_pod_level_requests_a_resource_that_a_container_requests_has_no_default() -> None:
     raw = spec(container({"memory": MIB}), container(), requests={"cpu": 1000})
     assert incoming(raw).node_scored_memory == MIB
 
 
-def test_with_pod_level_requests_what_the_whole_pod_leaves_open_counts_a_little() -> None:
+def test_with_pod_level_requests_a_resource_without_any_request_has_a_default() -> None:
     raw = spec(container(), container(), requests={"cpu": 1000})
     assert incoming(raw).node_scored_memory == 400 * MIB
 
 
-def test_an_overhead_names_a_resource_too_where_there_are_pod_level_requests() -> None:
+def test_with_pod_level_requests_an_overhead_counts_as_a_request() -> None:
     raw = spec(container(), requests={"cpu": 1000}, overhead={"memory": MIB})
     assert incoming(raw).node_scored_memory == MIB
 
 
-def test_a_pod_level_limit_alone_makes_pod_level_requests() -> None:
+def test_a_pod_level_limit_implies_pod_level_requests() -> None:
     raw = spec(container({"cpu": 100}), container(), limits={"cpu": 2000})
     demand = incoming(raw)
     assert demand.node_scored_cpu == 100
@@ -177,7 +175,7 @@ def cpu_of(raw: dict[str, Any], status: dict[str, Any]) -> int:
     [(500, 100, 100, 500), (100, 500, 300, 500), (100, 300, 500, 500)],
     ids=["growing", "shrunk but not yet set aside", "shrunk but still in use"],
 )
-def test_a_pod_in_resize_holds_the_largest_of_wanted_allocated_and_used(
+def test_during_a_resize_the_largest_of_requested_allocated_and_used_counts(
     wanted: int, allocated: int, used: int, held: int
 ) -> None:
     status = {"containerStatuses": [resizing({}, used={"cpu": used}, allocated={"cpu": allocated})]}
@@ -185,7 +183,7 @@ def test_a_pod_in_resize_holds_the_largest_of_wanted_allocated_and_used(
     assert cpu_of(spec(container({"cpu": wanted})), status | {"conditions": DEFERRED}) == held
 
 
-def test_an_infeasible_resize_does_not_count_what_is_wanted() -> None:
+def test_the_request_of_an_infeasible_resize_does_not_count() -> None:
     status = {
         "containerStatuses": [resizing({}, used={"cpu": 200}, allocated={"cpu": 100})],
         "conditions": INFEASIBLE,
@@ -193,7 +191,7 @@ def test_an_infeasible_resize_does_not_count_what_is_wanted() -> None:
     assert cpu_of(spec(container({"cpu": 900})), status) == 200
 
 
-def test_only_the_first_resize_condition_is_heard() -> None:
+def test_only_the_first_resize_condition_counts() -> None:
     status = {
         "containerStatuses": [resizing({}, used={"cpu": 200})],
         "conditions": [{"type": "Ready"}, *DEFERRED, *INFEASIBLE],
@@ -257,7 +255,7 @@ def test_the_status_of_an_incoming_pod_does_not_count() -> None:
         (spec(), {"containerStatuses": "web"}, "status.containerStatuses"),
     ],
 )
-def test_a_malformed_field_is_refused_by_its_path(
+def test_a_malformed_field_raises_an_error_with_its_path(
     raw: dict[str, Any], status: dict[str, Any], where: str
 ) -> None:
     with pytest.raises(ManifestError) as caught:

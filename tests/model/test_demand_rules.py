@@ -126,7 +126,7 @@ cases = st.builds(
 
 
 @given(cases)
-def test_the_demand_is_what_the_rules_say(case: Case) -> None:
+def test_the_demand_equals_that_of_a_slow_model(case: Case) -> None:
     assert pod_demand(case.spec(), case.status(), assigned=case.assigned) == Demand(
         resources={name: n for name in NAMES if (n := case.requested(name))},
         scored_cpu=case.scored("cpu"),
@@ -144,7 +144,7 @@ def test_without_a_status_it_does_not_matter_whether_the_pod_is_assigned(case: C
 
 
 @given(cases, amounts, amounts)
-def test_a_pod_that_the_api_server_completed_demands_what_its_manifest_did(
+def test_a_stored_pod_has_the_demand_of_its_manifest(
     case: Case, limits: Amounts, pod_limits: Amounts
 ) -> None:
     manifest, stored = case.spec(), case.spec()

@@ -56,7 +56,7 @@ def test_a_field_of_the_right_type_is_read(read: Reader, value: object, expected
     ],
 )
 @pytest.mark.parametrize("raw", [{}, {"field": None}])
-def test_an_absent_field_and_a_null_one_read_as_empty(
+def test_an_absent_field_and_a_null_field_are_read_as_empty(
     read: Reader, empty: object, raw: Mapping[str, Any]
 ) -> None:
     assert read(raw, "field", "spec") == empty
@@ -79,7 +79,7 @@ def test_an_absent_field_and_a_null_one_read_as_empty(
         (boolean, "yes", "spec.field: must be true or false, not 'yes'"),
     ],
 )
-def test_a_field_of_another_type_is_refused_by_name(
+def test_a_field_of_another_type_raises_an_error_with_its_name(
     read: Reader, value: object, message: str
 ) -> None:
     with pytest.raises(ManifestError) as caught:
@@ -87,7 +87,7 @@ def test_a_field_of_another_type_is_refused_by_name(
     assert str(caught.value) == message
 
 
-def test_a_malformed_size_is_refused_by_name() -> None:
+def test_a_malformed_size_raises_an_error_with_its_name() -> None:
     with pytest.raises(ManifestError) as caught:
         size({"capacity": "5GB"}, "capacity")
     assert caught.value.where == "capacity"
@@ -147,10 +147,10 @@ def test_errors_of_an_object_name_it(metadata: Mapping[str, Any], named: str) ->
     assert str(caught.value) == f"{named} colour: must be a string, not 1"
 
 
-def test_what_parses_passes_through() -> None:
+def test_the_decorated_parser_returns_the_parsed_value() -> None:
     assert parse_widget({"colour": "blue"}) == "blue"
 
 
-def test_an_object_whose_metadata_is_no_object_is_refused_all_the_same() -> None:
+def test_an_object_whose_metadata_is_not_an_object_raises_an_error() -> None:
     with pytest.raises(ManifestError):
         parse_widget({"metadata": "x", "colour": 1})

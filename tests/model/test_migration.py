@@ -32,7 +32,7 @@ def disk(kind: DiskKind, name: str, uri: str = "") -> Disk:
         ),
     ],
 )
-def test_a_disk_has_a_name_for_the_driver_that_takes_it_over(
+def test_a_migrated_disk_has_a_volume_handle_of_its_csi_driver(
     one: Disk, driver: str, handle: str
 ) -> None:
     assert csi_source(one, {}) == CSISource(driver, handle)
@@ -46,7 +46,7 @@ def test_a_disk_has_a_name_for_the_driver_that_takes_it_over(
         disk(DiskKind.AWS_EBS, "aws://us-east-1a/disk-1"),
     ],
 )
-def test_a_disk_that_no_driver_knows_has_no_csi_volume(one: Disk) -> None:
+def test_a_disk_without_a_csi_driver_has_no_csi_volume(one: Disk) -> None:
     assert csi_source(one, {}) is None
 
 
@@ -58,7 +58,9 @@ def test_a_disk_that_no_driver_knows_has_no_csi_volume(one: Disk) -> None:
         ({ZONE: "us-east1-b__us-east1-c"}, "regions/us-east1"),
     ],
 )
-def test_a_gce_disk_is_told_apart_by_its_volumes_zones(labels: dict[str, str], place: str) -> None:
+def test_the_handle_of_a_gce_disk_contains_the_volumes_zones(
+    labels: dict[str, str], place: str
+) -> None:
     source = csi_source(disk(DiskKind.GCE_PD, "d"), labels)
     assert source == CSISource("pd.csi.storage.gke.io", f"projects/UNSPECIFIED/{place}/disks/d")
 
@@ -87,7 +89,7 @@ def selector(*terms: dict[str, Any]) -> NodeSelector | None:
     return parse_node_selector({"nodeSelectorTerms": [*terms]})
 
 
-def test_node_affinity_by_zone_goes_by_the_drivers_zone_label() -> None:
+def test_node_affinity_by_zone_uses_the_drivers_zone_label() -> None:
     volume = gce_volume(asking((ZONE, "a"), ("disk", "ssd")), asking((ZONE, "b")))
     assert migrated_affinity(volume) == selector(
         asking((GKE_ZONE, "a"), ("disk", "ssd")), asking((GKE_ZONE, "b"))
@@ -107,12 +109,12 @@ def test_without_a_zone_in_the_affinity_the_zone_label_is_added_to_every_term() 
     assert migrated_affinity(volume) == selector(expected)
 
 
-def test_a_volume_that_has_nothing_but_a_zone_label_gets_a_term_of_it() -> None:
+def test_a_volume_with_only_a_zone_label_gets_a_term_for_it() -> None:
     volume = gce_volume(labels={ZONE: "a"})
     assert migrated_affinity(volume) == selector(asking((GKE_ZONE, "a")))
 
 
-def test_a_volume_that_says_nothing_of_zones_keeps_its_affinity() -> None:
+def test_a_volume_without_zones_keeps_its_affinity() -> None:
     assert migrated_affinity(gce_volume()) is None
     other = gce_volume(asking(("disk", "ssd")))
     assert migrated_affinity(other) == other.node_affinity

@@ -12,7 +12,7 @@ BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
 BETA_REGION = "failure-domain.beta.kubernetes.io/region"
 
 
-def test_amounts_are_millicores_bytes_and_counts_and_pods_stand_apart() -> None:
+def test_amounts_are_millicores_bytes_and_counts_and_pods_are_separate() -> None:
     parsed = parse_node(
         node("n1", cpu="1500m", memory="1Ki", pods=7, resources={"example.com/gpu": 2})
     )
@@ -20,7 +20,7 @@ def test_amounts_are_millicores_bytes_and_counts_and_pods_stand_apart() -> None:
     assert parsed.pod_slots == 7
 
 
-def test_a_node_carries_its_labels_annotations_taints_and_cordon() -> None:
+def test_a_node_has_its_labels_annotations_taints_and_cordon() -> None:
     parsed = parse_node(
         node(
             "n1",
@@ -42,14 +42,14 @@ def test_conditions_are_kept_by_type() -> None:
     assert parsed.conditions == {"Ready": "True", "MemoryPressure": "True"}
 
 
-def test_a_node_of_nothing_but_a_name_offers_nothing() -> None:
+def test_a_node_with_only_a_name_has_no_resources() -> None:
     parsed = parse_node({"metadata": {"name": "n1"}})
     assert (parsed.allocatable, parsed.pod_slots) == ({}, 0)
     assert (parsed.labels, parsed.taints, parsed.images, parsed.conditions) == ({}, (), {}, {})
     assert not parsed.unschedulable
 
 
-def test_an_image_is_known_by_each_of_its_names() -> None:
+def test_an_image_is_found_by_each_of_its_names() -> None:
     digest = f"registry.example/app@sha256:{'0' * 64}"
     images = [{"names": [digest, "registry.example/app"], "sizeBytes": 5}, {"names": None}]
     assert parse_node(node("n1", status={"images": images})).images == {
@@ -119,13 +119,13 @@ def test_a_nodes_zone_comes_from_the_beta_labels_where_they_exist(
         ),
     ],
 )
-def test_a_malformed_node_is_refused_by_field(raw: Any, message: str) -> None:
+def test_a_malformed_node_raises_an_error_with_its_field(raw: Any, message: str) -> None:
     with pytest.raises(ManifestError) as caught:
         parse_node(raw)
     assert str(caught.value) == message
 
 
-def test_a_malformed_amount_is_refused_by_field() -> None:
+def test_a_malformed_amount_raises_an_error_with_its_field() -> None:
     with pytest.raises(ManifestError) as caught:
         parse_node(node("n1", memory="lots"))
     assert caught.value.where == "Node n1 status.allocatable.memory"
@@ -147,5 +147,5 @@ def test_the_annotation_names_controllers_whose_pods_to_avoid() -> None:
     "annotation",
     ["", "{", "[]", "3", "{}", '{"preferAvoidPods": {}}', '{"preferAvoidPods": [{}, 1]}'],
 )
-def test_an_annotation_that_cannot_be_read_avoids_nobody(annotation: str) -> None:
+def test_an_invalid_annotation_avoids_no_controller(annotation: str) -> None:
     assert avoiding(annotation) == frozenset()

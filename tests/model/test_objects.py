@@ -183,7 +183,7 @@ def test_the_key_is_the_name_with_the_namespace_where_there_is_one(kind: Kind) -
 
 @pytest.mark.parametrize("kind", Kind)
 @pytest.mark.parametrize("metadata", [{}, {"name": ""}, {"name": ["web"]}, None, []])
-def test_an_object_without_a_name_is_refused(kind: Kind, metadata: Any) -> None:
+def test_an_object_without_a_name_raises_an_error(kind: Kind, metadata: Any) -> None:
     raw = {**OBJECTS[kind], "metadata": metadata}
     with pytest.raises(ManifestError, match=rf"^{kind} .*metadata"):
         parse_object(kind, raw)
@@ -192,7 +192,9 @@ def test_an_object_without_a_name_is_refused(kind: Kind, metadata: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", Kind)
-def test_whatever_a_field_holds_the_parser_answers_or_refuses_it_by_name(kind: Kind) -> None:
+def test_any_value_in_a_field_is_parsed_or_raises_an_error_with_the_objects_name(
+    kind: Kind,
+) -> None:
     raw = OBJECTS[kind]
     for path in paths(raw):
         for value in ODD_VALUES:
@@ -202,7 +204,7 @@ def test_whatever_a_field_holds_the_parser_answers_or_refuses_it_by_name(kind: K
 
 @pytest.mark.parametrize("kind", Kind)
 @given(data=st.data())
-def test_whatever_json_a_field_holds_the_parser_answers_or_refuses_it_by_name(
+def test_any_json_in_a_field_is_parsed_or_raises_an_error_with_the_objects_name(
     kind: Kind, data: st.DataObject
 ) -> None:
     raw = OBJECTS[kind]

@@ -16,7 +16,7 @@ def metadata(**fields: Any) -> dict[str, Any]:
     return raw
 
 
-def test_a_pod_has_an_identity_and_a_place() -> None:
+def test_a_pod_has_its_identity_and_its_node() -> None:
     parsed = parse_pod(
         pod(
             "web",
@@ -39,7 +39,7 @@ def test_without_a_namespace_a_pod_is_in_default() -> None:
     assert parse_pod({"metadata": {"name": "web"}, "spec": {}}).key == "default/web"
 
 
-def test_a_new_pod_is_nowhere() -> None:
+def test_a_new_pod_has_no_node() -> None:
     parsed = parse_pod({"metadata": {"name": "web"}, "spec": {"nodeName": ""}})
     assert parsed.node_name is None
     assert parsed.nominated_node is None
@@ -59,7 +59,7 @@ def test_times_are_seconds_since_the_epoch() -> None:
     ("phase", "finished"),
     [("Pending", False), ("Running", False), ("Succeeded", True), ("Failed", True)],
 )
-def test_a_pod_that_ran_to_its_end_is_finished(phase: str, *, finished: bool) -> None:
+def test_a_pod_that_has_ended_is_finished(phase: str, *, finished: bool) -> None:
     assert parse_pod(pod(phase=phase)).finished is finished
 
 
@@ -68,7 +68,7 @@ def test_a_pod_being_deleted_is_terminating() -> None:
     assert not parse_pod(metadata(deletionTimestamp=None)).terminating
 
 
-def test_the_owner_is_the_controlling_one() -> None:
+def test_the_owner_is_the_controller() -> None:
     owners = [
         {"kind": "Node", "name": "n1", "uid": "1"},
         {"kind": "ReplicaSet", "name": "web-1", "uid": "2", "controller": True},
@@ -100,7 +100,7 @@ def test_the_owner_is_the_controlling_one() -> None:
         ),
     ],
 )
-def test_conditions_tell_of_earlier_refusals_and_of_preemption(
+def test_conditions_show_earlier_attempts_and_preemption(
     condition: dict[str, str], message: str | None, *, disrupted: bool
 ) -> None:
     parsed = parse_pod(pod(status={"conditions": [{"type": "Ready"}, condition]}))
@@ -133,14 +133,14 @@ def test_conditions_tell_of_earlier_refusals_and_of_preemption(
         ),
     ],
 )
-def test_a_malformed_pod_is_refused_by_field(raw: dict[str, Any], message: str) -> None:
+def test_a_malformed_pod_raises_an_error_with_its_field(raw: dict[str, Any], message: str) -> None:
     with pytest.raises(ManifestError) as caught:
         parse_pod(raw)
     assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("time", ["yesterday", "2026-01-01T00:00:00", "2026-13-01T00:00:00Z"])
-def test_a_time_must_be_one_and_say_its_zone(time: str) -> None:
+def test_a_time_must_be_valid_and_have_a_time_zone(time: str) -> None:
     with pytest.raises(ManifestError) as caught:
         parse_pod(metadata(creationTimestamp=time))
     assert caught.value.where == "Pod team-a/web metadata.creationTimestamp"

@@ -33,9 +33,7 @@ numbers = st.from_regex(r"[0-9]{1,22}(\.[0-9]{0,12})?|\.[0-9]{1,12}", fullmatch=
 
 
 @given(st.sampled_from(("", "+", "-")), numbers, st.sampled_from(sorted(SUFFIXES)))
-def test_every_quantity_means_what_exact_arithmetic_says(
-    sign: str, number: str, suffix: str
-) -> None:
+def test_every_quantity_equals_exact_arithmetic(sign: str, number: str, suffix: str) -> None:
     text = sign + number + suffix
     assert parse_count(text) == slowly(sign, number, suffix, 1)
     assert parse_milli(text) == slowly(sign, number, suffix, 1000)
@@ -62,7 +60,7 @@ def test_bytes_are_read_in_binary_and_decimal_units(text: str, count: int) -> No
     assert parse_count(text) == count
 
 
-def test_a_fraction_of_the_unit_rounds_up_so_that_nobody_asks_for_nothing() -> None:
+def test_a_fraction_of_the_unit_is_rounded_up() -> None:
     assert parse_milli("0.0001") == 1
     assert parse_count("100m") == 1
     assert parse_milli("1e-999999999") == 1
@@ -74,7 +72,7 @@ def test_more_than_an_int64_is_capped() -> None:
     assert parse_milli("-10E") == -INT64_MAX
 
 
-def test_nothing_with_a_huge_exponent_is_still_nothing() -> None:
+def test_zero_with_a_huge_exponent_is_zero() -> None:
     assert parse_count("0e999999999999") == 0
 
 
@@ -91,13 +89,13 @@ BROKEN += ["1.2.3", "--1", "nan", "inf", "1,5", "\u0663", "1\n", "1" * 300]
 
 @pytest.mark.parametrize("parse", [parse_milli, parse_count])
 @pytest.mark.parametrize("text", BROKEN)
-def test_what_is_no_quantity_is_refused(text: str, parse: Callable[[str], int]) -> None:
+def test_text_that_is_no_quantity_raises_an_error(text: str, parse: Callable[[str], int]) -> None:
     with pytest.raises(ManifestError):
         parse(text)
 
 
 @pytest.mark.parametrize("value", [None, True, [1], {"a": 1}, float("nan"), float("inf")])
-def test_what_is_not_even_text_or_number_is_refused(value: object) -> None:
+def test_a_value_that_is_neither_text_nor_number_raises_an_error(value: object) -> None:
     with pytest.raises(ManifestError):
         parse_count(value)  # type: ignore[arg-type]  # what a manifest may hold all the same
 

@@ -37,11 +37,11 @@ def test_an_explicit_zero_is_kept() -> None:
     [
         ("cpu", "much", "'much' is not a quantity"),
         ("cpu", "-1", "-1 is negative"),
-        ("gpu", "1", "is no resource"),
-        ("pods", "1", "is no resource"),
+        ("gpu", "1", "is not a resource"),
+        ("pods", "1", "is not a resource"),
     ],
 )
-def test_a_wrong_amount_is_refused_by_its_path(name: str, amount: str, problem: str) -> None:
+def test_a_wrong_amount_raises_an_error_with_its_path(name: str, amount: str, problem: str) -> None:
     with pytest.raises(ManifestError) as caught:
         parse_amounts({name: amount}, "spec.overhead")
     assert caught.value.where == f"spec.overhead.{name}"
@@ -52,7 +52,7 @@ def containers(*resources: Mapping[str, Any], field: str = "containers") -> dict
     return {field: [{"name": f"c{i}", "resources": r} for i, r in enumerate(resources)]}
 
 
-def test_a_limit_stands_in_for_a_missing_request_of_its_container() -> None:
+def test_a_limit_replaces_a_missing_request_of_its_container() -> None:
     spec = containers({"limits": {"cpu": "2", "memory": "10"}, "requests": {"memory": "0"}})
     assert parse_containers(spec, "containers") == [
         ContainerResources(
@@ -86,7 +86,9 @@ def test_only_an_init_container_that_always_restarts_is_a_sidecar() -> None:
         (containers({"limits": {"cpu": "x"}}), "spec.containers[0].resources.limits.cpu"),
     ],
 )
-def test_a_malformed_container_is_refused_by_its_path(spec: dict[str, Any], where: str) -> None:
+def test_a_malformed_container_raises_an_error_with_its_path(
+    spec: dict[str, Any], where: str
+) -> None:
     with pytest.raises(ManifestError) as caught:
         parse_containers(spec, "containers")
     assert caught.value.where == where
@@ -102,21 +104,21 @@ def test_a_pod_without_its_own_resources_has_none_at_pod_level() -> None:
     assert parse_pod_level({}, {"cpu": 1}) == ({}, {})
 
 
-def test_pod_level_requests_alone_are_not_completed_from_the_containers() -> None:
+def test_without_pod_level_limits_missing_pod_level_requests_stay_missing() -> None:
     assert pod_level({"memory": 7}, requests={"cpu": "1"}) == ({"cpu": 1000}, {})
 
 
-def test_with_a_pod_level_limit_a_missing_request_is_what_the_containers_request() -> None:
+def test_with_a_pod_level_limit_a_missing_request_is_the_total_of_the_containers() -> None:
     requests, _ = pod_level({"cpu": 100, "memory": 7}, limits={"cpu": "2"})
     assert requests == {"cpu": 100, "memory": 7}
 
 
-def test_a_pod_level_limit_stands_in_where_no_container_requests_anything() -> None:
+def test_a_pod_level_limit_replaces_a_request_that_no_container_has() -> None:
     requests, limits = pod_level({}, limits={"cpu": "2", "hugepages-2Mi": "4Mi"})
     assert requests == limits == {"cpu": 2000, "hugepages-2Mi": 4 * 2**20}
 
 
-def test_what_the_pod_requests_itself_stays_whatever_limits_and_containers_say() -> None:
+def test_an_explicit_pod_level_request_is_kept() -> None:
     requests, _ = pod_level({"cpu": 100}, requests={"cpu": "1"}, limits={"cpu": "2"})
     assert requests == {"cpu": 1000}
 
@@ -129,7 +131,7 @@ def test_resources_that_do_not_exist_at_pod_level_are_left_out() -> None:
     ) == ({}, {})
 
 
-def test_raising_lifts_what_is_lower_and_adds_what_is_missing_even_at_zero() -> None:
+def test_raise_to_raises_lower_entries_and_adds_missing_ones_also_zero() -> None:
     amounts = {"a": 1, "b": 5}
     raise_to(amounts, {"a": 3, "b": 2, "c": 0})
     assert amounts == {"a": 3, "b": 5, "c": 0}
@@ -156,7 +158,7 @@ def test_raising_lifts_what_is_lower_and_adds_what_is_missing_even_at_zero() -> 
         "sidecars add up",
     ],
 )
-def test_the_total_is_the_most_needed_at_once(
+def test_the_total_is_the_most_needed_at_one_time(
     apps: list[int], init: list[tuple[int, bool]], expected: int
 ) -> None:
     total = total_requests([{"cpu": n} for n in apps], [({"cpu": n}, s) for n, s in init])

@@ -44,7 +44,7 @@ def term(*expressions: dict[str, Any], fields: tuple[dict[str, Any], ...] = ()) 
         ("Lt", ("5",), ["4", "-1"], ["5", "6", "x", "", None]),
     ],
 )
-def test_an_operator_says_which_values_it_takes(
+def test_an_operator_matches_its_values(
     operator: Any, values: tuple[str, ...], matching: list[str | None], others: list[str | None]
 ) -> None:
     requirement = Requirement("k", operator, values)
@@ -67,7 +67,7 @@ def test_all_labels_and_expressions_of_a_selector_must_match() -> None:
 
 
 @given(st.dictionaries(st.sampled_from("abc"), st.sampled_from("xy")))
-def test_a_selector_from_labels_matches_whatever_carries_at_least_them(
+def test_a_selector_from_labels_matches_objects_with_at_least_these_labels(
     labels: dict[str, str],
 ) -> None:
     wanted = selector_from_labels(labels)
@@ -77,11 +77,11 @@ def test_a_selector_from_labels_matches_whatever_carries_at_least_them(
         assert not wanted.matches({k: v for k, v in labels.items() if k != key})
 
 
-def test_selectors_of_the_same_labels_are_equal_whatever_the_order() -> None:
+def test_selectors_of_the_same_labels_in_any_order_are_equal() -> None:
     assert selector_from_labels({"a": "1", "b": "2"}) == selector_from_labels({"b": "2", "a": "1"})
 
 
-def test_a_narrowed_selector_asks_for_more() -> None:
+def test_a_narrowed_selector_has_more_requirements() -> None:
     narrowed = selector_from_labels({"app": "web"}).narrowed(Requirement("v", "In", ("1",)))
     assert narrowed.matches({"app": "web", "v": "1"})
     assert not narrowed.matches({"app": "web"})
@@ -104,7 +104,7 @@ def test_a_narrowed_selector_asks_for_more() -> None:
         (None, None),
     ],
 )
-def test_numbers_are_read_as_go_reads_them(text: str | None, number: int | None) -> None:
+def test_numbers_are_parsed_as_in_go(text: str | None, number: int | None) -> None:
     assert parse_int64(text) == number
 
 
@@ -155,7 +155,7 @@ def test_expressions_and_fields_of_a_term_must_all_match() -> None:
         term(fields=(expression("metadata.uid", "In", "n1"),)),
     ],
 )
-def test_a_term_that_cannot_mean_anything_matches_no_node(invalid: NodeSelectorTerm) -> None:
+def test_an_invalid_term_matches_no_node(invalid: NodeSelectorTerm) -> None:
     assert not invalid.valid
     assert not invalid.matches("n1", {"k": "5"})
 
@@ -187,7 +187,7 @@ def test_preferred_terms_keep_their_weights() -> None:
         ),
     ],
 )
-def test_a_malformed_label_selector_is_refused_by_field(raw: Any, message: str) -> None:
+def test_a_malformed_label_selector_raises_an_error_with_its_field(raw: Any, message: str) -> None:
     with pytest.raises(ManifestError) as caught:
         parse_label_selector(raw, "s")
     assert str(caught.value) == message
@@ -210,7 +210,7 @@ def test_a_malformed_selector_without_a_path_is_named_from_its_own_field() -> No
         ),
     ],
 )
-def test_a_malformed_node_selector_is_refused_by_field(raw: Any, where: str) -> None:
+def test_a_malformed_node_selector_raises_an_error_with_its_field(raw: Any, where: str) -> None:
     with pytest.raises(ManifestError) as caught:
         parse_node_selector(raw, "n")
     assert caught.value.where == where
@@ -223,7 +223,7 @@ def test_a_malformed_node_selector_is_refused_by_field(raw: Any, where: str) -> 
         ([{"weight": 1, "preference": []}], "p[0].preference"),
     ],
 )
-def test_a_malformed_preference_is_refused_by_field(raw: Any, where: str) -> None:
+def test_a_malformed_preference_raises_an_error_with_its_field(raw: Any, where: str) -> None:
     with pytest.raises(ManifestError) as caught:
         parse_preferred_terms(raw, "p")
     assert caught.value.where == where

@@ -38,11 +38,13 @@ def test_copies_of_a_template_share_one_shape() -> None:
         pod(cpu="1", spec={"schedulerName": "mooring"}),
     ],
 )
-def test_pods_that_differ_in_what_decides_differ_in_shape(other: dict[str, Any]) -> None:
+def test_pods_that_differ_in_a_field_of_the_shape_have_different_shapes(
+    other: dict[str, Any],
+) -> None:
     assert shape_of(other) is not shape_of(pod(cpu="1"))
 
 
-def test_a_pod_of_defaults_asks_for_nothing() -> None:
+def test_a_pod_with_defaults_has_no_constraints() -> None:
     shape = shape_of(spec(containers=[{"name": "c"}], schedulerName=None, priority=None))
     assert shape.scheduler_name == "default-scheduler"
     assert (shape.priority, shape.preempts, shape.qos) == (0, True, "BestEffort")
@@ -52,7 +54,7 @@ def test_a_pod_of_defaults_asks_for_nothing() -> None:
     assert not any((shape.gates, shape.tolerations, shape.host_ports, shape.spread))
 
 
-def test_what_the_spec_says_is_in_the_shape() -> None:
+def test_the_shape_has_the_fields_of_the_spec() -> None:
     shape = shape_of(
         spec(
             priority=10,
@@ -126,7 +128,7 @@ def test_a_resize_under_way_counts_for_an_assigned_pod_only() -> None:
     assert shape_of(placed).demand.resources["cpu"] == 3000
 
 
-def test_an_infeasible_resize_counts_what_is_in_use() -> None:
+def test_in_an_infeasible_resize_the_used_amounts_count() -> None:
     status = {
         "containerStatuses": [{"name": "c0", "resources": {"requests": {"cpu": "1"}}}],
         "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}],
@@ -154,12 +156,14 @@ def test_an_infeasible_resize_counts_what_is_in_use() -> None:
         ),
     ],
 )
-def test_a_malformed_field_is_refused_by_name(fields: dict[str, Any], message: str) -> None:
+def test_a_malformed_field_raises_an_error_with_its_name(
+    fields: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ManifestError) as caught:
         parse_pod(spec(**fields))
     assert str(caught.value) == f"Pod default/web {message}"
 
 
-def test_what_json_cannot_hold_is_refused() -> None:
+def test_a_value_that_json_does_not_have_raises_an_error() -> None:
     with pytest.raises(ManifestError, match="Pod default/web spec: cannot be written as JSON"):
         parse_pod(spec(nodeSelector={1: "a"}))

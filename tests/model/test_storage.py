@@ -31,7 +31,7 @@ def claim(metadata: dict[str, Any] | None = None, **spec: Any) -> PersistentVolu
 # ---- PersistentVolume
 
 
-def test_a_volume_is_read_with_everything_a_claim_is_matched_by() -> None:
+def test_a_volume_has_all_fields_that_matching_reads() -> None:
     raw = {
         "metadata": {
             "name": "pv",
@@ -69,7 +69,7 @@ def test_a_volume_is_read_with_everything_a_claim_is_matched_by() -> None:
     )
 
 
-def test_a_bare_volume_is_a_pending_file_system_that_nobody_has_claimed() -> None:
+def test_a_volume_without_fields_is_a_pending_unclaimed_file_system() -> None:
     bare = volume()
     assert (bare.phase, bare.volume_mode, bare.capacity) == ("Pending", "Filesystem", 0)
     assert (bare.storage_class, bare.claim, bare.source) == ("", None, None)
@@ -96,7 +96,7 @@ def test_the_node_affinity_of_a_volume_selects_nodes() -> None:
 # ---- PersistentVolumeClaim
 
 
-def test_a_claim_is_read_with_everything_a_volume_is_matched_by() -> None:
+def test_a_claim_has_all_fields_that_matching_reads() -> None:
     raw = {
         "metadata": {
             "name": "data",
@@ -139,7 +139,7 @@ def test_a_claim_is_read_with_everything_a_volume_is_matched_by() -> None:
     )
 
 
-def test_a_bare_claim_asks_for_any_file_system() -> None:
+def test_a_claim_without_fields_requests_any_file_system() -> None:
     bare = claim()
     assert (bare.key, bare.phase, bare.volume_mode) == ("team-a/data", "Pending", "Filesystem")
     assert (bare.requested, bare.selected_node, bare.selector) == (None, None, None)
@@ -168,7 +168,7 @@ def test_a_claim_may_select_volumes_by_their_labels() -> None:
     assert not selector.matches({})
 
 
-def test_the_storage_class_in_the_old_annotation_wins() -> None:
+def test_the_storage_class_in_the_old_annotation_takes_precedence() -> None:
     assert claim({"annotations": OLD_CLASS}, storageClassName="new").storage_class == "old"
     assert volume({"annotations": OLD_CLASS}, storageClassName="new").storage_class == "old"
 
@@ -179,9 +179,7 @@ def test_the_storage_class_in_the_old_annotation_wins() -> None:
 @pytest.mark.parametrize(
     ("mode", "waits"), [("WaitForFirstConsumer", True), ("Immediate", False), (None, False)]
 )
-def test_a_storage_class_waits_for_a_consumer_only_if_it_says_so(
-    mode: str | None, *, waits: bool
-) -> None:
+def test_a_storage_class_binds_immediately_by_default(mode: str | None, *, waits: bool) -> None:
     parsed = parse_storage_class(
         {"metadata": {"name": "fast"}, "provisioner": "csi.example", "volumeBindingMode": mode}
     )
@@ -205,13 +203,13 @@ def test_allowed_topologies_are_alternatives_of_which_an_empty_one_allows_no_nod
 # ---- errors
 
 
-def test_a_malformed_volume_is_refused_by_name_and_field() -> None:
+def test_a_malformed_volume_raises_an_error_with_name_and_field() -> None:
     with pytest.raises(ManifestError) as caught:
         volume(capacity={"storage": "5GB"})
     assert str(caught.value).startswith("PersistentVolume pv spec.capacity.storage: '5GB' is not")
 
 
-def test_a_malformed_claim_is_refused_by_name_and_field() -> None:
+def test_a_malformed_claim_raises_an_error_with_name_and_field() -> None:
     with pytest.raises(ManifestError) as caught:
         claim(accessModes="ReadWriteOnce")
     assert str(caught.value) == (
@@ -219,7 +217,7 @@ def test_a_malformed_claim_is_refused_by_name_and_field() -> None:
     )
 
 
-def test_a_malformed_storage_class_is_refused_by_name_and_field() -> None:
+def test_a_malformed_storage_class_raises_an_error_with_name_and_field() -> None:
     term = {"matchLabelExpressions": [{"key": "zone", "values": "a"}]}
     with pytest.raises(ManifestError) as caught:
         parse_storage_class({"metadata": {"name": "fast"}, "allowedTopologies": [term]})

@@ -50,7 +50,7 @@ def test_a_toleration_of_another_key_value_or_effect_does_not(toleration: Tolera
 
 
 @pytest.mark.parametrize("operator", ["Gt", "Lt"])
-def test_comparing_tolerations_tolerate_nothing_as_upstream_without_the_gate(operator: str) -> None:
+def test_tolerations_with_lt_and_gt_tolerate_nothing(operator: str) -> None:
     taint = Taint("level", "5", "NoSchedule")
     assert not Toleration("level", operator, "5", "").tolerates(taint)
 
@@ -83,7 +83,7 @@ def test_the_taint_of_a_cordoned_node_is_that_of_the_node_controller() -> None:
     assert wanted.tolerates(NOT_SCHEDULABLE_TAINT)
 
 
-def test_taints_and_tolerations_are_read_in_their_order_with_empty_fields_for_absent_ones() -> None:
+def test_taints_and_tolerations_keep_their_order_and_absent_fields_are_empty() -> None:
     assert parse_taints(
         [{"key": "a", "effect": "NoSchedule"}, {"key": "b", "value": "1", "effect": "NoExecute"}]
     ) == (Taint("a", "", "NoSchedule"), Taint("b", "1", "NoExecute"))
@@ -99,13 +99,13 @@ def test_taints_and_tolerations_are_read_in_their_order_with_empty_fields_for_ab
         ([{}, {"value": True}], "spec.taints[1].value: must be a string, not True"),
     ],
 )
-def test_a_malformed_taint_is_refused_by_field(raw: Any, message: str) -> None:
+def test_a_malformed_taint_raises_an_error_with_its_field(raw: Any, message: str) -> None:
     with pytest.raises(ManifestError) as caught:
         parse_taints(raw)
     assert str(caught.value) == message
 
 
-def test_a_malformed_toleration_is_refused_by_field() -> None:
+def test_a_malformed_toleration_raises_an_error_with_its_field() -> None:
     with pytest.raises(ManifestError) as caught:
         parse_tolerations([{"effect": []}])
     assert str(caught.value) == "spec.tolerations[0].effect: must be a string, not []"

@@ -52,13 +52,13 @@ def pod(*volumes: dict[str, Any]) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_volume_that_a_filter_looks_at_is_read(
+def test_a_volume_that_a_filter_reads_is_parsed(
     source: dict[str, Any], expected: PodVolume
 ) -> None:
     assert pod_volumes(pod(source)) == (expected,)
 
 
-def test_volumes_that_every_node_can_give_are_left_out() -> None:
+def test_volumes_that_exist_on_every_node_are_left_out() -> None:
     assert pod_volumes(pod({"emptyDir": {}}, {"configMap": {"name": "c"}}, {"projected": {}})) == ()
 
 
@@ -88,7 +88,9 @@ def test_a_source_that_is_null_is_no_source() -> None:
         ({"iscsi": {"readOnly": "yes"}}, "spec.volumes[0].iscsi.readOnly"),
     ],
 )
-def test_a_malformed_volume_is_refused_by_its_path(source: dict[str, Any], where: str) -> None:
+def test_a_malformed_volume_raises_an_error_with_its_path(
+    source: dict[str, Any], where: str
+) -> None:
     with pytest.raises(ManifestError) as caught:
         pod_volumes(pod(source))
     assert caught.value.where == where

@@ -76,7 +76,7 @@ def test_a_replication_controller_selects_by_its_template_where_it_has_no_select
     assert selects(controller.selector, app="web")
 
 
-def test_a_budget_says_how_many_may_go_and_which_are_counted_already() -> None:
+def test_a_budget_has_its_allowed_disruptions_and_disrupted_pods() -> None:
     status = {"disruptionsAllowed": 2, "disruptedPods": {"web-1": "2026-01-01T00:00:00Z"}}
     budget = parse_pod_disruption_budget(obj(spec={}, status=status))
     assert (budget.disruptions_allowed, budget.disrupted_pods) == (2, frozenset({"web-1"}))
@@ -87,7 +87,7 @@ def test_a_budget_without_a_status_allows_nothing() -> None:
     assert (budget.disruptions_allowed, budget.disrupted_pods) == (0, frozenset())
 
 
-def test_a_priority_class_preempts_unless_it_says_never() -> None:
+def test_a_priority_class_preempts_by_default() -> None:
     raw = {"metadata": {"name": "high"}, "value": 1000, "globalDefault": True}
     assert parse_priority_class(raw) == PriorityClass(
         "high", 1000, global_default=True, preemption_policy="PreemptLowerPriority"
@@ -95,7 +95,7 @@ def test_a_priority_class_preempts_unless_it_says_never() -> None:
     assert parse_priority_class(raw | {"preemptionPolicy": "Never"}).preemption_policy == "Never"
 
 
-def test_a_namespace_carries_its_labels() -> None:
+def test_a_namespace_has_its_labels() -> None:
     raw = {"metadata": {"name": "team-a", "labels": {"env": "dev"}}}
     assert parse_namespace(raw) == Namespace("team-a", {"env": "dev"})
     assert parse_namespace({"metadata": {"name": "bare"}}) == Namespace("bare", {})
@@ -131,7 +131,7 @@ def test_a_namespace_carries_its_labels() -> None:
         ),
     ],
 )
-def test_a_malformed_object_is_refused_by_name_and_field(
+def test_a_malformed_object_raises_an_error_with_name_and_field(
     parse: Callable[[Mapping[str, Any]], object], raw: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ManifestError) as caught:

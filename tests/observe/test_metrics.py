@@ -13,7 +13,7 @@ BUCKETS = {
     "scheduler_pod_scheduling_attempts": (1, 16, 5),
     "scheduler_preemption_victims": (1, 64, 7),
 }
-"""Upstream's first bound, last finite bound and number of bounds."""
+"""kube-scheduler's first bound, last finite bound and number of bounds."""
 
 
 def scrape(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -93,14 +93,14 @@ def everything_happened_once() -> Metrics:
         ("mooring_build_info", {"version": __version__}, 1),
     ],
 )
-def test_what_happened_is_shown_under_upstreams_name_and_labels(
+def test_metrics_have_kube_schedulers_names_and_labels(
     name: str, labels: dict[str, str], expected: float
 ) -> None:
     assert value(everything_happened_once(), name, **labels) == expected
 
 
 @pytest.mark.parametrize("name", BUCKETS)
-def test_buckets_are_upstreams(name: str) -> None:
+def test_buckets_are_those_of_kube_scheduler(name: str) -> None:
     bounds = {
         float(dict(labels)["le"])
         for sample, labels in scrape(everything_happened_once())

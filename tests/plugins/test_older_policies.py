@@ -12,8 +12,8 @@ from mooring.framework.decision import Decision
 from mooring.framework.registry import Registry
 from mooring.model.pod import parse_pod
 from mooring.plugins import SHIPPED
-from mooring.policy.imports.legacy import import_policy
-from mooring.policy.imports.legacy_names import PREDICATES, PRIORITIES, RATIO
+from mooring.policy.imports.policy import import_policy
+from mooring.policy.imports.predicates import PREDICATES, PRIORITIES, RATIO
 from mooring.policy.resolve import resolve
 from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import cluster, node, pod

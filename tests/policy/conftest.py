@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from mooring.policy.args import UPSTREAM_ARGS
+from mooring.policy.args import KUBE_SCHEDULER_ARGS
 from mooring.policy.errors import ProfileInvalid
 from mooring.policy.merge import Catalog
 from mooring.policy.points import Point
@@ -52,7 +52,7 @@ class KubeCatalog:
         return frozenset(map(Point, words.split())) if words else None
 
     def args_model(self, name: str) -> type[BaseModel] | None:
-        return RackArgs if name == "RackAware" else UPSTREAM_ARGS.get(name)
+        return RackArgs if name == "RackAware" else KUBE_SCHEDULER_ARGS.get(name)
 
 
 @pytest.fixture(scope="session")

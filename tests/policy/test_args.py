@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mooring.policy.args import (
-    UPSTREAM_ARGS,
+    KUBE_SCHEDULER_ARGS,
     DefaultPreemptionArgs,
     DynamicResourcesArgs,
     InterPodAffinityArgs,
@@ -59,8 +59,8 @@ def preferred(weight: int) -> dict[str, object]:
     return {"addedAffinity": {field: [{"weight": weight, "preference": {}}]}}
 
 
-def test_every_plugin_of_upstream_has_upstreams_defaults() -> None:
-    defaults = {name: read(model, {}, "") for name, model in UPSTREAM_ARGS.items()}
+def test_every_plugin_has_kube_schedulers_defaults() -> None:
+    defaults = {name: read(model, {}, "") for name, model in KUBE_SCHEDULER_ARGS.items()}
     assert defaults == {
         "DefaultPreemption": DefaultPreemptionArgs(
             min_candidate_nodes_percentage=10, min_candidate_nodes_absolute=100
@@ -87,7 +87,7 @@ def test_every_plugin_of_upstream_has_upstreams_defaults() -> None:
     }
 
 
-def test_the_strategy_is_told_by_its_type() -> None:
+def test_the_type_names_the_strategy() -> None:
     args = read(NodeResourcesFitArgs, fit(type="MostAllocated", resources=[]), "")
     assert args.scoring_strategy == MostAllocated(resources=CPU_AND_MEMORY)
 
@@ -104,7 +104,7 @@ def test_weight_zero_of_a_resource_means_one() -> None:
     assert strategy.resources == (ResourceSpec(name="cpu", weight=1),)
 
 
-REFUSED: list[tuple[str, dict[str, Any], dict[str, str]]] = [
+INVALID: list[tuple[str, dict[str, Any], dict[str, str]]] = [
     (
         "DefaultPreemption",
         {"minCandidateNodesPercentage": 101, "minCandidateNodesAbsolute": -1},
@@ -176,7 +176,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, str]]] = [
         "NodeResourcesFit",
         {"ignoredResourceGroups": ["example.com", "example.com/gpu"]},
         {
-            "ignoredResourceGroups[1]": '"example.com/gpu" must not contain "/": it is the part '
+            "ignoredResourceGroups[1]": '"example.com/gpu" must not contain "/": give the part '
             "before it"
         },
     ),
@@ -203,8 +203,8 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, str]]] = [
         "PodTopologySpread",
         spread(constraint(labelSelector={}, matchLabelKeys=[])),
         {
-            "defaultConstraints[0].labelSelector": "must not be set: it is deduced for each pod "
-            "from its Services and owner",
+            "defaultConstraints[0].labelSelector": "must not be set: it is derived from each pod's "
+            "Services and owner",
             "defaultConstraints[0].matchLabelKeys": "must not be set: a default constraint has no "
             "labelSelector to narrow",
         },
@@ -251,8 +251,8 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("plugin", "document", "expected"), REFUSED)
+@pytest.mark.parametrize(("plugin", "document", "expected"), INVALID)
 def test_a_mistake_in_arguments_is_located_and_explained(
     plugin: str, document: dict[str, Any], expected: dict[str, str], mistakes: Mistakes
 ) -> None:
-    assert mistakes(lambda: read(UPSTREAM_ARGS[plugin], document, "")) == expected
+    assert mistakes(lambda: read(KUBE_SCHEDULER_ARGS[plugin], document, "")) == expected

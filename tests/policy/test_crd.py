@@ -47,11 +47,11 @@ def keywords(value: object) -> set[str]:
     return {*value} | keywords(inner)
 
 
-def test_the_committed_file_is_what_the_models_say() -> None:
+def test_the_committed_file_is_generated_from_the_models() -> None:
     assert COMMITTED.read_text() == render(), "run: mooring crds > crds/schedulingprofiles.yaml"
 
 
-def test_no_keyword_of_the_models_is_lost_unnoticed() -> None:
+def test_every_keyword_of_the_models_is_kept_or_known_to_be_dropped() -> None:
     """What the API server cannot check, or must not: types of maps' keys, defaults, unions."""
 
     def used(model: type[BaseModel]) -> set[str]:
@@ -72,7 +72,7 @@ def test_every_schema_is_structural() -> None:
         assert not ("properties" in node and "additionalProperties" in node), path
 
 
-def test_only_arguments_of_plugins_and_a_spec_that_was_accepted_may_hold_anything() -> None:
+def test_only_plugin_arguments_and_the_spec_in_force_have_no_schema() -> None:
     keeps = "x-kubernetes-preserve-unknown-fields"
     assert [path for path, node in nodes(schema()) if keeps in node] == [
         ".spec.pluginConfig[].args",
@@ -80,7 +80,7 @@ def test_only_arguments_of_plugins_and_a_spec_that_was_accepted_may_hold_anythin
     ]
 
 
-def test_nothing_the_user_left_out_is_written_into_the_object() -> None:
+def test_the_schema_has_no_defaults() -> None:
     assert not [path for path, node in nodes(schema()) if "default" in node]
 
 
@@ -93,7 +93,7 @@ def test_every_field_of_the_spec_is_described() -> None:
 
 
 def test_every_list_in_the_spec_is_bounded() -> None:
-    """The API server refuses a rule whose cost it cannot bound."""
+    """The API server rejects a rule whose cost it cannot bound."""
     assert not [
         path
         for path, node in nodes(schema()["properties"]["spec"])

@@ -22,12 +22,12 @@ from mooring.policy.durations import format_duration, parse_duration
         (".5s", 0.5),
     ],
 )
-def test_a_duration_reads_as_go_reads_it(text: str, seconds: float) -> None:
+def test_a_duration_is_parsed_as_in_go(text: str, seconds: float) -> None:
     assert parse_duration(text) == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize("text", ["", "5", "s", "5 s", "5d", "1m30", "--5s", 5, "9999999h"])
-def test_what_go_cannot_read_is_refused_with_an_example(text: object) -> None:
+def test_other_text_is_an_error_that_gives_an_example(text: object) -> None:
     with pytest.raises(ValueError, match="such as 30s or 1m30s"):
         parse_duration(text)
 
@@ -41,10 +41,10 @@ def test_what_go_cannot_read_is_refused_with_an_example(text: object) -> None:
         (timedelta(hours=25, milliseconds=500), "25h0.5s"),
     ],
 )
-def test_a_duration_is_written_as_short_as_it_can_be(duration: timedelta, text: str) -> None:
+def test_a_duration_is_written_without_parts_that_are_zero(duration: timedelta, text: str) -> None:
     assert format_duration(duration) == text
 
 
 @given(st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=365)))
-def test_what_is_written_reads_back_the_same(duration: timedelta) -> None:
+def test_a_written_duration_is_read_as_the_same_duration(duration: timedelta) -> None:
     assert parse_duration(format_duration(duration)) == duration

@@ -38,5 +38,15 @@ def test_the_error_text_holds_every_mistake() -> None:
         ("Zebra", ""),
     ],
 )
-def test_a_near_miss_names_what_was_probably_meant(word: str, hint: str) -> None:
+def test_a_misspelled_name_gets_the_most_similar_one_as_a_hint(word: str, hint: str) -> None:
     assert did_you_mean(word, ["NodeName", "NodeResourcesFit"]) == hint
+
+
+@pytest.mark.parametrize("path", ["spec.plugins", "spec.plugins.score", "spec.plugins[0].name"])
+def test_a_mistake_lies_in_its_field_and_in_every_field_around_it(path: str) -> None:
+    assert FieldError(path, "is wrong").lies_in("spec.plugins")
+
+
+@pytest.mark.parametrize("path", ["spec.pluginsOfOthers", "spec", "plugins"])
+def test_a_mistake_does_not_lie_in_another_field(path: str) -> None:
+    assert not FieldError(path, "is wrong").lies_in("spec.plugins")

@@ -24,7 +24,7 @@ def manager(*resources: str) -> dict[str, object]:
     return extender(managedResources=[{"name": name} for name in resources])
 
 
-def test_the_configuration_of_an_extender_in_use_is_read_whole() -> None:
+def test_every_field_of_an_extender_is_read() -> None:
     document = extender(
         filterVerb="filter",
         bindVerb="bind",
@@ -40,7 +40,7 @@ def test_the_configuration_of_an_extender_in_use_is_read_whole() -> None:
 @pytest.mark.parametrize(
     ("given", "seconds"), [({}, 5), ({"httpTimeout": "0s"}, 5), ({"httpTimeout": "100ms"}, 0.1)]
 )
-def test_a_call_may_take_five_seconds_unless_told_otherwise(
+def test_the_default_timeout_of_a_call_is_five_seconds(
     given: dict[str, object], seconds: float
 ) -> None:
     assert read(Extender, extender(**given), "").timeout == timedelta(seconds=seconds)

@@ -18,7 +18,7 @@ from mooring.policy.reading import read
 Mistakes = Callable[[Callable[[], object]], dict[str, str]]
 
 
-def test_without_conditions_every_pressure_counts() -> None:
+def test_without_conditions_every_pressure_is_checked() -> None:
     assert NodePressureArgs().conditions == ("MemoryPressure", "DiskPressure", "PIDPressure")
 
 

@@ -26,11 +26,11 @@ def found(
 DEFAULT = profile("default-scheduler")
 
 
-def test_a_profile_answers_to_its_own_name() -> None:
+def test_a_profile_matches_pods_that_name_it() -> None:
     assert found(DEFAULT) == "default-scheduler"
 
 
-def test_a_pod_of_another_scheduler_is_not_ours() -> None:
+def test_a_pod_of_another_scheduler_has_no_profile() -> None:
     assert found(DEFAULT, scheduler_name="other") is None
 
 
@@ -64,7 +64,7 @@ def test_all_conditions_must_hold() -> None:
     assert found(both, **matching) == "default-scheduler"  # type: ignore[arg-type]  # two label maps
 
 
-def test_where_the_best_profile_does_not_match_the_next_is_asked() -> None:
+def test_if_the_profile_of_highest_precedence_does_not_match_the_next_one_is_used() -> None:
     prod = profile(
         "prod",
         schedulerNames=["default-scheduler"],

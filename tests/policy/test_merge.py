@@ -1,4 +1,4 @@
-"""Beside the cases here, tests/e2e/test_upstream.py compares with the real kube-scheduler."""
+"""tests/e2e/test_kube_scheduler.py compares more cases with the real kube-scheduler."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -41,7 +41,7 @@ DEFAULT_SCORES = {
 }
 
 
-def test_without_changes_upstreams_defaults_run_in_order(catalog: Catalog) -> None:
+def test_without_changes_kube_schedulers_defaults_run_in_order(catalog: Catalog) -> None:
     plugins = plugins_by_point(Plugins(), catalog)
     assert scores(plugins[Point.SCORE]) == DEFAULT_SCORES
     assert names(plugins[Point.SCORE]) == list(DEFAULT_SCORES)
@@ -59,7 +59,7 @@ def test_without_changes_upstreams_defaults_run_in_order(catalog: Catalog) -> No
     assert plugins[Point.PERMIT] == ()
 
 
-def test_a_default_enabled_again_keeps_its_place_and_takes_the_new_weight(
+def test_a_default_enabled_again_keeps_its_position_and_gets_the_new_weight(
     catalog: Catalog,
 ) -> None:
     changed = plugins_of(multiPoint={"enabled": [{"name": "NodeAffinity", "weight": 9}]})
@@ -98,7 +98,7 @@ def test_plugins_named_at_a_point_run_first_and_extras_last(catalog: Catalog) ->
     assert order[-1] == "NodePorts"
 
 
-def test_the_weight_of_a_point_beats_that_of_multi_point(catalog: Catalog) -> None:
+def test_the_weight_at_a_point_overrides_that_at_multi_point(catalog: Catalog) -> None:
     changed = plugins_of(
         multiPoint={"enabled": [{"name": "NodeAffinity", "weight": 9}]},
         score={"enabled": [{"name": "NodeAffinity"}]},
@@ -106,7 +106,7 @@ def test_the_weight_of_a_point_beats_that_of_multi_point(catalog: Catalog) -> No
     assert scores(plugins_by_point(changed, catalog)[Point.SCORE])["NodeAffinity"] == 1
 
 
-def test_a_star_at_a_point_leaves_only_what_the_point_names(catalog: Catalog) -> None:
+def test_a_star_at_a_point_leaves_only_the_plugins_enabled_there(catalog: Catalog) -> None:
     changed = plugins_of(
         score={"disabled": [{"name": "*"}], "enabled": [{"name": "ImageLocality", "weight": 4}]}
     )
@@ -116,7 +116,9 @@ def test_a_star_at_a_point_leaves_only_what_the_point_names(catalog: Catalog) ->
 
 
 @pytest.mark.parametrize("absent", [*ABSENT])
-def test_a_default_the_catalog_lacks_is_left_out(absent: str, catalog: Catalog) -> None:
+def test_a_default_that_the_catalog_does_not_have_is_left_out(
+    absent: str, catalog: Catalog
+) -> None:
     plugins = plugins_by_point(Plugins(), catalog)
     assert not any(absent in names(uses) for uses in plugins.values())
 
@@ -148,7 +150,7 @@ def test_untouched_defaults_keep_their_order(catalog: Catalog, changes: Plugins)
 
 
 @given(CHANGES)
-def test_everything_enabled_runs_once_and_nothing_disabled_runs(
+def test_every_enabled_plugin_runs_once_and_no_disabled_one_runs(
     catalog: Catalog, changes: Plugins
 ) -> None:
     multi = changes.multi_point
@@ -171,7 +173,9 @@ def test_only_scores_have_weights(catalog: Catalog, changes: Plugins) -> None:
 
 
 @given(CHANGES)
-def test_a_result_spelled_out_in_full_is_its_own_result(catalog: Catalog, changes: Plugins) -> None:
+def test_merging_an_already_merged_profile_changes_nothing(
+    catalog: Catalog, changes: Plugins
+) -> None:
     result = plugins_by_point(changes, catalog)
     spelled = {
         point.value: {

@@ -14,7 +14,7 @@ def test_a_qualified_name_is_accepted(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["", "-a", "a-", "a b", "a/b/c", "/a", "A.B/c", "x" * 64, "a/", f"{'x' * 254}/a"]
 )
-def test_any_other_name_is_refused_with_the_rule(name: str) -> None:
+def test_any_other_name_is_an_error_that_states_the_rule(name: str) -> None:
     with pytest.raises(ValidationError, match="is not a qualified name"):
         TypeAdapter(QualifiedName).validate_python(name)
 
@@ -24,7 +24,7 @@ def test_a_label_value_may_be_empty() -> None:
 
 
 @pytest.mark.parametrize("value", ["a/b", "-a", "x" * 64])
-def test_a_bad_label_value_is_refused(value: str) -> None:
+def test_an_invalid_label_value_is_an_error(value: str) -> None:
     with pytest.raises(ValidationError, match="is not a label value"):
         TypeAdapter(LabelValue).validate_python(value)
 

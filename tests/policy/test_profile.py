@@ -10,7 +10,7 @@ Mistakes = Callable[[Callable[[], object]], dict[str, str]]
 Manifest = Callable[..., Mapping[str, Any]]
 
 
-def test_a_profile_without_a_spec_is_upstreams_defaults(manifest: Manifest) -> None:
+def test_a_profile_without_a_spec_has_kube_schedulers_defaults(manifest: Manifest) -> None:
     document = {**manifest("default-scheduler")}
     del document["spec"]
     profile = read_profile(document)

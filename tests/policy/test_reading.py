@@ -57,6 +57,8 @@ def test_a_date_of_yaml_is_text() -> None:
     assert read(Bicycle, {"owner": date(2026, 1, 2)}, "").owner == "2026-01-02"
 
 
-def test_what_json_cannot_hold_is_a_mistake_of_the_document(mistakes: Mistakes) -> None:
+def test_a_value_that_json_does_not_have_is_a_mistake_of_the_document(
+    mistakes: Mistakes,
+) -> None:
     (message,) = mistakes(lambda: read(Bicycle, {"owner": {1, 2}}, "bike")).values()
     assert message.startswith("cannot be written as JSON")

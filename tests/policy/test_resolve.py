@@ -4,9 +4,10 @@ from typing import Any
 import pytest
 
 from mooring.policy.args import InterPodAffinityArgs, NodeResourcesFitArgs
+from mooring.policy.errors import ProfileInvalid
 from mooring.policy.merge import Catalog
 from mooring.policy.points import Point
-from mooring.policy.profile import SchedulingProfileSpec
+from mooring.policy.profile import SchedulingProfileSpec, read_profile
 from mooring.policy.reading import read
 from mooring.policy.resolve import Effective, load_profile, resolve
 
@@ -42,7 +43,7 @@ def test_a_plugin_that_does_not_run_has_no_arguments(catalog: Catalog) -> None:
     assert "InterPodAffinity" not in resolved(catalog, **spec).args
 
 
-def test_arguments_may_say_of_what_type_they_are(catalog: Catalog) -> None:
+def test_arguments_may_contain_their_type(catalog: Catalog) -> None:
     typed = config(
         "InterPodAffinity",
         apiVersion="kubescheduler.config.k8s.io/v1",
@@ -53,7 +54,7 @@ def test_arguments_may_say_of_what_type_they_are(catalog: Catalog) -> None:
     assert args == InterPodAffinityArgs(hard_pod_affinity_weight=5)
 
 
-def test_resources_an_extender_takes_over_replace_those_ignored_by_hand(
+def test_resources_that_extenders_manage_replace_ignored_resources(
     catalog: Catalog,
 ) -> None:
     managed = [
@@ -78,15 +79,15 @@ def test_resources_an_extender_takes_over_replace_those_ignored_by_hand(
         config("NodeDeclaredFeatures"),
         config("NodeName"),
     ],
-    ids=["names of upstream", "a point it lacks", "absent plugin", "no arguments"],
+    ids=["names of kube-scheduler", "a point it lacks", "absent plugin", "no arguments"],
 )
-def test_what_upstream_accepts_without_effect_is_accepted(
+def test_what_kube_scheduler_accepts_without_effect_is_accepted(
     spec: dict[str, object], catalog: Catalog
 ) -> None:
     assert resolved(catalog, **spec) == resolved(catalog)
 
 
-REFUSED: list[tuple[dict[str, object], str, str]] = [
+INVALID: list[tuple[dict[str, object], str, str]] = [
     (
         enabled("score", "NodeResourceFit"),
         "plugins.score.enabled[0].name",
@@ -167,7 +168,7 @@ REFUSED: list[tuple[dict[str, object], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "path", "message"), REFUSED)
+@pytest.mark.parametrize(("spec", "path", "message"), INVALID)
 def test_a_mistake_in_a_policy_is_located_and_explained(
     spec: dict[str, object], path: str, message: str, catalog: Catalog, mistakes: Mistakes
 ) -> None:
@@ -209,6 +210,61 @@ def test_every_mistake_is_reported_whatever_section_it_is_in(
     }
 
 
+def test_a_schema_mistake_hides_no_wrong_plugin_name(
+    catalog: Catalog, mistakes: Mistakes, manifest: Manifest
+) -> None:
+    document = manifest(
+        "a",
+        plugins={
+            "filter": {
+                "enabled": [{"weight": 3}, "NodeName", {"name": "*"}, {"name": "NodePort"}],
+                "disabled": "NodeName",
+            },
+            "score": {"enabled": [{"name": "Zebra", "weight": -1}]},
+            "permitt": {"enabled": [{"name": "NodeName"}]},
+        },
+        pluginConfig=[
+            {"args": {}},
+            {"name": "Nothing", "args": 3},
+            {"name": "NodeName", "args": {"strict": True}},
+        ],
+    )
+    assert [*mistakes(lambda: load_profile(document, catalog))] == [
+        "spec.plugins.filter.enabled[0].name",
+        "spec.plugins.filter.enabled[1]",
+        "spec.plugins.filter.enabled[2].name",
+        "spec.plugins.filter.disabled",
+        "spec.plugins.score.enabled[0].weight",
+        "spec.plugins.permitt",
+        "spec.pluginConfig[0].name",
+        "spec.pluginConfig[1].args",
+        "spec.plugins.filter.enabled[3].name",
+        "spec.plugins.score.enabled[0].name",
+        "spec.pluginConfig[1].name",
+        "spec.pluginConfig[2].args",
+    ]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"plugins": {"multiPoint": {"disabled": ["PrioritySort"], "enabled": []}}},
+        {"plugins": {"queueSort": {"enabled": [{"name": "PrioritySort", "weight": "1"}]}}},
+        {**enabled("filter", "RackAware"), "pluginConfig": [{"nam": "RackAware"}]},
+        {**enabled("filter", "RackAware"), "pluginConfig": [{"name": "RackAware", "args": 1}]},
+        {**enabled("filter", "RackAware"), "pluginConfig": {"name": "RackAware"}},
+        {"pluginConfig": [{"name": "NodeName", "args": [1]}]},
+    ],
+)
+def test_what_only_follows_from_a_schema_mistake_is_not_reported(
+    spec: dict[str, object], catalog: Catalog, mistakes: Mistakes, manifest: Manifest
+) -> None:
+    with pytest.raises(ProfileInvalid) as unreadable:
+        read_profile(manifest("a", **spec))
+    found = mistakes(lambda: load_profile(manifest("a", **spec), catalog))
+    assert [*found] == [error.path for error in unreadable.value.errors]
+
+
 @pytest.mark.parametrize("spec", [3, [], "text"])
 def test_a_spec_that_is_no_object_is_one_mistake(
     spec: object, catalog: Catalog, mistakes: Mistakes, manifest: Manifest
@@ -217,7 +273,7 @@ def test_a_spec_that_is_no_object_is_one_mistake(
     assert [*mistakes(lambda: load_profile(document, catalog))] == ["spec"]
 
 
-def test_a_loaded_profile_tells_what_is_in_force(catalog: Catalog, manifest: Manifest) -> None:
+def test_a_loaded_profile_has_its_effective_plugins(catalog: Catalog, manifest: Manifest) -> None:
     profile, effective = load_profile(manifest("web", percentageOfNodesToScore=0), catalog)
     policy = effective.policy(profile)
     assert policy.scheduler_names == ("web",)
@@ -228,6 +284,6 @@ def test_a_loaded_profile_tells_what_is_in_force(catalog: Catalog, manifest: Man
     assert policy.plugins[Point.SCORE][0].weight == 3
 
 
-def test_without_a_percentage_all_nodes_are_looked_at(catalog: Catalog, manifest: Manifest) -> None:
+def test_the_default_percentage_is_all_nodes(catalog: Catalog, manifest: Manifest) -> None:
     profile, effective = load_profile(manifest("web"), catalog)
     assert effective.policy(profile).percentage_of_nodes_to_score == 100

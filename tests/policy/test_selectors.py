@@ -37,7 +37,7 @@ def test_a_selector_reads_back_as_it_was_written(document: dict[str, object]) ->
         ("DoesNotExist", ("x",), "must be empty where operator is DoesNotExist"),
     ],
 )
-def test_the_operator_decides_about_values(
+def test_the_operator_decides_whether_values_are_needed(
     operator: str, values: tuple[str, ...], message: str, mistakes: Mistakes
 ) -> None:
     found = mistakes(lambda: read(LabelSelector, expression(operator, *values), ""))
@@ -69,6 +69,6 @@ def test_only_a_nodes_name_can_be_selected_as_a_field(mistakes: Mistakes) -> Non
     }
 
 
-def test_a_bad_key_is_named_where_it_stands(mistakes: Mistakes) -> None:
+def test_an_invalid_key_is_reported_with_its_path(mistakes: Mistakes) -> None:
     found = mistakes(lambda: read(LabelSelector, {"matchLabels": {"a/b/c": "x"}}, "selector"))
     assert [*found] == ["selector.matchLabels[a/b/c]"]

@@ -2,7 +2,7 @@ from mooring.policy.points import Point
 from mooring.policy.status import EffectivePolicy, PluginInForce, SchedulingProfileStatus
 
 
-def test_the_effective_policy_names_points_as_the_spec_does() -> None:
+def test_the_status_names_extension_points_as_the_spec_does() -> None:
     policy = EffectivePolicy(
         scheduler_names=("a",),
         plugins={

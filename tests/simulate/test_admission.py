@@ -11,7 +11,7 @@ from mooring.testing.storage_builders import pv
 
 
 def manifest(**spec: Any) -> dict[str, Any]:
-    """A pod as somebody writes it, before any API server saw it."""
+    """A raw pod as a user writes it."""
     return {"kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [], **spec}}
 
 
@@ -36,11 +36,11 @@ def test_a_pod_gets_the_priority_and_the_policy_of_its_class() -> None:
     ("name", "value"),
     [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)],
 )
-def test_the_systems_classes_are_always_there(name: str, value: int) -> None:
+def test_the_system_priority_classes_always_exist(name: str, value: int) -> None:
     assert admitted(manifest(priorityClassName=name))["spec"]["priority"] == value
 
 
-def test_without_a_class_the_global_default_holds_the_lowest_of_several() -> None:
+def test_a_pod_without_a_class_gets_the_global_default_with_the_lowest_value() -> None:
     spec = admitted(
         manifest(),
         priority_class("some", 5, default=True),
@@ -54,12 +54,12 @@ def test_without_any_default_a_pod_has_no_priority() -> None:
     assert "priority" not in admitted(manifest(), priority_class("some", 5))["spec"]
 
 
-def test_a_priority_that_was_stored_stays() -> None:
+def test_a_priority_in_the_object_is_kept() -> None:
     raw = manifest(priority=1, priorityClassName="gone")
     assert admitted(raw)["spec"]["priority"] == 1
 
 
-def test_a_class_that_is_not_there_is_an_error_that_names_pod_and_field() -> None:
+def test_an_unknown_class_is_an_error_that_names_pod_and_field() -> None:
     with pytest.raises(ManifestError) as caught:
         admitted(manifest(priorityClassName="high"))
     assert str(caught.value) == (
@@ -76,7 +76,7 @@ def test_a_pod_gets_the_overhead_of_its_runtime_class_unless_it_has_one() -> Non
     assert admitted(own, heavy)["spec"]["overhead"] == {"cpu": "1m"}
 
 
-def test_the_object_somebody_wrote_is_left_as_it_was() -> None:
+def test_the_given_object_is_not_modified() -> None:
     raw = manifest(priorityClassName="system-node-critical")
     admitted(raw)
     assert raw == manifest(priorityClassName="system-node-critical")
@@ -87,7 +87,7 @@ def test_a_namespace_carries_its_name_as_a_label() -> None:
     assert stored["metadata"]["labels"] == {"kubernetes.io/metadata.name": "a", "env": "prod"}
 
 
-def test_a_volume_nobody_looked_at_is_available_unless_it_is_claimed() -> None:
+def test_a_volume_without_a_phase_is_available_unless_it_has_a_claim() -> None:
     free, taken = pv("v"), pv("v", claim="default/data")
     del free["status"], taken["status"]
     assert as_stored(Kind.PERSISTENT_VOLUME, free)["status"]["phase"] == "Available"

@@ -7,7 +7,7 @@ from mooring.model.events import Kind
 from mooring.plugins import SHIPPED
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.manifests import InputError, Manifest
-from mooring.simulate.policies import read_policies
+from mooring.simulate.profiles import load_profiles
 from mooring.testing.builders import api_object, node, pod, priority_class, service
 
 REGISTRY = Registry(SHIPPED, {})
@@ -26,14 +26,14 @@ def inputs(*objects: dict[str, Any]) -> Inputs:
     return inputs_of(numbered(*objects), REGISTRY)
 
 
-def test_pods_with_a_node_hold_their_place_and_those_without_one_wait() -> None:
+def test_pods_with_a_node_are_in_the_state_and_pods_without_one_are_pending() -> None:
     found = inputs(pod("waits"), node("n1"), pod("runs", cpu="1", node="n1"))
     assert [p.key for p in found.pending] == ["default/waits"]
     assert [placed.pod.key for placed in found.state.pods] == ["default/runs"]
 
 
 @pytest.mark.parametrize("ended", [pod(phase="Succeeded"), pod(terminating=True)])
-def test_a_pod_that_has_ended_or_is_ending_waits_for_nothing(ended: dict[str, Any]) -> None:
+def test_a_finished_or_terminating_pod_is_not_pending(ended: dict[str, Any]) -> None:
     found = inputs(ended)
     assert found.pending == ()
 
@@ -46,7 +46,7 @@ def test_objects_may_come_in_any_order() -> None:
     assert waiting.shape.priority == 7
 
 
-def test_other_objects_are_kept_for_the_plugins() -> None:
+def test_other_objects_are_in_the_state_for_plugins_to_read() -> None:
     found = inputs(service("front", {"app": "web"}))
     assert [*found.state.objects.of(Kind.SERVICE)] == ["default/front"]
 
@@ -66,9 +66,9 @@ def test_a_kind_of_another_group_with_a_known_name_is_not_mistaken_for_it() -> N
 
 def test_profiles_come_from_the_objects_unless_others_are_given() -> None:
     objects = numbered(profile("a"))
-    others = read_policies(numbered(profile("b")), REGISTRY)
-    assert [p.profile.name for p in inputs_of(objects, REGISTRY).policies] == ["a"]
-    assert [p.profile.name for p in inputs_of(objects, REGISTRY, others).policies] == ["b"]
+    others = load_profiles(numbered(profile("b")), REGISTRY)
+    assert [p.profile.name for p in inputs_of(objects, REGISTRY).profiles] == ["a"]
+    assert [p.profile.name for p in inputs_of(objects, REGISTRY, others).profiles] == ["b"]
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,15 @@ def read(path: Path) -> list[Manifest]:
     return list(read_manifests([str(path)]))
 
 
-def refusal(path: Path) -> str:
+def problem_of(path: Path) -> str:
     with pytest.raises(InputError) as caught:
         read(path)
     return str(caught.value)
 
 
-def test_every_document_of_a_file_is_an_object_and_empty_ones_are_none(written: Path) -> None:
+def test_every_document_of_a_file_is_an_object_and_empty_documents_are_skipped(
+    written: Path,
+) -> None:
     written.write_text("kind: Pod\n---\n---\n# nothing\n---\nkind: Node\n")
     assert [m.kind for m in read(written)] == ["Pod", "Node"]
 
@@ -65,7 +67,7 @@ def test_a_dash_stands_for_standard_input(monkeypatch: pytest.MonkeyPatch) -> No
     assert found.source == "standard input, document 1"
 
 
-def test_a_file_that_starts_like_json_may_still_be_yaml(written: Path) -> None:
+def test_a_file_that_starts_like_json_may_be_yaml(written: Path) -> None:
     written.write_text("{kind: Pod}\n---\nkind: Node\n")
     assert [m.kind for m in read(written)] == ["Pod", "Node"]
 
@@ -81,15 +83,17 @@ def test_a_file_that_starts_like_json_may_still_be_yaml(written: Path) -> None:
         ("kind: Pod\nspec: !!binary aGk=\n", "document 1: has no meaning in JSON"),
     ],
 )
-def test_what_is_no_object_is_named_with_its_place(written: Path, text: str, problem: str) -> None:
+def test_a_document_that_is_not_an_object_is_named_with_its_place(
+    written: Path, text: str, problem: str
+) -> None:
     written.write_text(text)
-    line = refusal(written)
+    line = problem_of(written)
     assert line.startswith(str(written))
     assert problem in line
     assert "\n" not in line
 
 
 def test_a_file_that_cannot_be_read_is_named(written: Path) -> None:
-    assert refusal(written) == f"{written}: no such file or directory"
+    assert problem_of(written) == f"{written}: no such file or directory"
     written.write_bytes(b"\xff\xfe")
-    assert "is not UTF-8 text" in refusal(written)
+    assert "is not UTF-8 text" in problem_of(written)

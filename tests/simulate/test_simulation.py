@@ -35,13 +35,13 @@ def profile(name: str, **spec: Any) -> dict[str, Any]:
     return raw | {"apiVersion": "scheduling.mooring.dev/v1alpha1"}
 
 
-def test_each_pod_is_decided_on_top_of_the_last() -> None:
+def test_a_scheduled_pod_counts_for_the_next_one() -> None:
     found = places(node("n1", cpu="1"), node("n2", cpu="1"), *(pod(n, cpu="1") for n in "abc"))
     assert sorted(filter(None, found.values())) == ["n1", "n2"]
     assert found["default/c"] is None
 
 
-def test_higher_priority_is_decided_first_then_who_was_made_first_then_the_input() -> None:
+def test_pods_are_ordered_by_priority_then_creation_then_input() -> None:
     unstored = pod("unstored")
     del unstored["metadata"]["creationTimestamp"]
     order = [
@@ -57,7 +57,7 @@ def test_higher_priority_is_decided_first_then_who_was_made_first_then_the_input
     assert order == ["urgent", "early-1", "early-2", "late", "unstored"]
 
 
-def test_a_pod_that_fits_nowhere_has_upstreams_message_and_every_nodes_refusal() -> None:
+def test_an_unschedulable_pod_has_kube_schedulers_message_and_a_reason_for_every_node() -> None:
     (attempt,) = attempts(node("n1", cpu="1"), node("n2", unschedulable=True), pod(cpu="2"))
     decision = attempt.decision
     assert decision.node is None
@@ -76,19 +76,19 @@ def test_without_nodes_there_is_one_message() -> None:
     assert attempt.decision.message == "no nodes available to schedule pods"
 
 
-def test_a_gated_pod_is_not_tried_and_comes_last() -> None:
+def test_a_gated_pod_is_not_scheduled_and_comes_last() -> None:
     first, last = attempts(node("n1"), pod("gated", gates=["wait"], priority=9), pod("free"))
     assert (first.decision.pod, first.decision.node) == ("default/free", "n1")
     assert last.decision.message == "waiting for scheduling gates: [wait]"
 
 
-def test_a_pod_of_another_scheduler_is_nobodys() -> None:
+def test_a_pod_of_another_scheduler_has_no_profile() -> None:
     (attempt,) = attempts(node("n1"), pod(spec={"schedulerName": "other"}))
     assert (attempt.decision.profile, attempt.decision.node) == (None, None)
     assert attempt.decision.message == 'no profile takes pods of schedulerName "other"'
 
 
-def test_the_profiles_of_the_input_decide_by_namespace() -> None:
+def test_profiles_of_the_input_apply_by_namespace() -> None:
     def strategy(name: str) -> list[dict[str, Any]]:
         return [{"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": name}}}]
 
@@ -116,7 +116,7 @@ def test_scores_are_weighted_and_add_up() -> None:
     assert attempt.feasible == 2
 
 
-def test_on_request_a_record_names_the_best_node_only() -> None:
+def test_a_record_can_be_limited_to_the_best_node() -> None:
     (attempt,) = attempts(node("n1"), node("n2", cpu="8"), pod(cpu="1"), every_node=False)
     assert attempt.decision.scores is not None
     assert [*attempt.decision.scores] == [attempt.decision.node]
@@ -129,13 +129,13 @@ def test_the_same_seed_gives_the_same_decisions_and_seeds_differ() -> None:
     assert len({tuple(found.values()) for found in by_seed}) > 1
 
 
-def test_a_pod_runs_only_where_its_predecessors_left_its_host_port_free() -> None:
+def test_a_host_port_of_an_earlier_pod_is_in_use() -> None:
     found = places(node("n1"), pod("a", ports=[80]), pod("b", ports=[80]))
     assert found == {"default/a": "n1", "default/b": None}
 
 
 class Quota:
-    """Lets one pod reserve a place."""
+    """Accepts the Reserve call of one pod and rejects the others."""
 
     name = "Quota"
     row_local = False
@@ -151,7 +151,7 @@ class Quota:
         self._taken -= 1
 
 
-def test_a_pod_refused_at_reserve_gives_its_place_back() -> None:
+def test_a_pod_rejected_at_reserve_is_forgotten() -> None:
     enabled = profile("default-scheduler", plugins={"reserve": {"enabled": [{"name": "Quota"}]}})
     objects = [enabled, node("n1", cpu="2"), *(pod(n, cpu="1") for n in "abc")]
     first, *others = attempts(*objects, plugins=(Quota,))
@@ -169,14 +169,14 @@ class Fails:
         raise PluginError("the catalogue is empty")
 
 
-def test_a_plugin_that_cannot_do_its_work_leaves_the_pod_without_a_node() -> None:
+def test_a_plugin_error_leaves_the_pod_without_a_node() -> None:
     enabled = profile("default-scheduler", plugins={"preFilter": {"enabled": [{"name": "Fails"}]}})
     (attempt,) = attempts(enabled, node("n1"), pod(), plugins=(Fails,))
     assert (attempt.decision.node, attempt.decision.message) == (None, "the catalogue is empty")
 
 
 @pytest.mark.parametrize("percentage", [5, 0])
-def test_a_sampling_search_starts_where_the_last_one_ended(percentage: int) -> None:
+def test_a_search_that_stops_early_starts_where_the_last_one_ended(percentage: int) -> None:
     sampling = profile("default-scheduler", percentageOfNodesToScore=percentage)
     nodes = [node(f"n{i:03}") for i in range(250)]
     first, second = attempts(sampling, *nodes, pod("a"), pod("b"))
@@ -202,7 +202,7 @@ def test_a_preemption_is_recorded_and_its_victims_stay() -> None:
     assert (second.decision.node, second.decision.victims) == (None, ())
 
 
-def test_room_that_is_made_for_a_pod_is_not_taken_by_pods_of_lower_priority() -> None:
+def test_pods_of_lower_priority_do_not_get_the_resources_of_a_nomination() -> None:
     found = places(
         node("n1", cpu="2"),
         pod("victim", cpu="1", node="n1"),
@@ -212,7 +212,7 @@ def test_room_that_is_made_for_a_pod_is_not_taken_by_pods_of_lower_priority() ->
     assert found == {"default/urgent": None, "default/fits-now": None}
 
 
-def test_a_pod_nominated_in_the_dump_keeps_its_room() -> None:
+def test_a_nomination_in_the_dump_is_respected() -> None:
     found = places(
         node("n1", cpu="1"),
         pod("waits", cpu="1", priority=5, nominated="n1", gates=["wait"]),
@@ -222,7 +222,7 @@ def test_a_pod_nominated_in_the_dump_keeps_its_room() -> None:
     assert found == {"default/high": "n1", "default/low": None, "default/waits": None}
 
 
-def test_time_stands_still_at_the_latest_moment_of_the_dump() -> None:
+def test_the_time_is_the_latest_one_in_the_dump() -> None:
     """A profile that spares pods for their first hour spares this one, whenever it is asked."""
     spare = profile("default-scheduler", preemption={"minRuntimeSeconds": 3600})
     old, young = "2026-01-01T00:00:00Z", "2026-01-01T01:30:00Z"

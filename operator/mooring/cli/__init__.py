@@ -1,4 +1,4 @@
-"""The commands, one per file; each reads its words, asks the room that knows, and prints.
+"""The commands of `mooring`, one per file.
 
-Exit codes: 0 done, 1 the answer is no, 2 wrong use or bad input.
+Exit codes: 0 success, 1 the answer is no, 2 wrong usage or bad input.
 """

@@ -1,4 +1,4 @@
-"""What commands have in common: exit codes, the `-o` option, notes, mistakes and tables."""
+"""What all commands use: exit codes, the `-o` option, notes, error lines and tables."""
 
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ from rich.table import Table
 
 from mooring.framework.registry import PluginLoadError
 from mooring.simulate.manifests import InputError
-from mooring.simulate.policies import Policy
+from mooring.simulate.profiles import LoadedProfile
 
 __all__ = [
     "BAD_INPUT",
@@ -20,9 +20,9 @@ __all__ = [
     "NO",
     "mistakes_reported",
     "note",
-    "notes_of",
     "output_option",
     "print_json",
+    "print_notes",
     "print_table",
 ]
 
@@ -35,7 +35,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def output_option(*formats: str) -> Callable[[_Command], _Command]:
-    """The option `-o`; the first format is the default."""
+    """The option `-o`; the first of `formats` is the default."""
     return click.option(
         "-o",
         "--output",
@@ -48,7 +48,7 @@ def output_option(*formats: str) -> Callable[[_Command], _Command]:
 
 @contextmanager
 def mistakes_reported() -> Iterator[None]:
-    """A mistake in what the user gave ends the command: a line each, no traceback, exit code 2."""
+    """Print a mistake in the user's input, one line each without traceback, and exit with 2."""
     try:
         yield
     except (InputError, PluginLoadError) as error:
@@ -58,27 +58,27 @@ def mistakes_reported() -> Iterator[None]:
 
 
 def note(text: str) -> None:
-    """A line for people, beside the answer."""
+    """Print a note on standard error."""
     click.echo(f"note: {text}", err=True)
 
 
-def notes_of(source: str, policies: Iterable[Policy]) -> None:
-    """What an imported file says in vain, each line once though it be about several profiles."""
-    for line in dict.fromkeys(str(said) for policy in policies for said in policy.notes):
+def print_notes(source: str, profiles: Iterable[LoadedProfile]) -> None:
+    """Print the notes of an imported file, each line once, also if several profiles have it."""
+    for line in dict.fromkeys(str(said) for loaded in profiles for said in loaded.notes):
         note(f"{source}: {line}")
 
 
 def print_json(value: Any) -> None:
-    """The value as indented JSON."""
+    """Print the value as indented JSON."""
     click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
 
 
 def print_table(
     head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Container[str] = ()
 ) -> None:
-    """Aligned columns, those named in `numbers` to the right.
+    """Print a table; the columns named in `numbers` are aligned to the right.
 
-    Cells are folded to a terminal's width; in a pipe every row is one line.
+    Cells are folded to the width of a terminal. In a pipe every row is one line.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for name in head:

@@ -3,14 +3,14 @@
 import click
 import yaml
 
-from mooring.cli.console import mistakes_reported, note, notes_of, output_option, print_json
+from mooring.cli.console import mistakes_reported, note, output_option, print_json, print_notes
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
-from mooring.policy.imports.kube_scheduler import Settings
-from mooring.policy.imports.legacy import PROVIDERS, import_provider
+from mooring.policy.imports.configuration import ProcessSettings
+from mooring.policy.imports.policy import PROVIDERS, import_provider
 from mooring.policy.profile import DEFAULT_SCHEDULER
 from mooring.simulate.manifests import read_manifests
-from mooring.simulate.policies import read_policies
+from mooring.simulate.profiles import load_profiles
 
 __all__ = ["convert"]
 
@@ -27,26 +27,26 @@ Examples:
     "--scheduler-name",
     default=DEFAULT_SCHEDULER,
     show_default=True,
-    help="The schedulerName of an old Policy or a provider, which do not say it themselves.",
+    help="The schedulerName for a Policy or a provider, which contain none.",
 )
 @output_option("yaml", "json")
 def convert(source: str, scheduler_name: str, output: str) -> None:
-    """Turn older configurations into profiles.
+    """Convert kube-scheduler configurations to SchedulingProfiles.
 
-    Prints the SchedulingProfiles that do what FILE (- is standard input) asks for: a
-    KubeSchedulerConfiguration v1, or a Policy of Kubernetes 1.22 and before as YAML, JSON or in its
-    ConfigMap. PROVIDER is an algorithm provider of that time: DefaultProvider or
-    ClusterAutoscalerProvider.
+    FILE (- is standard input) contains a KubeSchedulerConfiguration v1, or a Policy of Kubernetes
+    1.22 and before: as YAML, as JSON or in a ConfigMap. PROVIDER is an algorithm provider of that
+    time: DefaultProvider or ClusterAutoscalerProvider. Prints SchedulingProfiles; notes on standard
+    error name the fields that have no counterpart in Mooring.
     """
     if source in PROVIDERS:
         profiles = [import_provider(source, scheduler_name)]
     else:
         with mistakes_reported():
-            policies = read_policies(read_manifests([source]), Registry(SHIPPED), scheduler_name)
-        profiles = [policy.profile for policy in policies]
-        notes_of(source, policies)
-        for flags in dict.fromkeys(_flags(p.settings) for p in policies if p.settings):
-            note(f"{source}: the settings of its process are: mooring run {flags}")
+            loaded = load_profiles(read_manifests([source]), Registry(SHIPPED), scheduler_name)
+        profiles = [found.profile for found in loaded]
+        print_notes(source, loaded)
+        for flags in dict.fromkeys(_flags(p.settings) for p in loaded if p.settings):
+            note(f"{source}: its other settings are flags of: mooring run {flags}")
     manifests = [profile.manifest() for profile in profiles]
     if output == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": manifests})
@@ -54,8 +54,8 @@ def convert(source: str, scheduler_name: str, output: str) -> None:
         click.echo(yaml.safe_dump_all(manifests, sort_keys=False), nl=False)
 
 
-def _flags(settings: Settings) -> str:
-    """The settings of upstream's file, defaults included, as options of `mooring run`."""
+def _flags(settings: ProcessSettings) -> str:
+    """The settings of a KubeSchedulerConfiguration as flags of `mooring run`."""
     flags = {
         "qps": f"{settings.qps:g}",
         "burst": settings.burst,

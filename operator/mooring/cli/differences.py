@@ -1,4 +1,4 @@
-"""In what two policies differ once every default is filled in."""
+"""Compare profiles after all defaults are filled in."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ from typing import Any
 import orjson
 
 from mooring.policy.points import Point
-from mooring.simulate.policies import Policy
+from mooring.simulate.profiles import LoadedProfile
 
 __all__ = ["Difference", "differences"]
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A field that reads differently; None where one side has no such field."""
+    """A field whose value differs; a side is None if it has no such field."""
 
     profile: str
     field: str
@@ -22,15 +22,18 @@ class Difference:
     after: str | None
 
 
-def differences(before: Sequence[Policy], after: Sequence[Policy]) -> list[Difference]:
+def differences(
+    before: Sequence[LoadedProfile], after: Sequence[LoadedProfile]
+) -> list[Difference]:
     """Every difference, by profile and in the order of a profile's fields.
 
-    Two single policies are compared whatever their names, more by name.
+    If there is one profile on each side, the two are compared even if their names differ.
+    Otherwise profiles of the same name are compared.
     """
     if len(before) == len(after) == 1:
         return list(_between(before[0], after[0]))
-    left = {policy.profile.name: policy for policy in before}
-    right = {policy.profile.name: policy for policy in after}
+    left = {loaded.profile.name: loaded for loaded in before}
+    right = {loaded.profile.name: loaded for loaded in after}
     return [
         difference
         for name in dict.fromkeys((*left, *right))
@@ -38,7 +41,7 @@ def differences(before: Sequence[Policy], after: Sequence[Policy]) -> list[Diffe
     ]
 
 
-def _between(before: Policy | None, after: Policy | None) -> Iterator[Difference]:
+def _between(before: LoadedProfile | None, after: LoadedProfile | None) -> Iterator[Difference]:
     if before is None or after is None:
         known = before or after
         if known is not None:
@@ -52,18 +55,17 @@ def _between(before: Policy | None, after: Policy | None) -> Iterator[Difference
             yield Difference(" / ".join(names), field, left.get(field), right.get(field))
 
 
-def _fields(policy: Policy) -> Iterator[tuple[str, str]]:
-    """Everything a policy says, by the path it has in a SchedulingProfile."""
-    spec = policy.profile.spec
-    yield "match.schedulerNames", ", ".join(policy.profile.scheduler_names)
+def _fields(loaded: LoadedProfile) -> Iterator[tuple[str, str]]:
+    """Every field with its value as text; a field is named by its path in a SchedulingProfile."""
+    spec = loaded.profile.spec
+    yield "match.schedulerNames", ", ".join(loaded.profile.scheduler_names)
     match = spec.match.model_dump(mode="json", by_alias=True, exclude_none=True)
     match.pop("schedulerNames", None)
     yield from _flat("match", match)
-    percentage = spec.percentage_of_nodes_to_score
-    yield "percentageOfNodesToScore", str(100 if percentage is None else percentage)
+    yield "percentageOfNodesToScore", str(loaded.effective.percentage_of_nodes_to_score)
     yield "alwaysCheckAllFilters", _text(spec.always_check_all_filters)
-    yield from _plugins(policy)
-    for name, args in sorted(policy.effective.args.items()):
+    yield from _plugins(loaded)
+    for name, args in sorted(loaded.effective.args.items()):
         dumped = args.model_dump(mode="json", by_alias=True, exclude_none=True)
         yield from _flat(f"pluginConfig.{name}", dumped)
     for number, extender in enumerate(spec.extenders):
@@ -72,10 +74,10 @@ def _fields(policy: Policy) -> Iterator[tuple[str, str]]:
     yield from _flat("preemption", spec.preemption.model_dump(mode="json", by_alias=True))
 
 
-def _plugins(policy: Policy) -> Iterator[tuple[str, str]]:
-    """The order of each point's plugins, and the weight of each that scores."""
+def _plugins(loaded: LoadedProfile) -> Iterator[tuple[str, str]]:
+    """The plugins of each extension point in order, and the weight of each score plugin."""
     for point in Point:
-        uses = policy.effective.plugins[point]
+        uses = loaded.effective.plugins[point]
         yield f"plugins.{point}", ", ".join(use.name for use in uses)
         if point is Point.SCORE:
             for use in uses:
@@ -83,7 +85,7 @@ def _plugins(policy: Policy) -> Iterator[tuple[str, str]]:
 
 
 def _flat(path: str, value: Any) -> Iterable[tuple[str, str]]:
-    """The leaves of nested objects; a list is one leaf."""
+    """The paths and values of all fields inside nested objects; a list is one value."""
     if not isinstance(value, Mapping):
         return [(path, _text(value))]
     return [leaf for name, inner in value.items() for leaf in _flat(f"{path}.{name}", inner)]

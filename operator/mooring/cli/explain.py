@@ -28,27 +28,29 @@ Examples:
   mooring explain team-a/web-5d8f --url http://scheduler.example:10251 -o json"""
 )
 @click.argument("pod")
-@click.option("-n", "--namespace", default="default", show_default=True, help="The pod's.")
+@click.option(
+    "-n", "--namespace", default="default", show_default=True, help="The pod's namespace."
+)
 @click.option(
     "--url",
     envvar="MOORING_URL",
     default="http://127.0.0.1:10251",
     show_default=True,
     show_envvar=True,
-    help="Endpoints of the leading replica.",
+    help="URL of the leading replica's HTTP endpoints.",
 )
 @output_option("text", "json")
 def explain(pod: str, namespace: str, url: str, output: str) -> None:
-    """Tell why POD is where it is, or nowhere.
+    """Explain why POD runs on its node, or why it is pending.
 
-    Shows the latest decisions about the pod that the leading replica of a running scheduler keeps.
-    Exits with 0 if there are any, 1 if there is none, 2 if nobody could be asked.
+    Shows the latest decisions about the pod, which the leading replica of a running scheduler
+    keeps. Exits with 0 if there are any, 1 if there is none, 2 if the replica cannot be reached.
     """
     name = pod if "/" in pod else f"{namespace}/{pod}"
     with mistakes_reported():
         if name.count("/") != 1 or not all(name.split("/")):
             raise InputError(f"{pod!r} is no pod; write NAME or NAMESPACE/NAME")
-        answer = _asked(url, name)
+        answer = _fetched(url, name)
     if answer is None:
         click.echo(
             f"no recent decision about pod {name} is kept by this replica; "
@@ -63,8 +65,8 @@ def explain(pod: str, namespace: str, url: str, output: str) -> None:
         _show(decision)
 
 
-def _asked(url: str, pod: str) -> dict[str, Any] | None:
-    """The decisions about the pod; None if none is kept."""
+def _fetched(url: str, pod: str) -> dict[str, Any] | None:
+    """The decisions about the pod as the endpoint returns them; None if it has none."""
     if urlsplit(url).scheme not in ("http", "https"):
         raise InputError(f"--url: {url!r} must start with http:// or https://")
     address = f"{url.rstrip('/')}/debug/decisions?{urlencode({'pod': pod})}"
@@ -87,7 +89,7 @@ def _asked(url: str, pod: str) -> dict[str, Any] | None:
 
 
 def _show(decision: Mapping[str, Any]) -> None:
-    place = f"on {decision['node']}" if decision["node"] else "not placed"
+    place = f"on {decision['node']}" if decision["node"] else "not scheduled"
     click.echo(f"{decision['time']}  {decision['pod']}  {place}  (profile {decision['profile']})")
     for line in _lines(decision):
         click.echo(f"  {line}")

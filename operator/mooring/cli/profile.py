@@ -9,23 +9,23 @@ from mooring.cli.console import (
     DONE,
     NO,
     mistakes_reported,
-    notes_of,
     output_option,
     print_json,
+    print_notes,
     print_table,
 )
 from mooring.cli.differences import Difference, differences
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
 from mooring.simulate.manifests import InputError, read_manifests
-from mooring.simulate.policies import InvalidPolicy, Policy, read_policies
+from mooring.simulate.profiles import InvalidProfile, LoadedProfile, load_profiles
 
 __all__ = ["profile"]
 
 
 @click.group()
 def profile() -> None:
-    """Check and compare scheduling policies."""
+    """Check and compare profiles."""
 
 
 @profile.command(
@@ -37,26 +37,26 @@ Examples:
 @click.argument("file")
 @output_option("text", "json")
 def check(file: str, output: str) -> None:
-    """Say whether the policies of FILE are valid, and what is wrong if they are not.
+    """Check whether the profiles of FILE are valid, and print every mistake.
 
-    FILE (- is standard input) holds SchedulingProfiles, or a KubeSchedulerConfiguration. Exits with
-    0 if all are valid, 1 if one is not, 2 for a file that holds no policy.
+    FILE (- is standard input) contains SchedulingProfiles, a KubeSchedulerConfiguration or a
+    Policy. Exits with 0 if all are valid, 1 if one is not, 2 if the file contains none.
     """
     with mistakes_reported():
         try:
-            policies = read_policies(read_manifests([file]), Registry(SHIPPED))
-        except InvalidPolicy as invalid:
+            profiles = load_profiles(read_manifests([file]), Registry(SHIPPED))
+        except InvalidProfile as invalid:
             _report_invalid(invalid, output)
             sys.exit(NO)
-        if not policies:
-            raise InputError(f"{file}: holds no scheduling policy")
+        if not profiles:
+            raise InputError(f"{file}: contains no scheduling profile")
     if output == "json":
-        print_json({"valid": True, "profiles": [_as_json(policy) for policy in policies]})
+        print_json({"valid": True, "profiles": [_as_json(loaded) for loaded in profiles]})
         return
-    for policy in policies:
-        names = ", ".join(policy.profile.scheduler_names)
-        click.echo(f"{policy.profile.name}: valid; for pods of schedulerName {names}")
-    notes_of(file, policies)
+    for loaded in profiles:
+        names = ", ".join(loaded.profile.scheduler_names)
+        click.echo(f"{loaded.profile.name}: valid; for pods of schedulerName {names}")
+    print_notes(file, profiles)
 
 
 @profile.command(
@@ -69,14 +69,15 @@ Examples:
 @click.argument("b")
 @output_option("table", "json")
 def diff(a: str, b: str, output: str) -> None:
-    """Show in what the policies of the files A and B differ once all defaults are filled in.
+    """Compare the profiles of the files A and B after all defaults are filled in.
 
-    One policy in each file is compared whatever its name; several are compared by name. Exits with
-    0 if nothing differs, 1 if something does, 2 for bad input.
+    If each file contains one profile, the two are compared even if their names differ; otherwise
+    profiles of the same name are compared. Exits with 0 if nothing differs, 1 if something does, 2
+    for bad input.
     """
     registry = Registry(SHIPPED)
     with mistakes_reported():
-        before, after = (read_policies(read_manifests([file]), registry) for file in (a, b))
+        before, after = (load_profiles(read_manifests([file]), registry) for file in (a, b))
         found = differences(before, after)
     if output == "json":
         print_json({"differences": [_difference(d) for d in found]})
@@ -86,7 +87,7 @@ def diff(a: str, b: str, output: str) -> None:
     sys.exit(NO if found else DONE)
 
 
-def _report_invalid(invalid: InvalidPolicy, output: str) -> None:
+def _report_invalid(invalid: InvalidProfile, output: str) -> None:
     if output == "text":
         click.echo(str(invalid))
         return
@@ -94,12 +95,12 @@ def _report_invalid(invalid: InvalidPolicy, output: str) -> None:
     print_json({"valid": False, "source": invalid.source, "errors": errors})
 
 
-def _as_json(policy: Policy) -> dict[str, Any]:
-    effective = policy.effective.policy(policy.profile)
+def _as_json(loaded: LoadedProfile) -> dict[str, Any]:
+    effective = loaded.effective.policy(loaded.profile)
     return {
-        "name": policy.profile.name,
+        "name": loaded.profile.name,
         "effective": effective.model_dump(mode="json", by_alias=True, exclude_none=True),
-        "notes": [{"path": said.path, "message": said.message} for said in policy.notes],
+        "notes": [{"path": said.path, "message": said.message} for said in loaded.notes],
     }
 
 

@@ -19,7 +19,7 @@ __all__ = ["run"]
 _DEFAULTS: Final = asdict(RunSettings())
 _POSITIVE: Final = click.FloatRange(min=0, min_open=True)
 _JITTER: Final = 1.2
-"""The leader waits up to this factor of the retry period between tries."""
+"""The leader waits up to this many retry periods between two attempts."""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -56,34 +56,52 @@ Examples:
     "Requests per second to the API server, bindings included. Without it: no limit.",
     _POSITIVE,
 )
-@_setting("burst", "Requests at once on top of --qps. Without it: twice --qps.", click.IntRange(1))
-@_setting("leader_elect", "Whether a Lease decides which replica binds.", bool)
-@_setting("lease_namespace", "Namespace of the Lease.")
-@_setting("lease_name", "Name of the Lease; replicas that share it stand in for each other.")
 @_setting(
-    "lease_duration",
-    "Seconds after which the lease of a silent leader may be taken.",
+    "burst",
+    "Requests that may exceed --qps for a moment. Without it: twice --qps.",
     click.IntRange(1),
 )
-@_setting("renew_deadline", "Seconds for which the leader tries to renew its lease.", _POSITIVE)
-@_setting("retry_period", "Seconds between tries to get or renew the lease.", _POSITIVE)
-@_setting("http_address", "IP address of the health, metrics and debug endpoints.")
-@_setting("http_port", "Port of the endpoints; 0 takes a free one.", click.IntRange(0, 65_535))
-@_setting("log_level", "What is less severe is not logged.", click.Choice(LEVELS))
+@_setting(
+    "leader_elect",
+    "Whether replicas elect a leader through a Lease; only the leader binds pods.",
+    bool,
+)
+@_setting("lease_namespace", "Namespace of the Lease.")
+@_setting("lease_name", "Name of the Lease; replicas of one scheduler use the same.")
+@_setting(
+    "lease_duration",
+    "Seconds after which another replica takes a Lease that is not renewed.",
+    click.IntRange(1),
+)
+@_setting(
+    "renew_deadline",
+    "Seconds for which the leader tries to renew its Lease before it gives up.",
+    _POSITIVE,
+)
+@_setting("retry_period", "Seconds between two attempts to get or renew the Lease.", _POSITIVE)
+@_setting("http_address", "IP address of the HTTP endpoints for health, metrics and debugging.")
+@_setting(
+    "http_port", "Port of the HTTP endpoints; 0 chooses a free port.", click.IntRange(0, 65_535)
+)
+@_setting("log_level", "The least severe messages that are logged.", click.Choice(LEVELS))
 @_setting("log_format", "text for people, json for machines.", click.Choice(FORMATS))
-@_setting("initial_backoff", "Seconds a pod waits after it was refused once.", _POSITIVE)
-@_setting("max_backoff", "The most seconds a refused pod waits; doubled up to here.", _POSITIVE)
+@_setting("initial_backoff", "Seconds of a pod's first backoff.", _POSITIVE)
+@_setting(
+    "max_backoff",
+    "Seconds of a pod's longest backoff; each backoff is twice the one before.",
+    _POSITIVE,
+)
 @_setting(
     "stop_seconds",
-    "Seconds that bindings in flight have to finish after SIGTERM.",
+    "Seconds in which bindings in flight may finish after SIGTERM.",
     click.FloatRange(min=0),
 )
 def run(**given: Any) -> None:
     """Run the scheduler.
 
-    Any number of replicas may run; one of them binds. The policy is in SchedulingProfile objects,
-    these options are about the process. Exits with 0 after SIGTERM, 1 if the lease is lost, 2 if it
-    cannot start.
+    Any number of replicas may run; one of them, the leader, binds pods. Scheduling is configured
+    by SchedulingProfile objects, the process by these options. Exits with 0 after SIGTERM, 1 if the
+    Lease is lost, 2 if it cannot start.
     """
     settings = RunSettings(**given)
     _check(settings)
@@ -97,7 +115,7 @@ def run(**given: Any) -> None:
 
 
 def _check(settings: RunSettings) -> None:
-    """What is wrong between settings that are each right by themselves."""
+    """Raise UsageError if settings contradict each other."""
     if settings.max_backoff < settings.initial_backoff:
         raise click.UsageError("--max-backoff must be at least --initial-backoff")
     if settings.burst is not None and settings.qps is None:

@@ -95,10 +95,9 @@ def build_pipeline(
         WeightedScorePlugin(instance(use.name), use.weight, use.name, instance(use.name).row_local)
         for use in effective.plugins[Point.SCORE]
     )
-    percentage = profile.spec.percentage_of_nodes_to_score
     return Pipeline(
         profile=profile.name,
-        percentage_of_nodes_to_score=100 if percentage is None else percentage,
+        percentage_of_nodes_to_score=effective.percentage_of_nodes_to_score,
         pre_enqueue=at(Point.PRE_ENQUEUE),
         queue_sort=at(Point.QUEUE_SORT)[0],
         pre_filter=at(Point.PRE_FILTER),

@@ -1,1 +1,1 @@
-"""Values parsed once from API objects; nothing above this room sees a raw dict."""
+"""Immutable values, parsed once from raw API objects; other packages use only these values."""

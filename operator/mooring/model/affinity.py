@@ -1,4 +1,4 @@
-"""Inter-pod affinity terms and topology spread constraints, as the pod's spec states them."""
+"""Inter-pod affinity terms and topology spread constraints of a pod's spec."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ __all__ = [
 class AffinityTerm:
     """Pods selected by labels in some namespaces, counted per value of a node label.
 
-    `namespaces` is the explicit list, or the owner's namespace where neither a list nor a selector
-    was given; `namespace_selector` adds the namespaces it selects (None adds none).
-    The API server has folded matchLabelKeys and mismatchLabelKeys into `selector` already.
+    `namespaces` is the explicit list, or the pod's own namespace if there is neither a list nor a
+    selector; `namespace_selector` adds the namespaces it selects (None adds none). The API server
+    has already merged matchLabelKeys and mismatchLabelKeys into `selector`.
     """
 
     selector: LabelSelector | None
@@ -42,7 +42,7 @@ class WeightedAffinityTerm:
 
 @dataclass(frozen=True, slots=True)
 class PodAffinity:
-    """A pod's own inter-pod terms; `preferred` holds affinity and (negative) anti-affinity."""
+    """The inter-pod terms of a pod; `preferred` contains affinity and (negative) anti-affinity."""
 
     required: tuple[AffinityTerm, ...] = ()
     required_anti: tuple[AffinityTerm, ...] = ()
@@ -72,7 +72,7 @@ class SpreadConstraint:
 
 
 def parse_pod_affinity(raw: Mapping[str, Any], namespace: str) -> PodAffinity:
-    """The inter-pod terms of a pod's `spec.affinity`; ManifestError names a malformed field."""
+    """Parse the inter-pod terms of `spec.affinity`; ManifestError names a malformed field."""
     where = "spec.affinity"
     affinity, anti = mapping(raw, "podAffinity", where), mapping(raw, "podAntiAffinity", where)
     hard, soft = (
@@ -93,7 +93,7 @@ def parse_pod_affinity(raw: Mapping[str, Any], namespace: str) -> PodAffinity:
 def parse_spread_constraints(
     raw: Iterable[Mapping[str, Any]], where: str = "spec.topologySpreadConstraints"
 ) -> tuple[SpreadConstraint, ...]:
-    """The constraints of a pod's spec or of a profile's PodTopologySpreadArgs.
+    """Parse the constraints of a pod's spec or of a profile's PodTopologySpreadArgs.
 
     Raises:
         ManifestError: with the path, from `where`, of a malformed field.

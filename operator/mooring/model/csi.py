@@ -1,4 +1,4 @@
-"""What CSI drivers publish about nodes, capacity and attachments, as values.
+"""CSINode, CSIDriver, CSIStorageCapacity and VolumeAttachment objects.
 
 Every parser takes the raw API object and raises ManifestError naming the object and the field.
 Sizes are bytes.
@@ -39,9 +39,9 @@ _MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 
 @dataclass(frozen=True, slots=True)
 class CSINode:
-    """The CSI drivers on a node, each with how many volumes it may attach there (None: no limit).
+    """The CSI drivers on a node, each with its limit of attached volumes (None: no limit).
 
-    `migrated_plugins` are the in-tree plugins whose volumes a CSI driver serves on this node.
+    `migrated_plugins` are the in-tree plugins whose volumes a CSI driver handles on this node.
     """
 
     name: str
@@ -51,18 +51,18 @@ class CSINode:
 
 @dataclass(frozen=True, slots=True)
 class CSIDriver:
-    """What a driver wants the scheduler to check."""
+    """The checks that a CSI driver wants from the scheduler."""
 
     name: str
     storage_capacity: bool
-    """Whether free capacity counts: see CSIStorageCapacity."""
+    """Whether the scheduler checks the free capacity, see CSIStorageCapacity."""
     required_on_node: bool
-    """Whether its volumes keep pods off nodes where the driver is missing."""
+    """Whether a pod with its volumes is kept from nodes without the driver."""
 
 
 @dataclass(frozen=True, slots=True)
 class CSIStorageCapacity:
-    """What a driver could still make of one class on the nodes that `node_topology` selects.
+    """The capacity for new volumes of one class on the nodes that `node_topology` selects.
 
     `node_topology` None selects no node; `capacity` and `maximum_volume_size` are None if unknown.
     """
@@ -81,13 +81,13 @@ class CSIStorageCapacity:
 
     @property
     def largest(self) -> int | None:
-        """The largest volume that can still be made, None if unknown."""
+        """The size of the largest volume that can be provisioned, None if unknown."""
         return self.capacity if self.maximum_volume_size is None else self.maximum_volume_size
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeAttachment:
-    """A volume attached to a node, by the driver `attacher`; `volume_name` is empty if inline."""
+    """A volume attached to a node by the driver `attacher`; `volume_name` is "" if inline."""
 
     name: str
     attacher: str
@@ -97,7 +97,7 @@ class VolumeAttachment:
 
 @naming_the_object("CSINode")
 def parse_csi_node(raw: Mapping[str, Any]) -> CSINode:
-    """The CSINode of an API object."""
+    """Parse a CSINode."""
     limits = {}
     for index, driver in enumerate(mappings(mapping(raw, "spec"), "drivers", "spec")):
         where = f"spec.drivers[{index}]"
@@ -113,7 +113,7 @@ def parse_csi_node(raw: Mapping[str, Any]) -> CSINode:
 
 @naming_the_object("CSIDriver")
 def parse_csi_driver(raw: Mapping[str, Any]) -> CSIDriver:
-    """The CSIDriver of an API object."""
+    """Parse a CSIDriver."""
     spec = mapping(raw, "spec")
     return CSIDriver(
         name=name_of(raw),
@@ -124,7 +124,7 @@ def parse_csi_driver(raw: Mapping[str, Any]) -> CSIDriver:
 
 @naming_the_object("CSIStorageCapacity")
 def parse_csi_storage_capacity(raw: Mapping[str, Any]) -> CSIStorageCapacity:
-    """The CSIStorageCapacity of an API object."""
+    """Parse a CSIStorageCapacity."""
     return CSIStorageCapacity(
         namespace=namespace_of(raw),
         name=name_of(raw),
@@ -137,7 +137,7 @@ def parse_csi_storage_capacity(raw: Mapping[str, Any]) -> CSIStorageCapacity:
 
 @naming_the_object("VolumeAttachment")
 def parse_volume_attachment(raw: Mapping[str, Any]) -> VolumeAttachment:
-    """The VolumeAttachment of an API object."""
+    """Parse a VolumeAttachment."""
     spec = mapping(raw, "spec")
     source = mapping(spec, "source", "spec")
     return VolumeAttachment(

@@ -1,4 +1,4 @@
-"""What a pod takes from its node: its demand, and the QoS class that follows from it.
+"""The resources that a pod requests (its demand), and its QoS class.
 
 The rules are those of component-helpers' `resource/helpers.go` (PodRequests) with the options that
 the scheduler's `framework/types.go` (PodInfo.CalculateResource) and `noderesources` pass it, and of
@@ -25,7 +25,7 @@ from mooring.model.resources import (
 __all__ = ["Demand", "pod_demand", "pod_limits", "qos_class"]
 
 _SCORED_DEFAULTS: Final = {CPU: 100, MEMORY: 200 * 1024**2}
-"""Counted, in scores only, for a container that requests no cpu or no memory."""
+"""The requests that scores assume for a container without a cpu or memory request."""
 _INT64_MAX: Final = 2**63 - 1
 
 
@@ -34,25 +34,26 @@ class Demand:
     """A pod's demand: cpu in millicores, memory, ephemeral storage and huge pages in bytes, counts.
 
     Filters, node totals and BalancedAllocation use `resources`. The score of NodeResourcesFit uses
-    the `scored_*` fields, in which containers that request no cpu or memory count a little too.
+    the `scored_*` fields, in which a container without a cpu or memory request counts with a
+    default amount.
     """
 
     resources: Mapping[str, int]
-    """What the pod requests; resources it requests nothing of are absent."""
+    """What the pod requests; a resource without a request is absent."""
     scored_cpu: int
-    """The cpu this pod, while incoming, adds in Fit's score: that of its containers and overhead.
+    """The cpu of the incoming pod in NodeResourcesFit's score: its containers and overhead.
 
-    Upstream's scorer does not look at pod-level requests (its flag is never set), the node's
-    totals do; hence the two kinds of scored fields.
+    For the incoming pod, kube-scheduler's scorer ignores pod-level requests, because its flag is
+    never set; the totals of the node include them. So there are two kinds of scored fields.
     """
     scored_memory: int
-    """The memory this pod, while incoming, adds in Fit's score."""
+    """The memory of the incoming pod in NodeResourcesFit's score."""
     scored_others: Mapping[str, int]
-    """Every other resource in Fit's score; differs from `resources` by pod-level huge pages."""
+    """All other resources in that score; differs from `resources` by pod-level huge pages."""
     node_scored_cpu: int
-    """The cpu this pod adds to its node's scored total once it is there."""
+    """The cpu that the pod adds to the scored total of its node once it runs there."""
     node_scored_memory: int
-    """The memory this pod adds to its node's scored total once it is there."""
+    """The memory that the pod adds to the scored total of its node once it runs there."""
 
 
 def pod_demand(
@@ -60,8 +61,8 @@ def pod_demand(
 ) -> Demand:
     """The demand of a pod with this spec.
 
-    Of an `assigned` pod the status counts as well: while a resize in place is under way, the
-    larger of what is wanted, allocated and in use is what the node has to hold.
+    For an `assigned` pod, the status is read too: during an in-place resize, the demand is the
+    largest of the requested, the allocated and the used amount.
 
     Raises:
         ManifestError: with the path, from `spec` or `status`, of a malformed amount.
@@ -93,10 +94,10 @@ def pod_demand(
 
 
 def pod_limits(spec: Mapping[str, Any]) -> dict[str, int]:
-    """The cpu (millicores) and memory (bytes) that a pod with this spec may use at most.
+    """The limits of cpu (millicores) and memory (bytes) of a pod with this spec.
 
-    Limits of containers add up as requests do; those of the pod as a whole replace them. What has
-    no limit is absent.
+    Limits of containers are added like requests; pod-level limits replace them. A resource without
+    a limit is absent.
 
     Raises:
         ManifestError: with the path, from `spec`, of a malformed amount.
@@ -113,7 +114,7 @@ def pod_limits(spec: Mapping[str, Any]) -> dict[str, int]:
 def qos_class(spec: Mapping[str, Any]) -> Literal["Guaranteed", "Burstable", "BestEffort"]:
     """The quality of service class of a pod with this spec, from cpu and memory alone.
 
-    Pod-level resources, where the field is present, stand in for those of all containers.
+    Pod-level resources, if the field is present, replace those of all containers.
 
     Raises:
         ManifestError: with the path, from `spec`, of a malformed amount.
@@ -138,10 +139,10 @@ def qos_class(spec: Mapping[str, Any]) -> Literal["Guaranteed", "Burstable", "Be
 
 
 class _Resize:
-    """What an assigned pod's status says about a resize in place.
+    """The amounts of an assigned pod during an in-place resize, read from its status.
 
-    Amounts are the larger of the spec's, those in use (`resources`) and those the node has set
-    aside (`allocatedResources`); without the spec's once the node has found the resize infeasible.
+    An amount is the largest of the spec's, the used one (`resources`) and the allocated one
+    (`allocatedResources`); the spec's is ignored if the node reports the resize as infeasible.
     """
 
     def __init__(self, status: Mapping[str, Any]) -> None:
@@ -160,14 +161,14 @@ class _Resize:
         self._infeasible = next(pending, None) == "Infeasible"
 
     def of_container(self, container: ContainerResources) -> ContainerResources:
-        """The container with the requests that hold while it is resized."""
+        """The container with its requests during the resize."""
         raw, where = self._containers.get(container.name, ({}, ""))
         if raw.get("resources") is None:
             return container
         return container._replace(requests=self._held(container.requests, raw, where))
 
     def of_pod(self, pod_level: dict[str, int]) -> dict[str, int]:
-        """The pod-level requests that hold while the pod is resized."""
+        """The pod-level requests during the resize."""
         if self._status.get("resources") is None:
             return pod_level
         held = self._held(pod_level, self._status, "status")
@@ -196,7 +197,7 @@ def _total(
 
 
 def _plus(amounts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
-    """The sum per resource, capped at int64 as every single quantity is."""
+    """The sum per resource, at most the largest int64, like a single quantity."""
     return {
         name: min(amounts.get(name, 0) + more.get(name, 0), _INT64_MAX)
         for name in {**amounts, **more}

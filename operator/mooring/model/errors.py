@@ -1,8 +1,8 @@
-"""The one error of this room: an API object that does not say what its schema promises.
+"""The error for a malformed API object.
 
-Every parser in `mooring.model` raises `ManifestError` and nothing else for bad input. Whoever
-holds the whole object adds its kind and name with `under` and decides what to do: the simulator
-prints the line and stops, the operator logs it and leaves the object out.
+Every parser in `mooring.model` raises `ManifestError`, and no other error, for bad input. The
+caller that has the whole object adds its kind and name with `under`. Then the simulator prints the
+line and stops; the operator logs it and leaves the object out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ __all__ = ["ManifestError"]
 
 
 class ManifestError(ValueError):
-    """A field holds something it must not; its text is one line, `where: problem`.
+    """A field has a value that is not allowed; the text is one line, `where: problem`.
 
     Attributes:
         where: The field's path, such as `spec.containers[0].resources.requests.cpu`, after
@@ -28,5 +28,5 @@ class ManifestError(ValueError):
         return f"{self.where}: {self.problem}" if self.where else self.problem
 
     def under(self, prefix: str) -> ManifestError:
-        """The same error with `prefix`, for example `Pod team-a/web`, before its path."""
+        """The same error with `prefix`, for example `Pod team-a/web`, in front of its path."""
         return ManifestError(f"{prefix} {self.where}".strip(), self.problem)

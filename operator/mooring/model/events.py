@@ -1,4 +1,4 @@
-"""What happened to the cluster, as the queue and the plugins are told about it."""
+"""Cluster events, by which the queue and the plugins learn of changes in the cluster."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ __all__ = ["Action", "ClusterEvent", "Kind"]
 
 
 class Kind(StrEnum):
-    """The kinds of object that a decision reads."""
+    """The kinds of API objects that a scheduling decision reads."""
 
     POD = "Pod"
     NODE = "Node"
@@ -37,12 +37,12 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """One object added (`before` is None), updated, or deleted (`after` is None).
+    """An object was added (`before` is None), updated, or deleted (`after` is None).
 
-    A Pod event is about a pod that is or was on a node, or about the end of a nomination (DELETE of
-    a pod with `nominated_node` and no `node_name`); pods that wait are the queue's own business. A
-    pod is added when it is assumed and Reserve and Permit have accepted it. Its confirmation by the
-    watch, or a status that no decision depends on, is no event.
+    Events of kind Pod concern pods that are assumed on, bound to or nominated to a node. Pending
+    pods cause no events, because only the queue knows them. A pod is added when it is assumed and
+    Reserve and Permit have accepted it, and deleted when it is forgotten, deleted or no longer nominated. The confirmation of an assumed pod
+    and changes of a status that no decision reads cause no event.
     """
 
     kind: Kind

@@ -1,7 +1,7 @@
-"""Typed reading of raw API objects: the value, or a ManifestError that names the field.
+"""Read typed fields of raw API objects; a wrong type is a ManifestError that names the field.
 
-An absent field and one that is null read the same: as the empty value of their type. Only a value
-of the wrong type is an error, because everything else the API server has checked already.
+An absent field and a null field give the empty value of the type. Only the type is checked, because
+the API server has checked everything else.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,11 +31,11 @@ _Value = TypeVar("_Value")
 _Parser = Callable[[Mapping[str, Any]], _Value]
 
 _OBJECT: Final = (dict, Mapping)
-"""dict is a Mapping, but asking for it first is eight times as fast."""
+"""dict is a Mapping too, but checking for dict first is eight times as fast."""
 
 
 def naming_the_object(kind: str) -> Callable[[_Parser[_Value]], _Parser[_Value]]:
-    """Errors of the decorated parser say which object they are in: `Service team-a/web`."""
+    """A decorator for parsers: their errors begin with the object, such as `Service team-a/web`."""
 
     def decorate(parse: _Parser[_Value]) -> _Parser[_Value]:
         @wraps(parse)
@@ -73,12 +73,12 @@ def required(raw: Mapping[str, Any], field: str, where: str = "") -> Mapping[str
 def optional_mapping(
     raw: Mapping[str, Any], field: str, where: str = ""
 ) -> Mapping[str, Any] | None:
-    """The object in `field`; None where there is none, for those that differ when empty."""
+    """The object in `field`, or None; for fields where absent and empty mean different things."""
     return None if raw.get(field) is None else mapping(raw, field, where)
 
 
 def mapping(raw: Mapping[str, Any], field: str, where: str = "") -> Mapping[str, Any]:
-    """The object in `field`, empty where there is none."""
+    """The object in `field`, {} if it is absent."""
     value = raw.get(field)
     if value is None:
         return {}
@@ -88,7 +88,7 @@ def mapping(raw: Mapping[str, Any], field: str, where: str = "") -> Mapping[str,
 
 
 def mappings(raw: Mapping[str, Any], field: str, where: str = "") -> list[Mapping[str, Any]]:
-    """The objects listed in `field`, none where it is absent."""
+    """The list of objects in `field`, [] if it is absent."""
     values = _items(raw, field, where)
     for index, value in enumerate(values):
         if not isinstance(value, _OBJECT):
@@ -97,7 +97,7 @@ def mappings(raw: Mapping[str, Any], field: str, where: str = "") -> list[Mappin
 
 
 def texts(raw: Mapping[str, Any], field: str, where: str = "") -> tuple[str, ...]:
-    """The strings listed in `field`, none where it is absent."""
+    """The list of strings in `field`, () if it is absent."""
     values = _items(raw, field, where)
     for index, value in enumerate(values):
         if not isinstance(value, str):
@@ -106,7 +106,7 @@ def texts(raw: Mapping[str, Any], field: str, where: str = "") -> tuple[str, ...
 
 
 def strings(raw: Mapping[str, Any], field: str, where: str = "") -> Mapping[str, str]:
-    """The string-to-string object in `field` (labels, annotations), empty where there is none."""
+    """The map of strings in `field` (labels, annotations), {} if it is absent."""
     values = mapping(raw, field, where)
     for key, value in values.items():
         if not isinstance(value, str):
@@ -115,7 +115,7 @@ def strings(raw: Mapping[str, Any], field: str, where: str = "") -> Mapping[str,
 
 
 def text(raw: Mapping[str, Any], field: str, where: str = "") -> str:
-    """The string in `field`, `""` where there is none."""
+    """The string in `field`, "" if it is absent."""
     value = raw.get(field)
     if value is None:
         return ""
@@ -125,7 +125,7 @@ def text(raw: Mapping[str, Any], field: str, where: str = "") -> str:
 
 
 def integer(raw: Mapping[str, Any], field: str, where: str = "") -> int | None:
-    """The whole number in `field`, None where there is none."""
+    """The integer in `field`, None if it is absent."""
     value = raw.get(field)
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
@@ -133,7 +133,7 @@ def integer(raw: Mapping[str, Any], field: str, where: str = "") -> int | None:
 
 
 def boolean(raw: Mapping[str, Any], field: str, where: str = "") -> bool:
-    """The flag in `field`, False where there is none."""
+    """The boolean in `field`, False if it is absent."""
     value = raw.get(field)
     if value is None:
         return False
@@ -143,7 +143,7 @@ def boolean(raw: Mapping[str, Any], field: str, where: str = "") -> bool:
 
 
 def size(raw: Mapping[str, Any], field: str, where: str = "") -> int | None:
-    """The quantity in `field` in whole units (bytes), None where there is none."""
+    """The quantity in `field` in whole units (bytes), None if it is absent."""
     value = raw.get(field)
     return None if value is None else parse_count(value, _path(field, where))
 

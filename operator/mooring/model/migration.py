@@ -1,8 +1,8 @@
-"""What in-tree disks are called where a CSI driver has taken them over (csi-translation-lib).
+"""Translate volumes of in-tree plugins to their CSI drivers (csi-translation-lib).
 
-On a node whose CSINode names an in-tree plugin as migrated, that plugin's disks are attached by its
-CSI driver. They then count against the driver's limit under the driver's name for them, and the
-node affinity of their PersistentVolumes goes by the driver's zone label.
+If a node's CSINode lists an in-tree plugin as migrated, the plugin's CSI driver attaches its disks
+on that node. Then a disk counts for the driver's limit, under the driver's volume handle, and the
+node affinity of its PersistentVolume uses the driver's zone label.
 """
 
 import re
@@ -25,17 +25,17 @@ _ZONE_LABELS: Final[Mapping[DiskKind, str]] = {
     DiskKind.CINDER: "topology.cinder.csi.openstack.org/zone",
     DiskKind.GCE_PD: "topology.gke.io/zone",
 }
-"""The node label by which a driver knows zones; the others leave node affinity as it is."""
+"""The zone label of each driver; the other drivers do not change the node affinity."""
 
 _AWS_URL: Final = "aws://"
 _AWS_VOLUME: Final = re.compile(r"vol-[^/]*")
 
 
 def csi_source(disk: Disk, labels: Mapping[str, str]) -> CSISource | None:
-    """The CSI volume that a disk is for the driver which takes it over.
+    """The CSI volume of a migrated disk.
 
-    `labels` are those of its PersistentVolume, none for a disk named in a pod. None where no driver
-    takes it over, or where its name says nothing to the driver.
+    `labels` are those of its PersistentVolume, empty for a disk in a pod's spec. Returns None if
+    the disk has no CSI driver, or if the disk's name cannot be translated.
     """
     driver = CSI_DRIVERS.get(disk.kind)
     if driver is None:
@@ -53,7 +53,7 @@ def csi_source(disk: Disk, labels: Mapping[str, str]) -> CSISource | None:
 
 
 def migrated_affinity(volume: PersistentVolume) -> NodeSelector | None:
-    """The volume's node affinity in the words of the driver that takes its disk over."""
+    """The volume's node affinity with the zone label of its CSI driver."""
     affinity = volume.node_affinity
     key = _ZONE_LABELS.get(volume.source.kind) if isinstance(volume.source, Disk) else None
     if key is None:
@@ -79,7 +79,7 @@ def _rewritten(
 
 
 def _topology_labels(volume: PersistentVolume) -> tuple[str, str]:
-    """The generation of zone and region labels that the volume uses."""
+    """The zone and region label keys that the volume uses: the current or the beta ones."""
     terms = volume.node_affinity.terms if volume.node_affinity is not None else ()
     asked = {r.key for term in terms for r in term.expressions}
     for keys in (asked, volume.labels):
@@ -95,7 +95,7 @@ def _zones(label: str) -> set[str]:
 
 
 def _aws_handle(volume_id: str) -> str:
-    """The id in `aws://zone/vol-1`, or the name as it is."""
+    """The volume id in `aws://zone/vol-1`; any other name is returned unchanged."""
     if not volume_id.startswith(_AWS_URL):
         return volume_id
     name = volume_id.removeprefix(_AWS_URL).partition("/")[2].strip("/")

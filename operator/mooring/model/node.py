@@ -1,4 +1,4 @@
-"""A node as the scheduler knows it, parsed once from the API object."""
+"""The fields of a node that scheduling decisions read."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -41,12 +41,15 @@ _PREFER_AVOID_PODS: Final = "scheduler.alpha.kubernetes.io/preferAvoidPods"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """What decisions read of a node.
+    """The fields of a node that decisions read.
 
-    `allocatable` holds cpu in millicores, bytes and counts, without `pods`, which is `pod_slots`;
-    `images` maps each name an image is known by (untagged ones as `:latest`) to its size in bytes;
-    `conditions` maps a condition's type to its status; `avoids` holds kind and uid of controllers
-    whose pods the annotation `scheduler.alpha.kubernetes.io/preferAvoidPods` would keep away.
+    Attributes:
+        allocatable: Cpu in millicores, other resources in bytes or counts; without `pods`.
+        pod_slots: The allocatable `pods`.
+        images: The size in bytes of each image name; a name without a tag ends with `:latest`.
+        conditions: The status of each condition, by type.
+        avoids: Kind and uid of the controllers in the annotation
+            `scheduler.alpha.kubernetes.io/preferAvoidPods`.
     """
 
     name: str
@@ -62,7 +65,7 @@ class Node:
 
     @property
     def zone_key(self) -> tuple[str, str]:
-        """Region and zone, by which the node order interleaves (component-helpers GetZoneKey)."""
+        """Region and zone; nodes of different zones alternate in the node order (GetZoneKey)."""
         labels = self.labels
         return (
             labels.get(BETA_REGION, labels.get(REGION, "")),
@@ -72,7 +75,7 @@ class Node:
 
 @naming_the_object("Node")
 def parse_node(raw: Mapping[str, Any]) -> Node:
-    """The node of an API object; ManifestError names the node and the malformed field."""
+    """Parse a Node; ManifestError names the node and the malformed field."""
     name = name_of(raw)
     metadata, spec, status = raw["metadata"], mapping(raw, "spec"), mapping(raw, "status")
     allocatable = _allocatable(mapping(status, "allocatable", "status"))
@@ -120,7 +123,7 @@ def _conditions(raw: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _avoided(annotation: str | None) -> frozenset[tuple[str, str]]:
-    """Kinds and uids of controllers; what upstream cannot read avoids nobody."""
+    """Kind and uid of each controller; empty if kube-scheduler cannot read the annotation."""
     if annotation is None:
         return frozenset()
     try:
@@ -132,8 +135,8 @@ def _avoided(annotation: str | None) -> frozenset[tuple[str, str]]:
 
 
 def normalised_image(name: str) -> str:
-    """The image name with `:latest` where it has no tag (imagelocality/image_locality.go).
+    """The image name, with `:latest` if it has no tag (imagelocality/image_locality.go).
 
-    Upstream looks for a colon behind the last slash, so a digest counts as a tag.
+    kube-scheduler looks for a colon after the last slash, so a digest counts as a tag.
     """
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"

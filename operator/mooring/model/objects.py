@@ -1,4 +1,4 @@
-"""From a raw API object to the kind, key and value under which the state keeps it."""
+"""Parse a raw API object of any kind into its key and its value."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -51,9 +51,9 @@ def object_key(kind: Kind, raw: Mapping[str, Any]) -> str:
 
 
 def parse_object(kind: Kind, raw: Mapping[str, Any]) -> Any:
-    """The value of an object of this kind, read as JSON: every key is a string.
+    """Parse an object of this kind; all keys of `raw` must be strings, as in JSON.
 
     Raises:
-        ManifestError: naming the object and the field that is malformed.
+        ManifestError: if a field is malformed; the text names the object and the field.
     """
     return _PARSERS[kind](raw)

@@ -1,4 +1,4 @@
-"""A pod as the scheduler knows it: its identity, its place, and the shape it shares with equals."""
+"""The fields of a pod that scheduling decisions read."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -34,10 +34,10 @@ class OwnerRef:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pod:
-    """One pod: its identity, its place and its shape.
+    """One pod.
 
-    Times are seconds since the epoch. `nominated_node` and `node_name` are None where unset;
-    `disrupted` says that it carries DisruptionTarget=True by preemption.
+    Times are in seconds since the epoch. `nominated_node` and `node_name` are None if not set.
+    `disrupted`: the pod has the condition DisruptionTarget=True with reason PreemptionByScheduler.
     """
 
     key: str
@@ -57,17 +57,17 @@ class Pod:
     owner: OwnerRef | None
     volumes: tuple[PodVolume, ...]
     unscheduled_message: str | None
-    """Message of the PodScheduled=False condition the pod already carries."""
+    """The message of the pod's condition PodScheduled=False, None without the condition."""
 
     @property
     def finished(self) -> bool:
-        """Whether the pod ran to its end and holds nothing any more."""
+        """Whether the pod has ended and no longer uses resources."""
         return self.phase in ("Succeeded", "Failed")
 
 
 @naming_the_object("Pod")
 def parse_pod(raw: Mapping[str, Any]) -> Pod:
-    """The pod of an API object; ManifestError names the pod and the malformed field."""
+    """Parse a Pod; ManifestError names the pod and the malformed field."""
     namespace, name = namespace_of(raw), name_of(raw)
     metadata, spec, status = raw["metadata"], required(raw, "spec"), mapping(raw, "status")
     node_name = text(spec, "nodeName", "spec") or None
@@ -94,7 +94,7 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
 
 
 def _conditions(raw: Iterable[Mapping[str, Any]]) -> tuple[str | None, bool]:
-    """The message of PodScheduled=False, and whether preemption has marked the pod."""
+    """The message of PodScheduled=False, and whether preemption has set DisruptionTarget."""
     message, disrupted = None, False
     for index, condition in enumerate(raw):
         kind, status = condition.get("type"), condition.get("status")
@@ -116,7 +116,7 @@ def _controller(raw: Iterable[Mapping[str, Any]]) -> OwnerRef | None:
 
 
 def _time(raw: Mapping[str, Any], field: str, where: str) -> float | None:
-    """The RFC 3339 time in `field` as seconds since the epoch, None where there is none."""
+    """The RFC 3339 time in `field` in seconds since the epoch, None if it is absent."""
     value = text(raw, field, where)
     try:
         return _seconds(value) if value else None

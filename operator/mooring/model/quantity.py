@@ -15,7 +15,7 @@ from mooring.model.errors import ManifestError
 __all__ = ["parse_count", "parse_milli"]
 
 _INT64_MAX = 2**63 - 1
-_LONGEST = 256  # characters; keeps the arithmetic below small whatever somebody sends
+_LONGEST = 256  # characters; limits the cost of the arithmetic below for any input
 _SYNTAX = re.compile(
     r"(?P<sign>[+-]?)(?=\.?[0-9])(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?"
     r"(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|[eE](?P<exponent>[+-]?[0-9]+))?"
@@ -27,9 +27,9 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15,
 
 
 def parse_milli(text: str | float, where: str = "") -> int:
-    """`text` in thousandths (cpu: millicores), rounded away from zero, capped at int64.
+    """Parse `text` in thousandths (cpu: millicores), rounded away from zero, capped at int64.
 
-    Numbers are accepted because YAML and JSON manifests may carry them unquoted.
+    Numbers are accepted because manifests may contain them without quotes.
 
     Raises:
         ManifestError: at `where`, if `text` is not a quantity.
@@ -38,7 +38,7 @@ def parse_milli(text: str | float, where: str = "") -> int:
 
 
 def parse_count(text: str | float, where: str = "") -> int:
-    """`text` in whole units (bytes, devices), rounded away from zero, capped at int64.
+    """Parse `text` in whole units (bytes, devices), rounded away from zero, capped at int64.
 
     Raises:
         ManifestError: at `where`, if `text` is not a quantity.
@@ -67,10 +67,10 @@ def _scaled(text: str, digits: int) -> int:
     suffix = match["suffix"]
     exponent = int(match["exponent"]) if match["exponent"] else _DECIMAL.get(suffix, 0)
     power = exponent - len(fraction) + digits
-    # Beyond this the result is the cap, or one smallest unit, whatever the digits are.
+    # For larger powers the result is the cap or the smallest unit, for any digits.
     power = max(-2 * _LONGEST, min(power, 2 * _LONGEST))
     amount: int = int(match["whole"] + fraction) * _BINARY.get(suffix, 1)
-    # Upstream rounds up: whoever asks for a little gets a little, never nothing.
+    # As in Kubernetes, amounts are rounded up: a small request never becomes zero.
     ten_to_power: int = 10 ** abs(power)
     amount = amount * ten_to_power if power >= 0 else -(-amount // ten_to_power)
     capped = min(amount, _INT64_MAX)

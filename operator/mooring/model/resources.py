@@ -1,8 +1,8 @@
-"""What a pod spec asks for, container by container and for the pod as a whole.
+"""The resource requests and limits of a pod's containers and of the pod as a whole.
 
-The API server completes requests from limits before it stores a pod (`apis/core/v1/defaults.go`,
-SetDefaults_Pod). The same is done here, so that a manifest that never met an API server means the
-same as the object made from it; on a stored pod it changes nothing.
+Before the API server stores a pod, it sets missing requests to the limits (SetDefaults_Pod in
+`apis/core/v1/defaults.go`). This module does the same, so that a manifest and the stored object
+have the same requests; for a stored pod it changes nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,9 +30,10 @@ _HUGE_PAGES: Final = "hugepages-"
 
 
 class ContainerResources(NamedTuple):
-    """One container's requests (completed from its limits) and limits: millicores, bytes, counts.
+    """One container's requests and limits: millicores, bytes, counts.
 
-    An explicit zero stays, because scoring replaces only requests that are missing.
+    A missing request is set to the limit. A request of zero is kept, because scores replace only
+    missing requests.
     """
 
     name: str
@@ -58,11 +59,11 @@ def parse_containers(spec: Mapping[str, Any], field: str) -> list[ContainerResou
 def parse_pod_level(
     spec: Mapping[str, Any], in_containers: Mapping[str, int]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """The pod-level requests (completed) and limits; both empty where the pod sets none.
+    """The pod-level requests and limits; both are empty if the pod sets none.
 
-    Only cpu, memory and huge pages exist at this level, others are left out. `in_containers` is
-    the total of what the containers request: with any pod-level limit it becomes the request of a
-    resource that has none (not for huge pages); after that the limit does.
+    Only cpu, memory and huge pages exist at pod level. `in_containers` is the total of the
+    containers' requests: if there is a pod-level limit, a missing request is set to this total (not
+    for huge pages), or else to the limit.
     """
     requests, limits = _requirements(mapping(spec, "resources", "spec"), "spec")
     if limits:
@@ -74,10 +75,11 @@ def parse_pod_level(
 def total_requests(
     containers: Iterable[Mapping[str, int]], init: Iterable[tuple[Mapping[str, int], bool]]
 ) -> dict[str, int]:
-    """Per resource, the most that is ever needed at once (component-helpers' resource/helpers.go).
+    """The most of each resource needed at one time (component-helpers' resource/helpers.go).
 
-    `init` holds each init container's requests and whether it is a sidecar. A sidecar runs from
-    its start to the pod's end, another init container alone beside the sidecars before it.
+    `init` contains each init container's requests and whether it is a sidecar. A sidecar runs from
+    its start to the end of the pod. Another init container runs only together with the sidecars
+    before it.
     """
     total: dict[str, int] = {}
     for requests in containers:
@@ -98,17 +100,17 @@ def total_requests(
 
 
 def raise_to(amounts: dict[str, int], floor: Mapping[str, int]) -> None:
-    """No entry of `amounts` is below that of `floor` any more; new names are added."""
+    """Raise each entry of `amounts` to that of `floor`; missing names are added."""
     for name, amount in floor.items():
         if amount > amounts.get(name, -1):
             amounts[name] = amount
 
 
 def parse_amounts(raw: Mapping[str, Any], where: str) -> dict[str, int]:
-    """A resource list: cpu in millicores, everything else in whole units.
+    """Parse a resource list: cpu in millicores, everything else in whole units.
 
-    Fractions are rounded up in each list, not in their sum: the API server stores no finer cpu
-    than a millicore, and a fraction of a byte is nobody's request.
+    Each amount is rounded up, not their sum: the API server stores cpu in millicores, and a
+    fraction of a byte is not requested in practice.
 
     Raises:
         ManifestError: for a malformed or negative amount, or a name that is neither standard nor
@@ -120,7 +122,7 @@ def parse_amounts(raw: Mapping[str, Any], where: str) -> dict[str, int]:
         if "/" not in name and name not in _STANDARD and not name.startswith(_HUGE_PAGES):
             raise ManifestError(
                 path,
-                "is no resource; use cpu, memory, ephemeral-storage, hugepages-SIZE or "
+                "is not a resource; use cpu, memory, ephemeral-storage, hugepages-SIZE or "
                 "a name with its domain, such as nvidia.com/gpu",
             )
         parsed = parse_milli(amount, path) if name == CPU else parse_count(amount, path)

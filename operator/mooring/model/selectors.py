@@ -1,8 +1,8 @@
-"""Label and node selectors, compiled once and asked many times.
+"""Compiled label and node selectors.
 
 Semantics follow apimachinery's `labels` package and component-helpers'
 `scheduling/corev1/nodeaffinity`: a nil selector matches nothing, an empty one everything,
-and a node selector term that does not parse simply never matches.
+and a node selector term that cannot be parsed never matches.
 """
 
 import re
@@ -45,7 +45,7 @@ class Requirement:
     values: tuple[str, ...] = ()
 
     def matches(self, value: str | None) -> bool:
-        """Whether the label's value satisfies this; None means the label is absent."""
+        """Whether the label's value satisfies the requirement; None means the label is absent."""
         match self.operator:
             case "In":
                 return value is not None and value in self.values
@@ -76,13 +76,13 @@ def parse_int64(value: str | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
-    """All requirements hold; without any, everything matches."""
+    """A selector by labels: all requirements must hold; without any it matches everything."""
 
     requirements: tuple[Requirement, ...] = ()
 
     @property
     def empty(self) -> bool:
-        """Whether this is `{}`, which matches every object."""
+        """Whether there is no requirement, so that every object matches."""
         return not self.requirements
 
     def matches(self, labels: Mapping[str, str]) -> bool:
@@ -90,13 +90,13 @@ class LabelSelector:
         return all(r.matches(labels.get(r.key)) for r in self.requirements)
 
     def narrowed(self, *requirements: Requirement) -> "LabelSelector":
-        """This selector with further requirements ANDed."""
+        """This selector with further requirements, which must hold too."""
         return LabelSelector((*self.requirements, *requirements))
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSelectorTerm:
-    """Expressions on labels AND expressions on fields; `valid` is False where one cannot parse."""
+    """Requirements on labels and on fields; `valid` is False if one cannot be parsed."""
 
     expressions: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
@@ -104,7 +104,7 @@ class NodeSelectorTerm:
 
     @property
     def empty(self) -> bool:
-        """Whether the term has no expression at all, in which case it matches no node."""
+        """Whether the term has no requirement; then it matches no node."""
         return not self.expressions and not self.fields
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
@@ -119,7 +119,7 @@ class NodeSelectorTerm:
 
 @dataclass(frozen=True, slots=True)
 class NodeSelector:
-    """Any of the terms matches."""
+    """A selector of nodes: at least one term must match."""
 
     terms: tuple[NodeSelectorTerm, ...] = ()
 
@@ -130,19 +130,19 @@ class NodeSelector:
 
 @dataclass(frozen=True, slots=True)
 class PreferredTerm:
-    """A node selector term with the weight (1-100) it adds to a matching node's score."""
+    """A node selector term and the weight (1-100) that it adds to a matching node's score."""
 
     weight: int
     term: NodeSelectorTerm
 
 
 def selector_from_labels(labels: Mapping[str, str]) -> LabelSelector:
-    """The selector that asks for exactly these labels (a Service's or a pod's nodeSelector)."""
+    """The selector that requires these labels (that of a Service, or a pod's nodeSelector)."""
     return LabelSelector(tuple(Requirement(k, "In", (v,)) for k, v in sorted(labels.items())))
 
 
 def parse_label_selector(raw: Mapping[str, Any] | None, where: str = "") -> LabelSelector | None:
-    """The compiled metav1.LabelSelector; None stays None (it matches nothing).
+    """Compile a metav1.LabelSelector; None stays None, which matches nothing.
 
     Raises:
         ManifestError: with the path, from `where`, of a malformed field.
@@ -155,7 +155,7 @@ def parse_label_selector(raw: Mapping[str, Any] | None, where: str = "") -> Labe
 
 
 def parse_node_selector(raw: Mapping[str, Any] | None, where: str = "") -> NodeSelector | None:
-    """The compiled v1.NodeSelector; None where there is none.
+    """Compile a v1.NodeSelector; None stays None.
 
     Raises:
         ManifestError: with the path, from `where`, of a malformed field.
@@ -171,7 +171,7 @@ def parse_node_selector(raw: Mapping[str, Any] | None, where: str = "") -> NodeS
 def parse_preferred_terms(
     raw: Sequence[Mapping[str, Any]], where: str = ""
 ) -> tuple[PreferredTerm, ...]:
-    """The compiled preferred node affinity terms.
+    """Compile preferred node affinity terms.
 
     Raises:
         ManifestError: with the path, from `where`, of a malformed field.
@@ -188,10 +188,10 @@ def parse_preferred_terms(
 
 
 def parse_node_term(raw: Mapping[str, Any], where: str = "") -> NodeSelectorTerm:
-    """One compiled v1.NodeSelectorTerm; what the API accepts but cannot mean anything is invalid.
+    """Compile a v1.NodeSelectorTerm; `valid` is False if a requirement cannot be parsed.
 
-    component-helpers' nodeaffinity.go: a label requirement needs well-formed values, Gt and Lt one
-    integer, and a field requirement is In or NotIn with exactly one value.
+    As in component-helpers' nodeaffinity.go: a label requirement needs well-formed values, Gt and
+    Lt need one integer, and a field requirement is In or NotIn with exactly one value.
     """
     expressions = _requirements(raw, "matchExpressions", _NODE_OPERATORS, where)
     fields = _requirements(raw, "matchFields", _NODE_OPERATORS, where)

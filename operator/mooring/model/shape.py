@@ -1,8 +1,8 @@
-"""What decisions read of a pod's spec, parsed once for all pods that are equal in it.
+"""The fields of a pod's spec that scheduling decisions read, parsed once for equal pods.
 
-Most pods are copies of a template. Equal pods share one `PodShape` object, so the expensive parsing
-happens once per template and the identity of the shape is the signature under which identical
-pods share work.
+Most pods are copies of a template. Pods that are equal in these fields share one `PodShape` object.
+So a spec is parsed once per template, and results of plugins can be cached by the identity of the
+shape.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -59,7 +59,7 @@ _STATUS_CONTAINER_FIELDS: Final = ("name", "resources", "allocatedResources")
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """A port on the node's own address; `ip` is 0.0.0.0 for all of them."""
+    """A host port of a pod; `ip` 0.0.0.0 stands for all addresses of the node."""
 
     protocol: str
     port: int
@@ -68,12 +68,12 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodShape:
-    """What decisions read of a pod's spec; compared by identity, shared by equal pods."""
+    """The fields of a pod's spec that decisions read; equal pods share one object."""
 
     namespace: str
     demand: Demand
     limits: Mapping[str, int]
-    """Cpu (millicores) and memory (bytes) that the pod may use at most, where it has limits."""
+    """The pod's limits of cpu (millicores) and memory (bytes); absent without a limit."""
     qos: str
     priority: int
     preempts: bool
@@ -85,9 +85,9 @@ class PodShape:
     tolerations: tuple[Toleration, ...]
     host_ports: tuple[HostPort, ...]
     images: tuple[str, ...]
-    """Normalised image of every init and app container and image volume."""
+    """The normalised image names of all init containers, containers and image volumes."""
     container_count: int
-    """Init and app containers, by which ImageLocality scales its threshold."""
+    """The number of init containers and containers; ImageLocality scales its threshold by it."""
     affinity: PodAffinity
     spread: tuple[SpreadConstraint, ...]
     claims_devices: bool
@@ -103,18 +103,18 @@ class PodShape:
 def pod_shape(
     namespace: str, spec: Mapping[str, Any], status: Mapping[str, Any], *, assigned: bool
 ) -> PodShape:
-    """The shape of a pod with this spec; of an `assigned` one the status counts as well.
+    """The shape of a pod with this spec. For an `assigned` pod, its status is read too.
 
     Raises:
         ManifestError: with the path of a malformed field.
     """
-    return _shape(_essence(namespace, spec, status, assigned=assigned))
+    return _shape(_shape_key(namespace, spec, status, assigned=assigned))
 
 
-def _essence(
+def _shape_key(
     namespace: str, spec: Mapping[str, Any], status: Mapping[str, Any], *, assigned: bool
 ) -> bytes:
-    """The fields a shape is made of, as bytes that are equal for equal pods."""
+    """The fields of a shape as JSON; equal pods have equal bytes."""
     picked = {field: spec[field] for field in _SPEC_FIELDS if field in spec}
     for group in ("containers", "initContainers"):
         if group in spec:
@@ -122,11 +122,11 @@ def _essence(
     images = _image_volumes(mappings(spec, "volumes", "spec"))
     if images:
         picked["imageVolumes"] = images
-    essence: dict[str, Any] = {"namespace": namespace, "spec": picked}
+    fields: dict[str, Any] = {"namespace": namespace, "spec": picked}
     if assigned:
-        essence["status"] = _resize_status(status)
+        fields["status"] = _resize_status(status)
     try:
-        return orjson.dumps(essence)
+        return orjson.dumps(fields)
     except orjson.JSONEncodeError as error:
         raise ManifestError("spec", f"cannot be written as JSON: {error}") from None
 
@@ -138,7 +138,7 @@ def _picked(
 
 
 def _image_volumes(volumes: Iterable[Mapping[str, Any]]) -> list[str]:
-    """References of the images that are mounted as volumes."""
+    """The image references of image volumes."""
     return [
         text(mapping(volume, "image", where), "reference", f"{where}.image")
         for index, volume in enumerate(volumes)
@@ -147,7 +147,7 @@ def _image_volumes(volumes: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _resize_status(status: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of the status that in-place resize adds to an assigned pod's demand."""
+    """The fields of the status from which an in-place resize changes an assigned pod's demand."""
     picked = {field: status[field] for field in _STATUS_FIELDS if field in status}
     for group in ("containerStatuses", "initContainerStatuses"):
         if group in picked:
@@ -161,8 +161,8 @@ def _resize_status(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=65_536)
-def _shape(essence: bytes) -> PodShape:
-    loaded = orjson.loads(essence)
+def _shape(key: bytes) -> PodShape:
+    loaded = orjson.loads(key)
     namespace, spec, status = loaded["namespace"], loaded["spec"], loaded.get("status")
     affinity = mapping(spec, "affinity", "spec")
     nodes, where = mapping(affinity, "nodeAffinity", "spec.affinity"), "spec.affinity.nodeAffinity"
@@ -199,14 +199,14 @@ def _shape(essence: bytes) -> PodShape:
 
 
 def _containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Path and raw object of every init and app container."""
+    """The path and the raw object of every init container and container."""
     for group in ("initContainers", "containers"):
         for index, container in enumerate(mappings(spec, group, "spec")):
             yield f"spec.{group}[{index}]", container
 
 
 def _host_ports(containers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[HostPort]:
-    """Host ports of containers and sidecars (scheduler util.GetHostPorts)."""
+    """The host ports of containers and sidecars (kube-scheduler's util.GetHostPorts)."""
     for path, container in containers:
         if path.startswith("spec.initContainers") and container.get("restartPolicy") != "Always":
             continue

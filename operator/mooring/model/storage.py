@@ -1,8 +1,8 @@
-"""Persistent volumes, the claims to them and storage classes, as values.
+"""PersistentVolume, PersistentVolumeClaim and StorageClass objects.
 
 Every parser takes the raw API object and raises ManifestError naming the object and the field.
-Sizes are bytes. A storage class in the old annotation wins over the field, as upstream's
-component-helpers `storage/volume/helpers.go` has it.
+Sizes are bytes. A storage class in the old annotation takes precedence over the field, as in
+component-helpers' `storage/volume/helpers.go`.
 """
 
 from collections.abc import Mapping
@@ -46,15 +46,15 @@ __all__ = [
 ]
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-"""The annotation that tells a provisioner for which node to make a claim's volume."""
+"""The annotation of a claim with the node for which its volume is to be provisioned."""
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
-"""The annotation of a claim that is bound for good."""
+"""The annotation of a claim whose binding is complete."""
 _OLD_STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimRef:
-    """The claim a volume is kept for; `uid` is empty while only its name is known."""
+    """The claim that a volume is reserved for; `uid` is "" if only the name is known."""
 
     namespace: str
     name: str
@@ -73,8 +73,8 @@ class CSISource:
 class PersistentVolume:
     """A volume of the cluster.
 
-    `node_affinity` None fits every node; `source` is None for sources that no filter looks at;
-    `labels` carry the zones that VolumeZone compares.
+    `node_affinity` None allows every node; `source` is None for sources that no filter reads;
+    `labels` contain the zones that VolumeZone compares.
     """
 
     name: str
@@ -95,10 +95,10 @@ class PersistentVolume:
 
 @dataclass(frozen=True, slots=True)
 class PersistentVolumeClaim:
-    """A claim to a volume.
+    """A claim for a volume.
 
-    `requested` and `selected_node` are None where unset, as is `selector`, which then leaves every
-    volume eligible. `controller_uid` is that of the pod an ephemeral claim was made for.
+    `requested`, `selected_node` and `selector` are None if not set; without a selector every volume
+    is eligible. `controller_uid` is the uid of the pod for which an ephemeral claim was created.
     """
 
     namespace: str
@@ -125,13 +125,13 @@ class PersistentVolumeClaim:
 
     @property
     def bound(self) -> bool:
-        """Whether claim and volume are bound for good (volumebinding's isPVCFullyBound)."""
+        """Whether the binding of the claim is complete (volumebinding's isPVCFullyBound)."""
         return self.volume_name != "" and self.bind_completed
 
 
 @dataclass(frozen=True, slots=True)
 class StorageClass:
-    """How volumes are made; `allowed_topologies` None allows every node."""
+    """How volumes are provisioned; `allowed_topologies` None allows every node."""
 
     name: str
     provisioner: str
@@ -141,7 +141,7 @@ class StorageClass:
 
 @naming_the_object("PersistentVolume")
 def parse_persistent_volume(raw: Mapping[str, Any]) -> PersistentVolume:
-    """The PersistentVolume of an API object."""
+    """Parse a PersistentVolume."""
     metadata, spec = mapping(raw, "metadata"), mapping(raw, "spec")
     affinity = mapping(spec, "nodeAffinity", "spec")
     return PersistentVolume(
@@ -167,7 +167,7 @@ def parse_persistent_volume(raw: Mapping[str, Any]) -> PersistentVolume:
 
 @naming_the_object("PersistentVolumeClaim")
 def parse_persistent_volume_claim(raw: Mapping[str, Any]) -> PersistentVolumeClaim:
-    """The PersistentVolumeClaim of an API object."""
+    """Parse a PersistentVolumeClaim."""
     metadata, spec = mapping(raw, "metadata"), mapping(raw, "spec")
     annotations = strings(metadata, "annotations", "metadata")
     resources = mapping(spec, "resources", "spec")
@@ -194,7 +194,7 @@ def parse_persistent_volume_claim(raw: Mapping[str, Any]) -> PersistentVolumeCla
 
 @naming_the_object("StorageClass")
 def parse_storage_class(raw: Mapping[str, Any]) -> StorageClass:
-    """The StorageClass of an API object; without a binding mode it binds at once."""
+    """Parse a StorageClass; without a binding mode it binds at once."""
     return StorageClass(
         name=name_of(raw),
         provisioner=text(raw, "provisioner"),
@@ -233,7 +233,7 @@ def _controller_uid(metadata: Mapping[str, Any]) -> str:
 
 
 def _topologies(raw: Mapping[str, Any]) -> NodeSelector | None:
-    """The topology terms as a node selector; each asks for labels In the values it lists."""
+    """The topology terms as a node selector: each requires labels to be in the listed values."""
     terms = []
     for index, term in enumerate(mappings(raw, "allowedTopologies")):
         where = f"allowedTopologies[{index}]"

@@ -28,7 +28,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A pod's toleration; an empty effect, or an empty key with Exists, stands for all."""
+    """A toleration; an empty effect matches all effects, an empty key with Exists all keys."""
 
     key: str
     operator: str
@@ -36,7 +36,7 @@ class Toleration:
     effect: str
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether the taint is tolerated (Lt and Gt are behind a gate that is off upstream)."""
+        """Whether it tolerates the taint (Lt and Gt need a feature gate that is off by default)."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.key and self.key != taint.key:
@@ -47,7 +47,7 @@ class Toleration:
 
 
 NOT_SCHEDULABLE_TAINT: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
-"""What a pod must tolerate to be placed on a cordoned node."""
+"""The taint that a pod must tolerate to be scheduled on a cordoned node."""
 
 
 def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
@@ -56,7 +56,7 @@ def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
 
 
 def repelled(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool:
-    """Whether the taints keep new pods away: one is NoSchedule or NoExecute and not tolerated."""
+    """Whether a taint with effect NoSchedule or NoExecute is not tolerated."""
     return any(
         taint.effect in ("NoSchedule", "NoExecute") and not tolerated(taint, tolerations)
         for taint in taints
@@ -64,7 +64,7 @@ def repelled(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool
 
 
 def parse_taints(raw: Iterable[Mapping[str, Any]], where: str = "spec.taints") -> tuple[Taint, ...]:
-    """The taints of a node's spec, in their order; ManifestError names a malformed field."""
+    """Parse the taints of a node's spec in order; ManifestError names a malformed field."""
     return tuple(
         Taint(text(t, "key", path), text(t, "value", path), text(t, "effect", path))
         for path, t in _listed(raw, where)
@@ -74,7 +74,7 @@ def parse_taints(raw: Iterable[Mapping[str, Any]], where: str = "spec.taints") -
 def parse_tolerations(
     raw: Iterable[Mapping[str, Any]], where: str = "spec.tolerations"
 ) -> tuple[Toleration, ...]:
-    """The tolerations of a pod's spec, in their order; ManifestError names a malformed field."""
+    """Parse the tolerations of a pod's spec in order; ManifestError names a malformed field."""
     return tuple(
         Toleration(
             text(t, "key", path),

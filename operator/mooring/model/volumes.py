@@ -1,6 +1,6 @@
-"""The volumes of a pod that bear on where it can run.
+"""The volumes of a pod that influence on which nodes it can run.
 
-Config maps, secrets, empty directories and the like can be had on every node and are left out.
+Config maps, secrets, empty directories and the like exist on every node and are left out.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class DiskKind(StrEnum):
-    """The in-tree volume plugins whose disks are told apart by one name."""
+    """The in-tree volume plugins whose disks are identified by one name."""
 
     AWS_EBS = "kubernetes.io/aws-ebs"
     AZURE_DISK = "kubernetes.io/azure-disk"
@@ -41,9 +41,10 @@ CSI_DRIVERS: Final[Mapping[str, str]] = {
     DiskKind.GCE_PD: "pd.csi.storage.gke.io",
     DiskKind.PORTWORX: "pxd.portworx.com",
 }
-"""The CSI driver that serves an in-tree plugin's volumes on nodes migrated to it.
+"""The CSI driver of each migrated in-tree plugin.
 
-Those that both NodeVolumeLimits and VolumeBinding treat as migrated (nodevolumelimits/utils.go).
+These are the plugins that both NodeVolumeLimits and VolumeBinding treat as migrated
+(nodevolumelimits/utils.go).
 """
 
 
@@ -51,7 +52,7 @@ Those that both NodeVolumeLimits and VolumeBinding treat as migrated (nodevolume
 class ClaimVolume:
     """A PersistentVolumeClaim in the pod's namespace, by name.
 
-    `ephemeral` says that the claim is made for this pod, which must be its controller.
+    `ephemeral`: the claim is created for this pod, which must be its controller.
     """
 
     claim: str
@@ -62,7 +63,7 @@ class ClaimVolume:
 class Disk:
     """One disk of an in-tree plugin: `id` is its PD name, volume id, disk name or IQN.
 
-    `uri` is what names a managed Azure disk to its CSI driver, and empty for all others.
+    `uri` is the name of a managed Azure disk for its CSI driver, "" for all other disks.
     """
 
     kind: DiskKind
@@ -73,7 +74,7 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class RbdVolume:
-    """A Ceph image; the same one as another if pool, image and any monitor agree."""
+    """A Ceph image; two are the same if pool, image and at least one monitor are equal."""
 
     monitors: frozenset[str]
     pool: str
@@ -83,7 +84,7 @@ class RbdVolume:
 
 @dataclass(frozen=True, slots=True)
 class CsiVolume:
-    """A volume that the driver makes inline with the pod."""
+    """An inline volume of a CSI driver."""
 
     driver: str
 
@@ -98,11 +99,11 @@ _DISKS: Final[Mapping[str, tuple[DiskKind, str]]] = {
     "iscsi": (DiskKind.ISCSI, "iqn"),
     "portworxVolume": (DiskKind.PORTWORX, "volumeID"),
 }
-"""The field of a volume source, the plugin it belongs to and where that keeps the disk's name."""
+"""For each field of a volume source, the plugin and the field with the disk's name."""
 
 
 def pod_volumes(pod: Mapping[str, Any]) -> tuple[PodVolume, ...]:
-    """The volumes of a raw pod that a filter may look at, in the order of its spec.
+    """The volumes of a raw pod that a filter may read, in the order of its spec.
 
     Raises:
         ManifestError: with the path, from `spec`, of a field of the wrong type.

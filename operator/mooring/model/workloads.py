@@ -1,4 +1,4 @@
-"""Services, controllers, disruption budgets, priority classes and namespaces, as values.
+"""Services, controllers, disruption budgets, priority classes and namespaces.
 
 Every parser takes the raw API object and raises ManifestError naming the object and the field.
 """
@@ -74,9 +74,10 @@ class StatefulSet(_PodSelecting):
 
 @dataclass(frozen=True, slots=True)
 class PodDisruptionBudget(_PodSelecting):
-    """How many more of the selected pods may be disrupted now.
+    """A budget of disruptions of the selected pods.
 
-    `disrupted_pods` are names of pods whose eviction is counted in `disruptions_allowed` already.
+    `disruptions_allowed` is the number of pods that may be disrupted now. The evictions of the pods
+    named in `disrupted_pods` are already subtracted.
     """
 
     disruptions_allowed: int
@@ -85,7 +86,7 @@ class PodDisruptionBudget(_PodSelecting):
 
 @dataclass(frozen=True, slots=True)
 class PriorityClass:
-    """A priority by name; `preemption_policy` is PreemptLowerPriority or Never."""
+    """A named priority; `preemption_policy` is PreemptLowerPriority or Never."""
 
     name: str
     value: int
@@ -95,7 +96,7 @@ class PriorityClass:
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A namespace and the labels that namespace selectors look at."""
+    """A namespace with its labels."""
 
     name: str
     labels: Mapping[str, str]
@@ -103,7 +104,7 @@ class Namespace:
 
 @naming_the_object("Service")
 def parse_service(raw: Mapping[str, Any]) -> Service:
-    """The Service of an API object; without a selector it stands for no pod."""
+    """Parse a Service; without a selector it selects no pod."""
     labels = strings(mapping(raw, "spec"), "selector", "spec")
     return Service(
         namespace_of(raw), name_of(raw), selector_from_labels(labels) if labels else None
@@ -112,7 +113,7 @@ def parse_service(raw: Mapping[str, Any]) -> Service:
 
 @naming_the_object("ReplicationController")
 def parse_replication_controller(raw: Mapping[str, Any]) -> ReplicationController:
-    """The ReplicationController of an API object."""
+    """Parse a ReplicationController."""
     spec = mapping(raw, "spec")
     labels = strings(spec, "selector", "spec")
     if not labels:  # the API server's default
@@ -125,19 +126,19 @@ def parse_replication_controller(raw: Mapping[str, Any]) -> ReplicationControlle
 
 @naming_the_object("ReplicaSet")
 def parse_replica_set(raw: Mapping[str, Any]) -> ReplicaSet:
-    """The ReplicaSet of an API object."""
+    """Parse a ReplicaSet."""
     return ReplicaSet(namespace_of(raw), name_of(raw), _selector(raw))
 
 
 @naming_the_object("StatefulSet")
 def parse_stateful_set(raw: Mapping[str, Any]) -> StatefulSet:
-    """The StatefulSet of an API object."""
+    """Parse a StatefulSet."""
     return StatefulSet(namespace_of(raw), name_of(raw), _selector(raw))
 
 
 @naming_the_object("PodDisruptionBudget")
 def parse_pod_disruption_budget(raw: Mapping[str, Any]) -> PodDisruptionBudget:
-    """The PodDisruptionBudget of an API object; one without a status allows nothing."""
+    """Parse a PodDisruptionBudget; one without a status allows nothing."""
     status = mapping(raw, "status")
     return PodDisruptionBudget(
         namespace_of(raw),
@@ -150,7 +151,7 @@ def parse_pod_disruption_budget(raw: Mapping[str, Any]) -> PodDisruptionBudget:
 
 @naming_the_object("PriorityClass")
 def parse_priority_class(raw: Mapping[str, Any]) -> PriorityClass:
-    """The PriorityClass of an API object."""
+    """Parse a PriorityClass."""
     return PriorityClass(
         name=name_of(raw),
         value=integer(raw, "value") or 0,
@@ -161,7 +162,7 @@ def parse_priority_class(raw: Mapping[str, Any]) -> PriorityClass:
 
 @naming_the_object("Namespace")
 def parse_namespace(raw: Mapping[str, Any]) -> Namespace:
-    """The Namespace of an API object."""
+    """Parse a Namespace."""
     return Namespace(name_of(raw), strings(mapping(raw, "metadata"), "labels", "metadata"))
 
 

@@ -1,7 +1,7 @@
 """The HTTP endpoints of a running scheduler: health, metrics, configuration, recent decisions.
 
 Health pages are in the style of Kubernetes components: "ok", or with `?verbose` (and whenever a
-check fails) one line per check. Unlike upstream's they say why a check failed.
+check fails) one line per check. Unlike kube-scheduler's, they say why a check failed.
 """
 
 import os

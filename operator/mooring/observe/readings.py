@@ -1,4 +1,4 @@
-"""Numbers that other rooms keep anyway: a scrape reads them, nothing is copied in between."""
+"""Numbers that other packages already have; they are read when the metrics are scraped."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass

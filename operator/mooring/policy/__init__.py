@@ -1,1 +1,1 @@
-"""The policy: pydantic models of the CRDs and of plugin arguments, read, merged, explained."""
+"""The SchedulingProfile and plugin arguments: models, validation, defaults and the CRD."""

@@ -1,4 +1,4 @@
-"""The arguments of upstream's plugins, with upstream's defaults and rules.
+"""The arguments of kube-scheduler's plugins, with kube-scheduler's defaults and rules.
 
 Source: staging `kube-scheduler/config/v1/types_pluginargs.go`, `apis/config/v1/defaults.go` and
 `apis/config/validation/validation_pluginargs.go` of v1.36.3.
@@ -19,7 +19,7 @@ from mooring.policy.selectors import NodeAffinity
 
 __all__ = [
     "CPU_AND_MEMORY",
-    "UPSTREAM_ARGS",
+    "KUBE_SCHEDULER_ARGS",
     "DefaultConstraint",
     "DefaultPreemptionArgs",
     "DynamicResourcesArgs",
@@ -41,15 +41,15 @@ __all__ = [
 
 
 class DefaultPreemptionArgs(PolicyModel):
-    """How many nodes preemption compares before it chooses one."""
+    """How many candidate nodes preemption compares before it chooses one."""
 
     min_candidate_nodes_percentage: int = Field(10, ge=0, le=100)
-    """Least share of the nodes, in percent, to find as candidates."""
+    """The fewest candidates to find, as a percentage of all nodes."""
     min_candidate_nodes_absolute: int = Field(100, ge=0, le=2**31 - 1)
-    """Least number of candidates; the larger of the two counts."""
+    """The fewest candidates to find, as a number; the larger of the two applies."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """With both at zero no candidate would ever be looked for."""
+        """If both are zero, preemption would look for no candidate."""
         percentage, absolute = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
         if self.min_candidate_nodes_percentage == self.min_candidate_nodes_absolute == 0:
             yield FieldError(percentage, f"must not be 0 when {absolute} is 0 too")
@@ -60,16 +60,16 @@ class InterPodAffinityArgs(PolicyModel):
     """How inter-pod affinity scores."""
 
     hard_pod_affinity_weight: int = Field(1, ge=0, le=100)
-    """What an existing pod's required affinity to the incoming pod adds to a score."""
+    """The weight of an existing pod's required affinity to the incoming pod in a score."""
     ignore_preferred_terms_of_existing_pods: bool = False
     """Score by the incoming pod's own preferred terms only."""
 
 
 class ShapePoint(PolicyModel):
-    """One corner of a piecewise linear score."""
+    """A point of a piecewise linear score function."""
 
     utilization: int = Field(ge=0, le=100)
-    """Percent of a node's capacity."""
+    """Percentage of a node's capacity."""
     score: int = Field(ge=0, le=10)
 
 
@@ -83,7 +83,7 @@ def _rising(shape: tuple[ShapePoint, ...]) -> tuple[ShapePoint, ...]:
 
 
 Shape = Annotated[tuple[ShapePoint, ...], Field(min_length=1), AfterValidator(_rising)]
-"""Corners by strictly rising utilization, at least one."""
+"""The points of a score function, at least one; each has a higher utilization than the last."""
 
 
 class ResourceSpec(PolicyModel):
@@ -95,7 +95,7 @@ class ResourceSpec(PolicyModel):
 
 
 CPU_AND_MEMORY: Final = (ResourceSpec(name="cpu"), ResourceSpec(name="memory"))
-"""The resources upstream scores by default."""
+"""The resources that kube-scheduler scores by default."""
 
 Resources = Annotated[
     tuple[ResourceSpec, ...], AfterValidator(lambda given: given or CPU_AND_MEMORY)
@@ -108,25 +108,25 @@ class _ScoredResources(PolicyModel):
 
 
 class LeastAllocated(_ScoredResources):
-    """The emptier the node, the higher its score."""
+    """A node gets a higher score the more of its resources are free."""
 
     type: Literal["LeastAllocated"] = "LeastAllocated"
 
 
 class MostAllocated(_ScoredResources):
-    """The fuller the node, the higher its score."""
+    """A node gets a higher score the more of its resources are requested."""
 
     type: Literal["MostAllocated"] = "MostAllocated"
 
 
 class RatioParam(PolicyModel):
-    """Score by utilization."""
+    """The function from utilization to score."""
 
     shape: Shape
 
 
 class RequestedToCapacityRatio(_ScoredResources):
-    """A score of one's own for each degree of utilization."""
+    """A score by a function of the utilization."""
 
     type: Literal["RequestedToCapacityRatio"] = "RequestedToCapacityRatio"
     requested_to_capacity_ratio: RatioParam
@@ -135,34 +135,34 @@ class RequestedToCapacityRatio(_ScoredResources):
 ScoringStrategy = Annotated[
     LeastAllocated | MostAllocated | RequestedToCapacityRatio, Field(discriminator="type")
 ]
-"""How NodeResourcesFit scores, told apart by `type`."""
+"""How NodeResourcesFit scores; `type` names the strategy."""
 
 
 def _without_slash(group: str) -> str:
     if "/" in group:
-        raise ValueError(f'"{group}" must not contain "/": it is the part before it')
+        raise ValueError(f'"{group}" must not contain "/": give the part before it')
     return group
 
 
 class NodeResourcesFitArgs(PolicyModel):
-    """Which resources are checked, and how they are scored."""
+    """Which resources the filter checks, and how nodes are scored."""
 
     ignored_resources: tuple[QualifiedName, ...] = ()
-    """Extended resources the filter leaves to others."""
+    """Extended resources that the filter does not check."""
     ignored_resource_groups: tuple[
         Annotated[QualifiedName, AfterValidator(_without_slash)], ...
     ] = ()
-    """Domains whose resources the filter leaves to others: `example.com` for example.com/gpu."""
+    """Domains of resources that the filter does not check: `example.com` for example.com/gpu."""
     scoring_strategy: ScoringStrategy = LeastAllocated()
 
 
 class NodeResourcesBalancedAllocationArgs(PolicyModel):
-    """Which resources should be used evenly."""
+    """Which resources of a node should be used to the same degree."""
 
     resources: Resources = CPU_AND_MEMORY
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Each resource once, each with weight 1."""
+        """Each resource must occur once, with weight 1."""
         seen = set[str]()
         for number, resource in enumerate(self.resources):
             if resource.name in seen:
@@ -175,8 +175,8 @@ class NodeResourcesBalancedAllocationArgs(PolicyModel):
 class DefaultConstraint(PolicyModel):
     """A topology spread constraint for pods that have none of their own."""
 
-    refused: ClassVar[Mapping[str, str]] = {
-        "labelSelector": "must not be set: it is deduced for each pod from its Services and owner",
+    unsupported: ClassVar[Mapping[str, str]] = {
+        "labelSelector": "must not be set: it is derived from each pod's Services and owner",
         "matchLabelKeys": "must not be set: a default constraint has no labelSelector to narrow",
     }
 
@@ -193,10 +193,10 @@ class PodTopologySpreadArgs(PolicyModel):
 
     default_constraints: tuple[DefaultConstraint, ...] = ()
     defaulting_type: Literal["System", "List"] = "System"
-    """System: upstream's own constraints; List: those of `defaultConstraints`."""
+    """System: kube-scheduler's built-in constraints; List: those of `defaultConstraints`."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """System needs an empty list; a key occurs once per action."""
+        """System needs an empty list; a topology key may occur once per whenUnsatisfiable."""
         if self.defaulting_type == "System" and self.default_constraints:
             yield FieldError("defaultingType", "must be List where defaultConstraints are given")
         seen = set[tuple[str, str]]()
@@ -210,39 +210,39 @@ class PodTopologySpreadArgs(PolicyModel):
 
 
 class VolumeBindingArgs(PolicyModel):
-    """How long a pod's volumes may take to bind."""
+    """The time limit for binding a pod's volumes."""
 
-    refused: ClassVar[Mapping[str, str]] = {
+    unsupported: ClassVar[Mapping[str, str]] = {
         "shape": "must not be set: it belongs to the feature StorageCapacityScoring, "
         "which is off in Kubernetes 1.36",
     }
 
     bind_timeout_seconds: int = Field(600, ge=0)
-    """Then the pod gives its node back and is queued again; 0 does not wait at all."""
+    """After this time the pod is forgotten on its node and queued again; 0: it does not wait."""
 
 
 class NodeAffinityArgs(PolicyModel):
-    """Node affinity on top of each pod's own."""
+    """Node affinity that is added to each pod's own."""
 
     added_affinity: NodeAffinity | None = None
 
 
 class DynamicResourcesArgs(PolicyModel):
-    """Accepted and checked, because files carry them; Mooring allocates no devices."""
+    """Accepted and validated, but without effect: Mooring allocates no devices."""
 
     filter_timeout: Duration = timedelta(seconds=10)
-    """0 switches the limit off."""
+    """0 means no limit."""
     binding_timeout: Duration = timedelta(seconds=600)
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Neither is negative, and binding gets at least a second."""
+        """No timeout is negative, and the one for binding is at least a second."""
         if self.filter_timeout < timedelta(0):
             yield FieldError("filterTimeout", "must be 0s or more")
         if self.binding_timeout < timedelta(seconds=1):
             yield FieldError("bindingTimeout", "must be 1s or more")
 
 
-UPSTREAM_ARGS: Final[Mapping[str, type[PolicyModel]]] = {
+KUBE_SCHEDULER_ARGS: Final[Mapping[str, type[PolicyModel]]] = {
     "DefaultPreemption": DefaultPreemptionArgs,
     "DynamicResources": DynamicResourcesArgs,
     "InterPodAffinity": InterPodAffinityArgs,
@@ -252,4 +252,4 @@ UPSTREAM_ARGS: Final[Mapping[str, type[PolicyModel]]] = {
     "PodTopologySpread": PodTopologySpreadArgs,
     "VolumeBinding": VolumeBindingArgs,
 }
-"""The arguments of upstream's plugins, by plugin name."""
+"""The arguments of kube-scheduler's plugins, by plugin name."""

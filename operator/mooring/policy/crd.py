@@ -1,8 +1,8 @@
-"""The SchedulingProfile CRD, generated from the models so that the two cannot drift apart.
+"""Generate the SchedulingProfile CRD from the pydantic models, so that both always agree.
 
-The API server takes structural schemas only: no references, no unions, no closed objects (it
-prunes unknown fields, and refuses them at `kubectl apply`). Defaults are not written into objects,
-because in a profile absent means "whatever the default is", in this version and the next.
+The API server accepts structural schemas only: no references, no unions, no closed objects (it
+prunes unknown fields, and rejects them at `kubectl apply`). The schema has no defaults: an absent
+field means the default of the Mooring version that reads it.
 """
 
 from typing import Any, Final
@@ -45,8 +45,8 @@ _COLUMNS: Final = (
     ("Age", "date", ".metadata.creationTimestamp", 0),
 )
 _DESCRIPTION: Final = (
-    "A scheduling policy in the words of KubeSchedulerConfiguration, and the pods it applies to. "
-    "Without schedulerNames it applies to pods whose schedulerName is the profile's own name."
+    "Plugins and arguments as in KubeSchedulerConfiguration, and the pods they apply to. Without "
+    "schedulerNames, a profile applies to pods whose schedulerName is the profile's own name."
 )
 
 
@@ -59,7 +59,7 @@ def render() -> str:
 
 
 class _Plain(yaml.SafeDumper):
-    """Repeats what occurs twice: people read this file, and anchors do not survive editing."""
+    """Writes an object that occurs twice in full, without YAML anchors: people read this file."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - PyYAML's signature
         return True
@@ -120,7 +120,7 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _structural(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """The schema with references inlined and reduced to what the API server understands."""
+    """The schema with references inlined, and with the keywords that the API server accepts."""
     node = _inlined(node, definitions)
     kept: dict[str, Any] = {name: node[name] for name in _KEPT if name in node}
     if "description" in kept:
@@ -147,7 +147,7 @@ def _map_values(node: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _inlined(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """What a reference points at, and what remains of "this or null": null is absent here."""
+    """The schema with its reference resolved, and with `X or null` reduced to X."""
     while "$ref" in node or "anyOf" in node:
         if "$ref" in node:
             target = definitions[node["$ref"].rpartition("/")[2]]

@@ -1,12 +1,10 @@
-"""Upstream's plugin names: what is on by default, what is off, what is gone.
+"""The names of kube-scheduler's plugins, and defaults of a profile.
 
 Source: `apis/config/v1/default_plugins.go` and `validation.go` of v1.36.3.
 
-A default plugin that the catalog lacks is left out of the defaults. NodeDeclaredFeatures is lacking
-for good: Mooring does not schedule by the features nodes declare. Such names stay known: a profile
-may disable and configure them, but to enable them is an error. An imported file may enable
-NodeDeclaredFeatures, because a file that kube-scheduler has written always does; the import says
-that it was left out.
+Mooring does not have the default plugin NodeDeclaredFeatures. Its name is still known: a profile
+may disable and configure it, but may not enable it. An imported file may enable it, because every
+file that kube-scheduler writes does; a note then says that it is left out.
 """
 
 from collections.abc import Mapping
@@ -14,7 +12,16 @@ from typing import Final
 
 from mooring.policy.points import Point
 
-__all__ = ["ABSENT", "DEFAULT_WEIGHTS", "KNOWN_ELSEWHERE", "REMOVED"]
+__all__ = [
+    "ABSENT",
+    "DEFAULT_WEIGHTS",
+    "KUBE_SCHEDULER_PLUGINS",
+    "PERCENTAGE_OF_NODES_TO_SCORE",
+    "REMOVED",
+]
+
+PERCENTAGE_OF_NODES_TO_SCORE: Final = 100
+"""The default of `percentageOfNodesToScore`; kube-scheduler's is 0, its adaptive rule."""
 
 DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {
     "SchedulingGates": 0,
@@ -43,7 +50,7 @@ DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {
 ABSENT: Final[Mapping[str, frozenset[Point]]] = {
     "NodeDeclaredFeatures": frozenset({Point.PRE_FILTER, Point.FILTER}),
 }
-"""Default plugins that Mooring does not have, and the points they have upstream."""
+"""Default plugins that Mooring does not have, and their extension points in kube-scheduler."""
 
 REMOVED: Final[Mapping[str, str]] = {
     "AzureDiskLimits": "NodeVolumeLimits",
@@ -51,9 +58,9 @@ REMOVED: Final[Mapping[str, str]] = {
     "EBSLimits": "NodeVolumeLimits",
     "GCEPDLimits": "NodeVolumeLimits",
 }
-"""Plugins upstream removed, and which one took over."""
+"""Plugins that were removed from kube-scheduler, and the plugin that replaced each."""
 
-KNOWN_ELSEWHERE: Final = frozenset(
+KUBE_SCHEDULER_PLUGINS: Final = frozenset(
     {
         *DEFAULT_WEIGHTS,
         *REMOVED,
@@ -62,4 +69,4 @@ KNOWN_ELSEWHERE: Final = frozenset(
         "TopologyPlacementGenerator",
     }
 )
-"""Every name a valid upstream configuration may hold."""
+"""Every plugin name that a valid configuration of kube-scheduler may contain."""

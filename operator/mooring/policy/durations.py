@@ -16,7 +16,7 @@ _PATTERN: Final = r"^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^0$"
 
 
 def parse_duration(text: object) -> timedelta:
-    """The duration in text that Go's time.ParseDuration reads; ValueError for any other."""
+    """Parse text as Go's time.ParseDuration does; ValueError if it is not a duration."""
     if not isinstance(text, str):
         raise ValueError(f"must be a duration such as 30s or 1m30s, got {text}")  # noqa: TRY004 - pydantic collects ValueErrors only
     sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
@@ -29,7 +29,7 @@ def parse_duration(text: object) -> timedelta:
 
 
 def format_duration(duration: timedelta) -> str:
-    """The shortest text that reads back as the same duration, to the microsecond."""
+    """The duration as text, such as `1m30s`, with a precision of a microsecond."""
     whole, micros = divmod(duration // timedelta(microseconds=1), 1_000_000)
     hours, rest = divmod(whole, 3600)
     minutes, seconds = divmod(rest, 60)
@@ -48,4 +48,4 @@ Duration = Annotated[
     PlainSerializer(format_duration, return_type=str),
     WithJsonSchema({"type": "string", "maxLength": 32, "pattern": _PATTERN}),
 ]
-"""A Go duration in a document, a timedelta in the model."""
+"""A field that is a Go duration in a document and a timedelta in the model."""

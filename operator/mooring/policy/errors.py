@@ -1,8 +1,8 @@
-"""Mistakes in a policy: every one of them, each with the path of its field.
+"""The mistakes in a profile, each with the path of its field.
 
-`ProfileInvalid` is the only error this room raises for what a user wrote. Validators inside the
-models raise it too, with paths relative to themselves; `mooring.policy.reading` puts the path of
-the model in front, so what leaves the room starts at the top of the user's document.
+`ProfileInvalid` is the only error that this package raises for a user's mistake. The validators of
+models raise it with paths relative to their model; `mooring.policy.reading` adds the path of the
+model in front, so that callers get paths from the top of the user's document.
 """
 
 from collections.abc import Iterable
@@ -14,11 +14,11 @@ __all__ = ["FieldError", "ProfileInvalid", "did_you_mean", "join_path"]
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One mistake: where it is, and what would be right.
+    """One mistake: the field, and what would be right.
 
     Attributes:
         path: The field, such as `spec.pluginConfig[0].args.hardPodAffinityWeight`.
-        message: One line that completes "<path>: ...".
+        message: One line; with the path it is shown as "<path>: <message>".
     """
 
     path: str
@@ -28,12 +28,16 @@ class FieldError:
         return f"{self.path}: {self.message}" if self.path else self.message
 
     def under(self, parent: str) -> "FieldError":
-        """The same mistake seen from the object that holds `parent`."""
+        """The same mistake with `parent` in front of its path."""
         return FieldError(join_path(parent, self.path), self.message)
+
+    def lies_in(self, path: str) -> bool:
+        """Whether the mistake is in the field `path` or in a field or item inside it."""
+        return self.path == path or self.path.startswith((f"{path}.", f"{path}["))
 
 
 class ProfileInvalid(ValueError):  # noqa: N818 - it is a verdict about the profile, with many errors
-    """A policy that cannot be put in force; `errors` holds every mistake found, at least one."""
+    """A profile has mistakes; `errors` contains all of them, at least one."""
 
     def __init__(self, errors: Iterable[FieldError]) -> None:
         self.errors = tuple(errors)
@@ -48,7 +52,7 @@ def join_path(parent: str, child: str) -> str:
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """`, did you mean X?` for the choice nearest to `word`, or nothing if none is near."""
+    """`, did you mean X?` with the choice most similar to `word`, or "" if none is similar."""
     folded = {choice.casefold(): choice for choice in choices}
     near = get_close_matches(word.casefold(), folded, n=1, cutoff=0.75)
     return f", did you mean {folded[near[0]]}?" if near else ""

@@ -1,4 +1,4 @@
-"""Scheduler extenders: HTTP services that filter, score, preempt or bind beside the plugins.
+"""Scheduler extenders: HTTP services that filter, score, preempt or bind in addition to plugins.
 
 Source: staging `kube-scheduler/config/v1/types.go` and `apis/config/validation/validation.go`.
 """
@@ -33,7 +33,7 @@ Path = Annotated[str, Field(max_length=4096)]
 
 
 def _from_base64(given: object) -> bytes:
-    """As Go reads []byte from JSON: standard base64, line breaks allowed."""
+    """Decode standard base64 with line breaks, as Go reads []byte from JSON."""
     if isinstance(given, bytes):
         return given
     try:
@@ -57,21 +57,21 @@ def _url(text: str) -> str:
 
 
 class ManagedResource(PolicyModel):
-    """An extended resource that an extender looks after."""
+    """An extended resource that an extender manages."""
 
     name: ExtendedResource
     """The resource's name, such as example.com/gpu."""
     ignored_by_scheduler: bool = False
-    """Leave the resource out of the scheduler's own fit check."""
+    """NodeResourcesFit does not check this resource."""
 
 
 class TLSConfig(PolicyModel):
-    """How to trust an extender, and how to be trusted by it. Data beats the file of its kind."""
+    """Certificates for TLS with an extender. A data field takes precedence over its file field."""
 
     insecure: bool = False
     """Do not verify the server's certificate. For tests only."""
     server_name: str = Field("", max_length=253)
-    """The name to ask for and to verify, where it is not the URL's host."""
+    """The server name to send and to verify, if it is not the URL's host."""
     cert_file: Path = ""
     """Path of the client certificate."""
     key_file: Path = ""
@@ -81,12 +81,12 @@ class TLSConfig(PolicyModel):
     cert_data: PEM = b""
     """The client certificate, PEM in base64."""
     key_data: PEM = Field(b"", repr=False)
-    """The client key, PEM in base64. A SchedulingProfile is no Secret: prefer `keyFile`."""
+    """The client key, PEM in base64. A SchedulingProfile is not a Secret: prefer `keyFile`."""
     ca_data: PEM = b""
     """The certificates to trust, PEM in base64."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Verification and a trusted certificate exclude each other; key and certificate pair."""
+        """`insecure` excludes trusted certificates; a client certificate needs its key."""
         if self.insecure and (self.ca_file or self.ca_data):
             yield FieldError("insecure", "must be false where caFile or caData is given")
         if bool(self.cert_file or self.cert_data) != bool(self.key_file or self.key_data):
@@ -94,7 +94,7 @@ class TLSConfig(PolicyModel):
 
 
 class Extender(PolicyModel):
-    """One extender. A verb that is empty or absent is not offered."""
+    """One extender. It does not support a verb that is empty or absent."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -112,25 +112,25 @@ class Extender(PolicyModel):
     url_prefix: Annotated[str, AfterValidator(_url)] = Field(
         max_length=2048, json_schema_extra={"pattern": _URL}
     )
-    """Where the extender listens; a verb is appended after a slash."""
+    """The extender's URL; a verb is appended after a slash."""
     filter_verb: Verb = ""
-    """Asks which nodes fit."""
+    """The verb that filters nodes."""
     preempt_verb: Verb = ""
-    """Asks which victims are acceptable."""
+    """The verb that checks the victims of a preemption."""
     prioritize_verb: Verb = ""
-    """Asks for scores from 0 to 10."""
+    """The verb that scores nodes from 0 to 10."""
     weight: int = Field(0, ge=0, le=2**31 - 1)
-    """Multiplies the extender's scores; at least 1 where `prioritizeVerb` is given."""
+    """The factor of the extender's scores; at least 1 if `prioritizeVerb` is given."""
     bind_verb: Verb = ""
-    """Asks the extender to bind the pod itself. One extender of a profile may offer it."""
+    """The verb that binds a pod. Only one extender of a profile may have it."""
     enable_https: bool = Field(default=False, alias="enableHTTPS")
-    """Speak TLS as `tlsConfig` says; without certificates to trust, none are verified."""
+    """Use TLS with `tlsConfig`; without trusted certificates the server is not verified."""
     tls_config: TLSConfig | None = None
     """Certificates and keys for TLS."""
     http_timeout: Duration = _DEFAULT_TIMEOUT
-    """How long one call may take, such as 500ms; 0 means the default, 5s."""
+    """The time limit of one call, such as 500ms; 0 means the default, 5s."""
     node_cache_capable: bool = False
-    """The extender knows the nodes: send names instead of objects."""
+    """The extender has a cache of nodes: send node names instead of node objects."""
     managed_resources: tuple[ManagedResource, ...] = Field(
         (),
         max_length=64,
@@ -139,17 +139,17 @@ class Extender(PolicyModel):
             "x-kubernetes-list-map-keys": ["name"],
         },
     )
-    """Only pods that ask for one of these are sent; without any, every pod is."""
+    """Only pods that request one of these are sent to the extender; if empty, every pod is."""
     ignorable: bool = False
-    """Go on without the extender while it fails or cannot be reached."""
+    """Schedule without the extender while it fails or cannot be reached."""
 
     @property
     def timeout(self) -> timedelta:
-        """The time one call may take."""
+        """The time limit of one call."""
         return self.http_timeout or _DEFAULT_TIMEOUT
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Scores need a weight, and time does not run backwards."""
+        """Scores need a weight, and the time limit is not negative."""
         if self.prioritize_verb and self.weight == 0:
             yield FieldError("weight", "must be at least 1 where prioritizeVerb is given")
         if self.http_timeout < timedelta(0):
@@ -190,4 +190,4 @@ Extenders = Annotated[
     ),
     AfterValidator(_agree),
 ]
-"""Extenders in the order they are asked; at most one binds, and no resource has two managers."""
+"""Extenders in the order they are called; at most one binds, and each resource has one manager."""

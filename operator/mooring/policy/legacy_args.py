@@ -1,4 +1,4 @@
-"""Arguments of the plugins that carry policies of older clusters.
+"""Arguments of the plugins that Mooring keeps for policies of older clusters.
 
 Names and fields are those these plugins had in KubeSchedulerConfiguration v1beta1, where they had
 any (staging `kube-scheduler/config/v1beta1/types_pluginargs.go` of v1.20).
@@ -29,7 +29,7 @@ Pressure = Literal["MemoryPressure", "DiskPressure", "PIDPressure"]
 
 
 class NodeLabelArgs(PolicyModel):
-    """Node labels that must or should be there or not, whatever their values."""
+    """Labels that a node must have, must not have, should have or should not have."""
 
     present_labels: tuple[QualifiedName, ...] = ()
     """Keys a node must have to fit."""
@@ -41,7 +41,7 @@ class NodeLabelArgs(PolicyModel):
     """Keys whose absence adds to a node's score."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """No node has a label and lacks it."""
+        """A label cannot be both required and forbidden."""
         for field, wanted, unwanted in (
             ("absentLabels", self.present_labels, self.absent_labels),
             (
@@ -52,12 +52,12 @@ class NodeLabelArgs(PolicyModel):
         ):
             for number, label in enumerate(unwanted):
                 if label in wanted:
-                    message = f'"{label}" is among the labels that should be present, too'
+                    message = f'"{label}" is also in the list of labels that should be present'
                     yield FieldError(f"{field}[{number}]", message)
 
 
 class ServiceAffinityArgs(PolicyModel):
-    """Pods of one Service on nodes that are alike, or spread over nodes that differ."""
+    """Labels by which the pods of a Service are kept together or spread."""
 
     affinity_labels: tuple[QualifiedName, ...] = ()
     """All pods of a Service run on nodes with the same values of these."""
@@ -66,35 +66,35 @@ class ServiceAffinityArgs(PolicyModel):
 
 
 class NodePressureArgs(PolicyModel):
-    """The node conditions that keep pods away."""
+    """The node conditions that make a node infeasible."""
 
     conditions: tuple[Pressure, ...] = Field(("MemoryPressure", "DiskPressure", "PIDPressure"))
-    """MemoryPressure keeps BestEffort pods away, the others every pod."""
+    """MemoryPressure applies to BestEffort pods only, the others to every pod."""
 
 
 class VolumeCountArgs(PolicyModel):
-    """How many volumes of a cloud a node can have attached."""
+    """How many volumes of a cloud provider a node can have attached."""
 
     max_volumes: int | None = Field(None, ge=1, le=2**31 - 1)
-    """In place of the cloud's own limit, as KUBE_MAX_PD_VOLS was once; a limit that the node
-    publishes counts for more."""
+    """Replaces the cloud provider's limit, as the variable KUBE_MAX_PD_VOLS did. A limit that the
+    node publishes takes precedence."""
 
 
 class NodeResourcesLeastAllocatedArgs(PolicyModel):
-    """A score of free resources beside that of NodeResourcesFit."""
+    """A score of free resources, in addition to that of NodeResourcesFit."""
 
     resources: Resources = CPU_AND_MEMORY
 
 
 class NodeResourcesMostAllocatedArgs(PolicyModel):
-    """A score of used resources beside that of NodeResourcesFit."""
+    """A score of requested resources, in addition to that of NodeResourcesFit."""
 
     resources: Resources = CPU_AND_MEMORY
 
 
 class RequestedToCapacityRatioArgs(PolicyModel):
-    """A score by utilization beside that of NodeResourcesFit."""
+    """A score by utilization, in addition to that of NodeResourcesFit."""
 
     shape: Shape = (ShapePoint(utilization=0, score=10), ShapePoint(utilization=100, score=0))
-    """The emptier, the better, unless it says something else."""
+    """By default, a node with less utilization has a higher score."""
     resources: Resources = CPU_AND_MEMORY

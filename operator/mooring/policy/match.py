@@ -1,4 +1,4 @@
-"""Which profile a pod belongs to."""
+"""Find the profile of a pod."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ class _Rule:
 
 
 class ProfileMatcher:
-    """The match rules of all profiles, compiled: asked once for every pod event.
+    """The compiled match rules of all profiles.
 
-    Of the profiles that match a pod the one with the highest precedence has it, then the first by
-    name. Immutable: a changed profile means a new matcher.
+    If several profiles match a pod, the one with the highest precedence is used; of equal ones,
+    the first by name. A matcher is immutable: a changed profile needs a new matcher.
     """
 
     def __init__(self, profiles: Iterable[SchedulingProfile]) -> None:
@@ -44,10 +44,10 @@ class ProfileMatcher:
         namespace_labels: Mapping[str, str],
         pod_labels: Mapping[str, str],
     ) -> str | None:
-        """The name of the pod's profile; None: the pod is not ours.
+        """The name of the pod's profile; None if no profile matches.
 
-        A namespace always carries its name as label `kubernetes.io/metadata.name`, even where
-        the Namespace object is not known yet.
+        The namespace's name counts as its label `kubernetes.io/metadata.name`, even if the
+        Namespace object is not known yet.
         """
         rules = self._rules.get(scheduler_name, ())
         labels = {_NAMESPACE_NAME: namespace, **namespace_labels} if rules else {}
@@ -58,6 +58,6 @@ class ProfileMatcher:
 
 
 def _compiled(selector: LabelSelector | None) -> CompiledSelector:
-    """An absent selector sets no condition, as an empty one."""
+    """The compiled selector; an absent one matches everything, like an empty one."""
     raw = selector.model_dump(mode="json", by_alias=True) if selector else {}
     return parse_label_selector(raw) or CompiledSelector()

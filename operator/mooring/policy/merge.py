@@ -1,7 +1,7 @@
-"""Which plugins run where: the profile merged into upstream's defaults, then spread over points.
+"""Merge a profile into kube-scheduler's defaults: the plugins of every extension point.
 
 Source: `apis/config/v1/default_plugins.go` (merge) and `framework/runtime/framework.go`
-(expansion and weights) of v1.36.3. Weights are int32 and a set holds at most 64 plugins, so the
+(expansion and weights) of v1.36.3. Weights are int32 and a set has at most 64 plugins, so the
 weighted sum of scores cannot overflow the int64 it is computed in.
 """
 
@@ -19,24 +19,24 @@ __all__ = ["Catalog", "PluginUse", "plugins_by_point"]
 
 
 class Catalog(Protocol):
-    """The plugins that can be named in a profile; the framework's registry is one."""
+    """The plugins that a profile can name; the framework's registry implements it."""
 
     def names(self) -> Iterable[str]:
         """Every plugin's name."""
         ...
 
     def points(self, name: str) -> frozenset[Point] | None:
-        """The extension points a plugin implements; None for an unknown name."""
+        """The extension points that a plugin implements; None for an unknown name."""
         ...
 
     def args_model(self, name: str) -> type[BaseModel] | None:
-        """The model of a plugin's arguments; None where it takes none."""
+        """The model of a plugin's arguments; None if it takes none."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PluginUse:
-    """A plugin at an extension point; `weight` is at least 1 at score and 0 everywhere else."""
+    """A plugin at an extension point; `weight` is at least 1 at score, and 0 at other points."""
 
     name: str
     weight: int = 0
@@ -45,14 +45,14 @@ class PluginUse:
 def plugins_by_point(plugins: Plugins, catalog: Catalog) -> dict[Point, tuple[PluginUse, ...]]:
     """The plugins of every extension point, in the order they run.
 
-    Names the catalog does not know are left out: defaults this Mooring lacks, and mistakes.
+    Names that the catalog does not know are left out.
     """
     multi = _merged(plugins.multi_point, catalog)
     return {point: _expanded(point, plugins.at(point), multi, catalog) for point in Point}
 
 
 def _merged(custom: PluginSet, catalog: Catalog) -> dict[str, int]:
-    """The weights at multiPoint by name: defaults in their places, then what was added."""
+    """The weights at multiPoint by plugin name: first the defaults in their order, then others."""
     added = {plugin.name: plugin.weight for plugin in custom.enabled}
     off = {plugin.name for plugin in custom.disabled}
     kept = {} if "*" in off else {n: w for n, w in DEFAULT_WEIGHTS.items() if n not in off}
@@ -63,7 +63,11 @@ def _merged(custom: PluginSet, catalog: Catalog) -> dict[str, int]:
 def _expanded(
     point: Point, own: PluginSet, multi: Mapping[str, int], catalog: Catalog
 ) -> tuple[PluginUse, ...]:
-    """What was named at the point and at multiPoint, the rest of multiPoint, the point's extras."""
+    """The plugins of one extension point.
+
+    First those enabled both here and at multiPoint, then the others of multiPoint, then those
+    enabled only here.
+    """
     named = {plugin.name: plugin.weight for plugin in own.enabled}
     off = {plugin.name for plugin in own.disabled}
 

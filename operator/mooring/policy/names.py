@@ -1,4 +1,4 @@
-"""Names as the Kubernetes API spells them (apimachinery `util/validation`, core `helpers.go`)."""
+"""Syntax of names in the Kubernetes API (apimachinery `util/validation`, core `helpers.go`)."""
 
 import re
 from typing import Annotated, Final

@@ -1,4 +1,4 @@
-"""The extension points of a scheduling profile, in the order a pod meets them."""
+"""The extension points of a scheduling profile, in the order in which they run."""
 
 from enum import StrEnum
 
@@ -8,8 +8,7 @@ __all__ = ["Point"]
 class Point(StrEnum):
     """An extension point under the name it has in KubeSchedulerConfiguration v1.
 
-    `multiPoint` is not one: it is a word of the configuration that stands for all the points a
-    plugin implements.
+    `multiPoint` is not one: in a configuration it stands for all extension points of a plugin.
     """
 
     PRE_ENQUEUE = "preEnqueue"

@@ -1,4 +1,4 @@
-"""The SchedulingProfile: upstream's KubeSchedulerProfile, whom it applies to, and its status."""
+"""The SchedulingProfile: the fields of a KubeSchedulerProfile, and the pods it applies to."""
 
 import re
 from collections.abc import Container, Iterator, Mapping
@@ -34,7 +34,7 @@ __all__ = [
 API_VERSION: Final = "scheduling.mooring.dev/v1alpha1"
 KIND: Final = "SchedulingProfile"
 DEFAULT_SCHEDULER: Final = "default-scheduler"
-"""The scheduler of pods that name none."""
+"""The `schedulerName` of pods that set none."""
 
 _INT32: Final = 2**31 - 1
 _NAME_PATTERN: Final = "^[^*]+$"
@@ -54,7 +54,7 @@ PluginName = Annotated[
 
 
 class Match(PolicyModel):
-    """The pods a profile applies to: all of the conditions that are given hold."""
+    """The pods a profile applies to; all given conditions must hold."""
 
     scheduler_names: tuple[Annotated[str, Field(min_length=1, max_length=253)], ...] = Field(
         (), max_length=64, json_schema_extra={"x-kubernetes-list-type": "set"}
@@ -65,7 +65,7 @@ class Match(PolicyModel):
     pod_selector: LabelSelector | None = None
     """Labels of the pod; absent or empty selects all."""
     precedence: int = Field(0, ge=-_INT32, le=_INT32)
-    """Where several profiles match, the highest wins, then the first by name."""
+    """If several profiles match, the highest precedence wins, then the first by name."""
 
 
 class Enabled(PolicyModel):
@@ -74,7 +74,7 @@ class Enabled(PolicyModel):
     name: PluginName
     """The plugin's name."""
     weight: int = Field(0, ge=0, le=_INT32)
-    """Multiplies the plugin's scores, at score and multiPoint; 0 means 1."""
+    """The factor of the plugin's scores, at score and multiPoint; 0 means 1."""
 
 
 class Disabled(PolicyModel):
@@ -99,15 +99,15 @@ class PluginSet(PolicyModel):
             ]
         },
     )
-    """Plugins to run, in this order. A default one keeps its place and takes this weight."""
+    """Plugins to run, in this order. A default plugin keeps its position and gets this weight."""
     disabled: tuple[Disabled, ...] = Field((), max_length=64)
     """Default plugins not to run; `*` stands for all of them."""
 
 
 class Plugins(PolicyModel):
-    """Changes to upstream's default plugins, for all extension points or one by one."""
+    """Changes to kube-scheduler's default plugins, for all extension points or one by one."""
 
-    refused: ClassVar[Mapping[str, str]] = dict.fromkeys(
+    unsupported: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("placementGenerate", "placementScore"),
         "must not be set: it belongs to the feature TopologyAwareWorkloadScheduling, "
         "which is off in Kubernetes 1.36",
@@ -116,32 +116,32 @@ class Plugins(PolicyModel):
     multi_point: PluginSet = PluginSet()
     """Plugins for every extension point they implement."""
     pre_enqueue: PluginSet = PluginSet()
-    """Gates before the queue."""
+    """Plugins that decide whether a pod may enter the queue."""
     queue_sort: PluginSet = PluginSet()
-    """The order of the queue: exactly one plugin."""
+    """The plugin that orders the queue: exactly one."""
     pre_filter: PluginSet = PluginSet()
-    """Preparation of filters, once for each pod."""
+    """Preparation of the filters, once per pod."""
     filter: PluginSet = PluginSet()
-    """Which nodes can take the pod."""
+    """Plugins that reject nodes."""
     post_filter: PluginSet = PluginSet()
-    """What to do when no node can, such as preemption."""
+    """Plugins that run if no node is feasible, such as preemption."""
     pre_score: PluginSet = PluginSet()
-    """Preparation of scores, once for each pod."""
+    """Preparation of the scores, once per pod."""
     score: PluginSet = PluginSet()
-    """Which nodes are better."""
+    """Plugins that score the feasible nodes."""
     reserve: PluginSet = PluginSet()
-    """Bookkeeping once a node is chosen, undone if binding fails."""
+    """Plugins that reserve resources on the chosen node; undone if binding fails."""
     permit: PluginSet = PluginSet()
-    """Approval, refusal or delay before binding."""
+    """Plugins that approve, reject or delay the binding."""
     pre_bind: PluginSet = PluginSet()
-    """What must be done before binding, such as provisioning volumes."""
+    """Work before binding, such as provisioning volumes."""
     bind: PluginSet = PluginSet()
-    """Binding itself: at least one plugin, the first that takes the pod binds it."""
+    """Plugins that bind: at least one; the first that handles the pod binds it."""
     post_bind: PluginSet = PluginSet()
-    """Information after binding."""
+    """Plugins that are informed after binding."""
 
     def at(self, point: Point) -> PluginSet:
-        """The changes at one extension point."""
+        """The plugin set of one extension point."""
         plugins: PluginSet = getattr(self, point.name.lower())
         return plugins
 
@@ -155,32 +155,32 @@ class PluginConfig(PolicyModel):
         {},
         json_schema_extra={"type": "object", "x-kubernetes-preserve-unknown-fields": True},
     )
-    """The plugin's arguments; upstream's `apiVersion` and `kind` may stand in it."""
+    """The plugin's arguments; they may contain kube-scheduler's `apiVersion` and `kind`."""
 
 
 class Preemption(PolicyModel):
-    """Limits to what this profile's pods may displace."""
+    """Limits to preemption by this profile's pods."""
 
     disruption_budgets: Literal["Default", "Strict"] = "Default"
-    """Default: budgets are broken as a last resort, as upstream does. Strict: never."""
+    """Default: budgets are violated as a last resort, as by kube-scheduler. Strict: never."""
     max_victims: int | None = Field(None, ge=1, le=_INT32)
-    """The most pods one preemption may displace; without it there is no limit."""
+    """The most victims of one preemption; absent: no limit."""
     min_runtime_seconds: int = Field(0, ge=0, le=_INT32)
-    """Pods that have run for less than this are spared."""
+    """Pods that have run for less than this are never victims."""
 
 
 class SchedulingProfileSpec(PolicyModel):
-    """How the pods of this profile are scheduled, in the words of KubeSchedulerConfiguration."""
+    """How pods are scheduled, with the fields of KubeSchedulerConfiguration, and which pods."""
 
     match: Match = Match()
     """The pods this profile applies to."""
     percentage_of_nodes_to_score: int | None = Field(None, ge=0, le=100)
-    """Stop looking after this share of the nodes was found to fit. Absent: 100, all of them; 0:
-    upstream's rule, which is less the larger the cluster."""
+    """Stop the search once this share of all nodes is feasible. Absent: 100, all nodes; 0:
+    kube-scheduler's adaptive rule, a smaller share for a larger cluster."""
     always_check_all_filters: bool = False
-    """Run every filter on a node even after one refused it, so that a message names all reasons."""
+    """Run every filter on a node even after one rejected it: messages then name all reasons."""
     plugins: Plugins = Plugins()
-    """Changes to upstream's default plugins."""
+    """Changes to kube-scheduler's default plugins."""
     plugin_config: tuple[PluginConfig, ...] = Field(
         (),
         max_length=64,
@@ -189,16 +189,16 @@ class SchedulingProfileSpec(PolicyModel):
             "x-kubernetes-list-map-keys": ["name"],
         },
     )
-    """Arguments of plugins; those not named run with their defaults."""
+    """Arguments of plugins; other plugins run with their defaults."""
     extenders: Extenders = ()
-    """HTTP services to ask beside the plugins."""
+    """HTTP services that are called in addition to the plugins."""
     preemption: Preemption = Preemption()
-    """Limits to what this profile's pods may displace."""
+    """Limits to preemption by this profile's pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulingProfile:
-    """A named profile; `generation` is that of the object it was read from, 0 for a file."""
+    """A profile with its name; `generation` is that of its API object, 0 for one from a file."""
 
     name: str
     spec: SchedulingProfileSpec
@@ -206,11 +206,11 @@ class SchedulingProfile:
 
     @property
     def scheduler_names(self) -> tuple[str, ...]:
-        """The values of a pod's `schedulerName` this profile answers to."""
+        """The values of a pod's `schedulerName` that this profile applies to."""
         return self.spec.match.scheduler_names or (self.name,)
 
     def manifest(self) -> dict[str, Any]:
-        """The object to apply; fields nobody set are left out."""
+        """The API object; fields that were not set are left out."""
         spec = self.spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
         return {
             "apiVersion": API_VERSION,
@@ -223,12 +223,12 @@ class SchedulingProfile:
 def profile_for(
     scheduler_name: str, spec: SchedulingProfileSpec, taken: Container[str] = ()
 ) -> SchedulingProfile:
-    """The profile of a scheduler, under an object name as near to its name as may be.
+    """A profile for a scheduler name; its object name is as similar to it as possible.
 
     Args:
-        scheduler_name: What pods say in `schedulerName`: any text.
-        spec: The spec, without a match of its own.
-        taken: Names that other profiles have already.
+        scheduler_name: The `schedulerName` of pods: any text.
+        spec: The spec, without a `match`.
+        taken: The object names of other profiles.
     """
     name = scheduler_name
     if not is_object_name(name):
@@ -250,18 +250,17 @@ class _Document(PolicyModel):
     status: dict[str, Any] = Field({})
 
     def mistakes(self) -> Iterator[FieldError]:
-        """A profile has a name."""
+        """A profile must have a name."""
         name = self.metadata.get("name")
         if not isinstance(name, str) or not name:
             yield FieldError("metadata.name", "is required")
 
 
 def read_profile(document: object) -> SchedulingProfile:
-    """The profile an API object holds.
+    """Read the profile of an API object, without checking plugin names and plugin arguments.
 
     Raises:
-        ProfileInvalid: With every mistake in it; names of plugins and their arguments are
-            `mooring.policy.resolve`'s to check.
+        ProfileInvalid: With every mistake.
     """
     whole = read(_Document, document, "")
     return SchedulingProfile(

@@ -1,4 +1,4 @@
-"""From a plain document to a model: strictly, and with every mistake located.
+"""Read a document as a pydantic model, strictly, and report every mistake with its path.
 
 Documents are read as JSON is: text is not a number, a list is not an object, `null` means absent
 (as in the Kubernetes API), and an unknown field is an error.
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from mooring.policy.errors import FieldError, ProfileInvalid
-from mooring.policy.translate import translate
+from mooring.policy.validation_errors import field_errors
 
 __all__ = ["PolicyModel", "read"]
 
@@ -20,10 +20,10 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class PolicyModel(BaseModel):
-    """Base of every model in this room: frozen, camelCase outside, no unknown fields.
+    """Base of all models of this package: frozen, camelCase in documents, no unknown fields.
 
-    The text below a field is its description in the CRD. `refused` names fields that upstream
-    has and that must not be set here, with the message that says why.
+    The docstring of a field is its description in the CRD. `unsupported` contains fields that
+    kube-scheduler has and Mooring does not support, with the message for a user who sets one.
     """
 
     model_config = ConfigDict(
@@ -35,10 +35,10 @@ class PolicyModel(BaseModel):
         use_attribute_docstrings=True,
     )
 
-    refused: ClassVar[Mapping[str, str]] = {}
+    unsupported: ClassVar[Mapping[str, str]] = {}
 
     def mistakes(self) -> Iterator[FieldError]:
-        """What is wrong between fields that are each right by themselves; paths are relative."""
+        """The mistakes that concern several fields; their paths are relative to the model."""
         yield from ()
 
     @model_validator(mode="after")
@@ -49,11 +49,11 @@ class PolicyModel(BaseModel):
 
 
 def read(model: type[Model], document: object, path: str) -> Model:
-    """The document as a model.
+    """Read the document as the model.
 
     Raises:
-        ProfileInvalid: With every mistake; their paths begin with `path`. Rules between the
-            fields of one object are checked once those fields are right by themselves.
+        ProfileInvalid: With every mistake; their paths begin with `path`. The rules between
+            fields of one object are checked only if each of the fields is valid.
     """
     plain = _plain(document)
     try:
@@ -65,12 +65,12 @@ def read(model: type[Model], document: object, path: str) -> Model:
             text, strict=True, extra="forbid", by_alias=True, by_name=False
         )
     except ValidationError as error:
-        mistakes = translate(error, model, plain)
+        mistakes = field_errors(error, model, plain)
         raise ProfileInvalid(mistake.under(path) for mistake in mistakes) from None
 
 
 def _plain(value: object) -> Any:
-    """Dicts and lists only (kopf hands out read-only views), without what is null."""
+    """The value as dicts and lists (kopf passes read-only views), without fields that are null."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items() if item is not None}
     if isinstance(value, list | tuple):

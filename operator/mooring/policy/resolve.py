@@ -1,18 +1,24 @@
-"""From a profile's words to what is in force: names checked, plugins spread, arguments read."""
+"""Resolve a profile: check its plugin names, merge its plugins, read their arguments.
 
-from collections.abc import Iterable, Iterator, Mapping
+One pass gives both the profile that takes effect and every mistake in the profile.
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
-from mooring.policy.args import UPSTREAM_ARGS, NodeResourcesFitArgs
-from mooring.policy.defaults import KNOWN_ELSEWHERE, REMOVED
+from mooring.policy.args import KUBE_SCHEDULER_ARGS, NodeResourcesFitArgs
+from mooring.policy.defaults import KUBE_SCHEDULER_PLUGINS, PERCENTAGE_OF_NODES_TO_SCORE, REMOVED
 from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean
 from mooring.policy.merge import Catalog, PluginUse, plugins_by_point
 from mooring.policy.points import Point
 from mooring.policy.profile import (
+    Disabled,
+    Enabled,
     PluginConfig,
+    Plugins,
     PluginSet,
     SchedulingProfile,
     SchedulingProfileSpec,
@@ -24,21 +30,32 @@ from mooring.policy.status import EffectivePolicy, PluginInForce
 __all__ = ["Catalog", "Effective", "load_profile", "resolve"]
 
 _ARGS_VERSION: Final = "kubescheduler.config.k8s.io/v1"
+_TYPE_FIELDS: Final = ("apiVersion", "kind")
+_UNNAMED: Final = ""
+"""The name of an entry whose own name cannot be read."""
+
+_Entry = TypeVar("_Entry", Enabled, Disabled, PluginConfig)
 
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """The plugins of every extension point in the order they run, and their arguments by name."""
+    """A profile with all defaults filled in.
+
+    Attributes:
+        plugins: The plugins of every extension point, in the order they run.
+        args: The arguments of each plugin that runs and takes any, by plugin name.
+        percentage_of_nodes_to_score: 0 to 100; 0 stands for kube-scheduler's adaptive rule.
+    """
 
     plugins: Mapping[Point, tuple[PluginUse, ...]]
     args: Mapping[str, BaseModel]
+    percentage_of_nodes_to_score: int
 
     def policy(self, profile: SchedulingProfile) -> EffectivePolicy:
-        """What the status of the profile shows of this."""
-        percentage = profile.spec.percentage_of_nodes_to_score
+        """This as the status of `profile` shows it."""
         return EffectivePolicy(
             scheduler_names=profile.scheduler_names,
-            percentage_of_nodes_to_score=100 if percentage is None else percentage,
+            percentage_of_nodes_to_score=self.percentage_of_nodes_to_score,
             plugins={
                 point: tuple(PluginInForce(name=u.name, weight=u.weight or None) for u in uses)
                 for point, uses in self.plugins.items()
@@ -48,65 +65,110 @@ class Effective:
 
 
 def load_profile(document: object, catalog: Catalog) -> tuple[SchedulingProfile, Effective]:
-    """The profile an API object holds, and what it means.
+    """Read a SchedulingProfile object and resolve it.
 
     Raises:
-        ProfileInvalid: With every mistake: where a section of the spec cannot even be read, the
-            other sections are checked all the same.
+        ProfileInvalid: With every mistake. Plugin names are checked even where other fields of
+            the document cannot be read.
     """
     try:
         profile = read_profile(document)
     except ProfileInvalid as unreadable:
-        rest = _readable_sections(document, unreadable.errors)
-        further = _mistakes(rest, catalog, "spec")
-        raise ProfileInvalid((*unreadable.errors, *further)) from None
+        _resolve(_readable_plugins(document), catalog, "spec", unreadable.errors)
+        raise
     return profile, resolve(profile.spec, catalog)
 
 
 def resolve(spec: SchedulingProfileSpec, catalog: Catalog, path: str = "spec") -> Effective:
-    """What is in force under this spec.
+    """Resolve a spec.
 
     Raises:
         ProfileInvalid: With every mistake; their paths begin with `path`.
     """
-    mistakes = tuple(_mistakes(spec, catalog, path))
-    if mistakes:
-        raise ProfileInvalid(mistakes)
+    return _resolve(spec, catalog, path, ())
+
+
+def _resolve(
+    spec: SchedulingProfileSpec,
+    catalog: Catalog,
+    path: str,
+    schema_mistakes: tuple[FieldError, ...],
+) -> Effective:
+    """Resolve a spec of which `schema_mistakes` are known already.
+
+    Raises:
+        ProfileInvalid: With the schema mistakes, then all others except those that only follow
+            from a schema mistake.
+    """
+    mistakes = [*schema_mistakes, *_wrong_names(spec, catalog, f"{path}.plugins")]
     plugins = plugins_by_point(spec.plugins, catalog)
-    args = {
-        name: model
-        for name in _names(plugins)
-        if (model := _args(name, spec, catalog, path)) is not None
-    }
-    return Effective(plugins, args)
-
-
-def _readable_sections(document: object, mistakes: Iterable[FieldError]) -> SchedulingProfileSpec:
-    raw = document.get("spec") if isinstance(document, Mapping) else None
-    if not isinstance(raw, Mapping):
-        return SchedulingProfileSpec()
-    steps = (mistake.path.replace("[", ".").split(".") for mistake in mistakes)
-    broken = {section[1] for section in steps if section[0] == "spec" and len(section) > 1}
-    rest = {name: value for name, value in raw.items() if name not in broken}
-    return read(SchedulingProfileSpec, rest, "spec")
-
-
-def _mistakes(spec: SchedulingProfileSpec, catalog: Catalog, path: str) -> Iterator[FieldError]:
-    names = list(_wrong_names(spec, catalog, f"{path}.plugins"))
-    yield from names
-    plugins = plugins_by_point(spec.plugins, catalog)
-    if not names:
-        yield from _wrong_counts(plugins, f"{path}.plugins")
-    configured = set[str]()
+    if not any(mistake.lies_in(f"{path}.plugins") for mistake in mistakes):
+        mistakes += _wrong_counts(plugins, f"{path}.plugins")
+    args = dict[str, BaseModel | None]()
     for number, entry in enumerate(spec.plugin_config):
         where = f"{path}.pluginConfig[{number}]"
-        if entry.name in configured:
-            yield FieldError(f"{where}.name", f"{entry.name} is configured already")
-        configured.add(entry.name)
-        yield from _wrong_config(entry, catalog, where)
-    for name in _names(plugins):
-        if name not in configured:
-            yield from _missing_args(name, catalog, f"{path}.pluginConfig")
+        if entry.name in args:
+            mistakes.append(FieldError(f"{where}.name", f"{entry.name} is configured already"))
+        args[entry.name] = _args(entry, catalog, where, mistakes)
+    names = dict.fromkeys(use.name for uses in plugins.values() for use in uses)
+    if _UNNAMED not in args:
+        for name in names:
+            if name not in args:
+                args[name] = _default_args(name, catalog, f"{path}.pluginConfig", mistakes)
+    found = mistakes[len(schema_mistakes) :]
+    mistakes[len(schema_mistakes) :] = [
+        mistake for mistake in found if not any(mistake.lies_in(m.path) for m in schema_mistakes)
+    ]
+    if mistakes:
+        raise ProfileInvalid(mistakes)
+    percentage = spec.percentage_of_nodes_to_score
+    return Effective(
+        plugins,
+        {name: _with_extenders(model, spec) for name in names if (model := args[name]) is not None},
+        PERCENTAGE_OF_NODES_TO_SCORE if percentage is None else percentage,
+    )
+
+
+def _readable_plugins(document: object) -> SchedulingProfileSpec:
+    """The plugins and plugin arguments of a document that is not valid as a whole.
+
+    Every entry keeps its index. An entry that is not valid keeps its name alone, or becomes an
+    unnamed entry. A list that is not valid becomes one unnamed entry.
+    """
+    spec = _mapping(_mapping(document).get("spec"))
+    plugins = _mapping(spec.get("plugins"))
+    sets = dict[str, PluginSet]()
+    for name, field in Plugins.model_fields.items():
+        raw = _mapping(plugins.get(field.alias or name))
+        sets[name] = PluginSet.model_construct(
+            enabled=_entries(Enabled, raw.get("enabled")),
+            disabled=_entries(Disabled, raw.get("disabled")),
+        )
+    return SchedulingProfileSpec.model_construct(
+        plugins=Plugins.model_construct(None, **sets),
+        plugin_config=_entries(PluginConfig, spec.get("pluginConfig")),
+    )
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _entries(model: type[_Entry], items: object) -> tuple[_Entry, ...]:
+    if items is None:
+        return ()
+    if not isinstance(items, list | tuple):
+        return (model.model_construct(name=_UNNAMED),)
+    return tuple(_entry(model, item) for item in items)
+
+
+def _entry(model: type[_Entry], item: object) -> _Entry:
+    for readable in (item, {"name": _mapping(item).get("name")}):
+        try:
+            return read(model, readable, "")
+        except ProfileInvalid:
+            continue
+    return model.model_construct(name=_UNNAMED)
 
 
 def _wrong_names(spec: SchedulingProfileSpec, catalog: Catalog, path: str) -> Iterator[FieldError]:
@@ -130,7 +192,7 @@ def _wrong_names_in(
         elif point is not None and point not in points:
             own = ", ".join(p for p in Point if p in points)
             yield FieldError(where, f"{enabled.name} does not implement {point}, only {own}")
-    known = {*catalog.names(), *KNOWN_ELSEWHERE, "*"}
+    known = {*catalog.names(), *KUBE_SCHEDULER_PLUGINS, "*"}
     for number, disabled in enumerate(plugins.disabled):
         if disabled.name not in known:
             where = f"{path}.disabled[{number}].name"
@@ -140,7 +202,7 @@ def _wrong_names_in(
 def _unknown(name: str, catalog: Catalog) -> str:
     if name in REMOVED:
         return f"{name} was removed from Kubernetes; {REMOVED[name]} does its work"
-    if name in KNOWN_ELSEWHERE:
+    if name in KUBE_SCHEDULER_PLUGINS:
         return f"{name} is a plugin of kube-scheduler that Mooring does not have; remove it"
     names = list(catalog.names())
     hint = did_you_mean(name, names) or f"; known are {', '.join(sorted(names))}"
@@ -158,26 +220,34 @@ def _wrong_counts(
         yield FieldError(f"{path}.bind", "must leave at least one plugin, leaves none")
 
 
-def _wrong_config(entry: PluginConfig, catalog: Catalog, path: str) -> Iterator[FieldError]:
+def _args(
+    entry: PluginConfig, catalog: Catalog, path: str, mistakes: list[FieldError]
+) -> BaseModel | None:
+    """The arguments in an entry of pluginConfig; None for a plugin without arguments.
+
+    Appends to `mistakes` what is wrong with the entry.
+    """
     known = catalog.points(entry.name) is not None
-    if not known and (entry.name in REMOVED or entry.name not in KNOWN_ELSEWHERE):
-        yield FieldError(f"{path}.name", _unknown(entry.name, catalog))
-        return
+    if not known and (entry.name in REMOVED or entry.name not in KUBE_SCHEDULER_PLUGINS):
+        mistakes.append(FieldError(f"{path}.name", _unknown(entry.name, catalog)))
+        return None
     where = f"{path}.args"
-    yield from _wrong_type(entry, where)
-    model = catalog.args_model(entry.name) if known else UPSTREAM_ARGS.get(entry.name)
-    given = _without_type(entry.args)
+    mistakes += _wrong_type(entry, where)
+    given = {name: value for name, value in entry.args.items() if name not in _TYPE_FIELDS}
+    model = catalog.args_model(entry.name) if known else KUBE_SCHEDULER_ARGS.get(entry.name)
     if model is not None:
         try:
-            read(model, given, where)
+            return read(model, given, where)
         except ProfileInvalid as invalid:
-            yield from invalid.errors
+            mistakes += invalid.errors
     elif given:
-        yield FieldError(where, f"{entry.name} takes no arguments, got {', '.join(given)}")
+        message = f"{entry.name} takes no arguments, got {', '.join(given)}"
+        mistakes.append(FieldError(where, message))
+    return None
 
 
 def _wrong_type(entry: PluginConfig, path: str) -> Iterator[FieldError]:
-    """Upstream's files say of what type the arguments are: `kind: NodeResourcesFitArgs`."""
+    """Files of kube-scheduler name the type of the arguments: `kind: NodeResourcesFitArgs`."""
     version, kind = entry.args.get("apiVersion"), entry.args.get("kind")
     if version not in (None, _ARGS_VERSION):
         yield FieldError(f"{path}.apiVersion", f'must be {_ARGS_VERSION}, got "{version}"')
@@ -185,39 +255,37 @@ def _wrong_type(entry: PluginConfig, path: str) -> Iterator[FieldError]:
         yield FieldError(f"{path}.kind", f'must be {entry.name}Args, got "{kind}"')
 
 
-def _without_type(args: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in args.items() if name not in ("apiVersion", "kind")}
+def _default_args(
+    name: str, catalog: Catalog, path: str, mistakes: list[FieldError]
+) -> BaseModel | None:
+    """The arguments of a plugin that has no entry; None for a plugin without arguments.
 
-
-def _missing_args(name: str, catalog: Catalog, path: str) -> Iterator[FieldError]:
-    """A third-party plugin may have arguments without defaults."""
-    model = catalog.args_model(name)
-    if model is None:
-        return
-    try:
-        read(model, {}, "")
-    except ProfileInvalid as invalid:
-        needs = ", ".join(mistake.path for mistake in invalid.errors)
-        yield FieldError(path, f"must have an entry for {name}, which needs {needs}")
-
-
-def _names(plugins: Mapping[Point, tuple[PluginUse, ...]]) -> Iterable[str]:
-    return dict.fromkeys(use.name for uses in plugins.values() for use in uses)
-
-
-def _args(name: str, spec: SchedulingProfileSpec, catalog: Catalog, path: str) -> BaseModel | None:
+    Appends a mistake where the plugin needs an entry: one of a third party may have arguments
+    without defaults.
+    """
     model = catalog.args_model(name)
     if model is None:
         return None
-    given = next((entry.args for entry in spec.plugin_config if entry.name == name), {})
-    args = read(model, _without_type(given), f"{path}.pluginConfig")
-    taken_over = tuple(
+    try:
+        return read(model, {}, "")
+    except ProfileInvalid as invalid:
+        needs = ", ".join(mistake.path for mistake in invalid.errors)
+        mistakes.append(FieldError(path, f"must have an entry for {name}, which needs {needs}"))
+    return None
+
+
+def _with_extenders(args: BaseModel, spec: SchedulingProfileSpec) -> BaseModel:
+    """NodeResourcesFit's arguments ignore the resources that extenders look after.
+
+    As buildExtenders in kube-scheduler's scheduler.go: these resources replace the list
+    `ignoredResources`, they are not added to it.
+    """
+    managed = tuple(
         resource.name
         for extender in spec.extenders
         for resource in extender.managed_resources
         if resource.ignored_by_scheduler
     )
-    if taken_over and isinstance(args, NodeResourcesFitArgs):
-        # As scheduler.go's buildExtenders: they replace the list, not add to it.
-        return args.model_copy(update={"ignored_resources": taken_over})
+    if managed and isinstance(args, NodeResourcesFitArgs):
+        return args.model_copy(update={"ignored_resources": managed})
     return args

@@ -1,7 +1,7 @@
-"""Label and node selectors as a policy states them, checked field by field.
+"""Label and node selectors in a profile, validated field by field.
 
 The rules are those of apimachinery's `labels.NewRequirement` and component-helpers'
-`nodeaffinity.NewNodeSelector`. Matching is `mooring.model.selectors`' work.
+`nodeaffinity.NewNodeSelector`. `mooring.model.selectors` does the matching.
 """
 
 from collections.abc import Iterator
@@ -56,20 +56,20 @@ class LabelRequirement(PolicyModel):
     key: QualifiedName
     """The label's key."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    """How the label's value relates to `values`."""
+    """The relation between the label's value and `values`."""
     values: tuple[LabelValue, ...] = Field((), max_length=64)
     """For In and NotIn: the values, at least one. For Exists and DoesNotExist: none."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """In and NotIn need values, the others must have none."""
+        """In and NotIn need values, the other operators must have none."""
         return _values_fit(self.operator, self.values)
 
 
 class LabelSelector(PolicyModel):
-    """Objects by their labels: all conditions must hold; without any, everything is selected."""
+    """Selects objects by labels: all conditions must hold; without conditions it selects all."""
 
     match_labels: dict[QualifiedName, LabelValue] = Field({}, max_length=64)
-    """Labels the object must have, each with exactly this value."""
+    """Labels that the object must have, with exactly these values."""
     match_expressions: tuple[LabelRequirement, ...] = Field((), max_length=64)
     """Conditions on labels."""
 
@@ -87,7 +87,7 @@ class NodeRequirement(PolicyModel):
 
 
 class NodeFieldRequirement(PolicyModel):
-    """One condition on a node's name, the only field nodes can be selected by."""
+    """One condition on a node's name, the only field that can select nodes."""
 
     key: Literal["metadata.name"]
     operator: Literal["In", "NotIn"]
@@ -95,20 +95,20 @@ class NodeFieldRequirement(PolicyModel):
 
 
 class NodeSelectorTerm(PolicyModel):
-    """Conditions that must all hold; a term without any selects no node."""
+    """Conditions that must all hold; a term without conditions selects no node."""
 
     match_expressions: tuple[NodeRequirement, ...] = ()
     match_fields: tuple[NodeFieldRequirement, ...] = ()
 
 
 class NodeSelector(PolicyModel):
-    """Nodes that satisfy at least one term."""
+    """Selects nodes for which at least one term holds."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = Field(min_length=1)
 
 
 class PreferredTerm(PolicyModel):
-    """A term and what it adds to a node's score."""
+    """A term, and the number it adds to a node's score."""
 
     weight: int = Field(ge=1, le=100)
     preference: NodeSelectorTerm

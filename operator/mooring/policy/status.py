@@ -1,9 +1,10 @@
-"""What a SchedulingProfile's status says, for the CRD's schema and for whoever writes it."""
+"""The status of a SchedulingProfile: the models for the CRD's schema and for its writer."""
 
 from typing import Any, Literal
 
 from pydantic import Field
 
+from mooring.policy.defaults import PERCENTAGE_OF_NODES_TO_SCORE
 from mooring.policy.points import Point
 from mooring.policy.reading import PolicyModel
 
@@ -14,17 +15,17 @@ class Condition(PolicyModel):
     """A metav1.Condition."""
 
     type: str = Field(max_length=316)
-    """`Ready`."""
+    """Always `Ready`."""
     status: Literal["True", "False", "Unknown"]
-    """Whether the condition holds."""
+    """Whether the newest spec is in force."""
     observed_generation: int = Field(0, ge=0)
-    """The generation of the spec this was said about."""
+    """The generation of the spec that the condition describes."""
     last_transition_time: str = Field(json_schema_extra={"format": "date-time"})
-    """When `status` last changed."""
+    """The time of the last change of `status`."""
     reason: str = Field(max_length=1024)
     """InForce, Invalid or PluginFailed."""
     message: str = Field(max_length=32768)
-    """For people: every mistake with the path of its field."""
+    """A text for people: every mistake with the path of its field."""
 
 
 class PluginInForce(PolicyModel):
@@ -33,27 +34,27 @@ class PluginInForce(PolicyModel):
     name: str
     """The plugin's name."""
     weight: int | None = None
-    """What multiplies its scores, at score only."""
+    """The factor of its scores, at score only."""
 
 
 class EffectivePolicy(PolicyModel):
-    """The policy in force, defaults included."""
+    """The profile in force, with all defaults."""
 
     scheduler_names: tuple[str, ...] = ()
-    """The values of a pod's `schedulerName` the profile answers to."""
-    percentage_of_nodes_to_score: int = 100
-    """The share of the nodes that is looked at; 0: less the larger the cluster."""
+    """The values of a pod's `schedulerName` that the profile applies to."""
+    percentage_of_nodes_to_score: int = PERCENTAGE_OF_NODES_TO_SCORE
+    """The share of feasible nodes that ends the search; 0: kube-scheduler's adaptive rule."""
     plugins: dict[Point, tuple[PluginInForce, ...]] = Field({})
     """The plugins of each extension point, in the order they run."""
 
 
 class SchedulingProfileStatus(PolicyModel):
-    """What became of the spec."""
+    """The result of reading the spec."""
 
     observed_generation: int = Field(0, ge=0)
-    """The generation of the spec that was last looked at."""
+    """The generation of the spec that was read last."""
     in_force_generation: int = Field(0, ge=0)
-    """The generation in force: the last good one where the newest is invalid; 0: none."""
+    """The generation in force: if the newest spec is invalid, the last valid one; 0: none."""
     conditions: tuple[Condition, ...] = Field(
         (),
         json_schema_extra={
@@ -63,8 +64,8 @@ class SchedulingProfileStatus(PolicyModel):
     )
     """`Ready` is True while the newest spec is in force."""
     effective: EffectivePolicy | None = None
-    """The policy in force, defaults included."""
+    """The profile in force, with all defaults."""
     in_force_spec: dict[str, Any] | None = Field(
         None, json_schema_extra={"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     )
-    """The spec in force, from which a restarted scheduler goes on where the newest is invalid."""
+    """The spec in force. A restarted scheduler uses it if the newest spec is invalid."""

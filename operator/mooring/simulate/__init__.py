@@ -1,1 +1,1 @@
-"""Decisions without a cluster: manifests or a dump in, decision records out."""
+"""Schedule the pods of manifests or of a cluster dump without a cluster."""

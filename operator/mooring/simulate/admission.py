@@ -1,7 +1,7 @@
-"""What the API server's admission would have made of objects that never met it.
+"""Fill in the fields that the API server's admission plugins set when an object is created.
 
-Only what a decision reads is completed, and only where the object says nothing: on an object that
-was stored in a cluster nothing changes.
+Only fields that a scheduling decision reads are filled in, and only where they are absent. So an
+object that comes from a cluster is not changed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,9 +21,10 @@ _SYSTEM_CLASSES: Final = {
 
 
 def as_stored(kind: Kind, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The object with what a cluster adds to its kind by itself.
+    """The object as a cluster would store it.
 
-    That is a namespace's name as its label, and the phase of a volume nobody has looked at yet.
+    A Namespace gets the label `kubernetes.io/metadata.name`; a PersistentVolume without a phase
+    gets phase Bound if it has a claimRef, else Available.
     """
     if kind is Kind.NAMESPACE:
         metadata = mapping(raw, "metadata")
@@ -37,9 +38,10 @@ def as_stored(kind: Kind, raw: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class Admission:
-    """Completes pods with priorities (plugin/pkg/admission/priority) and overhead (runtimeclass).
+    """Sets the priority and the overhead of pods.
 
-    `runtime_classes` are raw RuntimeClass objects.
+    As the admission plugins Priority (plugin/pkg/admission/priority) and RuntimeClass of the API
+    server do. `runtime_classes` are raw RuntimeClass objects.
     """
 
     def __init__(
@@ -60,7 +62,7 @@ class Admission:
         }
 
     def pod(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """The pod as it would be stored.
+        """The pod as the API server would store it.
 
         Raises:
             ManifestError: for a priority class that does not exist.

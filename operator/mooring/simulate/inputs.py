@@ -1,4 +1,4 @@
-"""From manifests to a cluster's state and the pods that wait for a node."""
+"""Turn manifests into the state of a cluster and the pods to schedule."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod
 from mooring.simulate.admission import Admission, as_stored
 from mooring.simulate.manifests import Manifest
-from mooring.simulate.policies import Policy, is_profile, read_policies
+from mooring.simulate.profiles import LoadedProfile, is_profile, load_profiles
 from mooring.state.cluster import ClusterState
 
 __all__ = ["Inputs", "inputs_of"]
@@ -29,30 +29,34 @@ _RUNTIME_CLASS: Final = ("node.k8s.io", "RuntimeClass")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inputs:
-    """What a simulation starts from.
+    """The inputs of a simulation.
 
-    `pending` are the pods without a node, in the order of the input; `ignored` counts objects that
-    no decision reads, by kind and group.
+    Attributes:
+        state: The cluster.
+        pending: The pods without a node, in the order of the input.
+        profiles: The profiles that apply.
+        ignored: The number of objects that no decision reads, by `Kind` or `Kind.group`.
     """
 
     state: ClusterState
     pending: tuple[Pod, ...]
-    policies: tuple[Policy, ...]
+    profiles: tuple[LoadedProfile, ...]
     ignored: Counter[str]
 
 
 def inputs_of(
-    manifests: Iterable[Manifest], registry: Registry, policies: Sequence[Policy] = ()
+    manifests: Iterable[Manifest], registry: Registry, profiles: Sequence[LoadedProfile] = ()
 ) -> Inputs:
-    """The cluster that the objects make up, with what admission would have completed.
+    """Build the inputs of a simulation from Kubernetes objects.
 
-    `policies`, if there are any, take the place of SchedulingProfiles among the objects.
+    If `profiles` is not empty, SchedulingProfiles among the objects are not used.
 
     Raises:
-        InputError: naming file, object and field of what is malformed, missing or there twice.
+        InputError: if an object is malformed, incomplete or given twice; the text names the file,
+            the object and the field.
     """
     known: dict[Kind, list[Manifest]] = {kind: [] for kind in Kind}
-    runtime_classes, profiles, ignored = list[Manifest](), list[Manifest](), Counter[str]()
+    runtime_classes, own_profiles, ignored = list[Manifest](), list[Manifest](), Counter[str]()
     for manifest in manifests:
         group_and_kind = (manifest.group, manifest.kind)
         if group_and_kind in _KINDS:
@@ -60,7 +64,7 @@ def inputs_of(
         elif group_and_kind == _RUNTIME_CLASS:
             runtime_classes.append(manifest)
         elif is_profile(manifest):
-            profiles.append(manifest)
+            own_profiles.append(manifest)
         else:
             ignored[".".join(filter(None, (manifest.kind, manifest.group)))] += 1
     state = ClusterState()
@@ -75,8 +79,8 @@ def inputs_of(
     for key, pod in pods.items():
         state.put(Kind.POD, key, pod)
     pending = (p for p in pods.values() if not (p.node_name or p.finished or p.terminating))
-    in_force = policies or read_policies(profiles, registry)
-    return Inputs(state, tuple(pending), tuple(in_force), ignored)
+    chosen = profiles or load_profiles(own_profiles, registry)
+    return Inputs(state, tuple(pending), tuple(chosen), ignored)
 
 
 def _parsed(
@@ -84,7 +88,7 @@ def _parsed(
     manifests: Iterable[Manifest],
     admit: Callable[[Mapping[str, Any]], Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """The values of the objects by key."""
+    """The parsed objects by key; `admit` fills in absent fields of the raw object first."""
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for manifest in manifests:

@@ -1,6 +1,6 @@
-"""Kubernetes objects from files: YAML of any number of documents, JSON, lists, standard input.
+"""Read Kubernetes objects from YAML and JSON files or from standard input.
 
-What comes out is JSON's values only: YAML's dates stay text, and keys are strings.
+The objects contain values of JSON only: dates in YAML stay strings, and all keys are strings.
 """
 
 import sys
@@ -19,37 +19,37 @@ STDIN: Final = "-"
 
 
 class InputError(Exception):
-    """Something a user gave cannot be used; one line says where, what, and what would be right."""
+    """A mistake in the user's input; the text says where it is and what would be right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One object as somebody wrote it, and where: `pods.yaml, document 2, item 5`."""
+    """A raw object, and the place it comes from, such as `pods.yaml, document 2, items[5]`."""
 
     source: str
     raw: dict[str, Any]
 
     @property
     def kind(self) -> str:
-        """What the object says it is."""
+        """The object's `kind`, "" if it has none."""
         return str(self.raw.get("kind") or "")
 
     @property
     def group(self) -> str:
-        """The API group, "" for the core one."""
+        """The object's API group, "" for the core group."""
         version = str(self.raw.get("apiVersion") or "")
         return version.rpartition("/")[0]
 
     def error(self, problem: object) -> InputError:
-        """The error of saying `problem` about this object."""
+        """An error that names this object's place and the problem."""
         return InputError(f"{self.source}: {problem}")
 
 
 def read_manifests(paths: Iterable[str]) -> Iterator[Manifest]:
-    """Every object of the files, in order; the items of lists one by one.
+    """Yield every object of the files in order; a list object is replaced by its items.
 
     Raises:
-        InputError: for a file that cannot be read, and for what is no object.
+        InputError: for a file that cannot be read, and for a document that is not an object.
     """
     for path in paths:
         name = "standard input" if path == STDIN else path
@@ -74,7 +74,7 @@ def _documents(text: str, name: str) -> Iterator[Any]:
         try:
             yield orjson.loads(text)
         except orjson.JSONDecodeError:
-            pass  # YAML's flow style, or an error that YAML's reader places better
+            pass  # It may be YAML's flow style; if not, YAML's error names the line.
         else:
             return
     try:
@@ -85,7 +85,7 @@ def _documents(text: str, name: str) -> Iterator[Any]:
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # C is optional
-    """Leaves dates and times alone: in Kubernetes they are strings."""
+    """A YAML loader that leaves dates and times as strings, as Kubernetes does."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -120,6 +120,6 @@ def _objects(document: Any, source: str) -> Iterator[Manifest]:
     inherited = {"apiVersion": document.get("apiVersion"), "kind": manifest.kind[: -len("List")]}
     for number, item in enumerate(document["items"]):
         where = f"{source}, items[{number}]"
-        # The API's own lists, unlike kubectl's, leave out what is the same for every item.
+        # Items of a typed list such as PodList have no apiVersion and kind of their own.
         complete = {**inherited, **item} if isinstance(item, dict) else item
         yield from _objects(complete, where)

@@ -1,4 +1,4 @@
-"""The engine without a cluster: every pending pod decided once, each on top of the last."""
+"""Run the scheduling engine without a cluster: one decision for every pending pod."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile, Schedul
 from mooring.policy.resolve import resolve
 from mooring.queueing.active import ActivePods
 from mooring.simulate.inputs import Inputs
-from mooring.simulate.policies import Policy
+from mooring.simulate.profiles import LoadedProfile
 from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
 
@@ -37,7 +37,7 @@ _FIRST_ATTEMPT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The record of one pod; `feasible` counts the nodes among which it had the choice."""
+    """The decision about one pod, and the number of nodes that passed all filters."""
 
     decision: Decision
     feasible: int = 0
@@ -46,17 +46,19 @@ class Attempt:
 def simulate(
     inputs: Inputs, registry: Registry, *, seed: int, every_node: bool
 ) -> Iterator[Attempt]:
-    """One attempt per pending pod in queue order; gated pods come last, in the input's order.
+    """Yield one attempt per pending pod, in queue order, and after them the pods that are gated.
 
-    The state of `inputs` is used up. A placed pod stays where it is put. The victims of a
-    preemption stay too, because in a cluster they would leave only after their grace period, but
-    the room they will leave is kept. Permit is not asked: there is nobody to wait for.
+    The simulation changes the state of `inputs`: a scheduled pod counts on its node for all later
+    pods. The victims of a preemption stay on their node, because in a cluster they leave only
+    after their grace period; the node is nominated, so later pods of lower or equal priority do
+    not get the victims' resources. Permit plugins do not run, because no pod can wait.
 
     Args:
-        inputs: The cluster, the pods and their policies; without any policy, upstream's defaults.
-        registry: The plugins that policies may name.
-        seed: Chooses among equally good nodes, together with the pod's uid.
-        every_node: Whether records list all nodes, or only the score of the best.
+        inputs: The cluster, the pods and the profiles. Without any profile, one with
+            kube-scheduler's defaults applies.
+        registry: The plugins that profiles may name.
+        seed: Chooses among nodes of equal score, together with the pod's uid.
+        every_node: Whether decisions list all nodes, or only the score of the best node.
     """
     return _Simulation(inputs, registry, seed, every_node=every_node).attempts(inputs.pending)
 
@@ -72,18 +74,18 @@ class _Simulation:
         self._now = _now(inputs.state, inputs.pending)
         handle = Handle(self._cluster, WaitingPods(), OfflineApi(), inputs.state)
         self._profiles = Profiles(registry, handle)
-        for policy in inputs.policies or (_default_policy(registry),):
-            self._profiles.put(policy.profile, policy.effective)
+        for loaded in inputs.profiles or (_default_profile(registry),):
+            self._profiles.put(loaded.profile, loaded.effective)
 
     def attempts(self, pods: Iterable[Pod]) -> Iterator[Attempt]:
         active = ActivePods()
         chosen: list[InForce] = []
-        held: list[Attempt] = []
+        rejected: list[Attempt] = []
         for pod in pods:
             profile = self._profiles.of(pod, self._cluster)
             if profile is None:
                 name = pod.shape.scheduler_name
-                held.append(
+                rejected.append(
                     _rejected(pod, None, f'no profile takes pods of schedulerName "{name}"')
                 )
                 continue
@@ -91,13 +93,13 @@ class _Simulation:
                 self._state.nominate(pod, pod.nominated_node)
             gate = _gate(pod, profile)
             if gate is not None:
-                held.append(_rejected(pod, profile, gate.reason))
+                rejected.append(_rejected(pod, profile, gate.reason))
             else:
                 active.add(_queued(pod, profile.pipeline, ticket=len(chosen)))
                 chosen.append(profile)
         while (queued := active.pop()) is not None:
             yield self._attempt(queued.pod, chosen[queued.ticket])
-        yield from held
+        yield from rejected
 
     def _attempt(self, pod: Pod, profile: InForce) -> Attempt:
         try:
@@ -106,7 +108,7 @@ class _Simulation:
             return _rejected(pod, profile, str(error))
         decision = decision_of(pod, profile.profile.name, outcome, self._most)
         if isinstance(outcome, FitError):
-            self._remember(pod, outcome)
+            self._nominate(pod, outcome)
             return Attempt(decision)
         self._start = (self._start + outcome.evaluated_nodes) % self._cluster.node_count
         try:
@@ -126,32 +128,33 @@ class _Simulation:
             now=self._now,
         )
 
-    def _remember(self, pod: Pod, outcome: FitError) -> None:
-        """Later pods leave the room that is to be made for this one, and respect its evictions."""
-        state, plan = self._state, outcome.nomination
-        if plan is None:
+    def _nominate(self, pod: Pod, outcome: FitError) -> None:
+        """Record the pod's nomination and the evictions it needs, so that later pods see them."""
+        state, nomination = self._state, outcome.nomination
+        if nomination is None:
             if not outcome.keeps_nomination:
                 state.withdraw(pod.key)
             return
-        row = state.nodes.row_of.get(plan.node)
+        row = state.nodes.row_of.get(nomination.node)
         for lower in state.nominations.below(row, pod.shape.priority):
             state.withdraw(lower.key)
-        state.nominate(pod, plan.node)
-        state.evictions.begun(pod, plan.victims)
+        state.nominate(pod, nomination.node)
+        state.evictions.begun(pod, nomination.victims)
 
 
 def _now(state: ClusterState, pending: Iterable[Pod]) -> float:
-    """The latest moment the input speaks of (seconds since the epoch): a clock would be input too.
+    """The latest creation or start time of all pods, in seconds since the epoch.
 
-    How long a pod has run, which profiles may ask before preempting it, is counted up to then.
+    It takes the place of a clock, so that the same input gives the same decisions. How long a pod
+    has run (`minRuntimeSeconds` of a profile) is counted up to this time.
     """
     pods = (*(placed.pod for placed in state.pods), *pending)
     return max((max(pod.created, pod.started or 0.0) for pod in pods), default=0.0)
 
 
-def _default_policy(registry: Registry) -> Policy:
+def _default_profile(registry: Registry) -> LoadedProfile:
     spec = SchedulingProfileSpec()
-    return Policy(SchedulingProfile(DEFAULT_SCHEDULER, spec), resolve(spec, registry))
+    return LoadedProfile(SchedulingProfile(DEFAULT_SCHEDULER, spec), resolve(spec, registry))
 
 
 def _queued(pod: Pod, pipeline: Pipeline, *, ticket: int) -> QueuedPod:
@@ -181,26 +184,25 @@ def _rejected(pod: Pod, profile: InForce | None, message: str) -> Attempt:
 
 
 class OfflineApi:
-    """Satisfies `mooring.framework.handle.Api` and rejects everything.
+    """An implementation of `mooring.framework.handle.Api` in which every call fails.
 
-    A simulation ends with the place a pod gets, and a plugin that writes before that breaks its
-    protocol.
+    A simulation ends before any plugin may write to the API.
     """
 
     async def bind(self, _pod: Pod, _node: str) -> None:
-        """Nothing is bound in a simulation."""
-        _refuse()
+        """Raise PluginError."""
+        _fail()
 
     async def patch(
         self, _resource: str, _namespace: str | None, _name: str, _patch: dict[str, Any]
     ) -> dict[str, Any]:
-        """Nothing is written in a simulation."""
-        _refuse()
+        """Raise PluginError."""
+        _fail()
 
     async def until(self, _done: Callable[[], bool], _seconds: float) -> None:
-        """Nothing happens in a simulation, so nothing can be waited for."""
-        _refuse()
+        """Raise PluginError."""
+        _fail()
 
 
-def _refuse() -> NoReturn:
+def _fail() -> NoReturn:
     raise PluginError("a simulation has no API server")

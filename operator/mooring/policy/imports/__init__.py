@@ -1,1 +1,1 @@
-"""Configurations of kube-scheduler, old and new, turned into SchedulingProfiles."""
+"""Convert kube-scheduler's configurations, old and new, to SchedulingProfiles."""

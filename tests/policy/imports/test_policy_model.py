@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mooring.policy.imports.legacy_model import read_policy
+from mooring.policy.imports.policy_model import read_policy
 
 Mistakes = Callable[[Callable[[], object]], dict[str, str]]
 
@@ -26,13 +26,13 @@ def test_a_list_that_is_absent_or_null_is_not_an_empty_list() -> None:
 
 
 @pytest.mark.parametrize("write", [json.dumps, yaml.safe_dump])
-def test_a_config_map_holds_the_policy_as_json_or_yaml(write: Callable[[Any], str]) -> None:
+def test_a_config_map_contains_the_policy_as_json_or_yaml(write: Callable[[Any], str]) -> None:
     read_back, path = read_policy(config_map(write(policy())))
     assert read_back.kind == "Policy"
     assert path == "data[policy.cfg]"
 
 
-def test_an_extender_of_old_is_read_in_its_old_spelling() -> None:
+def test_an_extender_in_the_form_of_a_policy_is_read() -> None:
     old = {"urlPrefix": "http://a", "enableHttps": True, "httpTimeout": 100_000_000}
     (extender,) = read_policy(policy(extenders=[old]))[0].extenders
     assert extender.enable_https

@@ -1,8 +1,8 @@
-"""Pydantic's errors in the words of whoever wrote the policy.
+"""Convert pydantic's validation errors to `FieldError`s with messages for users.
 
-Pydantic locates an error by a tuple that mixes field names, indexes, map keys and the tags of
-unions, and names only the one bound that was crossed. A user needs the path as it stands in the
-file, the whole allowed range, and the name they probably meant.
+Pydantic gives the place of an error as a tuple of field names, indexes, map keys and tags of
+unions, and names only the one bound that was exceeded. A user needs the path in the file, the whole
+allowed range, and the name that was probably meant.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean, join_path
 
-__all__ = ["translate"]
+__all__ = ["field_errors"]
 
 _KINDS: Final = {
     "int": "an integer",
@@ -37,10 +37,10 @@ _LENGTHS: Final = {
 _BOUND_ERRORS: Final = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
 
 
-def translate(
+def field_errors(
     error: ValidationError, model: type[BaseModel], document: object
 ) -> tuple[FieldError, ...]:
-    """Every mistake in `document`, which was read as `model`; paths start at the document."""
+    """The mistakes in `document`, which was read as `model`; paths start at the document."""
     errors = error.errors(include_url=False)
     return tuple(
         mistake
@@ -51,7 +51,7 @@ def translate(
 
 
 def _follows_from(details: ErrorDetails, errors: Iterable[ErrorDetails]) -> bool:
-    """Whether a list is only too short because pydantic did not count its invalid items."""
+    """Whether a list seems too short only because pydantic does not count invalid items."""
     loc = details["loc"]
     return details["type"] == "too_short" and any(
         len(other["loc"]) > len(loc) and other["loc"][: len(loc)] == loc for other in errors
@@ -67,7 +67,7 @@ def _mistakes(
     if isinstance(cause, ProfileInvalid):
         yield from (mistake.under(path) for mistake in cause.errors)
     elif details["type"] == "extra_forbidden":
-        owners = _narrowed(_models_at(model, steps[:-1]), tag)
+        owners = _with_tag(_models_at(model, steps[:-1]), tag)
         yield FieldError(path, _unknown_field(str(steps[-1]), owners, tag))
     elif details["type"] in ("union_tag_invalid", "union_tag_not_found"):
         field = str(details["ctx"]["discriminator"]).strip("'")
@@ -79,8 +79,8 @@ def _mistakes(
 def _steps(details: ErrorDetails, document: object) -> tuple[list[int | str], str | None]:
     """The location without the tags of unions, and the innermost tag.
 
-    A tag is a step that does not exist in the document; only the last step of a missing field
-    may be absent too.
+    A step that does not exist in the document is a tag, except the last step of an error about a
+    missing field.
     """
     steps: list[int | str] = []
     tag = None
@@ -118,7 +118,7 @@ def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 def _models_at(model: type[BaseModel], steps: Iterable[int | str]) -> list[type[BaseModel]]:
-    """The models the value at these steps may be; several where it is a union."""
+    """The possible models of the value at these steps; several for a union."""
     models = [model]
     for step in steps:
         if isinstance(step, str):
@@ -127,7 +127,7 @@ def _models_at(model: type[BaseModel], steps: Iterable[int | str]) -> list[type[
     return models
 
 
-def _narrowed(models: list[type[BaseModel]], tag: str | None) -> list[type[BaseModel]]:
+def _with_tag(models: list[type[BaseModel]], tag: str | None) -> list[type[BaseModel]]:
     tagged = [
         model
         for model in models
@@ -147,9 +147,9 @@ def _field_at(model: type[BaseModel], steps: list[int | str]) -> FieldInfo | Non
 
 def _unknown_field(name: str, owners: list[type[BaseModel]], tag: str | None) -> str:
     for owner in owners:
-        refused: Mapping[str, str] = getattr(owner, "refused", {})
-        if name in refused:
-            return refused[name]
+        unsupported: Mapping[str, str] = getattr(owner, "unsupported", {})
+        if name in unsupported:
+            return unsupported[name]
     known = sorted({alias for owner in owners for alias in _fields(owner)})
     condition = f" where type is {tag}" if tag and known else ""
     hint = did_you_mean(name, known) or (f"; known are {', '.join(known)}" if known else "")
@@ -164,7 +164,7 @@ def _bad_tag(details: ErrorDetails) -> str:
 
 
 def _words(expected: str) -> list[str]:
-    """The choices in pydantic's `'A', 'B' or 'C'`."""
+    """The words in pydantic's text `'A', 'B' or 'C'`."""
     words = (word.strip(" '") for word in expected.replace(" or ", ",").split(","))
     return [word for word in words if word]
 

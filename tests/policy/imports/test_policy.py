@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from mooring.policy.imports.legacy import import_policy, import_provider
-from mooring.policy.imports.legacy_names import PREDICATES, PRIORITIES
+from mooring.policy.imports.policy import import_policy, import_provider
+from mooring.policy.imports.predicates import PREDICATES, PRIORITIES
 from mooring.policy.legacy_args import (
     NodeLabelArgs,
     NodePressureArgs,
@@ -41,19 +41,19 @@ LEGACY: dict[str, tuple[str, type[BaseModel] | None]] = {
 class LegacyCatalog:
     """Upstream's plugins and those for older policies."""
 
-    def __init__(self, upstream: Catalog) -> None:
-        self._upstream = upstream
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
 
     def names(self) -> Iterable[str]:
-        return {*self._upstream.names(), *LEGACY}
+        return {*self._catalog.names(), *LEGACY}
 
     def points(self, name: str) -> frozenset[Point] | None:
         if name in LEGACY:
             return frozenset(map(Point, LEGACY[name][0].split()))
-        return self._upstream.points(name)
+        return self._catalog.points(name)
 
     def args_model(self, name: str) -> type[BaseModel] | None:
-        return LEGACY[name][1] if name in LEGACY else self._upstream.args_model(name)
+        return LEGACY[name][1] if name in LEGACY else self._catalog.args_model(name)
 
 
 @pytest.fixture(scope="session")
@@ -93,7 +93,7 @@ def imported(catalog: Catalog, **fields: object) -> Effective:
     return resolve(import_policy(policy(**fields), catalog).spec, catalog)
 
 
-def test_a_policy_that_names_nothing_runs_what_old_schedulers_ran(all_plugins: Catalog) -> None:
+def test_an_empty_policy_runs_the_default_predicates_and_priorities(all_plugins: Catalog) -> None:
     effective = imported(all_plugins)
     assert names(effective.plugins[Point.FILTER]) == [
         "NodeUnschedulable",
@@ -126,7 +126,7 @@ def test_a_policy_that_names_nothing_runs_what_old_schedulers_ran(all_plugins: C
     assert names(effective.plugins[Point.RESERVE]) == ["VolumeBinding"]
 
 
-def test_empty_lists_leave_what_always_runs(all_plugins: Catalog) -> None:
+def test_empty_lists_leave_the_mandatory_plugins(all_plugins: Catalog) -> None:
     effective = imported(all_plugins, predicates=[], priorities=[])
     assert {point: names(uses) for point, uses in effective.plugins.items() if uses} == {
         Point.PRE_ENQUEUE: ["SchedulingGates", "DefaultPreemption"],
@@ -137,7 +137,9 @@ def test_empty_lists_leave_what_always_runs(all_plugins: Catalog) -> None:
     }
 
 
-def test_a_plugin_scores_or_filters_only_if_the_policy_says_so(all_plugins: Catalog) -> None:
+def test_a_plugin_scores_or_filters_only_if_the_policy_names_it_for_that(
+    all_plugins: Catalog,
+) -> None:
     effective = imported(
         all_plugins,
         predicates=predicates("MatchInterPodAffinity"),
@@ -148,7 +150,7 @@ def test_a_plugin_scores_or_filters_only_if_the_policy_says_so(all_plugins: Cata
     assert "NodeAffinity" not in names(effective.plugins[Point.FILTER])
 
 
-def test_filters_run_in_the_order_of_predicates_whatever_the_order_of_the_file(
+def test_filters_run_in_the_order_of_predicates_not_of_the_file(
     all_plugins: Catalog,
 ) -> None:
     effective = imported(
@@ -217,7 +219,7 @@ def test_a_ratio_is_the_strategy_of_node_resources_fit(all_plugins: Catalog) -> 
     }
 
 
-def test_several_resource_priorities_are_plugins_of_their_own(all_plugins: Catalog) -> None:
+def test_several_resource_priorities_become_separate_plugins(all_plugins: Catalog) -> None:
     effective = imported(
         all_plugins,
         predicates=predicates("PodFitsResources"),
@@ -264,7 +266,7 @@ def test_custom_predicates_and_priorities_share_the_arguments_of_their_plugin(
     assert scores(effective) == {"ServiceAffinity": 4, "NodeLabel": 6}
 
 
-def test_only_the_pressures_that_are_named_count(all_plugins: Catalog) -> None:
+def test_only_the_named_pressures_are_checked(all_plugins: Catalog) -> None:
     effective = imported(
         all_plugins, predicates=predicates("CheckNodeMemoryPressure", "CheckNodePIDPressure")
     )
@@ -273,7 +275,7 @@ def test_only_the_pressures_that_are_named_count(all_plugins: Catalog) -> None:
     )
 
 
-def test_the_rest_of_a_policy_is_carried_over(all_plugins: Catalog) -> None:
+def test_the_other_fields_of_a_policy_are_converted(all_plugins: Catalog) -> None:
     profile = import_policy(
         policy(
             hardPodAffinitySymmetricWeight=10,
@@ -291,11 +293,11 @@ def test_the_rest_of_a_policy_is_carried_over(all_plugins: Catalog) -> None:
     assert ("InterPodAffinity", hard) in [(e.name, e.args) for e in profile.spec.plugin_config]
 
 
-def test_the_default_provider_is_todays_defaults() -> None:
+def test_the_default_provider_gives_the_defaults() -> None:
     assert import_provider("DefaultProvider").spec == SchedulingProfileSpec()
 
 
-def test_the_autoscalers_provider_packs_bins(catalog: Catalog) -> None:
+def test_the_cluster_autoscaler_provider_gives_bin_packing(catalog: Catalog) -> None:
     effective = resolve(import_provider("ClusterAutoscalerProvider").spec, catalog)
     fit = effective.args["NodeResourcesFit"].model_dump(by_alias=True)
     assert fit["scoringStrategy"]["type"] == "MostAllocated"
@@ -355,7 +357,7 @@ def test_a_mistake_in_a_policy_is_located_and_explained(
     assert mistakes(lambda: import_policy(policy(**fields), all_plugins)) == expected
 
 
-def test_a_plugin_that_is_not_there_is_named_with_what_needs_it(
+def test_a_missing_plugin_is_reported_with_the_field_that_needs_it(
     catalog: Catalog, mistakes: Mistakes
 ) -> None:
     document = policy(

@@ -1,4 +1,4 @@
-"""The old Policy as a model: what a scheduler of Kubernetes 1.22 and before was told to run.
+"""The model of a Policy, the configuration of kube-scheduler in Kubernetes 1.22 and before.
 
 Source: `kube-scheduler/config/v1/legacy_types.go` and `validation.go` of v1.20.
 """
@@ -27,7 +27,7 @@ class Labels(PolicyModel):
 
 
 class LabelsPresence(PolicyModel):
-    """Nodes have all of these labels, or none."""
+    """Nodes must have all of these labels, or none of them."""
 
     labels: tuple[QualifiedName, ...] = Field(min_length=1)
     presence: bool = False
@@ -40,7 +40,7 @@ class Label(PolicyModel):
 
 
 class LabelPreference(PolicyModel):
-    """Nodes that have this label, or do not have it, are better."""
+    """Nodes that have this label, or do not have it, get a higher score."""
 
     label: QualifiedName
     presence: bool = False
@@ -55,7 +55,7 @@ class Ratio(PolicyModel):
 
 class _Argument(PolicyModel):
     def mistakes(self) -> Iterator[FieldError]:
-        """Exactly one member is given."""
+        """Exactly one member must be given."""
         given = [name for name, value in self if value is not None]
         if len(given) != 1:
             members = ", ".join(field.alias or "" for field in type(self).model_fields.values())
@@ -63,14 +63,14 @@ class _Argument(PolicyModel):
 
 
 class PredicateArgument(_Argument):
-    """What makes a predicate of one's own."""
+    """The argument of a predicate with a free name."""
 
     service_affinity: Labels | None = None
     labels_presence: LabelsPresence | None = None
 
 
 class PriorityArgument(_Argument):
-    """What makes a priority of one's own."""
+    """The argument of a priority with a free name."""
 
     service_anti_affinity: Label | None = None
     label_preference: LabelPreference | None = None
@@ -93,7 +93,7 @@ class Priority(PolicyModel):
 
 
 class Policy(PolicyModel):
-    """A Policy. A list that is absent means the defaults, an empty one means none."""
+    """A Policy. An absent list means the defaults, an empty list means none."""
 
     api_version: str = ""
     kind: Literal["Policy"]
@@ -106,13 +106,13 @@ class Policy(PolicyModel):
 
 
 def read_policy(document: object) -> tuple[Policy, str]:
-    """The Policy in a file or in a ConfigMap under `policy.cfg`, and the path where it stands.
+    """Read a Policy from a document, or from `policy.cfg` of a ConfigMap; return it and its path.
 
     Raises:
-        ProfileInvalid: With every mistake of the document's form.
+        ProfileInvalid: With every schema mistake.
     """
     if not isinstance(document, Mapping) or document.get("kind") != "ConfigMap":
-        return read(Policy, _modern(document), ""), ""
+        return read(Policy, _as_v1(document), ""), ""
     path = f"data[{_CONFIG_MAP_KEY}]"
     text = (document.get("data") or {}).get(_CONFIG_MAP_KEY)
     if not isinstance(text, str):
@@ -122,17 +122,17 @@ def read_policy(document: object) -> tuple[Policy, str]:
     except yaml.YAMLError as error:
         problem = " ".join(str(error).split())
         raise ProfileInvalid([FieldError(path, f"is neither JSON nor YAML: {problem}")]) from None
-    return read(Policy, _modern(inner), path), path
+    return read(Policy, _as_v1(inner), path), path
 
 
-def _modern(document: object) -> object:
+def _as_v1(document: object) -> object:
     if not isinstance(document, Mapping) or not isinstance(document.get("extenders"), list):
         return document
-    return {**document, "extenders": [_modern_extender(e) for e in document["extenders"]]}
+    return {**document, "extenders": [_as_v1_extender(e) for e in document["extenders"]]}
 
 
-def _modern_extender(extender: object) -> object:
-    """Two fields were spelled otherwise: `enableHttps`, and a time-out in nanoseconds."""
+def _as_v1_extender(extender: object) -> object:
+    """The extender in the v1 form: `enableHTTPS`, and a timeout as text instead of nanoseconds."""
     if not isinstance(extender, Mapping):
         return extender
     modern: dict[str, Any] = dict(extender)

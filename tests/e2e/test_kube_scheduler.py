@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from controlplane import ControlPlane
-from mooring.policy.args import UPSTREAM_ARGS
+from mooring.policy.args import KUBE_SCHEDULER_ARGS
 from mooring.policy.defaults import DEFAULT_WEIGHTS
-from mooring.policy.imports.kube_scheduler import WithAbsentDefaults
+from mooring.policy.imports.configuration import WithAbsentDefaults
 from mooring.policy.merge import plugins_by_point
 from mooring.policy.points import Point
 from mooring.policy.profile import Plugins
@@ -36,7 +36,7 @@ class RecordedCatalog:
         return self._points.get(name)
 
     def args_model(self, name: str) -> Any:
-        return UPSTREAM_ARGS.get(name)
+        return KUBE_SCHEDULER_ARGS.get(name)
 
 
 def random_plugins(dice: random.Random) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Import of upstream's KubeSchedulerConfiguration: its words, its defaults, its rules.
+"""Convert a KubeSchedulerConfiguration v1 to SchedulingProfiles.
 
 Source: staging `kube-scheduler/config/v1/types.go`, `apis/config/v1/defaults.go`,
 `apis/config/validation/validation.go` and component-base `config/validation` of v1.36.3.
@@ -32,7 +32,7 @@ from mooring.policy.resolve import resolve
 
 __all__ = [
     "Imported",
-    "Settings",
+    "ProcessSettings",
     "WithAbsentDefaults",
     "absent_in",
     "import_configuration",
@@ -40,11 +40,11 @@ __all__ = [
 ]
 
 _JITTER: Final = 1.2
-"""client-go's leader election waits up to this factor of the retry period between attempts."""
+"""client-go's leader election waits up to this many retry periods between two attempts."""
 
 
 def _positive_or(default: timedelta) -> AfterValidator:
-    """Zero means the default, as in Go where absent and zero are the same."""
+    """A validator that replaces zero by the default, because in Go absent and zero are the same."""
 
     def check(given: timedelta) -> timedelta:
         if given < timedelta(0):
@@ -64,7 +64,7 @@ class _LeaderElection(PolicyModel):
     resource_name: str = ""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """A leader must notice in time that it could not renew."""
+        """A leader must give up before its lease expires."""
         if not self.leader_elect:
             return
         if self.lease_duration <= self.renew_deadline:
@@ -89,7 +89,7 @@ class _Profile(PolicyModel):
 
 
 class _Configuration(PolicyModel):
-    refused: ClassVar[Mapping[str, str]] = {
+    unsupported: ClassVar[Mapping[str, str]] = {
         "percentageOfPlacementsToScore": "must not be set: it belongs to the feature "
         "TopologyAwareWorkloadScheduling, which is off in Kubernetes 1.36",
     }
@@ -109,7 +109,7 @@ class _Configuration(PolicyModel):
     delay_cache_until_active: bool = False
 
     def mistakes(self) -> Iterator[FieldError]:
-        """The longest backoff is not shorter than the first."""
+        """The longest backoff must not be shorter than the first."""
         if self.pod_max_backoff_seconds < self.pod_initial_backoff_seconds:
             message = (
                 f"must be at least podInitialBackoffSeconds, {self.pod_initial_backoff_seconds}"
@@ -118,8 +118,8 @@ class _Configuration(PolicyModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What the file says of the scheduler's process."""
+class ProcessSettings:
+    """The settings of the scheduler's process in a KubeSchedulerConfiguration."""
 
     kubeconfig: str
     qps: float
@@ -136,20 +136,20 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """Profiles and settings from a file; `notes` name what has no counterpart, and why."""
+    """Profiles and settings from a file; `notes` name the fields that are left out, and why."""
 
     profiles: tuple[SchedulingProfile, ...]
-    settings: Settings
+    settings: ProcessSettings
     notes: tuple[FieldError, ...]
 
 
 def import_configuration(document: object, catalog: Catalog) -> Imported:
-    """What a KubeSchedulerConfiguration v1 means here.
+    """Convert a KubeSchedulerConfiguration v1 to profiles, settings and notes.
 
     Raises:
         ProfileInvalid: With every mistake; paths start at the document.
     """
-    configuration = read(_Configuration, _tidied(document), "")
+    configuration = read(_Configuration, _cleaned(document), "")
     given = configuration.profiles or (_Profile(),)
     specs = [_spec(profile, configuration) for profile in given]
     mistakes = [
@@ -170,26 +170,26 @@ def import_configuration(document: object, catalog: Catalog) -> Imported:
     return Imported(tuple(profiles), _settings(configuration), tuple(notes))
 
 
-def _tidied(document: object) -> object:
-    """Without what kube-scheduler itself writes into files though it says nothing."""
+def _cleaned(document: object) -> object:
+    """The document without fields without meaning that kube-scheduler itself writes into files."""
     if not isinstance(document, Mapping) or not isinstance(document.get("profiles"), list):
         return document
-    return {**document, "profiles": [_tidied_profile(profile) for profile in document["profiles"]]}
+    return {**document, "profiles": [_cleaned_profile(profile) for profile in document["profiles"]]}
 
 
-def _tidied_profile(profile: object) -> object:
+def _cleaned_profile(profile: object) -> object:
     if not isinstance(profile, Mapping) or not isinstance(profile.get("plugins"), Mapping):
         return profile
     plugins = {
-        point: _tidied_set(plugins)
+        point: _cleaned_set(plugins)
         for point, plugins in profile["plugins"].items()
-        if plugins or point not in Plugins.refused
+        if plugins or point not in Plugins.unsupported
     }
     return {**profile, "plugins": plugins}
 
 
-def _tidied_set(plugins: object) -> object:
-    """A disabled plugin has no weight; upstream's type has one, and writes 0."""
+def _cleaned_set(plugins: object) -> object:
+    """The plugin set without weight 0 in `disabled`, which kube-scheduler's type writes."""
     if not isinstance(plugins, Mapping) or not isinstance(plugins.get("disabled"), list):
         return plugins
     disabled = [
@@ -202,7 +202,10 @@ def _tidied_set(plugins: object) -> object:
 
 
 def _spec(profile: _Profile, configuration: _Configuration) -> SchedulingProfileSpec:
-    """The profile with what the file says for all of them; only what is said is set."""
+    """The spec of a profile, including fields that the file sets for all profiles.
+
+    Fields that the file does not set are not set in the spec.
+    """
     fields = {name: value for name, value in profile if name in profile.model_fields_set}
     fields.pop("scheduler_name", None)
     if configuration.percentage_of_nodes_to_score is not None:
@@ -224,7 +227,7 @@ def _unresolvable(specs: Iterable[SchedulingProfileSpec], catalog: Catalog) -> I
 
 
 def _wrong_scheduler_names(profiles: Sequence[_Profile]) -> Iterator[FieldError]:
-    """Only a single profile may do without a name, and no name serves two."""
+    """Only a single profile may have no name, and no two profiles may have the same name."""
     owners = dict[str, int]()
     for number, profile in enumerate(profiles):
         path, name = f"profiles[{number}].schedulerName", profile.scheduler_name
@@ -237,7 +240,7 @@ def _wrong_scheduler_names(profiles: Sequence[_Profile]) -> Iterator[FieldError]
 
 
 def _different_queues(profiles: Sequence[_Profile]) -> Iterator[FieldError]:
-    """All profiles share one queue, so they must sort it alike."""
+    """All profiles share one queue, so they must have the same queueSort plugin and arguments."""
     first = profiles[0]
     sorters = {plugin.name for plugin in first.plugins.queue_sort.enabled}
 
@@ -254,7 +257,7 @@ def _different_queues(profiles: Sequence[_Profile]) -> Iterator[FieldError]:
 
 
 def _without_counterpart(configuration: _Configuration) -> Iterator[FieldError]:
-    """Notes on fields that say nothing to Mooring."""
+    """Notes on fields that have no counterpart in Mooring."""
     reasons = {
         "parallelism": "Mooring decides on all nodes at once",
         "enable_profiling": "Mooring has no profiling endpoint",
@@ -272,9 +275,9 @@ def _without_counterpart(configuration: _Configuration) -> Iterator[FieldError]:
             )
 
 
-def _settings(configuration: _Configuration) -> Settings:
+def _settings(configuration: _Configuration) -> ProcessSettings:
     connection, election = configuration.client_connection, configuration.leader_election
-    return Settings(
+    return ProcessSettings(
         kubeconfig=connection.kubeconfig,
         qps=connection.qps or 50.0,
         burst=connection.burst or 100,
@@ -290,7 +293,7 @@ def _settings(configuration: _Configuration) -> Settings:
 
 
 class WithAbsentDefaults:
-    """A catalog that knows the absent defaults too, to check what was written about them."""
+    """A catalog that also contains the default plugins that Mooring does not have."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -300,7 +303,7 @@ class WithAbsentDefaults:
         return {*self._catalog.names(), *ABSENT}
 
     def points(self, name: str) -> frozenset[Point] | None:
-        """The points a plugin implements; of an absent one, those it has upstream."""
+        """The extension points of a plugin; for an absent one, those it has in kube-scheduler."""
         return ABSENT[name] if name in ABSENT else self._catalog.points(name)
 
     def args_model(self, name: str) -> type[BaseModel] | None:
@@ -309,7 +312,7 @@ class WithAbsentDefaults:
 
 
 def absent_in(spec: SchedulingProfileSpec, path: str) -> Iterator[FieldError]:
-    """A note for every place where the spec enables or configures an absent plugin."""
+    """A note for every field in which the spec enables or configures an absent plugin."""
     message = "is left out: Mooring does not have this plugin"
     for field, plugins in spec.plugins:
         for number, enabled in enumerate(plugins.enabled):
@@ -322,7 +325,7 @@ def absent_in(spec: SchedulingProfileSpec, path: str) -> Iterator[FieldError]:
 
 
 def without_absent(spec: SchedulingProfileSpec) -> SchedulingProfileSpec:
-    """The spec without what `absent_in` names."""
+    """The spec without the fields that `absent_in` names."""
     changed = {field: _kept(plugins) for field, plugins in spec.plugins if plugins.enabled}
     config = tuple(entry for entry in spec.plugin_config if entry.name not in ABSENT)
     update = {"plugins": spec.plugins.model_copy(update=changed), "plugin_config": config}

@@ -1,4 +1,4 @@
-"""Predicates and priorities of the old Policy, and the plugins that carry them.
+"""The plugins that replace the predicates and priorities of a Policy.
 
 Source: `framework/plugins/legacy_registry.go` of v1.20 and, for what was gone by then,
 `algorithm/predicates/predicates.go` and `algorithm/priorities` of v1.11 to v1.17.
@@ -50,11 +50,11 @@ PREDICATES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The plugins of each predicate, in the order predicates run.
 
-Cinder volumes of the in-tree plugin are CSI volumes by now, so NodeVolumeLimits counts them.
+Volumes of the in-tree Cinder plugin are migrated to CSI, so NodeVolumeLimits counts them.
 """
 
 MANDATORY_PREDICATES: Final = ("CheckNodeUnschedulable", "PodToleratesNodeTaints")
-"""These run whatever a Policy says."""
+"""Predicates that run with every Policy."""
 
 DEFAULT_PREDICATES: Final = (
     "NoVolumeZoneConflict",
@@ -68,14 +68,14 @@ DEFAULT_PREDICATES: Final = (
     "CheckVolumeBinding",
     "EvenPodsSpread",
 )
-"""The predicates of a Policy that names none."""
+"""The predicates of a Policy without `predicates`."""
 
 PRESSURES: Final[Mapping[str, Pressure]] = {
     "CheckNodeMemoryPressure": "MemoryPressure",
     "CheckNodeDiskPressure": "DiskPressure",
     "CheckNodePIDPressure": "PIDPressure",
 }
-"""The node condition each of these predicates looks at."""
+"""The node condition that each of these predicates checks."""
 
 PRIORITIES: Final[Mapping[str, str]] = {
     "BalancedResourceAllocation": "NodeResourcesBalancedAllocation",
@@ -102,7 +102,7 @@ STRATEGIES: Final[Mapping[str, str]] = {
     "NodeResourcesMostAllocated": "MostAllocated",
     RATIO: "RequestedToCapacityRatio",
 }
-"""Plugins that a strategy of NodeResourcesFit replaces where a Policy uses only one of them."""
+"""Plugins that a strategy of NodeResourcesFit replaces if a Policy uses only one of them."""
 
 DEFAULT_PRIORITIES: Final[Mapping[str, int]] = {
     "SelectorSpreadPriority": 1,
@@ -115,4 +115,4 @@ DEFAULT_PRIORITIES: Final[Mapping[str, int]] = {
     "ImageLocalityPriority": 1,
     "EvenPodsSpreadPriority": 2,
 }
-"""The priorities, with weights, of a Policy that names none."""
+"""The priorities, with weights, of a Policy without `priorities`."""

@@ -1,4 +1,4 @@
-"""A test's own corner of a shared cluster: a namespace, and nodes that only its pods ask for."""
+"""A namespace, and nodes that only its pods select, for one test on a shared cluster."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from controlplane.client import Client
 from controlplane.nodes import create_nodes
 from e2e.replicas import bound, create_pods, eventually, pod, pods
 
-__all__ = ["GPU", "PotentialVictims"]
+__all__ = ["GPU", "NodePool"]
 
 Raw = dict[str, Any]
 
@@ -19,8 +19,8 @@ GPU: Final = "example.com/gpu"
 
 
 @dataclass(frozen=True)
-class PotentialVictims:
-    """Its namespace's name is also the value of its nodes' label `pool`."""
+class NodePool:
+    """The namespace `name`, and nodes with the label `pool` of the same value."""
 
     name: str
     access: Access
@@ -29,7 +29,7 @@ class PotentialVictims:
     def add_nodes(
         self, count: int = 1, *, cpu: str = "4", prefix: str = "n", gpus: int = 0
     ) -> list[str]:
-        """The names of new nodes with so much room each."""
+        """Add nodes with these resources each; return their names."""
         return create_nodes(
             self.access,
             count,
@@ -39,15 +39,15 @@ class PotentialVictims:
         )
 
     def delete_node(self, name: str) -> None:
-        """The node is gone, and the pods on it are not."""
+        """Delete the node; the pods on it stay."""
         self.client.delete(f"/api/v1/nodes/{name}")
 
     def add_pod(self, name: str, **fields: Any) -> None:
-        """A pod that asks for this room's nodes; fields are those of `replicas.pod`."""
+        """Add a pod that selects the nodes of this pool; fields are those of `replicas.pod`."""
         create_pods(self.client, self.name, pod(name, nodeSelector={"pool": self.name}, **fields))
 
     def patch_pod(self, name: str, patch: Raw) -> None:
-        """The pod after a JSON merge patch."""
+        """Change the pod by a JSON merge patch."""
         self.client.patch(f"/api/v1/namespaces/{self.name}/pods/{name}", patch)
 
     def bound(self) -> dict[str, str]:
@@ -55,19 +55,19 @@ class PotentialVictims:
         return bound(self.client, self.name)
 
     def wait_until_bound(self, *names: str) -> Counter[str]:
-        """How many pods each node has, once these are bound."""
+        """Wait until these pods are bound; return how many pods each node has."""
         nodes = eventually(self.bound, lambda b: b.keys() >= set(names), f"{names} bound")
         return Counter(nodes.values())
 
-    def wait_until_refused(self, name: str) -> Raw:
-        """The pod's PodScheduled condition once it says that no node will do."""
+    def wait_until_unschedulable(self, name: str) -> Raw:
+        """The pod's PodScheduled condition once it has reason Unschedulable."""
         raw = eventually(lambda: pods(self.client, self.name)[name], _rejection, f"{name} rejected")
         rejection = _rejection(raw)
         assert rejection is not None
         return rejection
 
     def events(self, reason: str) -> list[Raw]:
-        """The events of this reason about pods of this room."""
+        """The events of this reason about pods of this pool."""
         events = self.client.get(f"/apis/events.k8s.io/v1/namespaces/{self.name}/events")["items"]
         return [event for event in events if event["reason"] == reason]
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from mooring.policy.args import UPSTREAM_ARGS
+from mooring.policy.args import KUBE_SCHEDULER_ARGS
 from mooring.policy.defaults import ABSENT
-from mooring.policy.imports.kube_scheduler import (
-    Settings,
+from mooring.policy.imports.configuration import (
+    ProcessSettings,
     WithAbsentDefaults,
     absent_in,
     import_configuration,
@@ -33,12 +33,14 @@ def profiles(*entries: dict[str, Any]) -> dict[str, Any]:
     return configuration(profiles=list(entries))
 
 
-def test_an_empty_file_is_the_default_scheduler_with_upstreams_settings(catalog: Catalog) -> None:
+def test_an_empty_file_gives_the_default_scheduler_and_kube_schedulers_settings(
+    catalog: Catalog,
+) -> None:
     imported = import_configuration(configuration(), catalog)
     (profile,) = imported.profiles
     assert (profile.name, profile.spec) == ("default-scheduler", SchedulingProfileSpec())
     assert imported.notes == ()
-    assert imported.settings == Settings(
+    assert imported.settings == ProcessSettings(
         kubeconfig="",
         qps=50.0,
         burst=100,
@@ -69,7 +71,7 @@ def test_settings_are_read_and_zero_means_the_default(catalog: Catalog) -> None:
     assert settings.initial_backoff == settings.max_backoff == timedelta(seconds=2)
 
 
-def test_a_profile_keeps_its_words(catalog: Catalog) -> None:
+def test_a_profile_keeps_its_fields(catalog: Catalog) -> None:
     entry = {
         "percentageOfNodesToScore": 7,
         "plugins": {"score": {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeAffinity"}]}},
@@ -81,7 +83,7 @@ def test_a_profile_keeps_its_words(catalog: Catalog) -> None:
     assert profile.manifest()["spec"] == entry
 
 
-def test_what_the_file_says_for_all_holds_for_each_profile(catalog: Catalog) -> None:
+def test_fields_for_all_profiles_apply_to_each_profile(catalog: Catalog) -> None:
     document = configuration(
         percentageOfNodesToScore=30,
         extenders=[{"urlPrefix": "http://a"}],
@@ -99,7 +101,7 @@ def test_what_the_file_says_for_all_holds_for_each_profile(catalog: Catalog) -> 
 @pytest.mark.parametrize(
     ("scheduler_name", "name"), [("my.own", "my.own"), ("My_Own", "my-own"), ("___", "profile")]
 )
-def test_a_scheduler_name_no_object_can_have_is_kept_in_match(
+def test_a_scheduler_name_that_is_no_object_name_is_kept_in_match(
     scheduler_name: str, name: str, catalog: Catalog
 ) -> None:
     (profile,) = import_configuration(profiles({"schedulerName": scheduler_name}), catalog).profiles
@@ -159,7 +161,7 @@ def queue(name: str, *sorters: str, **args: object) -> dict[str, Any]:
     }
 
 
-REFUSED: list[tuple[dict[str, Any], dict[str, str]]] = [
+INVALID: list[tuple[dict[str, Any], dict[str, str]]] = [
     (
         {"apiVersion": "kubescheduler.config.k8s.io/v1beta3", "kind": "KubeSchedulerConfiguration"},
         {
@@ -258,7 +260,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("document", "expected"), REFUSED)
+@pytest.mark.parametrize(("document", "expected"), INVALID)
 def test_a_mistake_in_a_file_is_located_and_explained(
     document: dict[str, Any], expected: dict[str, str], catalog: Catalog, mistakes: Mistakes
 ) -> None:
@@ -274,17 +276,17 @@ SPEC = {
 }
 
 
-def test_the_wider_catalog_knows_absent_plugins_and_all_others(catalog: Catalog) -> None:
+def test_the_catalog_with_absent_defaults_contains_all_other_plugins(catalog: Catalog) -> None:
     wider = WithAbsentDefaults(catalog)
     assert {*wider.names()} == {*catalog.names(), *ABSENT}
     assert wider.points("NodeDeclaredFeatures") == frozenset({Point.PRE_FILTER, Point.FILTER})
     assert wider.points("NodeName") == frozenset({Point.FILTER})
     assert wider.points("Nothing") is None
-    assert wider.args_model("NodeAffinity") is UPSTREAM_ARGS["NodeAffinity"]
+    assert wider.args_model("NodeAffinity") is KUBE_SCHEDULER_ARGS["NodeAffinity"]
     assert wider.args_model("NodeDeclaredFeatures") is None
 
 
-def test_every_place_that_names_an_absent_plugin_is_noted() -> None:
+def test_every_field_that_names_an_absent_plugin_is_noted() -> None:
     spec = read(SchedulingProfileSpec, SPEC, "")
     assert [note.path for note in absent_in(spec, "profiles[0]")] == [
         "profiles[0].plugins.multiPoint.enabled[1]",
@@ -293,7 +295,7 @@ def test_every_place_that_names_an_absent_plugin_is_noted() -> None:
     ]
 
 
-def test_the_rest_of_the_spec_stays_as_it_was_written() -> None:
+def test_the_rest_of_the_spec_is_unchanged() -> None:
     spec = without_absent(read(SchedulingProfileSpec, SPEC, ""))
     assert spec.model_dump(mode="json", by_alias=True, exclude_unset=True) == {
         "plugins": {
@@ -304,5 +306,5 @@ def test_the_rest_of_the_spec_stays_as_it_was_written() -> None:
     }
 
 
-def test_a_spec_that_says_nothing_still_says_nothing() -> None:
+def test_an_empty_spec_stays_empty() -> None:
     assert without_absent(SchedulingProfileSpec()).model_fields_set == set()

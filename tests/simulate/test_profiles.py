@@ -7,7 +7,7 @@ from mooring.framework.registry import ENTRY_POINT_GROUP, Registry
 from mooring.plugins import SHIPPED
 from mooring.policy.points import Point
 from mooring.simulate.manifests import InputError, Manifest
-from mooring.simulate.policies import InvalidPolicy, Policy, is_profile, read_policies
+from mooring.simulate.profiles import InvalidProfile, LoadedProfile, is_profile, load_profiles
 
 REGISTRY = Registry(SHIPPED, {})
 
@@ -31,35 +31,35 @@ def configuration(**fields: Any) -> Manifest:
     return Manifest("config.yaml", raw)
 
 
-def weights(policy: Policy) -> dict[str, int]:
-    return {use.name: use.weight for use in policy.effective.plugins[Point.SCORE]}
+def weights(loaded: LoadedProfile) -> dict[str, int]:
+    return {use.name: use.weight for use in loaded.effective.plugins[Point.SCORE]}
 
 
 def test_a_scheduling_profile_is_read_with_its_effective_plugins() -> None:
     more = {"score": {"enabled": [{"name": "ImageLocality", "weight": 9}]}}
-    (policy,) = read_policies([profile(plugins=more)], REGISTRY)
-    assert policy.profile.name == "mine"
-    assert weights(policy)["ImageLocality"] == 9
+    (loaded,) = load_profiles([profile(plugins=more)], REGISTRY)
+    assert loaded.profile.name == "mine"
+    assert weights(loaded)["ImageLocality"] == 9
 
 
 def test_a_kube_scheduler_configuration_gives_a_profile_for_each_of_its_own() -> None:
     profiles = [{"schedulerName": "a"}, {"schedulerName": "b"}]
-    a, b = read_policies([configuration(profiles=profiles, parallelism=4)], REGISTRY)
+    a, b = load_profiles([configuration(profiles=profiles, parallelism=4)], REGISTRY)
     assert (a.profile.name, b.profile.name) == ("a", "b")
     assert [note.path for note in a.notes] == ["parallelism"]
     assert a.settings is not None
 
 
-def test_an_old_policy_becomes_the_profile_of_the_scheduler_it_was_for() -> None:
+def test_a_policy_becomes_a_profile_of_the_scheduler_name_given() -> None:
     old = {
         "kind": "Policy",
         "apiVersion": "v1",
         "predicates": [{"name": "PodFitsResources"}],
         "priorities": [{"name": "ImageLocalityPriority", "weight": 2}],
     }
-    (policy,) = read_policies([Manifest("policy.json", old)], REGISTRY, "packed")
-    assert policy.profile.scheduler_names == ("packed",)
-    assert weights(policy) == {"ImageLocality": 2}
+    (loaded,) = load_profiles([Manifest("policy.json", old)], REGISTRY, "packed")
+    assert loaded.profile.scheduler_names == ("packed",)
+    assert weights(loaded) == {"ImageLocality": 2}
 
 
 def test_only_moorings_own_group_makes_a_scheduling_profile() -> None:
@@ -69,26 +69,26 @@ def test_only_moorings_own_group_makes_a_scheduling_profile() -> None:
 
 def test_every_mistake_has_a_line_with_the_file_and_the_field() -> None:
     wrong = profile(percentageOfNodesToScore=101, plugins={"filter": {"enabled": [{"name": "X"}]}})
-    with pytest.raises(InvalidPolicy) as caught:
-        read_policies([wrong], REGISTRY)
+    with pytest.raises(InvalidProfile) as caught:
+        load_profiles([wrong], REGISTRY)
     lines = str(caught.value).splitlines()
     assert len(lines) == len(caught.value.errors) == 2
     assert all(line.startswith("mine.yaml: spec.") for line in lines)
 
 
-def test_an_object_that_is_no_policy_is_refused() -> None:
-    with pytest.raises(InputError, match=r"pod\.yaml: kind: Pod is no scheduling policy"):
-        read_policies([Manifest("pod.yaml", {"kind": "Pod"})], REGISTRY)
+def test_an_object_of_another_kind_is_an_error() -> None:
+    with pytest.raises(InputError, match=r"pod\.yaml: kind: Pod is no scheduling profile"):
+        load_profiles([Manifest("pod.yaml", {"kind": "Pod"})], REGISTRY)
 
 
 def test_a_name_can_be_given_once() -> None:
     with pytest.raises(InputError, match='there is a profile "mine" already'):
-        read_policies([profile(), profile()], REGISTRY)
+        load_profiles([profile(), profile()], REGISTRY)
 
 
-def test_a_plugin_that_cannot_be_imported_is_the_users_to_see() -> None:
+def test_a_plugin_that_cannot_be_imported_is_an_error_in_the_profile() -> None:
     broken = EntryPoint("Broken", "no_such_package:Broken", ENTRY_POINT_GROUP)
     registry = Registry(SHIPPED, {"Broken": broken})
     named = profile(plugins={"multiPoint": {"enabled": [{"name": "Broken"}]}})
     with pytest.raises(InputError, match=r"mine\.yaml: plugin Broken .* cannot be imported"):
-        read_policies([named], registry)
+        load_profiles([named], registry)

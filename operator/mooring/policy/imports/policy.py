@@ -1,9 +1,9 @@
-"""Import of what came before KubeSchedulerConfiguration: the Policy and the algorithm providers.
+"""Convert a Policy or an algorithm provider of Kubernetes 1.22 and before to a SchedulingProfile.
 
 Source: `scheduler.go` and `framework/plugins/legacy_registry.go` of v1.20. A Policy lists
-everything that runs, so its profile disables every default at multiPoint and enables what the
-Policy names: filters in the order in which predicates run, then what only scores. A plugin the
-Policy uses as a filter only is disabled where it scores, and the other way round.
+everything that runs, so its profile disables all defaults at multiPoint and enables the plugins of
+the Policy: first the filters, in the order in which predicates run, then plugins that only score. A
+plugin that the Policy uses only as a filter is disabled at score, and the other way round.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean
-from mooring.policy.imports.legacy_model import Policy, Predicate, Priority, read_policy
-from mooring.policy.imports.legacy_names import (
+from mooring.policy.imports.policy_model import Policy, Predicate, Priority, read_policy
+from mooring.policy.imports.predicates import (
     DEFAULT_PREDICATES,
     DEFAULT_PRIORITIES,
     MANDATORY_PREDICATES,
@@ -36,10 +36,10 @@ __all__ = ["PROVIDERS", "import_policy", "import_provider"]
 
 _FIRST: Final = ("SchedulingGates", "PrioritySort")
 _LAST: Final = ("DefaultPreemption", "DefaultBinder")
-"""What neither was a predicate nor a priority: it ran under every Policy."""
+"""Plugins that were neither predicates nor priorities: they ran with every Policy."""
 _SCORING: Final = frozenset({Point.PRE_SCORE, Point.SCORE})
 _CUSTOM: Final = ("CheckServiceAffinity", "CheckNodeLabelPresence")
-"""Predicates that say nothing without an argument."""
+"""Predicates that need an argument."""
 
 PROVIDERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "DefaultProvider": {},
@@ -49,12 +49,12 @@ PROVIDERS: Final[Mapping[str, Mapping[str, Any]]] = {
         ]
     },
 }
-"""The spec of each algorithm provider: the defaults of today, and of old, bin-packing."""
+"""The spec of each algorithm provider: the defaults, and the defaults with bin packing."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """A plugin the Policy needs, and where it says so; `weight` is 0 for a filter."""
+    """A plugin that the Policy needs, with the path of the field; `weight` is 0 for a filter."""
 
     path: str
     plugin: str
@@ -74,7 +74,7 @@ def import_provider(name: str, scheduler_name: str = DEFAULT_SCHEDULER) -> Sched
 def import_policy(
     document: object, catalog: Catalog, scheduler_name: str = DEFAULT_SCHEDULER
 ) -> SchedulingProfile:
-    """The profile that does what a Policy, or a ConfigMap that holds one, asks for.
+    """Convert a Policy, or a ConfigMap that contains one, to a profile.
 
     Raises:
         ProfileInvalid: With every mistake; paths start at the document.
@@ -110,7 +110,11 @@ def _wrong_predicates(policy: Policy) -> Iterator[FieldError]:
 
 
 def _wrong_priorities(policy: Policy) -> Iterator[FieldError]:
-    """Those with an argument may repeat, but for the ratio, and then with one weight."""
+    """Mistakes in the priorities.
+
+    Priorities with an argument may use a plugin several times, but only with equal weights, and
+    not RequestedToCapacityRatio.
+    """
     weights = dict[str, int]()
     for number, priority in enumerate(policy.priorities or ()):
         path, name = f"priorities[{number}]", priority.name
@@ -131,7 +135,7 @@ def _wrong_priorities(policy: Policy) -> Iterator[FieldError]:
 
 
 def _filters(policy: Policy) -> list[_Use]:
-    """The filters in the order predicates run."""
+    """The plugins of the predicates, in the order in which predicates run."""
     given = policy.predicates
     named = (
         [(f"predicates[{number}]", predicate) for number, predicate in enumerate(given)]
@@ -140,12 +144,12 @@ def _filters(policy: Policy) -> list[_Use]:
     )
     named += [("predicates", Predicate(name=name)) for name in MANDATORY_PREDICATES]
     order = list(PREDICATES)
-    uses = [(order.index(_kind(p)), use) for path, p in named for use in _filter(p, path)]
+    uses = [(order.index(_predicate_name(p)), use) for path, p in named for use in _filter(p, path)]
     return [use for _, use in sorted(uses, key=lambda entry: entry[0])]
 
 
-def _kind(predicate: Predicate) -> str:
-    """The predicate of upstream that a predicate with an argument is."""
+def _predicate_name(predicate: Predicate) -> str:
+    """The predicate's name; for one with an argument, whose name is free, the name of its type."""
     if predicate.argument is None:
         return predicate.name
     return _CUSTOM[0] if predicate.argument.service_affinity else _CUSTOM[1]
@@ -161,7 +165,7 @@ def _filter(predicate: Predicate, path: str) -> Iterator[_Use]:
     elif argument and argument.labels_presence:
         presence = argument.labels_presence
         args = {"presentLabels" if presence.presence else "absentLabels": list(presence.labels)}
-    for plugin in PREDICATES[_kind(predicate)]:
+    for plugin in PREDICATES[_predicate_name(predicate)]:
         yield _Use(path, plugin, args=args)
 
 
@@ -190,7 +194,7 @@ def _score(priority: Priority, path: str) -> _Use:
 
 
 def _with_one_strategy(uses: list[_Use]) -> list[_Use]:
-    """NodeResourcesFit scores by one strategy: it takes the place of a single such plugin."""
+    """Replace a single resource score plugin by NodeResourcesFit with that strategy."""
     scoring = [use for use in uses if use.plugin in STRATEGIES]
     if len(scoring) != 1:
         return uses
@@ -232,7 +236,7 @@ def _spec(policy: Policy, uses: Iterable[_Use], catalog: Catalog) -> dict[str, A
 
 
 def _collect(args: dict[str, dict[str, Any]], plugin: str, more: Mapping[str, Any]) -> None:
-    """Lists of several uses of a plugin become one list, each value once."""
+    """Add arguments to those of the plugin; lists are joined, with each value once."""
     for name, value in more.items():
         own = args.setdefault(plugin, {})
         if isinstance(value, list):
@@ -243,7 +247,7 @@ def _collect(args: dict[str, dict[str, Any]], plugin: str, more: Mapping[str, An
 
 
 def _unused_points(roles: Mapping[str, set[bool]], catalog: Catalog) -> dict[str, Any]:
-    """What to disable at single points: scores of mere filters, filters of mere scores."""
+    """The plugins to disable at single points: filters at score, score plugins at filter."""
     unused = dict[str, Any]()
     for plugin, scores in roles.items():
         points = catalog.points(plugin) or frozenset()

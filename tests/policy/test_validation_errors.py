@@ -15,7 +15,7 @@ class Round(PolicyModel):
 
 
 class Square(PolicyModel):
-    refused: ClassVar[Mapping[str, str]] = {"radius": "must not be set: squares have corners"}
+    unsupported: ClassVar[Mapping[str, str]] = {"radius": "must not be set: squares have corners"}
 
     type: Literal["Square"] = "Square"
     side: float = Field(0.5, gt=0)
@@ -52,7 +52,7 @@ class Drawing(PolicyModel):
         (None, "", "must be an object, got nothing"),
     ],
 )
-def test_a_mistake_is_told_in_the_words_of_the_document(
+def test_a_mistake_is_described_with_the_names_of_the_document(
     document: object, path: str, message: str, mistakes: Mistakes
 ) -> None:
     assert mistakes(lambda: read(Drawing, document, "")) == {path: message}
@@ -81,12 +81,12 @@ def test_the_tag_of_a_union_is_no_part_of_a_path(
     assert found == {f"spec.shapes[1].{path}": message}
 
 
-def test_a_list_is_not_called_short_because_an_item_is_wrong(mistakes: Mistakes) -> None:
+def test_a_list_with_an_invalid_item_is_not_reported_as_too_short(mistakes: Mistakes) -> None:
     found = mistakes(lambda: read(Drawing, {"shapes": [{"type": "Round", "radius": 0}]}, ""))
     assert found == {"shapes[0].radius": "must be between 1 and 9, got 0"}
 
 
-def test_models_that_are_not_ours_are_translated_too(mistakes: Mistakes) -> None:
+def test_errors_of_a_third_partys_models_are_reworded_too(mistakes: Mistakes) -> None:
     class Foreign(BaseModel):
         max_speed: int = 1
 
@@ -94,7 +94,7 @@ def test_models_that_are_not_ours_are_translated_too(mistakes: Mistakes) -> None
     assert found == {"args.max_sped": 'unknown field "max_sped", did you mean max_speed?'}
 
 
-def test_an_error_without_a_translation_keeps_its_own_words(mistakes: Mistakes) -> None:
+def test_any_other_error_keeps_pydantics_message(mistakes: Mistakes) -> None:
     class Odd(BaseModel):
         even: int = Field(0, multiple_of=2)
 
