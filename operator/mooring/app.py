@@ -238,7 +238,11 @@ class Scheduler:
     def _endpoints(self) -> Endpoints:
         return Endpoints(
             live={"ping": lambda: None},
-            ready={"mirror": self._reflectors.lacking, "shutdown": self._stopping},
+            ready={
+                "mirror": self._reflectors.lacking,
+                "kopf": self._kopf.lacking,
+                "shutdown": self._stopping,
+            },
             metrics=self._metrics,
             decisions=self._decisions,
             configuration=partial(configuration, self._scheduler),
@@ -262,6 +266,7 @@ class Scheduler:
             watch_lag_seconds=self._reflectors.lags,
             bindings_in_flight=lambda: self._loop.binding,
             events_dropped=lambda: self._recorder.dropped,
+            kopf_restarts=lambda: self._kopf.restarts,
             leading=lambda: self._leading,
         )
 
