@@ -112,17 +112,33 @@ class Scheduler:
             self._scheduler, clock=time.monotonic, wake=self._loop.wake, left=self._reports.forget
         )
         profile_handler = ProfileHandler(profiles, registry, self._intake)
+        self._kopf = KopfOperator(
+            self._intake,
+            profile_handler,
+            state,
+            connection,
+            client,
+            listed=self._compare_soon,
+        )
         self._comparer = CacheComparer(
             client,
             (
                 Compared(
-                    POD, self._intake.known, self._intake.gone, {"fieldSelector": UNSCHEDULED}
+                    POD,
+                    known=self._intake.known,
+                    knows=self._intake.knows,
+                    gone=self._intake.gone,
+                    found=self._kopf.pod_found,
+                    selectors={"fieldSelector": UNSCHEDULED},
                 ),
-                Compared(SCHEDULING_PROFILE, profile_handler.known, profile_handler.gone),
+                Compared(
+                    SCHEDULING_PROFILE,
+                    known=profile_handler.known,
+                    knows=profile_handler.knows,
+                    gone=profile_handler.gone,
+                    found=self._kopf.profile_found,
+                ),
             ),
-        )
-        self._kopf = KopfOperator(
-            self._intake, profile_handler, state, connection, client, listed=self._comparer.hint
         )
         self._housekeeping = Housekeeping(
             self._scheduler, client, wake=self._loop.wake, changed=self._on_changes
@@ -222,6 +238,10 @@ class Scheduler:
         if changes:
             self._intake.cluster_changed(changes)
             self._api.cluster_changed()
+
+    def _compare_soon(self) -> None:
+        """kopf has listed pods or profiles again, and may have missed a deletion."""
+        self._comparer.hint()
 
     def _elector(self) -> LeaderElector:
         settings = self._settings

@@ -297,3 +297,25 @@ async def test_a_missing_right_on_priority_classes_stops_nothing_and_is_said_onc
             await clock.advance(ASK_AGAIN_SECONDS)
             await until(lambda: "high" in shared.state.objects.of(Kind.PRIORITY_CLASS))
             assert operator.restarts == 0
+
+
+async def test_a_pod_that_the_comparison_found_is_queued_unless_it_was_bound_meanwhile() -> None:
+    shared = scheduler_state()
+    async with small_api() as (_, server), kopf_against(server, shared) as operator:
+        await operator.pod_found(builders.pod("web"))
+        await operator.pod_found(builders.pod("bound", node="a"))
+        await operator.pod_found({"metadata": {"name": "malformed"}, "spec": "none"})
+    assert list(shared.without_profile) == ["default/web"]
+
+
+async def test_a_profile_that_the_comparison_found_is_in_force_and_its_status_written() -> None:
+    shared = scheduler_state()
+    api = "scheduling.mooring.dev/v1alpha1"
+    profile = named("SchedulingProfile", api, "found", spec={})
+    profile["metadata"] |= {"uid": "u1", "generation": 1}
+    async with small_api() as (served, server), kopf_against(server, shared) as operator:
+        await operator.profile_found(profile)
+        assert list(shared.profiles.in_force) == ["found"]
+        [written] = served.patched
+    assert written.path.endswith("/schedulingprofiles/found/status")
+    assert written.body["status"]["conditions"][0]["reason"] == "InForce"

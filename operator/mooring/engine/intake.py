@@ -91,6 +91,17 @@ class Intake:
         )
         return {pod.key: pod.uid for pod in pods}
 
+    def knows(self, key: str, uid: str) -> bool:
+        """Whether the pod waits for a node, is being scheduled, or is assumed or bound."""
+        queued, placed = self._scheduler.queue.get(key), self._scheduler.state.pods.get(key)
+        without_profile = self._scheduler.without_profile.get(key)
+        pods = (
+            without_profile,
+            queued.pod if queued is not None else None,
+            placed.pod if placed is not None else None,
+        )
+        return any(pod is not None and pod.uid == uid for pod in pods)
+
     def _look_again(self, namespace: str | None) -> None:
         """Find the profile of every waiting pod, or of those in a namespace, anew."""
         pods = [queued.pod for queued in self._scheduler.queue.waiting()]

@@ -26,9 +26,9 @@ from mooring.kube.config import Connection
 from mooring.kube.errors import ApiError, explain
 from mooring.kube.exchange import CONNECT_SECONDS
 from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Resource
-from mooring.model.errors import ManifestError
+from mooring.mirroring.mirror import parsed_or_none
 from mooring.model.events import Kind
-from mooring.model.objects import object_key, parse_object
+from mooring.model.objects import object_key
 from mooring.state.cluster import ClusterState
 
 __all__ = ["RETRIES", "UNSCHEDULED", "KopfOperator", "is_kopfs"]
@@ -163,6 +163,20 @@ class KopfOperator:
         words = f"kopf has not watched {', '.join(late)} for {max(late.values()):.0f} seconds"
         return f"{words}: {self._trouble}" if self._trouble else words
 
+    async def pod_found(self, raw: Mapping[str, Any]) -> None:
+        """Queue a pod as the API server has it, if it has no node and has not ended."""
+        pod = parsed_or_none(Kind.POD, raw)
+        if pod is not None and pod.node_name is None and not pod.finished:
+            self._intake.pending(pod)
+
+    async def profile_found(self, raw: Mapping[str, Any]) -> None:
+        """Put a profile in force as the API server has it, and write its status."""
+        status = self._profile_handler.applied(raw)
+        if status is not None:
+            name = raw["metadata"]["name"]
+            patch = {"status": status}
+            await self._client.patch(SCHEDULING_PROFILE, name, patch, subresource="status")
+
     def _watches_nothing(self) -> None:
         for resource in _NEEDED:
             self._on_watch(resource.path(), accepted=False)
@@ -258,8 +272,8 @@ class KopfOperator:
         self._note_listing(event)
         if event["type"] == "DELETED":
             self._intake.gone(object_key(Kind.POD, raw), raw["metadata"].get("uid", ""))
-        elif (pod := _parsed(Kind.POD, raw)) is not None:
-            self._intake.pending(pod)
+        else:
+            await self.pod_found(raw)
 
     async def _on_profile(self, event: Mapping[str, Any], patch: kopf.Patch, **_: Any) -> None:
         raw = event["object"]
@@ -274,21 +288,13 @@ class KopfOperator:
         key = object_key(Kind.PRIORITY_CLASS, raw)
         if event["type"] == "DELETED":
             self._state.delete(Kind.PRIORITY_CLASS, key)
-        elif (value := _parsed(Kind.PRIORITY_CLASS, raw)) is not None:
+        elif (value := parsed_or_none(Kind.PRIORITY_CLASS, raw)) is not None:
             self._state.put(Kind.PRIORITY_CLASS, key, value)
 
     def _note_listing(self, event: Mapping[str, Any]) -> None:
         """Kopf has listed anew, and does not say what is no longer in the list."""
         if event["type"] is None:
             self._listed()
-
-
-def _parsed(kind: Kind, raw: Mapping[str, Any]) -> Any | None:
-    try:
-        return parse_object(kind, raw)
-    except ManifestError as error:
-        logger.warning("an object is left out because it is malformed: %s", error)
-        return None
 
 
 def _settings(retries: Sequence[float]) -> kopf.OperatorSettings:
