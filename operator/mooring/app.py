@@ -46,7 +46,7 @@ from mooring.kube.writes import PodWriter
 from mooring.mirroring.comparer import CacheComparer, Compared
 from mooring.mirroring.mirror import Mirror
 from mooring.mirroring.reflectors import Reflectors
-from mooring.model.events import ClusterEvent
+from mooring.model.events import ClusterEvent, Kind
 from mooring.observe.http import Endpoints
 from mooring.observe.metrics import Metrics
 from mooring.observe.readings import Readings
@@ -83,8 +83,9 @@ class Scheduler:
         self._decisions = DecisionLog()
         writer = PodWriter(client)
         self._recorder = EventRecorder(client, "mooring", self._identity, gives_way=self._is_busy)
-        self._reports = Reports(writer, self._recorder)
         state = ClusterState()
+        priority_classes = state.objects.of(Kind.PRIORITY_CLASS)
+        self._reports = Reports(writer, self._recorder, priority_classes=priority_classes)
         cluster, waiting, registry = Snapshot(state), WaitingPods(), Registry(SHIPPED)
         self._api = PluginApi(client, writer)
         profiles = Profiles(registry, Handle(cluster, waiting, self._api, state))
@@ -240,7 +241,7 @@ class Scheduler:
             self._api.cluster_changed()
 
     def _compare_soon(self) -> None:
-        """kopf has listed pods or profiles again, and may have missed a deletion."""
+        """Called when kopf has listed objects again and may have missed a deletion."""
         self._comparer.hint()
 
     def _elector(self) -> LeaderElector:
