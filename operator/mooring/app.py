@@ -44,7 +44,7 @@ from mooring.kube.writes import PodWriter
 from mooring.mirroring.comparer import CacheComparer, Compared
 from mooring.mirroring.mirror import Mirror
 from mooring.mirroring.reflectors import Reflectors
-from mooring.model.events import ClusterEvent
+from mooring.model.events import ClusterEvent, Kind
 from mooring.observe.http import Endpoints
 from mooring.observe.metrics import Metrics
 from mooring.observe.readings import Readings
@@ -82,8 +82,9 @@ class Scheduler:
         self._decisions = DecisionLog()
         writer = PodWriter(client)
         self._recorder = EventRecorder(client, "mooring", self._identity, gives_way=self._is_busy)
-        self._reports = Reports(writer, self._recorder)
         state = ClusterState()
+        priority_classes = state.objects.of(Kind.PRIORITY_CLASS)
+        self._reports = Reports(writer, self._recorder, priority_classes=priority_classes)
         cluster, waiting, registry = Snapshot(state), WaitingPods(), Registry(SHIPPED)
         self._api = PluginApi(client, writer)
         handle = Handle(cluster, waiting, self._api, state)
@@ -112,17 +113,33 @@ class Scheduler:
             failed=self._reports.error,
         )
         profile_handler = ProfileHandler(profiles, registry, self._intake)
+        self._kopf = KopfOperator(
+            self._intake,
+            profile_handler,
+            state,
+            connection,
+            client,
+            listed=self._compare_soon,
+        )
         self._comparer = CacheComparer(
             client,
             (
                 Compared(
-                    POD, self._intake.known, self._intake.gone, {"fieldSelector": UNSCHEDULED}
+                    POD,
+                    known=self._intake.known,
+                    knows=self._intake.knows,
+                    gone=self._intake.gone,
+                    found=self._kopf.pod_found,
+                    selectors={"fieldSelector": UNSCHEDULED},
                 ),
-                Compared(SCHEDULING_PROFILE, profile_handler.known, profile_handler.gone),
+                Compared(
+                    SCHEDULING_PROFILE,
+                    known=profile_handler.known,
+                    knows=profile_handler.knows,
+                    gone=profile_handler.gone,
+                    found=self._kopf.profile_found,
+                ),
             ),
-        )
-        self._kopf = KopfOperator(
-            self._intake, profile_handler, state, connection, client, listed=self._comparer.hint
         )
         self._housekeeping = Housekeeping(self._scheduler, client, flush=self._intake.flush)
         state.on_events(self._on_events)
@@ -220,6 +237,10 @@ class Scheduler:
         self._intake.on_events(events)
         self._api.cluster_changed()
 
+    def _compare_soon(self) -> None:
+        """Called when kopf has listed objects again and may have missed a deletion."""
+        self._comparer.hint()
+
     def _elector(self) -> LeaderElector:
         settings = self._settings
         return LeaderElector(
@@ -235,7 +256,11 @@ class Scheduler:
     def _endpoints(self) -> Endpoints:
         return Endpoints(
             live={"ping": lambda: None},
-            ready={"mirror": self._reflectors.lacking, "shutdown": self._stopping},
+            ready={
+                "mirror": self._reflectors.lacking,
+                "kopf": self._kopf.lacking,
+                "shutdown": self._stopping,
+            },
             metrics=self._metrics,
             decisions=self._decisions,
             configuration=partial(configuration, self._scheduler),
@@ -259,6 +284,7 @@ class Scheduler:
             watch_lag_seconds=self._reflectors.lags,
             bindings_in_flight=lambda: self._loop.binding,
             events_dropped=lambda: self._recorder.dropped,
+            kopf_restarts=lambda: self._kopf.restarts,
             leading=lambda: self._leading,
         )
 

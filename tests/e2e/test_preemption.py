@@ -190,7 +190,7 @@ def test_a_high_priority_deployment_displaces_a_low_one(client: Client, namespac
         "4 victims told why",
     )
     told = events(client, namespace, "Preempted")
-    assert all("priority 1000" in event["note"] for event in told)
+    assert all("for priority 1000 (high); its own is" in event["note"] for event in told)
     assert events(client, namespace, "Preempting")
 
 

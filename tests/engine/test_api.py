@@ -45,6 +45,7 @@ async def test_a_refused_binding_is_the_plugins_to_handle(
 ) -> None:
     binding = asyncio.create_task(api.bind(WEB, "a"))
     (await server.next()).refuse(409, "Conflict", "already bound")
+    (await server.next()).reply({"metadata": {"uid": WEB.uid}, "spec": {"nodeName": "b"}})
     with pytest.raises(ConflictError):
         await binding
 

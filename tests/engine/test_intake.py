@@ -353,3 +353,21 @@ def test_pods_unschedulable_for_five_minutes_are_flushed(open_door: Door) -> Non
     assert (queued.queue, open_door.woken) == (SubQueue.ACTIVE, woken + 1)
     open_door.intake.flush()
     assert open_door.woken == woken + 1
+
+
+def test_a_pod_is_known_while_it_waits_is_decided_or_has_a_node(open_door: Door) -> None:
+    scheduler, web = open_door.scheduler_state, open_door.comes()
+    assert open_door.intake.knows(web.key, web.uid)
+    assert not open_door.intake.knows(web.key, "successor")
+    queued = scheduler.queue.pop(0.0)
+    assert queued is not None
+    assert open_door.intake.knows(web.key, web.uid)
+    scheduler.queue.done(queued, 0.0)
+    assert not open_door.intake.knows(web.key, web.uid)
+    scheduler.state.put(Kind.POD, web.key, parse_pod(pod("web", node="a")))
+    assert open_door.intake.knows(web.key, web.uid)
+
+
+def test_a_pod_that_no_profile_takes_is_known(door: Door) -> None:
+    without_profile = door.comes()
+    assert door.intake.knows(without_profile.key, without_profile.uid)

@@ -13,8 +13,11 @@ from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.recorder import EventRecorder
 from mooring.kube.writes import PodWriter
+from mooring.model.events import Kind
 from mooring.model.pod import parse_pod
-from mooring.testing.builders import pod
+from mooring.model.workloads import parse_priority_class
+from mooring.state.cluster import ClusterState
+from mooring.testing.builders import pod, priority_class
 
 WEB = parse_pod(pod("web"))
 OTHER = parse_pod(pod("other"))
@@ -238,9 +241,26 @@ async def test_a_victim_is_told_for_whom_and_for_which_priority(
     written = await event(server, recorder)
     assert (written["reason"], written["action"]) == ("Preempted", "Preempting")
     assert written["note"].startswith(f"Preempted by pod {high.uid} on node a")
-    assert "priority 1000 (its own is 0)" in written["note"]
+    assert written["note"].endswith("to make room for priority 1000; its own is 0")
     assert written["related"]["name"] == "high"
     reports.preempting(high, [WEB], "a")
     assert (await event(server, recorder))["note"] == (
         "Making room on node a by evicting default/web (priority 0)"
     )
+
+
+async def test_a_priority_is_named_by_the_priority_classes_of_its_value(
+    server: ApiServer, client: ApiClient, recorder: EventRecorder
+) -> None:
+    state = ClusterState()
+    classes = state.objects.of(Kind.PRIORITY_CLASS)
+    reports = Reports(PodWriter(client), recorder, priority_classes=classes)
+    for name, value in (("high", 1000), ("batch", 0), ("also-high", 1000), ("higher", 2000)):
+        state.put(Kind.PRIORITY_CLASS, name, parse_priority_class(priority_class(name, value)))
+    reports.preempted(WEB, parse_pod(pod("high", priority=1000)), "a")
+    note = (await event(server, recorder))["note"]
+    assert note.endswith("to make room for priority 1000 (also-high, high); its own is 0 (batch)")
+    state.delete(Kind.PRIORITY_CLASS, "batch")
+    reports.preempting(WEB, [WEB], "a")
+    note = (await event(server, recorder))["note"]
+    assert note.endswith("by evicting default/web (priority 0)")

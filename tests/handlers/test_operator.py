@@ -1,4 +1,7 @@
-"""kopf against the real API server: what it watches, and where each object goes."""
+"""kopf against a real API server: what it watches, and where each object goes.
+
+What it does about a server's faults is tested against a small server whose faults the test decides.
+"""
 
 import asyncio
 import os
@@ -13,13 +16,25 @@ import pytest
 import replica
 from controlplane import ControlPlane
 from controlplane.client import Client
+from handlers.small_api import KOPF, SmallApi
+from kube.api_server import ApiServer, event, status_object
+from kube.virtual_clock import VirtualClock
 from mooring.engine.intake import Intake
 from mooring.engine.scheduler_state import SchedulerState
-from mooring.handlers.operator import KopfOperator
+from mooring.handlers.operator import (
+    ASK_AGAIN_SECONDS,
+    GOOD_SECONDS,
+    RETRIES,
+    UNWATCHED_SECONDS,
+    KopfOperator,
+)
 from mooring.handlers.profiles import ProfileHandler
 from mooring.kube.client import ApiClient
-from mooring.kube.config import load_connection
+from mooring.kube.config import Connection, load_connection
+from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE
 from mooring.model.events import Kind
+from mooring.testing import builders
+from mooring.testing.builders import priority_class
 from scheduler_states import SHIPPED_ONLY, scheduler_state
 
 SECONDS = 60.0
@@ -159,3 +174,160 @@ async def test_kopf_is_started_again_when_a_part_of_it_ends(
         client.post(pods, pending_pod("late"))
         await until(lambda: shared.queue.get(f"{namespace}/late"))
     assert [t for t in asyncio.all_tasks() if "watcher" in t.get_name()] == []
+
+
+@asynccontextmanager
+async def small_api() -> AsyncIterator[tuple[SmallApi, ApiServer]]:
+    api = SmallApi()
+    async with ApiServer(api.respond) as server:
+        yield api, server
+
+
+@asynccontextmanager
+async def kopf_against(
+    server: ApiServer, shared: SchedulerState, **options: Any
+) -> AsyncIterator[KopfOperator]:
+    """A real kopf that works with a server whose faults the test decides."""
+    intake = Intake(
+        shared,
+        clock=lambda: 0.0,
+        wake=lambda: None,
+        left=lambda _: None,
+        failed=lambda _pod, _message: None,
+    )
+    profile_handler = ProfileHandler(shared.profiles, SHIPPED_ONLY, intake)
+    connection = Connection(server.url, user_agent=KOPF)
+    async with ApiClient(Connection(server.url)) as client:
+        operator = KopfOperator(
+            intake,
+            profile_handler,
+            shared.state,
+            connection,
+            client,
+            listed=lambda: None,
+            **options,
+        )
+        task = asyncio.create_task(operator.run(lambda: None))
+        try:
+            yield operator
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+class Pauses:
+    """The clock of an operator, and how long it slept; sleeping takes no time."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+        self.slept: list[float] = []
+
+    def clock(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+async def test_kopf_survives_a_minute_of_server_errors_on_one_of_its_watches() -> None:
+    shared = scheduler_state()
+    quickly = [0.0] * len(RETRIES)
+    assert sum(RETRIES) >= 60
+    async with small_api() as (api, server):
+        api.refuses[POD] = len(RETRIES)
+        async with kopf_against(server, shared, retries=quickly) as operator:
+            await until(lambda: api.watches(POD))
+            assert api.refuses[POD] == 0
+            assert operator.restarts == 0
+
+
+async def test_the_pause_before_a_restart_of_kopf_is_short_again_after_a_minute_of_work() -> None:
+    shared, pauses = scheduler_state(), Pauses()
+    async with (
+        small_api() as (api, server),
+        kopf_against(server, shared, clock=pauses.clock, sleep=pauses.sleep) as operator,
+    ):
+        for restart in range(1, 6):
+            await until(lambda: api.watches(POD))
+            pauses.time += GOOD_SECONDS if restart == 5 else 0.0
+            [watch] = api.watches(POD)
+            watch.send(event("ERROR", status_object(500, "InternalError", "etcd has no leader")))
+            await until(lambda: operator.restarts == restart)  # noqa: B023 - awaited here
+            await until(lambda: len(pauses.slept) == restart)  # noqa: B023 - awaited here
+    assert pauses.slept[3] >= 3.2
+    assert pauses.slept[4] <= 0.8
+
+
+async def test_a_replica_whose_kopf_watches_nothing_for_a_minute_is_not_ready() -> None:
+    shared, pauses = scheduler_state(), Pauses()
+    async with (
+        small_api() as (api, server),
+        kopf_against(server, shared, clock=pauses.clock, retries=[0.0] * 10**6) as operator,
+    ):
+        await until(lambda: api.watches(POD) and api.watches(SCHEDULING_PROFILE))
+        pauses.time += UNWATCHED_SECONDS + 1
+        await until(lambda: operator.lacking() is None)
+        api.refuses[POD] = 10**6
+        api.watches(POD)[0].end()
+        await until(lambda: not api.watches(POD))
+        assert operator.lacking() is None
+        await until(lambda: api.refuses[POD] < 10**6)
+        pauses.time += UNWATCHED_SECONDS + 1
+        words = operator.lacking()
+        assert words is not None
+        assert words.startswith("kopf has not watched pods for 61 seconds")
+        api.refuses[POD] = 0
+        await until(lambda: operator.lacking() is None)
+
+
+async def test_a_kopf_that_does_not_run_lacks_nothing() -> None:
+    shared, pauses = scheduler_state(), Pauses()
+    async with small_api() as (api, server):
+        async with kopf_against(server, shared, clock=pauses.clock) as operator:
+            await until(lambda: api.watches(POD))
+        pauses.time += UNWATCHED_SECONDS + 1
+        assert operator.lacking() is None
+
+
+async def test_a_missing_right_on_priority_classes_stops_nothing_and_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shared, clock = scheduler_state(), VirtualClock()
+    async with small_api() as (api, server):
+        api.forbidden.add(PRIORITY_CLASS)
+        api.items[PRIORITY_CLASS] = [priority_class("high", 1000)]
+        api.items[POD] = [builders.pod("web")]
+        async with kopf_against(server, shared, clock=clock, sleep=clock.sleep) as operator:
+            await until(lambda: shared.without_profile)
+            await clock.sleepers(seconds=ASK_AGAIN_SECONDS)
+            await clock.advance(ASK_AGAIN_SECONDS)
+            await clock.sleepers(seconds=ASK_AGAIN_SECONDS)
+            [said] = [r.getMessage() for r in caplog.records if r.name.startswith("mooring")]
+            assert "priorities are shown without name" in said
+            assert "may not list priorityclasses.scheduling.k8s.io" in said
+            api.forbidden.clear()
+            await clock.advance(ASK_AGAIN_SECONDS)
+            await until(lambda: "high" in shared.state.objects.of(Kind.PRIORITY_CLASS))
+            assert operator.restarts == 0
+
+
+async def test_a_pod_that_the_comparison_found_is_queued_unless_it_was_bound_meanwhile() -> None:
+    shared = scheduler_state()
+    async with small_api() as (_, server), kopf_against(server, shared) as operator:
+        await operator.pod_found(builders.pod("web"))
+        await operator.pod_found(builders.pod("bound", node="a"))
+        await operator.pod_found({"metadata": {"name": "malformed"}, "spec": "none"})
+    assert list(shared.without_profile) == ["default/web"]
+
+
+async def test_a_profile_that_the_comparison_found_is_in_force_and_its_status_written() -> None:
+    shared = scheduler_state()
+    api = "scheduling.mooring.dev/v1alpha1"
+    profile = named("SchedulingProfile", api, "found", spec={})
+    profile["metadata"] |= {"uid": "u1", "generation": 1}
+    async with small_api() as (served, server), kopf_against(server, shared) as operator:
+        await operator.profile_found(profile)
+        assert list(shared.profiles.in_force) == ["found"]
+        [written] = served.patched
+    assert written.path.endswith("/schedulingprofiles/found/status")
+    assert written.body["status"]["conditions"][0]["reason"] == "InForce"

@@ -18,9 +18,25 @@ async def server() -> AsyncIterator[ApiServer]:
         yield running
 
 
+class Watches:
+    """What was told of kopf's watches."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, bool]] = []
+
+    def __call__(self, path: str, *, accepted: bool) -> None:
+        self.told.append((path, accepted))
+
+
 @pytest.fixture
-def sessions(server: ApiServer) -> KopfSessions:
-    return KopfSessions(Connection(server.url, Credentials(NoToken(), "Bearer secret")))
+def watches() -> Watches:
+    return Watches()
+
+
+@pytest.fixture
+def sessions(server: ApiServer, watches: Watches) -> KopfSessions:
+    connection = Connection(f"{server.url}/base", Credentials(NoToken(), "Bearer secret"))
+    return KopfSessions(connection, watches)
 
 
 async def session_of(sessions: KopfSessions) -> aiohttp.ClientSession:
@@ -40,6 +56,21 @@ async def test_requests_carry_our_credentials_and_name(
     await sessions.close()
     assert request.headers["Authorization"] == "Bearer secret"
     assert request.headers["User-Agent"] == "mooring"
+
+
+async def test_a_watch_is_told_when_it_is_sent_and_when_the_server_accepts_it(
+    server: ApiServer, sessions: KopfSessions, watches: Watches
+) -> None:
+    session = await session_of(sessions)
+    for status, told in ((503, []), (200, [("/pods", True)])):
+        watches.told.clear()
+        asking = asyncio.create_task(session.get(f"{server.url}/base/pods?watch=true"))
+        request = await server.next()
+        assert watches.told == [("/pods", False)]
+        request.reply({}, status)
+        (await asking).release()
+        assert watches.told[1:] == told
+    await sessions.close()
 
 
 async def test_a_cancelled_request_is_finished_and_then_hung_up_on(

@@ -38,7 +38,8 @@ class Request:
     def reply(self, body: object = None, status: int = 200, **headers: str) -> None:
         """Answer with JSON (or bytes as they are) and be done."""
         raw = body if isinstance(body, bytes) else orjson.dumps(body)
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        named = {"Content-Type": "application/json"}
+        named |= {name.replace("_", "-"): value for name, value in headers.items()}
         self._actions.put_nowait(web.Response(status=status, body=raw, headers=named))
 
     def refuse(self, status: int, reason: str, message: str, **headers: str) -> None:

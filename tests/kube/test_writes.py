@@ -8,14 +8,17 @@ import pytest
 from kube.api_server import ApiServer
 from kube.virtual_clock import VirtualClock
 from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
 from mooring.kube.errors import (
     ApiError,
     ConflictError,
+    ForbiddenError,
     InvalidError,
     NotFoundError,
     TooManyRequestsError,
     UnansweredError,
 )
+from mooring.kube.transport import RETRIES
 from mooring.kube.writes import PodWriter
 
 POD_PATH = "/api/v1/namespaces/team-a/pods/web"
@@ -48,17 +51,74 @@ async def test_a_binding_names_pod_uid_and_node(server: ApiServer, writer: PodWr
     }
 
 
-@pytest.mark.parametrize(
-    ("status", "error"), [(404, NotFoundError), (409, ConflictError), (429, TooManyRequestsError)]
-)
-async def test_a_refused_binding_is_told_at_once(
+@pytest.mark.parametrize(("status", "error"), [(403, ForbiddenError), (404, NotFoundError)])
+async def test_a_binding_that_can_never_succeed_is_not_repeated(
     server: ApiServer, writer: PodWriter, status: int, error: type[ApiError]
 ) -> None:
     task = binding(writer)
-    (await server.next()).refuse(status, "Reason", "words", Retry_After="5")
+    (await server.next()).refuse(status, "Reason", "words")
     with pytest.raises(error):
         await task
     assert len(server.seen) == 1
+
+
+async def test_a_binding_is_sent_again_when_an_overloaded_server_asks_to_wait(
+    server: ApiServer,
+) -> None:
+    clock = VirtualClock()
+    async with ApiClient(Connection(server.url), sleep=clock.sleep) as client:
+        task = binding(PodWriter(client))
+        first = await server.next()
+        first.refuse(429, "TooManyRequests", "overloaded", Retry_After="3")
+        await clock.sleepers(seconds=3.0)
+        await clock.advance(3.0)
+        second = await server.next()
+        second.reply({}, 201)
+        await task
+    assert (second.path, second.body) == (first.path, first.body)
+
+
+async def test_a_server_that_stays_overloaded_refuses_a_binding_after_some_tries(
+    server: ApiServer,
+) -> None:
+    clock = VirtualClock()
+    async with ApiClient(Connection(server.url), sleep=clock.sleep) as client:
+        task = binding(PodWriter(client))
+        for _ in range(RETRIES):
+            (await server.next()).refuse(429, "TooManyRequests", "overloaded", Retry_After="3")
+            await clock.sleepers(seconds=3.0)
+            await clock.advance(3.0)
+        (await server.next()).refuse(429, "TooManyRequests", "overloaded", Retry_After="3")
+        with pytest.raises(TooManyRequestsError):
+            await task
+    assert len(server.seen) == RETRIES + 1
+
+
+async def test_a_conflict_with_an_earlier_try_of_the_same_binding_is_a_success(
+    server: ApiServer,
+) -> None:
+    clock = VirtualClock()
+    async with ApiClient(Connection(server.url), sleep=clock.sleep) as client:
+        task = binding(PodWriter(client))
+        (await server.next()).refuse(504, "Timeout", "it may be done", Retry_After="1")
+        await clock.sleepers(seconds=1.0)
+        await clock.advance(1.0)
+        (await server.next()).refuse(409, "Conflict", "pod web is already assigned to a node")
+        look = await server.next()
+        look.reply(bound("u1", "node-1"))
+        await task
+    assert (look.method, look.path) == ("GET", POD_PATH)
+
+
+@pytest.mark.parametrize("found", [bound("u1", "node-2"), bound("u2", "node-1"), bound("u1", None)])
+async def test_a_pod_that_is_bound_elsewhere_is_a_conflict(
+    server: ApiServer, writer: PodWriter, found: dict[str, Any]
+) -> None:
+    task = binding(writer)
+    (await server.next()).refuse(409, "Conflict", "pod web is already assigned to a node")
+    (await server.next()).reply(found)
+    with pytest.raises(ConflictError, match="already assigned"):
+        await task
 
 
 async def test_a_binding_whose_answer_is_lost_is_looked_up(

@@ -1,4 +1,4 @@
-"""What kopf has missed is found by asking for all."""
+"""What kopf has missed is found by listing everything."""
 
 import asyncio
 import logging
@@ -12,29 +12,56 @@ from kube.virtual_clock import VirtualClock
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.resources import POD, PRIORITY_CLASS
-from mooring.mirroring.comparer import EVERY_SECONDS, PAUSE_SECONDS, CacheComparer, Compared
+from mooring.mirroring.comparer import (
+    EVERY_SECONDS,
+    MOST_FETCHED,
+    PAUSE_SECONDS,
+    CacheComparer,
+    Compared,
+)
 
 PENDING = {"fieldSelector": "spec.nodeName="}
 
 
 class Register:
-    """Pods and PriorityClasses that are known, and the census that checks them."""
+    """Pods and PriorityClasses that are known, and the comparer that checks them."""
 
     def __init__(self, client: ApiClient) -> None:
         self.clock = VirtualClock()
         self.pods = {"default/web": "u1", "default/db": "u2"}
+        self.in_flight: dict[str, str] = {}
         self.classes: dict[str, str] = {}
-        counted = (
-            Compared(POD, lambda: self.pods, self._pod_gone, PENDING),
-            Compared(PRIORITY_CLASS, lambda: self.classes, self._class_gone),
+        self.malformed: set[str] = set()
+        compared = (
+            Compared(
+                POD, lambda: self.pods, self._knows_pod, self._pod_gone, self._pod_found, PENDING
+            ),
+            Compared(
+                PRIORITY_CLASS,
+                lambda: self.classes,
+                lambda name, uid: self.classes.get(name) == uid,
+                self._class_gone,
+                self._class_found,
+            ),
         )
-        self.comparer = CacheComparer(client, counted, sleep=self.clock.sleep)
+        self.comparer = CacheComparer(client, compared, sleep=self.clock.sleep)
+
+    def _knows_pod(self, key: str, uid: str) -> bool:
+        return uid in (self.pods.get(key), self.in_flight.get(key))
 
     def _pod_gone(self, key: str, uid: str) -> None:
         assert self.pods.pop(key) == uid
 
+    async def _pod_found(self, raw: dict[str, Any]) -> None:
+        metadata = raw["metadata"]
+        if metadata["uid"] not in self.malformed:
+            self.pods[f"{metadata['namespace']}/{metadata['name']}"] = metadata["uid"]
+
     def _class_gone(self, key: str, uid: str) -> None:
         assert self.classes.pop(key) == uid
+
+    async def _class_found(self, raw: dict[str, Any]) -> None:
+        self.classes[raw["metadata"]["name"]] = raw["metadata"]["uid"]
 
     async def due(self) -> None:
         """A hint has come or five minutes have passed, and the pause that follows has."""
@@ -42,7 +69,7 @@ class Register:
         await self.clock.advance(PAUSE_SECONDS)
 
     async def done(self) -> None:
-        """The census has been taken, and the next one is awaited."""
+        """The comparison is done, and the next one is awaited."""
         await self.clock.sleepers(seconds=EVERY_SECONDS)
 
 
@@ -64,9 +91,25 @@ async def register(server: ApiServer) -> AsyncIterator[Register]:
         assert task.cancelled()
 
 
-def listed(request: Request, *uids: str) -> None:
-    items: list[dict[str, Any]] = [{"metadata": {"name": uid, "uid": uid}} for uid in uids]
+NAMES = {"u1": "web", "u2": "db"}
+
+
+def metadata(uid: str, version: str = "1", namespace: str | None = "default") -> dict[str, Any]:
+    named = {"name": NAMES.get(uid, uid), "uid": uid, "resourceVersion": version}
+    return named if namespace is None else {**named, "namespace": namespace}
+
+
+def listed(
+    request: Request, *uids: str, version: str = "1", namespace: str | None = "default"
+) -> None:
+    items = [{"metadata": metadata(uid, version, namespace)} for uid in uids]
     request.reply({"metadata": {"resourceVersion": "9"}, "items": items})
+
+
+async def no_classes(server: ApiServer) -> None:
+    request = await server.next()
+    assert "priorityclasses" in request.path
+    listed(request)
 
 
 async def test_what_is_known_and_not_there_has_gone(
@@ -75,7 +118,8 @@ async def test_what_is_known_and_not_there_has_gone(
     with caplog.at_level(logging.INFO):
         await register.clock.advance(EVERY_SECONDS)
         await register.due()
-        listed(await server.next(), "u2", "u3")
+        listed(await server.next(), "u2")
+        await no_classes(server)
         await register.done()
     assert register.pods == {"default/db": "u2"}
     assert "1 pods had gone unnoticed" in caplog.messages
@@ -86,9 +130,13 @@ async def test_a_successor_of_the_same_name_does_not_stand_for_its_predecessor(
 ) -> None:
     register.comparer.hint()
     await register.due()
-    listed(await server.next(), "u2", "u1-successor")
-    await register.done()
+    listed(await server.next(), "u2", "u3")
+    await register.due()
     assert register.pods == {"default/db": "u2"}
+    successor = await server.next()
+    successor.refuse(404, "NotFound", "gone again")
+    await no_classes(server)
+    await register.done()
 
 
 async def test_only_the_metadata_of_those_concerned_are_asked_for(
@@ -98,19 +146,21 @@ async def test_only_the_metadata_of_those_concerned_are_asked_for(
     await register.due()
     request = await server.next()
     listed(request, "u1", "u2")
+    await no_classes(server)
     await register.done()
     assert request.query["fieldSelector"] == "spec.nodeName="
     assert "PartialObjectMetadataList" in request.headers["Accept"]
 
 
-async def test_many_hints_lead_to_one_census(server: ApiServer, register: Register) -> None:
+async def test_many_hints_lead_to_one_comparison(server: ApiServer, register: Register) -> None:
     register.comparer.hint()
     await register.clock.sleepers(seconds=PAUSE_SECONDS)
     register.comparer.hint()
     await register.due()
     listed(await server.next(), "u1", "u2")
+    await no_classes(server)
     await register.done()
-    assert len(server.seen) == 1
+    assert len(server.seen) == 2
 
 
 async def test_what_came_after_the_question_is_not_missed(
@@ -121,6 +171,7 @@ async def test_what_came_after_the_question_is_not_missed(
     request = await server.next()
     register.pods["default/new"] = "u3"
     listed(request, "u1", "u2")
+    await no_classes(server)
     await register.done()
     assert "default/new" in register.pods
 
@@ -136,14 +187,91 @@ async def test_an_answer_that_fails_loses_nothing_and_nobody_else_is_left_out(
     await register.done()
     assert len(register.pods) == 2
     assert register.classes == {}
-    assert "pods are not counted" in caplog.text
+    assert "pods are not compared" in caplog.text
 
 
-async def test_where_nothing_is_known_nothing_is_asked(
-    server: ApiServer, register: Register
+async def test_what_is_there_and_not_known_is_read_and_handed_over(
+    server: ApiServer, register: Register, caplog: pytest.LogCaptureFixture
 ) -> None:
-    register.pods.clear()
     register.comparer.hint()
     await register.due()
+    listed(await server.next(), "u1", "u2", "u3")
+    await register.due()
+    read = await server.next()
+    assert (read.method, read.path) == ("GET", "/api/v1/namespaces/default/pods/u3")
+    read.reply({"metadata": metadata("u3")})
+    listed(await server.next(), "high", namespace=None)
+    await register.due()
+    (await server.next()).reply({"metadata": metadata("high", namespace=None)})
     await register.done()
-    assert server.seen == []
+    assert register.pods["default/u3"] == "u3"
+    assert register.classes == {"high": "high"}
+    assert "1 pods had come unnoticed" in caplog.messages
+
+
+async def test_what_is_known_in_another_state_is_not_missing(
+    server: ApiServer, register: Register
+) -> None:
+    register.in_flight["default/u3"] = "u3"
+    register.comparer.hint()
+    await register.due()
+    listed(await server.next(), "u1", "u2", "u3")
+    await no_classes(server)
+    await register.done()
+
+
+async def test_what_kopf_shows_within_the_pause_is_not_missing(
+    server: ApiServer, register: Register
+) -> None:
+    register.comparer.hint()
+    await register.due()
+    listed(await server.next(), "u1", "u2", "u3")
+    await register.clock.sleepers(seconds=PAUSE_SECONDS)
+    register.pods["default/u3"] = "u3"
+    await register.clock.advance(PAUSE_SECONDS)
+    await no_classes(server)
+    await register.done()
+
+
+async def test_another_object_of_the_same_name_is_not_handed_over(
+    server: ApiServer, register: Register
+) -> None:
+    register.comparer.hint()
+    await register.due()
+    listed(await server.next(), "u1", "u2", "u3")
+    await register.due()
+    (await server.next()).reply({"metadata": {**metadata("u3"), "uid": "u4"}})
+    await no_classes(server)
+    await register.done()
+    assert "default/u3" not in register.pods
+
+
+async def test_an_object_that_is_of_no_use_is_read_again_only_when_it_has_changed(
+    server: ApiServer, register: Register
+) -> None:
+    register.malformed.add("u3")
+    for version, reads in (("1", 1), ("1", 0), ("2", 1)):
+        register.comparer.hint()
+        await register.due()
+        listed(await server.next(), "u1", "u2", "u3", version=version)
+        if reads:
+            await register.due()
+            (await server.next()).reply({"metadata": metadata("u3", version)})
+        await no_classes(server)
+        await register.done()
+
+
+async def test_a_round_reads_a_bounded_number_and_the_next_one_follows_at_once(
+    server: ApiServer, register: Register
+) -> None:
+    uids = ("u1", "u2", *(f"new-{i}" for i in range(MOST_FETCHED + 1)))
+    register.comparer.hint()
+    for first, last in ((0, MOST_FETCHED), (MOST_FETCHED, MOST_FETCHED + 1)):
+        await register.due()
+        listed(await server.next(), *uids)
+        await register.due()
+        for i in range(first, last):
+            (await server.next()).reply({"metadata": metadata(f"new-{i}")})
+        await no_classes(server)
+    await register.done()
+    assert len(register.pods) == len(uids)

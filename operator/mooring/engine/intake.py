@@ -107,6 +107,17 @@ class Intake:
         queued = (q.pod for q in self._scheduler.queue if q.queue is not None)
         return {pod.key: pod.uid for pod in (*queued, *self._scheduler.without_profile.values())}
 
+    def knows(self, key: str, uid: str) -> bool:
+        """Whether the pod waits for a node, is being scheduled, or is assumed or bound."""
+        queued, placed = self._scheduler.queue.get(key), self._scheduler.state.pods.get(key)
+        without_profile = self._scheduler.without_profile.get(key)
+        pods = (
+            without_profile,
+            queued.pod if queued is not None else None,
+            placed.pod if placed is not None else None,
+        )
+        return any(pod is not None and pod.uid == uid for pod in pods)
+
     def _find_profiles(self, namespace: str | None) -> None:
         """Finds the profile of every pod, or of those in a namespace, anew.
 

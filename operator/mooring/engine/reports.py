@@ -6,14 +6,16 @@ the newest report about a pod is written.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Final
 
 from mooring.kube.errors import ApiError, ConflictError, NotFoundError, UnreachableError, explain
 from mooring.kube.recorder import EventRecorder, ObjectRef
 from mooring.kube.writes import PodWriter
 from mooring.model.pod import Pod
+from mooring.model.workloads import PriorityClass
 
 __all__ = ["Reports"]
 
@@ -21,22 +23,30 @@ logger = logging.getLogger(__name__)
 
 _LANES: Final = 4
 """Status patches in flight; kube-scheduler's had no bound and starved its bindings (#142123)."""
+_MOST_CLASSES: Final = 3
+"""Names that an event gives to one priority; more classes may have the same value."""
 _PAUSE_SECONDS: Final = 1.0
 """Between two tries of a lane to reach the API server."""
 
 
 class Reports:
-    """Writes reports while `run` runs; its other methods return at once and never fail."""
+    """Writes reports while `run` runs; its other methods return at once and never fail.
+
+    `priority_classes` are the cluster's PriorityClasses by name, as they are when an event is made.
+    """
 
     def __init__(
         self,
         writer: PodWriter,
         recorder: EventRecorder,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        *,
+        priority_classes: Mapping[str, PriorityClass] = MappingProxyType({}),
     ) -> None:
         self._writer = writer
         self._recorder = recorder
         self._sleep = sleep
+        self._priority_classes = priority_classes
         self._trouble = ""
         self._pending: dict[str, tuple[Pod, dict[str, Any]]] = {}
         self._writing: dict[str, asyncio.Event] = {}
@@ -70,20 +80,20 @@ class Reports:
 
     def preempted(self, victim: Pod, preemptor: Pod, node: str) -> None:
         """Report to the victim that it is preempted, and for which priority."""
-        priority = preemptor.shape.priority
+        priority, own = self._priority(preemptor), self._priority(victim)
         self._recorder.record(
             _reference(victim),
             "Normal",
             "Preempted",
             "Preempting",
             f"Preempted by pod {preemptor.uid} on node {node} "
-            f"to make room for priority {priority} (its own is {victim.shape.priority})",
+            f"to make room for priority {priority}; its own is {own}",
             related=_reference(preemptor),
         )
 
     def preempting(self, preemptor: Pod, victims: Sequence[Pod], node: str) -> None:
         """Report to the preemptor which victims are evicted for it."""
-        chosen = ", ".join(f"{v.key} (priority {v.shape.priority})" for v in victims)
+        chosen = ", ".join(f"{v.key} (priority {self._priority(v)})" for v in victims)
         note = f"Making room on node {node} by evicting {chosen}"
         self._recorder.record(_reference(preemptor), "Normal", "Preempting", "Preempting", note)
 
@@ -92,6 +102,13 @@ class Reports:
         message, _ = self._said.get(pod.uid, (pod.unscheduled_message or "", None))
         self._said[pod.uid] = (message, None)
         self._write_soon(pod, {"nominatedNodeName": None})
+
+    def _priority(self, pod: Pod) -> str:
+        """The pod's priority and the classes of this value, such as `1000 (high)`."""
+        value = pod.shape.priority
+        classes = self._priority_classes.values()
+        names = sorted(known.name for known in classes if known.value == value)
+        return f"{value} ({', '.join(names[:_MOST_CLASSES])})" if names else str(value)
 
     def forget(self, uid: str) -> None:
         """The pod is gone or bound: drop what is known and still to be written about it."""

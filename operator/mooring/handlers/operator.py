@@ -1,4 +1,4 @@
-"""kopf at the rim: pods without a node, SchedulingProfiles, PriorityClasses.
+"""kopf's handlers for pods without a node, SchedulingProfiles and PriorityClasses.
 
 Only `on.event` handlers are used: they write nothing to the objects, no annotation and no
 finalizer. The storages that kopf would keep its progress and diffs in do nothing for the same
@@ -7,8 +7,10 @@ reason, which also saves most of its cost per event.
 
 import asyncio
 import logging
+import time
 import traceback
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from random import Random
 from typing import Any, Final, NoReturn
@@ -22,23 +24,41 @@ from mooring.kube.backoff import Backoff
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.errors import ApiError, explain
+from mooring.kube.exchange import CONNECT_SECONDS
 from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Resource
-from mooring.model.errors import ManifestError
+from mooring.mirroring.mirror import parsed_or_none
 from mooring.model.events import Kind
-from mooring.model.objects import object_key, parse_object
+from mooring.model.objects import object_key
 from mooring.state.cluster import ClusterState
 
-__all__ = ["UNSCHEDULED", "KopfOperator", "is_kopfs"]
+__all__ = ["RETRIES", "UNSCHEDULED", "KopfOperator", "is_kopfs"]
 
 logger = logging.getLogger(__name__)
 
 _KOPF: Final = Path(kopf.__file__).parent
 _STOP_ROUNDS: Final = 20
 _STOP_SECONDS: Final = 0.25
-_RETRIES: Final = (1, 2, 4)
-"""Seconds between kopf's tries of a request, after which it gives up."""
+
+RETRIES: Final = (1.0, 1.0, 2.0) + (4.0,) * 14
+"""Seconds between kopf's tries of a request; after the last try all of kopf ends.
+
+They add up to a minute, in which an API server restarts or etcd elects a leader.
+"""
+
+GOOD_SECONDS: Final = 60.0
+"""After a run of at least this length the pause before the next one is short again."""
+
+UNWATCHED_SECONDS: Final = 60.0
+"""A replica whose kopf has not watched a resource for longer is not ready."""
+
+ASK_AGAIN_SECONDS: Final = 60.0
+"""How often a missing right to watch PriorityClasses is looked for again."""
 
 UNSCHEDULED: Final = "spec.nodeName=,status.phase!=Succeeded,status.phase!=Failed"
+"""Field selector of the pods that wait for a node."""
+
+_NEEDED: Final = (POD, SCHEDULING_PROFILE)
+"""Without these nothing can be scheduled; PriorityClasses only give priorities a name."""
 
 
 class _NoProgress(kopf.ProgressStorage):
@@ -70,7 +90,11 @@ class _NoDiffs(kopf.DiffBaseStorage):
 
 
 class KopfOperator:
-    """Runs kopf inside our event loop for as long as this replica leads."""
+    """Runs kopf inside our event loop for as long as this replica leads.
+
+    Attributes:
+        restarts: How often kopf has ended and was started again.
+    """
 
     def __init__(
         self,
@@ -81,73 +105,166 @@ class KopfOperator:
         client: ApiClient,
         *,
         listed: Callable[[], None],
+        retries: Sequence[float] = RETRIES,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        self.restarts = 0
         self._intake = intake
         self._profile_handler = profile_handler
         self._state = state
         self._connection = connection
         self._client = client
         self._listed = listed
+        self._retries = retries
+        self._clock = clock
+        self._sleep = sleep
+        self._unwatched: dict[str, float] = {}
+        self._trouble = ""
+        self._class_trouble: str | None = None
 
     async def run(self, restore_signals: Callable[[], None]) -> NoReturn:
         """Serve until cancelled; `restore_signals` takes back the handlers that kopf replaces.
 
         kopf's own runner would also end every task started after it, bindings included, so its
-        tasks are run here. Where kopf gives up, as it does when it is refused a right, it is
-        started again.
+        tasks are run here. Where kopf gives up, as it does when it lacks a right, it is started
+        again.
         """
         backoff = Backoff(Random())  # noqa: S311 - spreads load, hides nothing
-        while True:
-            await self._until_allowed(backoff)
-            for error in await self._serve(restore_signals):
-                logger.error("kopf gave up and is started again: %s", error)
-            await asyncio.sleep(backoff.pause())
+        self._watches_nothing()
+        try:
+            while True:
+                for resource in _NEEDED:
+                    await self._until_watchable(resource, backoff)
+                began = self._clock()
+                errors = await self._serve(restore_signals, await self._watchable())
+                self._watches_nothing()
+                if errors is None:
+                    continue
+                self.restarts += 1
+                for self._trouble in errors:
+                    logger.error("kopf gave up and is started again: %s", self._trouble)
+                if self._clock() - began >= GOOD_SECONDS:
+                    backoff.reset()
+                await self._sleep(backoff.pause())
+        finally:
+            self._unwatched.clear()
 
-    async def _until_allowed(self, backoff: Backoff) -> None:
-        """All that kopf will list can be listed; it would tell of a missing right at length."""
+    def lacking(self) -> str | None:
+        """What kopf has not watched for longer than a minute, and why; None if it does or rests."""
+        now = self._clock()
+        late = {
+            str(resource): now - self._unwatched[resource.path()]
+            for resource in _NEEDED
+            if now - self._unwatched.get(resource.path(), now) > UNWATCHED_SECONDS
+        }
+        if not late:
+            return None
+        words = f"kopf has not watched {', '.join(late)} for {max(late.values()):.0f} seconds"
+        return f"{words}: {self._trouble}" if self._trouble else words
+
+    async def pod_found(self, raw: Mapping[str, Any]) -> None:
+        """Queue a pod as the API server has it, if it has no node and has not ended."""
+        pod = parsed_or_none(Kind.POD, raw)
+        if pod is not None and pod.node_name is None and not pod.finished:
+            self._intake.pending(pod)
+
+    async def profile_found(self, raw: Mapping[str, Any]) -> None:
+        """Put a profile in force as the API server has it, and write its status."""
+        status = self._profile_handler.applied(raw)
+        if status is not None:
+            name = raw["metadata"]["name"]
+            patch = {"status": status}
+            await self._client.patch(SCHEDULING_PROFILE, name, patch, subresource="status")
+
+    def _watches_nothing(self) -> None:
+        for resource in _NEEDED:
+            self._on_watch(resource.path(), accepted=False)
+
+    def _on_watch(self, path: str, *, accepted: bool) -> None:
+        if accepted:
+            self._unwatched.pop(path, None)
+        else:
+            self._unwatched.setdefault(path, self._clock())
+
+    async def _watchable(self) -> tuple[Resource, ...]:
+        """What kopf may watch now: all that is needed, and PriorityClasses if they can be."""
+        trouble = await self._trouble_with(PRIORITY_CLASS)
+        if trouble is not None and trouble != self._class_trouble:
+            logger.warning("pods are scheduled, but priorities are shown without name: %s", trouble)
+        self._class_trouble = trouble
+        return _NEEDED if trouble is not None else (*_NEEDED, PRIORITY_CLASS)
+
+    async def _until_watchable(self, resource: Resource, backoff: Backoff) -> None:
+        """Wait until kopf may watch `resource`, because kopf says at length what right it lacks."""
         said = ""
-        for resource in (POD, SCHEDULING_PROFILE, PRIORITY_CLASS):
-            while (trouble := await self._trouble_with(resource)) is not None:
-                if trouble != said:
-                    logger.error("nothing can be scheduled: %s", trouble)
-                said = trouble
-                await asyncio.sleep(backoff.pause())
+        while (trouble := await self._trouble_with(resource)) is not None:
+            if trouble != said:
+                logger.error("nothing can be scheduled: %s", trouble)
+            said = self._trouble = trouble
+            await self._sleep(backoff.pause())
+
+    async def _until_classes_are_watchable(self) -> None:
+        while await self._trouble_with(PRIORITY_CLASS) is not None:
+            await self._sleep(ASK_AGAIN_SECONDS)
 
     async def _trouble_with(self, resource: Resource) -> str | None:
+        """Why `resource` cannot be listed or watched; None if it can."""
+        path = resource.path()
         try:
-            await self._client.request("GET", resource.path(), params={"limit": "1"})
+            await self._client.request("GET", path, params={"limit": "1"})
+            watch = self._client.watch_lines(path, {"timeoutSeconds": "1"}, silence=CONNECT_SECONDS)
+            async with aclosing(watch):
+                await anext(watch)
         except ApiError as error:
             return explain(error)
         return None
 
-    async def _serve(self, restore_signals: Callable[[], None]) -> list[str]:
-        """Serve until cancelled or until kopf gives up; why it did."""
-        sessions = KopfSessions(self._connection)
+    async def _serve(
+        self, restore_signals: Callable[[], None], resources: Collection[Resource]
+    ) -> list[str] | None:
+        """Serve until cancelled or until kopf ends; why it did.
+
+        Returns None if kopf was ended to begin again with PriorityClasses, which it may watch now.
+        """
+        sessions = KopfSessions(self._connection, self._on_watch)
         tasks = await kopf.spawn_tasks(
-            registry=self._registry(sessions),
-            settings=_settings(),
+            registry=self._registry(sessions, resources),
+            settings=_settings(self._retries),
             clusterwide=True,
             standalone=True,
         )
         restore_signals()
+        granted: asyncio.Task[None] | None = None
+        if PRIORITY_CLASS not in resources:
+            granted = asyncio.create_task(self._until_classes_are_watchable())
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            ends = tasks if granted is None else (*tasks, granted)
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if granted is not None and granted.done():
+                return None
         finally:
+            if granted is not None:
+                granted.cancel()
             sessions.hang_up()
             errors = await _stop(tasks)
             await sessions.close()
-        return errors
+        return errors or ["a part of it ended"]
 
-    def _registry(self, sessions: KopfSessions) -> kopf.OperatorRegistry:
-        registry = kopf.OperatorRegistry()
-        kopf.on.login(registry=registry)(sessions.log_in)
-        for resource, handler in (
+    def _registry(
+        self, sessions: KopfSessions, resources: Collection[Resource]
+    ) -> kopf.OperatorRegistry:
+        handlers = (
             (POD, self._on_pod),
             (SCHEDULING_PROFILE, self._on_profile),
             (PRIORITY_CLASS, self._on_priority_class),
-        ):
-            where = (resource.group, resource.version, resource.plural)
-            kopf.on.event(*where, registry=registry)(handler)
+        )
+        registry = kopf.OperatorRegistry()
+        kopf.on.login(registry=registry)(sessions.log_in)
+        for resource, handler in handlers:
+            if resource in resources:
+                where = (resource.group, resource.version, resource.plural)
+                kopf.on.event(*where, registry=registry)(handler)
         return registry
 
     async def _on_pod(self, event: Mapping[str, Any], **_: Any) -> None:
@@ -155,8 +272,8 @@ class KopfOperator:
         self._note_listing(event)
         if event["type"] == "DELETED":
             self._intake.gone(object_key(Kind.POD, raw), raw["metadata"].get("uid", ""))
-        elif (pod := _parsed(Kind.POD, raw)) is not None:
-            self._intake.pending(pod)
+        else:
+            await self.pod_found(raw)
 
     async def _on_profile(self, event: Mapping[str, Any], patch: kopf.Patch, **_: Any) -> None:
         raw = event["object"]
@@ -171,7 +288,7 @@ class KopfOperator:
         key = object_key(Kind.PRIORITY_CLASS, raw)
         if event["type"] == "DELETED":
             self._state.delete(Kind.PRIORITY_CLASS, key)
-        elif (value := _parsed(Kind.PRIORITY_CLASS, raw)) is not None:
+        elif (value := parsed_or_none(Kind.PRIORITY_CLASS, raw)) is not None:
             self._state.put(Kind.PRIORITY_CLASS, key, value)
 
     def _note_listing(self, event: Mapping[str, Any]) -> None:
@@ -180,22 +297,15 @@ class KopfOperator:
             self._listed()
 
 
-def _parsed(kind: Kind, raw: Mapping[str, Any]) -> Any | None:
-    try:
-        return parse_object(kind, raw)
-    except ManifestError as error:
-        logger.warning("an object is left out because it is malformed: %s", error)
-        return None
-
-
-def _settings() -> kopf.OperatorSettings:
+def _settings(retries: Sequence[float]) -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.persistence.progress_storage = _NoProgress()
     settings.persistence.diffbase_storage = _NoDiffs()
     settings.watching.field_selectors["pods"] = UNSCHEDULED
     settings.scanning.disabled = True
-    settings.networking.error_backoffs = _RETRIES
+    settings.networking.connect_timeout = CONNECT_SECONDS
+    settings.networking.error_backoffs = retries
     return settings
 
 

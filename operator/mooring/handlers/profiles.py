@@ -61,10 +61,14 @@ class ProfileHandler:
         """The uid of every profile that has come and not gone, by name."""
         return {name: verdict.uid for name, verdict in self._verdicts.items()}
 
+    def knows(self, name: str, uid: str) -> bool:
+        """Whether the profile has come and not gone."""
+        verdict = self._verdicts.get(name)
+        return verdict is not None and verdict.uid == uid
+
     def gone(self, name: str, uid: str) -> None:
         """The profile decides no more; its pods wait for another that takes them."""
-        verdict = self._verdicts.get(name)
-        if verdict is not None and verdict.uid == uid:
+        if self.knows(name, uid):
             del self._verdicts[name]
             self._profiles.remove(name)
             self._intake.profiles_changed()

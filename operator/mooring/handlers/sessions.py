@@ -7,26 +7,36 @@ begun; and open answers are hung up on, because a TLS farewell waits for the oth
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from weakref import WeakSet
 
 import aiohttp
 import kopf
+from yarl import URL
 
 from mooring.kube.config import Connection
 from mooring.kube.transport import abort
 
-__all__ = ["KopfSessions"]
+__all__ = ["KopfSessions", "OnWatch"]
 
 _LAST_SECONDS: Final = 1.0
 """How long requests may take to get an answer once kopf has stopped."""
 
 
+class OnWatch(Protocol):
+    """Is told what kopf watches, by the path of the resource."""
+
+    def __call__(self, path: str, *, accepted: bool) -> None:
+        """A list or watch of `path` is sent, or (`accepted`) the server has accepted its watch."""
+
+
 class KopfSessions:
     """Sessions with our own credentials and TLS, one per login of kopf's."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, on_watch: OnWatch) -> None:
         self._connection = connection
+        self._on_watch = on_watch
+        self._base = URL(connection.url).path.rstrip("/")
         self._sessions: list[aiohttp.ClientSession] = []
         self._requests: set[asyncio.Future[aiohttp.ClientResponse]] = set()
         self._answers: WeakSet[aiohttp.ClientResponse] = WeakSet()
@@ -61,8 +71,13 @@ class KopfSessions:
         self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
         request.headers.update(await self._connection.credentials.headers())
+        path = request.url.path.removeprefix(self._base)
+        if request.method == "GET":
+            self._on_watch(path, accepted=False)
         answer = await self._finished(send(request))
         self._answers.add(answer)
+        if "watch" in request.url.query and answer.status == 200:
+            self._on_watch(path, accepted=True)
         return answer
 
     async def _finished(self, sending: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:

@@ -1,7 +1,7 @@
 """What the engine may change in the cluster: bind, set a pod's status, delete, evict.
 
-Every write names the pod's uid, so that it never hits another pod of the same name. The errors
-are those of `mooring.kube.errors`; whoever calls decides whether a try is worth repeating.
+Every write names the pod's uid, so that it never changes another pod of the same name. The errors
+are those of `mooring.kube.errors`; the caller decides whether the write is worth repeating.
 """
 
 from __future__ import annotations
@@ -48,12 +48,14 @@ class PodWriter:
         self._sleep = sleep
 
     async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
-        """The pod is bound to `node`.
+        """Bind the pod to `node`.
 
-        Nothing is retried: ConflictError says that the pod is bound already or is another one,
-        NotFoundError that it is gone. When the answer is lost, or is an error of the server's, the
-        binding may have happened all the same: the pod is looked at until the server answers, so
-        that an error is raised only about a pod that is not bound to `node`.
+        An answer with `Retry-After`, such as the 429 of an overloaded server, is waited for and
+        the Binding sent again, as often as `ApiClient.request` does that for any write. When the
+        answer is lost, or is an error of the server's, or is a conflict, this Binding or an
+        earlier try of it may have been carried out: the pod is then read until the server
+        answers. An error is raised only if the pod is not bound to `node`: ConflictError if it is
+        bound to another node or is another pod of that name, NotFoundError if it is gone.
         """
         body = orjson.dumps(
             {
@@ -65,12 +67,13 @@ class PodWriter:
         )
         path = POD.path(namespace, name, "binding")
         try:
-            await self._client.request("POST", path, body=body, retries=0)
-        except (UnansweredError, ServerError):
+            await self._client.request("POST", path, body=body)
+        except (ConflictError, UnansweredError, ServerError):
             if not await self._is_bound(namespace, name, uid, node):
                 raise
 
     async def _is_bound(self, namespace: str, name: str, uid: str, node: str) -> bool:
+        """Whether the API server has this very pod on `node`; waits until the server answers."""
         backoff = Backoff(self._random)
         while True:
             try:
@@ -85,10 +88,10 @@ class PodWriter:
     async def patch_pod_status(
         self, namespace: str, name: str, uid: str, status: Mapping[str, Any]
     ) -> None:
-        """`status` is merged into the pod's, conditions by their type.
+        """Merge `status` into the pod's status, conditions by their type.
 
-        ConflictError says that the name now belongs to another pod: its uid cannot be changed. The
-        server calls that invalid, as it does a status that it does not like.
+        Raises ConflictError if the name now belongs to another pod. The server answers that with
+        422, because a uid cannot be changed; any other 422 is raised as InvalidError.
         """
         patch = {"metadata": {"uid": uid}, "status": status}
         try:
@@ -111,13 +114,13 @@ class PodWriter:
             ) from error
 
     async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
-        """The pod's deletion has begun, with the grace period of its own spec."""
+        """Delete the pod, with the grace period of its own spec."""
         await self._client.delete(POD, name, namespace, uid=uid)
 
     async def evict_pod(self, namespace: str, name: str, uid: str) -> None:
-        """The pod's deletion has begun within every PodDisruptionBudget.
+        """Delete the pod if every PodDisruptionBudget allows it.
 
-        TooManyRequestsError says, at once, that a budget forbids it for now.
+        Raises TooManyRequestsError at once, without a retry, if a budget forbids it for now.
         """
         body = orjson.dumps(
             {

@@ -1,16 +1,18 @@
-"""Finds what has gone unnoticed: kopf tells of no deletion that happened while its watch was down.
+"""Compares what Mooring knows of pods and profiles with what the API server has.
 
-The mirror needs no such thing: its reflectors hand over whole sets.
+kopf tells of no deletion that happened while its watch was down, and whatever else goes wrong
+between the API server and the queue must not cost a pod its schedule for good. Mirrored objects
+need no comparison: their reflectors hand over whole sets.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from mooring.kube.client import ApiClient
-from mooring.kube.errors import ApiError, explain
+from mooring.kube.errors import ApiError, NotFoundError, explain
 from mooring.kube.resources import Resource
 
 __all__ = ["CacheComparer", "Compared"]
@@ -19,46 +21,71 @@ logger = logging.getLogger(__name__)
 
 EVERY_SECONDS: Final = 300.0
 PAUSE_SECONDS: Final = 10.0
-"""From a hint to the census, so that the many hints of one relist lead to one."""
+"""From a hint to the comparison, so that the many hints of one relist lead to one comparison.
+
+Unknown objects get the same time to be shown by kopf before they are read.
+"""
+MOST_FETCHED: Final = 100
+"""Unknown objects that are read in one round; if there are more, the next round follows at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A resource, what is known of it (uids by key), and who hears of what has gone (key, uid)."""
+    """A resource that kopf watches, and the part of Mooring that keeps its objects.
+
+    Attributes:
+        resource: What is listed.
+        known: Returns the uids, by key, of the objects that are removed once they are not listed.
+        knows: Whether the object with this key and uid is known, in whatever state.
+        gone: Removes the object with this key and uid.
+        found: Takes an object that was not known, as the API server has it.
+        selectors: `fieldSelector` and `labelSelector` of the list.
+    """
 
     resource: Resource
     known: Callable[[], Mapping[str, str]]
+    knows: Callable[[str, str], bool]
     gone: Callable[[str, str], None]
+    found: Callable[[dict[str, Any]], Awaitable[None]]
     selectors: Mapping[str, str] = field(default_factory=dict)
 
 
 class CacheComparer:
-    """Compares what is known with what the API server has, every few minutes and when asked to."""
+    """Compares every few minutes and soon after each hint.
+
+    What is not listed has gone. What is listed and not known is read, at most `MOST_FETCHED`
+    objects of a resource per round, and handed over.
+    """
 
     def __init__(
         self,
         client: ApiClient,
-        counted: Sequence[Compared],
+        compared: Sequence[Compared],
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._client = client
-        self._counted = counted
+        self._compared = compared
         self._sleep = sleep
         self._hint = asyncio.Event()
+        self._unusable: dict[Resource, dict[str, str]] = {}
+        """Versions, by uid, of objects that were handed over and are not known all the same."""
 
     def hint(self) -> None:
-        """A deletion may just have been missed."""
+        """A deletion may just have been missed: compare soon."""
         self._hint.set()
 
     async def run(self) -> None:
-        """Take the census until cancelled."""
+        """Compare until cancelled."""
         while True:
             await self._until_due()
             await self._sleep(PAUSE_SECONDS)
             self._hint.clear()
-            for counted in self._counted:
-                await self._count(counted)
+            for compared in self._compared:
+                try:
+                    await self._compare(compared)
+                except ApiError as error:
+                    logger.warning("%s are not compared: %s", compared.resource, explain(error))
 
     async def _until_due(self) -> None:
         alarm = asyncio.ensure_future(self._sleep(EVERY_SECONDS))
@@ -69,21 +96,57 @@ class CacheComparer:
             alarm.cancel()
             hint.cancel()
 
-    async def _count(self, counted: Compared) -> None:
-        """What was known before the question and is not in the answer has gone."""
-        known = dict(counted.known())
-        if not known:
-            return
-        try:
-            listing = await self._client.list_all(
-                counted.resource, selectors=counted.selectors, metadata_only=True
-            )
-        except ApiError as error:
-            logger.warning("%s are not counted: %s", counted.resource, explain(error))
-            return
-        present = {item["metadata"]["uid"] for item in listing.items}
-        missed = [(key, uid) for key, uid in known.items() if uid not in present]
+    async def _compare(self, compared: Compared) -> None:
+        known = dict(compared.known())  # of what comes during the request the list may say nothing
+        listing = await self._client.list_all(
+            compared.resource, selectors=compared.selectors, metadata_only=True
+        )
+        listed = {item["metadata"]["uid"]: item["metadata"] for item in listing.items}
+        missed = [(key, uid) for key, uid in known.items() if uid not in listed]
         for key, uid in missed:
-            counted.gone(key, uid)
+            compared.gone(key, uid)
         if missed:
-            logger.info("%d %s had gone unnoticed", len(missed), counted.resource)
+            logger.info("%d %s had gone unnoticed", len(missed), compared.resource)
+        versions = self._unusable.get(compared.resource, {})
+        self._unusable[compared.resource] = {u: v for u, v in versions.items() if u in listed}
+        if self._unknown(compared, listed):
+            await self._sleep(PAUSE_SECONDS)
+            await self._hand_over(compared, self._unknown(compared, listed))
+
+    def _unknown(
+        self, compared: Compared, listed: Mapping[str, Mapping[str, Any]]
+    ) -> list[Mapping[str, Any]]:
+        """The metadata of listed objects that are not known and may be of use."""
+        unusable = self._unusable[compared.resource]
+        return [
+            metadata
+            for uid, metadata in listed.items()
+            if unusable.get(uid) != metadata["resourceVersion"]
+            and not compared.knows(_key(compared.resource, metadata), uid)
+        ]
+
+    async def _hand_over(self, compared: Compared, unknown: Sequence[Mapping[str, Any]]) -> None:
+        """Read unknown objects whole and hand them over."""
+        found = 0
+        for metadata in unknown[:MOST_FETCHED]:
+            name, namespace, uid = metadata["name"], metadata.get("namespace"), metadata["uid"]
+            try:
+                raw = await self._client.get(compared.resource, name, namespace)
+            except NotFoundError:
+                continue
+            if raw["metadata"]["uid"] != uid:
+                continue  # another object of that name, which the next round finds
+            await compared.found(raw)
+            if compared.knows(_key(compared.resource, metadata), uid):
+                found += 1
+            else:
+                self._unusable[compared.resource][uid] = metadata["resourceVersion"]
+        if found:
+            logger.warning("%d %s had come unnoticed", found, compared.resource)
+        if len(unknown) > MOST_FETCHED:
+            self._hint.set()
+
+
+def _key(resource: Resource, metadata: Mapping[str, Any]) -> str:
+    name = str(metadata["name"])
+    return f"{metadata['namespace']}/{name}" if resource.namespaced else name

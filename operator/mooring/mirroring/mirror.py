@@ -1,4 +1,4 @@
-"""The reflectors' feed, parsed and put into the state."""
+"""Objects that the reflectors read are parsed here and put into the cluster state."""
 
 import logging
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from mooring.model.events import Kind
 from mooring.model.objects import object_key, parse_object
 from mooring.state.cluster import ClusterState
 
-__all__ = ["ASSIGNED_PODS", "MIRRORED", "Mirror"]
+__all__ = ["ASSIGNED_PODS", "MIRRORED", "Mirror", "parsed_or_none"]
 
 logger = logging.getLogger(__name__)
 
@@ -36,14 +36,22 @@ MIRRORED: Final[Mapping[Resource, Kind]] = {
 """What is mirrored, and as what; PriorityClasses come through kopf."""
 
 ASSIGNED_PODS: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
-"""Field selector of the pods that hold a place."""
+"""Field selector of the pods that are bound to a node and have not ended."""
+
+
+def parsed_or_none(kind: Kind, raw: Mapping[str, Any]) -> Any | None:
+    """The value of an API object; None, with a line in the log, if the object is malformed."""
+    try:
+        return parse_object(kind, raw)
+    except ManifestError as error:
+        logger.warning("an object is left out because it is malformed: %s", error)
+        return None
 
 
 class Mirror:
-    """A sink for reflectors (`mooring.kube.reflector.Sink`).
+    """Writes what reflectors read into the cluster state (`mooring.kube.reflector.Sink`).
 
-    An object that cannot be parsed is logged and left as it was known before: one malformed object
-    holds up nothing else.
+    A malformed object is logged and stays as it was known before, so that it holds up nothing else.
     """
 
     def __init__(self, state: ClusterState) -> None:
@@ -54,7 +62,7 @@ class Mirror:
         kind = MIRRORED[resource]
         values: dict[str, Any] = {}
         for raw in items:
-            value = self._parsed(kind, raw)
+            value = parsed_or_none(kind, raw)
             key = object_key(kind, raw)
             if value is not None:
                 values[key] = value
@@ -68,12 +76,5 @@ class Mirror:
         key = object_key(kind, obj)
         if event == "DELETED":
             self._state.delete(kind, key, obj["metadata"].get("uid"))
-        elif (value := self._parsed(kind, obj)) is not None:
+        elif (value := parsed_or_none(kind, obj)) is not None:
             self._state.put(kind, key, value)
-
-    def _parsed(self, kind: Kind, raw: Mapping[str, Any]) -> Any | None:
-        try:
-            return parse_object(kind, raw)
-        except ManifestError as error:
-            logger.warning("an object is left out because it is malformed: %s", error)
-            return None

@@ -41,8 +41,9 @@ class ClusterEvent:
 
     Events of kind Pod concern pods that are assumed on, bound to or nominated to a node. Pending
     pods cause no events, because only the queue knows them. A pod is added when it is assumed and
-    Reserve and Permit have accepted it, and deleted when it is forgotten, deleted or no longer nominated. The confirmation of an assumed pod
-    and changes of a status that no decision reads cause no event.
+    Reserve and Permit have accepted it. It is deleted when it is forgotten, deleted or no longer
+    nominated (then it has a `nominated_node` and no `node_name`). The confirmation of an assumed
+    pod and changes of a status that no decision reads cause no event.
     """
 
     kind: Kind

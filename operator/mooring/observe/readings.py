@@ -24,6 +24,8 @@ class Readings:
     """Placed pods whose binding has neither succeeded nor failed yet."""
     events_dropped: Callable[[], int]
     """Kubernetes Events lost so far because too many were waiting to be written."""
+    kopf_restarts: Callable[[], int]
+    """How often kopf has ended and was started again."""
     leading: Callable[[], bool]
     """Whether this replica holds the lease and therefore binds."""
 
@@ -69,6 +71,11 @@ class Readings:
             "mooring_events_dropped_total",
             "Kubernetes Events lost because too many were waiting to be written.",
             value=self.events_dropped(),
+        )
+        yield CounterMetricFamily(
+            "mooring_kopf_restarts_total",
+            "Times kopf, which reads new pods and profiles, ended and was started again.",
+            value=self.kopf_restarts(),
         )
 
 
