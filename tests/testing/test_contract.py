@@ -107,6 +107,19 @@ class Writes(LargeNodes):
         return np.ones(len(nodes), np.bool_)
 
 
+class Nominates(LargeNodes):
+    def filter(self, pod: Pod, nodes: NodeView, _: Any) -> BoolArray:
+        self.cluster._state.nominate(pod, "small")
+        return np.ones(len(nodes), np.bool_)
+
+
+class BeginsEvictions(LargeNodes):
+    def filter(self, pod: Pod, nodes: NodeView, _: Any) -> BoolArray:
+        victims = [placed.pod for placed in self.cluster._state.pods]
+        self.cluster._state.begin_evictions(pod, victims)
+        return np.ones(len(nodes), np.bool_)
+
+
 class ForgetsPods(LargeNodes):
     row_local: ClassVar[bool] = True
     ignores_pods: ClassVar[bool] = True
@@ -163,6 +176,8 @@ def test_a_correct_plugin_keeps_every_rule(rule: str) -> None:
         (Remembers, "test_it_answers_the_same_when_it_is_asked_again"),
         (CountsRows, "test_it_answers_the_same_in_whatever_order_the_nodes_came"),
         (Writes, "test_it_changes_nothing_while_it_decides"),
+        (Nominates, "test_it_changes_nothing_while_it_decides"),
+        (BeginsEvictions, "test_it_changes_nothing_while_it_decides"),
         (ForgetsPods, "test_it_answers_the_same_without_pods_if_it_says_that_it_ignores_them"),
         (WakesWithoutCure, "test_it_says_what_cures_its_refusals_if_it_says_what_wakes_it"),
     ],

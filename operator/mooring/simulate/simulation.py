@@ -140,7 +140,7 @@ class _Simulation:
         for lower in state.nominations.below(row, pod.shape.priority):
             state.withdraw(lower.key)
         state.nominate(pod, plan.node)
-        state.evictions.begun(pod, plan.victims)
+        state.begin_evictions(pod, plan.victims)
 
 
 def _now(state: ClusterState, pending: Iterable[Pod]) -> float:

@@ -14,11 +14,11 @@ from typing import Any
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
-from mooring.state.evictions import Evictions
+from mooring.state.evictions import EvictionsWriter
 from mooring.state.nodes import NodeTable
-from mooring.state.nominations import Nominations
+from mooring.state.nominations import NominationsWriter
 from mooring.state.objects import Objects
-from mooring.state.pod_columns import PodColumns
+from mooring.state.pod_columns import MutablePodColumns, PodColumns
 from mooring.state.pods import PodState, PodTable
 from mooring.state.storage.storage import Storage
 from mooring.state.topology.counts import TopologyCounts
@@ -37,9 +37,12 @@ class ClusterState:
         self.terms = TopologyCounts(self.nodes, self.objects)
         self.default_selector = DefaultSelectors(self.objects)
         self.storage = Storage(self.nodes, self.objects)
-        self.pod_columns = PodColumns()
-        self.nominations = Nominations(self.pod_columns)
-        self.evictions = Evictions(self.objects, self.pods, self.pod_columns)
+        self._pod_columns = MutablePodColumns()
+        self.pod_columns: PodColumns = self._pod_columns
+        self._nominations = NominationsWriter(self._pod_columns)
+        self.nominations = self._nominations.nominations
+        self._evictions = EvictionsWriter(self.objects, self.pods, self._pod_columns)
+        self.evictions = self._evictions.evictions
 
     def put(self, kind: Kind, key: str, value: Any) -> tuple[ClusterEvent, ...]:
         """The object is as the API server says; `key` is its name, or namespace/name."""
@@ -52,7 +55,7 @@ class ClusterState:
                 self.storage.node_changed(key)
         else:
             before = self.objects.put(kind, key, value)
-            self.storage.object_changed(kind, key, before, value)
+            self._object_changed(kind, key, before, value)
             if kind is Kind.NAMESPACE and before != value:
                 self.terms.namespace_changed(key)
         action = Action.ADD if before is None else Action.UPDATE
@@ -69,6 +72,7 @@ class ClusterState:
             if known is None or uid not in (None, known.pod.uid):
                 return ()
             self._detach(key)
+            self._evictions.victim_removed(known.pod, assumed=known.assumed)
             before = known.pod
         elif kind is Kind.NODE:
             self._withdraw_from(key)
@@ -77,7 +81,7 @@ class ClusterState:
             self.storage.node_changed(key)
         else:
             before = self.objects.pop(kind, key)
-            self.storage.object_changed(kind, key, before, None)
+            self._object_changed(kind, key, before, None)
             if kind is Kind.NAMESPACE:
                 self.terms.namespace_changed(key)
         return (ClusterEvent(kind, Action.DELETE, before, None),) if before is not None else ()
@@ -108,14 +112,19 @@ class ClusterState:
         has yet to tell.
         """
         gone = self.delete(Kind.POD, pod.key)
-        self.evictions.forget(pod)
+        self._evictions.stop_waiting(pod)
         placed = replace(pod, node_name=self.nodes.names[row])
         return (*gone, *self._place(placed, row, assumed=True))
 
     def forget(self, pod: Pod) -> tuple[ClusterEvent, ...]:
-        """The assumption is taken back, if this very pod is still assumed."""
+        """The assumption is taken back, if this very pod is still assumed.
+
+        Otherwise the watch has shown the pod bound. If an eviction was to call its binding off,
+        that has failed: the pod is evicted no more.
+        """
         placed = self.pods.assumed.get(pod.key)
         if placed is None or placed.pod.uid != pod.uid:
+            self._evictions.abandon(pod)
             return ()
         return self.delete(Kind.POD, pod.key, pod.uid)
 
@@ -133,17 +142,36 @@ class ClusterState:
         row = self.nodes.row_of.get(node)
         withdrawn = self._withdraw_elsewhere(pod, row)
         if row is not None and self.nodes.nodes[row] is not None:
-            self.nominations.put(pod, row)
+            self._nominations.put(pod, row)
         return withdrawn
 
     def withdraw(self, key: str) -> tuple[ClusterEvent, ...]:
         """The pod is nominated nowhere any more; the room kept for it is free for others."""
-        nominee = self.nominations.drop(key)
+        nominee = self._nominations.drop(key)
         if nominee is None:
             return ()
-        self.evictions.forget(nominee.pod)
+        self._evictions.stop_waiting(nominee.pod)
         pod = replace(nominee.pod, nominated_node=self.nodes.names[nominee.row])
         return (ClusterEvent(Kind.POD, Action.DELETE, pod, None),)
+
+    def begin_evictions(self, preemptor: Pod, victims: Iterable[Pod]) -> list[Pod]:
+        """The preemptor waits until the victims have left their nodes.
+
+        Returns the victims to evict: those that are on a node, are not terminating and are not
+        being evicted for another preemptor.
+        """
+        return self._evictions.begin(preemptor, victims)
+
+    def abandon_eviction(self, victim: Pod) -> list[Pod]:
+        """The victim's eviction failed, so it stays; returns the preemptors that waited for it."""
+        return self._evictions.abandon(victim)
+
+    def budget_exhausted(self, victim: Pod) -> None:
+        """The Eviction API says that a budget allows no disruption of the victim for now.
+
+        Its budgets allow none until their status is written again.
+        """
+        self._evictions.budget_exhausted(victim)
 
     def assume_volumes(
         self,
@@ -189,7 +217,7 @@ class ClusterState:
             before = known.pod
             known.pod, known.assumed, known.deadline = pod, False, None
             self.pods.assumed.pop(pod.key, None)
-            self.pod_columns.renew(pod)
+            self._pod_columns.renew(pod)
             if before.annotations == pod.annotations:
                 return ()  # a status that nothing depends on, of which there are many
             return (ClusterEvent(Kind.POD, Action.UPDATE, before, pod),)
@@ -197,6 +225,8 @@ class ClusterState:
             return self._place(pod, self.nodes.row(pod.node_name), assumed=False)
         self._detach(pod.key)
         self._attach(PodState(pod, self.nodes.row(pod.node_name), assumed=False))
+        if pod.terminating:
+            self._evictions.victim_terminating(pod)
         return (ClusterEvent(Kind.POD, Action.UPDATE, known.pod, pod),)
 
     def _place(self, pod: Pod, row: int, *, assumed: bool) -> tuple[ClusterEvent, ...]:
@@ -212,6 +242,12 @@ class ClusterState:
         here = nominee is not None and (nominee.pod.uid, nominee.row) == (pod.uid, row)
         return () if here else withdrawn
 
+    def _object_changed(self, kind: Kind, key: str, before: Any, after: Any) -> None:
+        """An object that is neither node nor pod is like this now (None: there is none)."""
+        self.storage.object_changed(kind, key, before, after)
+        if kind is Kind.POD_DISRUPTION_BUDGET:
+            self._evictions.budget_written(key)
+
     def _relabelling(self, node: str, labels: Mapping[str, str]) -> AbstractContextManager[None]:
         """Inside, the node may get these labels; counts of its pods per label follow."""
         row = self.nodes.row_of.get(node)
@@ -225,7 +261,8 @@ class ClusterState:
         row = self.nodes.row_of.get(node)
         for nominee in self.nominations:
             if nominee.row == row:
-                self.nominations.drop(nominee.pod.key)
+                self._nominations.drop(nominee.pod.key)
+                self._evictions.stop_waiting(nominee.pod)
 
     def _attach(self, placed: PodState) -> None:
         """The pod holds its place: every count of it goes up. `_detach` is the exact reverse."""
@@ -233,13 +270,13 @@ class ClusterState:
         self.nodes.add_pod(placed.row, placed.pod)
         placed.kind = self.terms.attach(placed.pod, placed.row)
         self.storage.add_pod(placed.row, placed.pod)
-        evicted = self.evictions.under_way(placed.pod)
-        self.pod_columns.put(placed.pod, placed.row, nominated=False, evicted=evicted)
+        evicting = self.evictions.evicting(placed.pod)
+        self._pod_columns.put(placed.pod, placed.row, nominated=False, evicting=evicting)
 
     def _detach(self, key: str) -> PodState | None:
         placed = self.pods.pop(key)
         if placed is not None:
-            self.pod_columns.drop(placed.pod, nominated=False)
+            self._pod_columns.drop(placed.pod, nominated=False)
             self.storage.remove_pod(placed.row, placed.pod)
             self.terms.detach(placed.kind, placed.row)
             self.nodes.remove_pod(placed.row, placed.pod)

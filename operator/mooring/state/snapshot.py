@@ -61,17 +61,17 @@ class Snapshot:
 
     @property
     def pod_columns(self) -> PodColumns:
-        """Placed and nominated pods as columns; only to be read."""
+        """Placed and nominated pods as columns."""
         return self._state.pod_columns
 
     @property
     def nominations(self) -> Nominations:
-        """Pods for which room is being made; only to be read."""
+        """Pods nominated to a node."""
         return self._state.nominations
 
     @property
     def evictions(self) -> Evictions:
-        """What disruption budgets allow now; only to be asked."""
+        """Pods that this scheduler is evicting, and what disruption budgets still allow."""
         return self._state.evictions
 
     def row(self, node: str) -> int | None:
