@@ -7,6 +7,7 @@ import pytest
 from deciding import Deciding
 from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.model.events import Kind
+from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pdb, pod
 
@@ -211,6 +212,32 @@ def test_a_pod_does_not_preempt_again_while_its_victims_are_being_evicted() -> N
     assert again.message.endswith("not eligible due to a terminating pod on the nominated node.")
 
 
+def cordon(deciding: Deciding, name: str) -> None:
+    raw = node(name, cpu="4", unschedulable=True)
+    deciding.state.put(Kind.NODE, name, parse_node(raw))
+
+
+def test_a_pod_whose_nominated_node_is_cordoned_preempts_elsewhere() -> None:
+    deciding, raw = preempting()
+    cordon(deciding, "a")
+    assert deciding.decision(raw).nominated_node == "b"
+
+
+def test_a_pod_whose_nominated_node_is_deleted_preempts_elsewhere() -> None:
+    deciding, raw = preempting()
+    deciding.state.delete(Kind.NODE, "a")
+    assert deciding.decision(raw).nominated_node == "b"
+
+
+def test_a_pod_that_is_rejected_at_pre_filter_loses_its_nomination() -> None:
+    """Without a claim it fits nowhere, whether or not its victims leave."""
+    deciding, _ = preempting()
+    outcome = deciding.outcome(pod("new", cpu="1", priority=HIGH, claims=["gone"]))
+    assert isinstance(outcome, FitError)
+    assert outcome.diagnosis.pre_filter is not None
+    assert (outcome.nomination, outcome.keeps_nomination) == (None, False)
+
+
 def terminating_on_a() -> tuple[Deciding, dict[str, object]]:
     """A pod nominated to node a, where a victim of an earlier leader is terminating."""
     condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
@@ -229,6 +256,12 @@ def test_a_terminating_victim_of_an_earlier_leader_is_recognised_by_its_conditio
     outcome = deciding.outcome(raw)
     assert isinstance(outcome, FitError)
     assert outcome.keeps_nomination
+
+
+def test_terminating_pods_on_a_cordoned_node_do_not_keep_a_pod_from_preempting() -> None:
+    deciding, raw = terminating_on_a()
+    cordon(deciding, "a")
+    assert deciding.decision(raw).nominated_node == "b"
 
 
 def test_pods_of_lower_priority_leave_a_nominated_pod_its_resources() -> None:

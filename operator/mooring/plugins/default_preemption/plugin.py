@@ -128,11 +128,13 @@ def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
     pod, cluster = state.pod, state.cluster
     if not pod.shape.preempts:
         return "not eligible due to preemptionPolicy=Never."
+    nominee, diagnosis = cluster.nominations.get(pod.key), state.diagnosis
+    if nominee is None or diagnosis.pre_filter is not None:
+        return None  # a rejection at PreFilter makes every node unresolvable
+    if nominee.row in diagnosis.unresolvable_rows:
+        return None
     if cluster.evictions.awaits_victims(pod):
         return _TERMINATING
-    nominee = cluster.nominations.get(pod.key)
-    if nominee is None or nominee.row in state.diagnosis.unresolvable_rows:
-        return None
     for placed in cluster.pods_on(nominee.row):
         victim = placed.pod
         terminating_by_preemption = victim.terminating and victim.disrupted
