@@ -34,7 +34,7 @@ class ClusterState:
         self.nodes = NodeTable()
         self.pods = PodTable()
         self.objects = Objects()
-        self.terms = TopologyCounts(self.nodes, self.objects)
+        self.topology = TopologyCounts(self.nodes, self.objects)
         self.default_selector = DefaultSelectors(self.objects)
         self.storage = Storage(self.nodes, self.objects)
         self._pod_columns = MutablePodColumns()
@@ -57,7 +57,7 @@ class ClusterState:
             before = self.objects.put(kind, key, value)
             self._object_changed(kind, key, before, value)
             if kind is Kind.NAMESPACE and before != value:
-                self.terms.namespace_changed(key)
+                self.topology.namespace_changed(key)
         action = Action.ADD if before is None else Action.UPDATE
         return (ClusterEvent(kind, action, before, value),)
 
@@ -83,7 +83,7 @@ class ClusterState:
             before = self.objects.pop(kind, key)
             self._object_changed(kind, key, before, None)
             if kind is Kind.NAMESPACE:
-                self.terms.namespace_changed(key)
+                self.topology.namespace_changed(key)
         return (ClusterEvent(kind, Action.DELETE, before, None),) if before is not None else ()
 
     def known(self, kind: Kind, key: str) -> Any | None:
@@ -254,7 +254,9 @@ class ClusterState:
         known = self.nodes.nodes[row] if row is not None else None
         if row is None or (known is not None and known.labels == labels):
             return nullcontext()
-        return self.terms.moving([placed.kind for placed in self.pods.on(row).values()], row)
+        return self.topology.relabelling(
+            [placed.equivalent for placed in self.pods.on(row).values()], row
+        )
 
     def _withdraw_from(self, node: str) -> None:
         """Nobody is nominated to a node that goes; its row may serve another name."""
@@ -268,7 +270,7 @@ class ClusterState:
         """The pod holds its place: every count of it goes up. `_detach` is the exact reverse."""
         self.pods.put(placed)
         self.nodes.add_pod(placed.row, placed.pod)
-        placed.kind = self.terms.attach(placed.pod, placed.row)
+        placed.equivalent = self.topology.attach(placed.pod, placed.row)
         self.storage.add_pod(placed.row, placed.pod)
         evicting = self.evictions.evicting(placed.pod)
         self._pod_columns.put(placed.pod, placed.row, nominated=False, evicting=evicting)
@@ -278,7 +280,7 @@ class ClusterState:
         if placed is not None:
             self._pod_columns.drop(placed.pod, nominated=False)
             self.storage.remove_pod(placed.row, placed.pod)
-            self.terms.detach(placed.kind, placed.row)
+            self.topology.detach(placed.equivalent, placed.row)
             self.nodes.remove_pod(placed.row, placed.pod)
         return placed
 

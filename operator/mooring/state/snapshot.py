@@ -120,7 +120,7 @@ class Snapshot:
 
         Terminating pods are counted if the selection includes them, assumed pods always.
         """
-        return self._state.terms.counts(pods, key)
+        return self._state.topology.counts(pods, key)
 
     def owners(self, role: Role, pod: Pod) -> list[tuple[int, DomainCounts]]:
         """The distinct inter-pod terms of placed pods that are about this pod.
@@ -128,11 +128,11 @@ class Snapshot:
         Each with its weight (1 if required) and the number of its owners per domain, of which there
         is at least one.
         """
-        return self._state.terms.owners(role, pod)
+        return self._state.topology.owners(role, pod)
 
     def selects(self, pods: Selection, pod: Pod) -> bool:
         """Whether the selection includes a pod that need not be placed."""
-        return self._state.terms.selects(pods, pod)
+        return self._state.topology.selects(pods, pod)
 
     def default_selector(self, pod: Pod) -> Selection | None:
         """Pods behind the same Services and of the same controller; None if it has neither."""

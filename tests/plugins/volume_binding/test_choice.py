@@ -14,7 +14,7 @@ from mooring.model.storage import (
 )
 from mooring.plugins.volume_binding.choice import choices
 from mooring.state.snapshot import Snapshot
-from mooring.state.storage.node_affinities import reachable
+from mooring.state.storage.node_affinities import check_node_affinity
 from mooring.testing.builders import cluster, node
 from mooring.testing.storage_builders import pv, pvc
 
@@ -211,7 +211,7 @@ def test_all_nodes_at_once_have_what_each_would_have_by_itself(
     for index in range(len(snapshot.nodes)):
         node_name = snapshot.nodes.name(index)
         only = snapshot.nodes.only(node_name)
-        here = {v.name for v in volumes if reachable(only, v.node_affinity)[0]}
+        here = {v.name for v in volumes if check_node_affinity(only, v.node_affinity)[0]}
         taken: list[str | None] = []
         for raw in raw_claims:
             claim = parse_persistent_volume_claim(raw)

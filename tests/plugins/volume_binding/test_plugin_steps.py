@@ -86,7 +86,7 @@ class Binding:
         return (
             [storage.volume(name) for name in volumes],
             [storage.claim(key) for key in claims],
-            [volume.name for volume in storage.free("static").items],
+            [volume.name for volume in storage.available("static").items],
         )
 
     def _versioned(self, raw: Raw, number: int) -> Raw:

@@ -22,11 +22,11 @@ def volumes_of(state: ClusterState) -> Volumes:
 
 
 def free(state: ClusterState, storage_class: str = "fast") -> list[str]:
-    return [volume.name for volume in volumes_of(state).free(storage_class).items]
+    return [volume.name for volume in volumes_of(state).available(storage_class).items]
 
 
 def kept(state: ClusterState) -> list[str]:
-    return [volume.name for volume in volumes_of(state).kept_for(CLAIM)]
+    return [volume.name for volume in volumes_of(state).with_claim_ref(CLAIM)]
 
 
 def assume(state: ClusterState, holder: str, *names: str) -> None:

@@ -14,7 +14,7 @@ from mooring.model.storage import PersistentVolume, PersistentVolumeClaim, Stora
 from mooring.model.volumes import CSI_DRIVERS, Disk
 from mooring.plugins.volume_binding.choice import Choice, choices
 from mooring.state.snapshot import Snapshot
-from mooring.state.storage.node_affinities import reachable
+from mooring.state.storage.node_affinities import check_node_affinity
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = [
@@ -103,11 +103,11 @@ def _check_bound(
 
 def can_reach(volume: PersistentVolume, nodes: NodeView, cluster: Snapshot) -> BoolArray:
     """True on nodes that a bound volume's node affinity selects."""
-    reached = reachable(nodes, volume.node_affinity)
+    reached = check_node_affinity(nodes, volume.node_affinity)
     if not isinstance(volume.source, Disk) or volume.source.kind not in CSI_DRIVERS:
         return reached
     migrated = cluster.storage.migrated(volume.source.kind, nodes.rows)
-    return np.where(migrated, reachable(nodes, migrated_affinity(volume)), reached)
+    return np.where(migrated, check_node_affinity(nodes, migrated_affinity(volume)), reached)
 
 
 def _check_makeable(
@@ -124,7 +124,7 @@ def _check_makeable(
             continue
         made_by: StorageClass = cluster.objects(Kind.STORAGE_CLASS)[claim.storage_class]
         allowed = _allowed(made_by, nodes)
-        has_capacity = _has_room(claim, made_by, nodes, cluster)
+        has_capacity = _has_enough_capacity(claim, made_by, nodes, cluster)
         obstacles[asked & ~allowed] |= NO_VOLUME
         obstacles[asked & allowed & ~has_capacity] |= NO_SPACE
         undecided &= ~asked | (allowed & has_capacity)
@@ -135,10 +135,10 @@ def _allowed(made_by: StorageClass, nodes: NodeView) -> BoolArray:
     """Where the class has somebody to make volumes, for nodes in its topologies."""
     if made_by.provisioner in ("", _NO_PROVISIONER):
         return np.zeros(len(nodes), np.bool_)
-    return reachable(nodes, made_by.allowed_topologies)
+    return check_node_affinity(nodes, made_by.allowed_topologies)
 
 
-def _has_room(
+def _has_enough_capacity(
     claim: PersistentVolumeClaim, made_by: StorageClass, nodes: NodeView, cluster: Snapshot
 ) -> BoolArray:
     """Where a driver that publishes its free capacity could still make the volume."""
