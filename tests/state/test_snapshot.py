@@ -68,7 +68,7 @@ def _public(view: object) -> set[str]:
     return {name for name in dir(view) if not name.startswith("_")}
 
 
-def test_a_what_if_is_undone() -> None:
+def test_a_dry_run_is_undone() -> None:
     state = cluster(node("a"), pod("web", cpu="1", node="a"))
     snapshot = Snapshot(state)
     with snapshot.trial() as trial:

@@ -188,7 +188,7 @@ class ClusterState:
 
     @contextmanager
     def trial(self) -> Iterator["Trial"]:
-        """A what-if on the live state; whatever is tried inside is undone at the end."""
+        """A dry run on the live state: what the trial changes is undone at the end."""
         with ExitStack() as undo:
             yield Trial(self, undo)
 
@@ -267,7 +267,7 @@ class ClusterState:
                 self._evictions.stop_waiting(nominee.pod)
 
     def _attach(self, placed: PodState) -> None:
-        """The pod holds its place: every count of it goes up. `_detach` is the exact reverse."""
+        """Adds the pod to every table and count; `_detach` is the exact reverse."""
         self.pods.put(placed)
         self.nodes.add_pod(placed.row, placed.pod)
         placed.equivalent = self.topology.attach(placed.pod, placed.row)
@@ -303,7 +303,7 @@ def _in_place(known: Pod, pod: Pod) -> bool:
 
 
 class Trial:
-    """Pods taken away and put somewhere for a question that is asked and then forgotten."""
+    """Removes and adds pods for a dry run; see `ClusterState.trial`."""
 
     __slots__ = ("_state", "_undo")
 
@@ -312,9 +312,9 @@ class Trial:
         self._undo = undo
 
     def remove(self, key: str) -> None:
-        """As if the placed pod of this namespace/name were gone.
+        """Removes the placed pod of this namespace/name.
 
-        One whose node does not exist any more stays: nothing but its pods keeps that row alive.
+        A pod whose node does not exist any more stays, because only its pods keep its row.
         """
         placed = self._state.pods.get(key)
         if placed is not None and self._state.nodes.nodes[placed.row] is not None:
@@ -322,6 +322,6 @@ class Trial:
             self._undo.callback(self._state._attach, placed)  # noqa: SLF001
 
     def add(self, pod: Pod, row: int) -> None:
-        """As if the pod, placed nowhere so far in this trial, were on the row."""
+        """Adds the pod, which must not be placed in this trial yet, on the row."""
         self._state._attach(PodState(pod, row, assumed=True))  # noqa: SLF001
         self._undo.callback(self._state._detach, pod.key)  # noqa: SLF001
