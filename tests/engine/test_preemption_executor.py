@@ -22,6 +22,7 @@ from mooring.kube.config import Connection
 from mooring.kube.recorder import EventRecorder
 from mooring.kube.writes import PodWriter
 from mooring.model.events import ClusterEvent, Kind
+from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
 from mooring.plugins import SHIPPED
 from mooring.queueing.queue import SchedulingQueue
@@ -261,3 +262,18 @@ async def test_a_victim_that_has_left_its_node_before_its_turn_is_not_deleted(
     stage.scheduler.state.forget(victim)
     await stage.preemptions.finish(5.0)
     assert answers.requests == []
+
+
+async def test_a_victim_in_pre_bind_is_called_off_and_can_be_bound_elsewhere(
+    stage: Stage, answers: Answers
+) -> None:
+    state, victim = stage.scheduler.state, parse_pod(pod("assumed", cpu="1"))
+    state.put(Kind.NODE, "b", parse_node(node("b", cpu="3")))
+    state.assume(victim, state.nodes.row_of["a"])
+    stage.scheduler.in_pre_bind[victim.uid] = lambda: state.forget(victim)
+    stage.preemptions.begin(stage.queued, Nomination("a", (victim,)))
+    await stage.preemptions.finish(5.0)
+    assert answers.requests == []
+    state.assume(victim, state.nodes.row_of["b"])
+    assert not state.evictions.evicting(victim)
+    assert not state.evictions.awaits_victims(stage.preemptor)
