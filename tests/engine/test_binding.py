@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -323,3 +324,25 @@ async def test_nothing_depends_on_post_bind(stage: Stage, caplog: pytest.LogCapt
     assert stage.said[-2:] == ["post_bind Failing", "post_bind Next"]
     assert "plugin Failing failed after default/web was bound" in caplog.text
     assert stage.holds_a_place()
+
+
+async def test_a_plugin_that_swallows_the_cancellation_does_not_bind_a_pod_that_was_called_off(
+    stage: Stage,
+) -> None:
+    """A preemption counts on it: the pod's node is promised to another pod."""
+    started = asyncio.Event()
+
+    async def goes_on() -> None:
+        started.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+    step = stage.step("Stubborn", pre_bind=goes_on)
+    attempted = stage.take(pre_bind=[step], bind=[step])
+    binding = asyncio.create_task(bind(attempted, stage.scheduler_state.in_pre_bind))
+    await started.wait()
+    stage.scheduler_state.in_pre_bind[WEB.uid]()
+    with pytest.raises(asyncio.CancelledError):
+        await binding
+    assert stage.said == ["pre_bind Stubborn"]
+    assert not stage.holds_a_place()

@@ -19,7 +19,8 @@ from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.recorder import EventRecorder
 from mooring.kube.writes import PodWriter
-from mooring.model.events import ClusterEvent
+from mooring.model.events import ClusterEvent, Kind
+from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
 from mooring.plugins import SHIPPED
 from mooring.queueing.hints import QueueingHints
@@ -31,7 +32,7 @@ HIGH = 1000
 
 
 class Stage:
-    """A full node, a rejected preemptor, and an API server that does as it is told."""
+    """A full node, an unschedulable preemptor, and an API server with prepared answers."""
 
     def __init__(self, client: ApiClient) -> None:
         victims = [pod(f"low-{i}", cpu="1", node="a", labels={"app": "low"}) for i in range(3)]
@@ -50,7 +51,7 @@ class Stage:
         self.queued = self.rejected(self.preemptor)
 
     def rejected(self, waiting: Pod) -> QueuedPod:
-        """The pod has had its attempt and found no place."""
+        """The pod has been found unschedulable."""
         queue = self.scheduler.queue
         queue.add(waiting, self.deciding.pipeline, 0.0)
         popped = queue.pop(0.0)
@@ -68,16 +69,16 @@ class Stage:
 
 
 class Answers:
-    """Answers every request with 200, or as `refuse` says; keeps what was asked."""
+    """Answers every request with 200, or as `refuse` says; keeps the requests."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, str]] = []
+        self.requests: list[tuple[str, str]] = []
         self.bodies: list[object] = []
         self.refuse: dict[tuple[str, str], tuple[int, str]] = {}
 
     def __call__(self, request: Request) -> None:
         call = (request.method, request.path.removeprefix("/api/v1/namespaces/default/pods/"))
-        self.asked.append(call)
+        self.requests.append(call)
         self.bodies.append(request.body)
         if call in self.refuse:
             request.refuse(*self.refuse[call], "no")
@@ -100,10 +101,10 @@ async def test_victims_are_marked_then_deleted_and_the_last_one_waits_for_the_ot
     stage: Stage, answers: Answers
 ) -> None:
     await stage.carry_out(0, 1, 2)
-    assert sorted(answers.asked) == sorted(
+    assert sorted(answers.requests) == sorted(
         call for i in range(3) for call in (("PATCH", f"low-{i}/status"), ("DELETE", f"low-{i}"))
     )
-    assert answers.asked[-2:] == [("PATCH", "low-2/status"), ("DELETE", "low-2")]
+    assert answers.requests[-2:] == [("PATCH", "low-2/status"), ("DELETE", "low-2")]
     mark = answers.bodies[0]
     assert isinstance(mark, dict)
     condition = mark["status"]["conditions"][0]
@@ -121,8 +122,8 @@ async def test_the_preemptor_is_nominated_before_anything_is_written(
 ) -> None:
     stage.preemptions.begin(stage.queued, Nomination("a", stage.victims(0)))
     assert stage.scheduler.state.nominations.get("default/high") is not None
-    assert stage.scheduler.state.evictions.leaving(stage.preemptor)
-    assert answers.asked == []
+    assert stage.scheduler.state.evictions.awaits_victims(stage.preemptor)
+    assert answers.requests == []
     await stage.preemptions.finish(5.0)
 
 
@@ -130,32 +131,32 @@ async def test_a_strict_profile_evicts_through_the_eviction_api(
     stage: Stage, answers: Answers
 ) -> None:
     await stage.carry_out(0, strict=True)
-    assert answers.asked == [("POST", "low-0/eviction")]
+    assert answers.requests == [("POST", "low-0/eviction")]
 
 
-async def test_a_budgets_refusal_drops_the_plan_and_lets_the_preemptor_try_again(
+async def test_an_exhausted_budget_ends_the_preemption_and_the_preemptor_is_queued_again(
     stage: Stage, answers: Answers
 ) -> None:
     answers.refuse["POST", "low-0/eviction"] = (429, "TooManyRequests")
     await stage.carry_out(0, strict=True)
     state = stage.scheduler.state
     assert state.nominations.get("default/high") is None
-    assert not state.evictions.leaving(stage.preemptor)
-    (budget,) = state.evictions.covering(stage.victims(0)[0])
-    assert state.evictions.allowed(budget) == 0
+    assert not state.evictions.awaits_victims(stage.preemptor)
+    (budget,) = state.evictions.matching_budgets(stage.victims(0)[0])
+    assert state.evictions.disruptions_allowed(budget) == 0
     assert stage.queued.queue is SubQueue.BACKOFF
     assert [change.action for change in stage.freed] == ["Delete"]
 
 
-async def test_a_refused_deletion_abandons_the_plan(stage: Stage, answers: Answers) -> None:
+async def test_a_failed_deletion_ends_the_preemption(stage: Stage, answers: Answers) -> None:
     answers.refuse["DELETE", "low-0"] = (403, "Forbidden")
     await stage.carry_out(0, 1)
-    assert ("DELETE", "low-1") not in answers.asked
+    assert ("DELETE", "low-1") not in answers.requests
     assert stage.scheduler.state.nominations.get("default/high") is None
     assert stage.queued.queue is SubQueue.BACKOFF
 
 
-async def test_whoever_waits_for_the_same_victim_tries_again_when_it_stays(
+async def test_every_preemptor_of_a_victim_that_stays_is_queued_again(
     stage: Stage, answers: Answers
 ) -> None:
     answers.refuse["DELETE", "low-0"] = (403, "Forbidden")
@@ -164,7 +165,7 @@ async def test_whoever_waits_for_the_same_victim_tries_again_when_it_stays(
     stage.preemptions.begin(other, Nomination("a", stage.victims(0)))
     await stage.preemptions.finish(5.0)
     assert stage.scheduler.state.nominations.get("default/other") is None
-    assert not stage.scheduler.state.evictions.leaving(other.pod)
+    assert not stage.scheduler.state.evictions.awaits_victims(other.pod)
     assert other.queue is SubQueue.BACKOFF
 
 
@@ -173,29 +174,30 @@ async def test_a_victim_that_has_gone_by_itself_is_no_failure(
 ) -> None:
     answers.refuse["PATCH", "low-0/status"] = (404, "NotFound")
     await stage.carry_out(0, 1)
-    assert ("DELETE", "low-1") in answers.asked
+    assert ("DELETE", "low-1") in answers.requests
     assert stage.scheduler.state.nominations.get("default/high") is not None
 
 
-async def test_a_victim_whose_mark_lost_a_race_is_deleted_all_the_same(
+async def test_a_victim_is_deleted_even_if_its_condition_conflicts(
     stage: Stage, answers: Answers
 ) -> None:
     answers.refuse["PATCH", "low-0/status"] = (409, "Conflict")
     await stage.carry_out(0)
-    assert answers.asked == [("PATCH", "low-0/status"), ("DELETE", "low-0")]
+    assert answers.requests == [("PATCH", "low-0/status"), ("DELETE", "low-0")]
 
 
-async def test_victims_that_are_leaving_already_are_not_asked_again(
+async def test_victims_that_are_terminating_already_are_not_deleted_again(
     stage: Stage, answers: Answers
 ) -> None:
-    leaving = parse_pod(pod("low-0", cpu="1", node="a", terminating=True))
-    stage.preemptions.begin(stage.queued, Nomination("a", (leaving,)))
+    terminating = parse_pod(pod("low-0", cpu="1", node="a", terminating=True))
+    stage.scheduler.state.put(Kind.POD, terminating.key, terminating)
+    stage.preemptions.begin(stage.queued, Nomination("a", (terminating,)))
     await stage.preemptions.finish(5.0)
-    assert answers.asked == []
+    assert answers.requests == []
     assert stage.scheduler.state.nominations.get("default/high") is not None
 
 
-async def test_a_victim_at_permit_loses_its_place_instead_of_being_deleted(
+async def test_a_victim_at_permit_is_rejected_instead_of_deleted(
     stage: Stage, answers: Answers
 ) -> None:
     (victim,) = stage.victims(0)
@@ -205,15 +207,65 @@ async def test_a_victim_at_permit_loses_its_place_instead_of_being_deleted(
     )
     await stage.carry_out(0)
     assert (await rejected).reason == "preempted"
-    assert answers.asked == []
+    assert answers.requests == []
 
 
 async def test_lower_nominations_on_the_node_are_cleared(stage: Stage) -> None:
     lower = parse_pod(pod("lower", cpu="1", priority=5))
     equal = parse_pod(pod("equal", cpu="1", priority=HIGH))
-    for hoping in (lower, equal):
-        stage.scheduler.state.nominate(hoping, "a")
+    for nominated in (lower, equal):
+        stage.scheduler.state.nominate(nominated, "a")
     await stage.carry_out(0)
     assert stage.scheduler.state.nominations.get("default/lower") is None
     assert stage.scheduler.state.nominations.get("default/equal") is not None
     assert [change.before for change in stage.freed if isinstance(change.before, Pod)]
+
+
+async def test_evictions_that_have_succeeded_go_on_when_another_one_fails(
+    stage: Stage, answers: Answers
+) -> None:
+    answers.refuse["DELETE", "low-1"] = (403, "Forbidden")
+    deleted, stays = stage.victims(0, 1)
+    await stage.carry_out(0, 1)
+    evictions = stage.scheduler.state.evictions
+    assert evictions.evicting(deleted), "its deletion was accepted, and it is charged"
+    assert not evictions.evicting(stays)
+
+
+async def test_every_preemptor_of_a_victim_with_an_exhausted_budget_is_queued_again(
+    stage: Stage, answers: Answers
+) -> None:
+    answers.refuse["POST", "low-0/eviction"] = (429, "TooManyRequests")
+    other = stage.rejected(parse_pod(pod("other", cpu="1", priority=HIGH + 1)))
+    stage.preemptions.begin(stage.queued, Nomination("a", stage.victims(0), strict=True))
+    stage.preemptions.begin(other, Nomination("a", stage.victims(0), strict=True))
+    await stage.preemptions.finish(5.0)
+    assert other.queue is SubQueue.BACKOFF
+    assert stage.scheduler.state.nominations.get("default/other") is None
+
+
+async def test_a_victim_that_has_left_its_node_before_its_turn_is_not_deleted(
+    stage: Stage, answers: Answers
+) -> None:
+    """Its binding may have failed: the pod is queued again then, and may be bound elsewhere."""
+    victim = parse_pod(pod("assumed", cpu="1"))
+    stage.scheduler.state.assume(victim, 0)
+    stage.preemptions.begin(stage.queued, Nomination("a", (victim,)))
+    stage.scheduler.state.forget(victim)
+    await stage.preemptions.finish(5.0)
+    assert answers.requests == []
+
+
+async def test_a_victim_in_pre_bind_is_called_off_and_can_be_bound_elsewhere(
+    stage: Stage, answers: Answers
+) -> None:
+    state, victim = stage.scheduler.state, parse_pod(pod("assumed", cpu="1"))
+    state.put(Kind.NODE, "b", parse_node(node("b", cpu="3")))
+    state.assume(victim, state.nodes.row_of["a"])
+    stage.scheduler.in_pre_bind[victim.uid] = lambda: state.forget(victim)
+    stage.preemptions.begin(stage.queued, Nomination("a", (victim,)))
+    await stage.preemptions.finish(5.0)
+    assert answers.requests == []
+    state.assume(victim, state.nodes.row_of["b"])
+    assert not state.evictions.evicting(victim)
+    assert not state.evictions.awaits_victims(stage.preemptor)

@@ -1,16 +1,24 @@
-"""Counting on columns finds the plan that trying every node would find."""
+"""Preemption against slow models.
 
+Counting on columns finds the candidate that a dry run on every node would find, and the records of
+evictions are what a replay of everything that happened says.
+"""
+
+from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from deciding import Deciding
 from mooring.engine.cycle import LiveDryRun
 from mooring.engine.outcome import FitError
+from mooring.model.events import Kind
+from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.plugins.default_preemption.candidates import Candidate, select_victims
-from mooring.testing.builders import node, pdb, pod
+from mooring.testing.builders import cluster, node, pdb, pod
 
 Raw = dict[str, Any]
 
@@ -40,10 +48,10 @@ def _objects(drawn: list[tuple[int, list[tuple[int, int, int, bool]], int]]) -> 
     return objects
 
 
-def _tried_everywhere(deciding: Deciding, raw: Raw) -> list[Candidate]:
-    """Every plan there is, found by trials alone."""
+def _by_dry_runs(deciding: Deciding, raw: Raw) -> list[Candidate]:
+    """Every candidate there is, found by dry runs alone."""
     search, asked = deciding.search(raw)
-    dry_run, plans = LiveDryRun(search, asked), list[Candidate]()
+    dry_run, candidates = LiveDryRun(search, asked), list[Candidate]()
     kept = search.rejected_with_nominated(asked, search.feasible(asked))
     for row in search.diagnose(asked, kept).resolvable_rows.tolist():
         priority = search.pod.shape.priority
@@ -54,22 +62,22 @@ def _tried_everywhere(deciding: Deciding, raw: Raw) -> list[Candidate]:
             if not lower or dry_run.rejection(row):
                 continue
 
-            def keeps(back: Pod, row: int = row) -> bool:
+            def reprieve(back: Pod, row: int = row) -> bool:
                 trial.add(back, row)
                 if not dry_run.rejection(row):
                     return True
                 trial.remove(back.key)
                 return False
 
-            plans.append(select_victims(row, lower, keeps, deciding.state.evictions))
-    return plans
+            candidates.append(select_victims(row, lower, reprieve, deciding.state.evictions))
+    return candidates
 
 
 def _evict_one_in(deciding: Deciding, every: int) -> None:
-    """Some of the pods are on their way out for somebody else."""
+    """Some of the pods are being evicted for another preemptor."""
     earlier = parse_pod(pod("earlier", priority=1000))
     placed = [placed.pod for placed in deciding.state.pods]
-    deciding.state.evictions.begun(earlier, placed[::every])
+    deciding.state.begin_evictions(earlier, placed[::every])
 
 
 @given(
@@ -79,29 +87,257 @@ def _evict_one_in(deciding: Deciding, every: int) -> None:
     st.sampled_from([None, 0, 1]),
     st.sampled_from([None, 2, 5]),
 )
-def test_the_chosen_plan_costs_what_the_cheapest_tried_plan_costs(
+def test_the_chosen_candidate_costs_what_the_cheapest_dry_run_costs(
     drawn: list[Any], cpus: int, priority: int, allowed: int | None, evicted: int | None
 ) -> None:
     objects = _objects(drawn)
     if allowed is not None:
         objects.append(pdb("guard", {"guarded": "yes"}, allowed=allowed))
     deciding = Deciding(*objects)
-    for n, (_, _, hoping) in enumerate(drawn):
-        if hoping:
-            deciding.nominate(pod(f"hoping-{n}", cpu="1", priority=20), f"n{n}")
+    for n, (_, _, nominated) in enumerate(drawn):
+        if nominated:
+            deciding.nominate(pod(f"nominated-{n}", cpu="1", priority=20), f"n{n}")
     if evicted is not None:
         _evict_one_in(deciding, evicted)
     raw = pod("new", cpu=str(cpus), priority=priority)
     outcome = deciding.outcome(raw)
     if not isinstance(outcome, FitError):
         return
-    plans = _tried_everywhere(deciding, raw)
+    candidates = _by_dry_runs(deciding, raw)
     if outcome.nomination is None:
-        assert plans == []
+        assert candidates == []
         return
     chosen = outcome.nomination
-    match = [plan for plan in plans if deciding.cluster.node_names[plan.row] == chosen.node]
+    match = [c for c in candidates if deciding.cluster.node_names[c.row] == chosen.node]
     assert len(match) == 1
-    gone = (*match[0].victims, *match[0].leaving)
-    assert {v.key for v in gone} == {v.key for v in chosen.victims}
-    assert match[0].cost == min(plan.cost for plan in plans)
+    assert {v.key for v in match[0].all_victims} == {v.key for v in chosen.victims}
+    assert match[0].cost == min(candidate.cost for candidate in candidates)
+
+
+VICTIMS, PREEMPTORS = ("v0", "v1", "v2"), ("p0", "p1")
+NODES, BUDGETS = ("n0", "n1"), ("b0", "b1")
+victim_names, preemptor_names = st.sampled_from(VICTIMS), st.sampled_from(PREEMPTORS)
+
+
+@dataclass
+class Placed:
+    """A pod on a node, which may be a victim."""
+
+    pod: Pod
+    assumed: bool
+    evicting: bool = False
+
+
+@dataclass
+class Charge:
+    """A begun eviction of the pod of that uid, as one budget sees it."""
+
+    uid: str
+    left: bool = False
+    written: bool = False
+
+
+class Evicting(RuleBasedStateMachine):
+    """Pods, budgets and preemptions in any order; the model looks for everything by scanning."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = cluster(*(node(name) for name in NODES))
+        self.placed: dict[str, Placed] = {}
+        self.awaited: dict[str, set[str]] = {}
+        self.charges: dict[str, list[Charge]] = {}
+        self.budgets: dict[str, int] = {}
+        self.exhausted: set[str] = set()
+        self.uids = 0
+        self.pending: dict[str, Pod] = {}
+        """Pods whose binding was called off, by name: they come back with the same uid."""
+
+    def parsed(self, name: str, *, uid: str | None = None, **fields: Any) -> Pod:
+        """Every victim is matched by all budgets."""
+        raw = pod(name, labels={"app": "web"}, **fields)
+        if uid is None:
+            self.uids += 1
+            uid = f"uid-{self.uids}"
+        raw["metadata"]["uid"] = uid
+        return parse_pod(raw)
+
+    def preemptor(self, name: str) -> Pod:
+        return self.parsed(name, uid=name, priority=100)
+
+    def left(self, name: str) -> None:
+        """The pod of this name is on no node any more."""
+        gone = self.placed.pop(name, None)
+        if gone is None:
+            return
+        for waited in self.awaited.values():
+            waited.discard(gone.pod.uid)
+        for key, charges in self.charges.items():
+            for charge in charges:
+                charge.left |= charge.uid == gone.pod.uid
+            if gone.assumed:
+                self.charges[key] = [c for c in charges if c.uid != gone.pod.uid]
+
+    @rule(name=victim_names, on=st.sampled_from(NODES), same=st.booleans())
+    def pod_assumed(self, name: str, on: str, *, same: bool) -> None:
+        """A pod comes back with its old uid after its binding was called off, or a new one."""
+        back = self.pending.pop(name, None)
+        waiting = self.parsed(name, uid=back.uid if back is not None and same else None)
+        self.state.assume(waiting, self.state.nodes.row_of[on])
+        self.left(name)
+        self.placed[name] = Placed(waiting, assumed=True)
+
+    @rule(name=victim_names, on=st.sampled_from(NODES), same=st.booleans())
+    def pod_seen_bound(self, name: str, on: str, *, same: bool) -> None:
+        """An assumed pod is confirmed, perhaps elsewhere; or another pod has the name."""
+        known = self.placed.get(name)
+        uid = known.pod.uid if known is not None and same else None
+        terminating = known is not None and same and known.pod.terminating
+        before = self.state.pods.get(f"default/{name}")
+        seen = self.parsed(name, uid=uid, node=on, terminating=terminating)
+        self.state.put(Kind.POD, seen.key, seen)
+        stays = before is not None and (before.pod.uid, before.pod.node_name) == (seen.uid, on)
+        if stays and known is not None:
+            known.pod, known.assumed = seen, False
+            return
+        self.left(name)
+        self.placed[name] = Placed(seen, assumed=False)
+
+    @rule(name=victim_names)
+    def pod_terminates(self, name: str) -> None:
+        known, placed = self.placed.get(name), self.state.pods.get(f"default/{name}")
+        if known is None or placed is None:
+            return
+        on = placed.pod.node_name
+        known.pod = self.parsed(name, uid=known.pod.uid, node=on, terminating=True)
+        known.assumed = False
+        self.state.put(Kind.POD, known.pod.key, known.pod)
+        for charge in (c for charges in self.charges.values() for c in charges):
+            charge.left |= charge.uid == known.pod.uid
+
+    @rule(name=victim_names)
+    def pod_gone(self, name: str) -> None:
+        self.state.delete(Kind.POD, f"default/{name}")
+        self.left(name)
+
+    @rule(name=victim_names)
+    def binding_ends_without_success(self, name: str) -> None:
+        """It failed, or was called off at Permit or PreBind."""
+        known = self.placed.get(name)
+        if known is None:
+            return
+        self.state.forget(known.pod)
+        if known.assumed:
+            self.pending[name] = known.pod
+            self.left(name)
+        else:
+            self.stays(known)
+
+    def stays(self, known: Placed) -> None:
+        """The pod is not evicted any more, and stays on its node."""
+        uid = known.pod.uid
+        for waited in self.awaited.values():
+            waited.discard(uid)
+        if known.evicting:
+            known.evicting = False
+            self.charges = {k: [c for c in v if c.uid != uid] for k, v in self.charges.items()}
+
+    @rule(name=victim_names)
+    def eviction_fails(self, name: str) -> None:
+        known = self.placed.get(name)
+        if known is None:
+            return
+        waited = {p for p, victims in self.awaited.items() if known.pod.uid in victims}
+        preemptors = self.state.abandon_eviction(known.pod)
+        assert {p.name for p in preemptors} == waited
+        self.stays(known)
+
+    @rule(name=preemptor_names, victims=st.sets(victim_names, min_size=1))
+    def preemption_begins(self, name: str, victims: set[str]) -> None:
+        preemptor = self.preemptor(name)
+        self.state.nominate(preemptor, NODES[0])
+        there = [self.placed[v] for v in sorted(victims) if v in self.placed]
+        gone = [self.parsed(v) for v in sorted(victims - self.placed.keys())]
+        new = [p for p in there if not p.pod.terminating and not p.evicting]
+        begun = self.state.begin_evictions(preemptor, [*(p.pod for p in there), *gone])
+        assert [v.uid for v in begun] == [p.pod.uid for p in new]
+        self.awaited[name] = {p.pod.uid for p in there}
+        for placed in new:
+            placed.evicting = True
+            for key in self.budgets:
+                self.charges.setdefault(key, []).append(Charge(placed.pod.uid))
+
+    @rule(name=preemptor_names, how=st.sampled_from(["withdrawn", "assumed"]))
+    def preemptor_waits_no_more(self, name: str, how: str) -> None:
+        preemptor = self.preemptor(name)
+        if how == "withdrawn":
+            self.state.withdraw(preemptor.key)
+        else:
+            self.state.assume(preemptor, 0)
+            self.state.forget(preemptor)
+        self.awaited.pop(name, None)
+
+    @rule(name=st.sampled_from(BUDGETS), allowed=st.integers(0, 2))
+    def budget_written(self, name: str, allowed: int) -> None:
+        raw = pdb(name, {"app": "web"}, allowed=allowed)
+        self.state.put(
+            Kind.POD_DISRUPTION_BUDGET, f"default/{name}", parse_object(Kind(raw["kind"]), raw)
+        )
+        self.budgets[name] = allowed
+        self.status_written(name)
+
+    @rule(name=st.sampled_from(BUDGETS))
+    def budget_deleted(self, name: str) -> None:
+        self.state.delete(Kind.POD_DISRUPTION_BUDGET, f"default/{name}")
+        self.budgets.pop(name, None)
+        self.status_written(name)
+
+    def status_written(self, name: str) -> None:
+        self.exhausted.discard(name)
+        for charge in self.charges.get(name, ()):
+            charge.written = True
+
+    @rule(name=victim_names)
+    def budget_is_exhausted(self, name: str) -> None:
+        known = self.placed.get(name)
+        if known is not None:
+            self.state.budget_exhausted(known.pod)
+            self.exhausted |= self.budgets.keys()
+
+    @invariant()
+    def evicting_pods_are_those_whose_eviction_has_not_ended(self) -> None:
+        expected = {p.pod.uid for p in self.placed.values() if p.evicting}
+        found = {p.pod.uid for p in self.state.pods if self.state.evictions.evicting(p.pod)}
+        assert found == expected
+        columns = self.state.pod_columns
+        marked = zip(columns.pods, columns.evicting.tolist(), strict=True)
+        assert {p.uid for p, evicting in marked if p is not None and evicting} == expected
+
+    @invariant()
+    def preemptors_await_victims_that_are_still_on_a_node(self) -> None:
+        for name in PREEMPTORS:
+            awaits = self.state.evictions.awaits_victims(self.preemptor(name))
+            assert awaits == bool(self.awaited.get(name))
+
+    @invariant()
+    def budgets_allow_what_their_status_says_without_the_charges_it_does_not_show(self) -> None:
+        for name, allowed in self.budgets.items():
+            budget = self.state.objects.of(Kind.POD_DISRUPTION_BUDGET)[f"default/{name}"]
+            charged = [c for c in self.charges.get(name, ()) if not (c.left and c.written)]
+            expected = 0 if name in self.exhausted else allowed - len(charged)
+            assert self.state.evictions.disruptions_allowed(budget) == expected
+
+    def teardown(self) -> None:
+        """When all pods have gone and all budgets are written, nothing is recorded any more."""
+        for name in VICTIMS:
+            self.pod_gone(name)
+        for name in BUDGETS:
+            self.budget_written(name, 1)
+        self.evicting_pods_are_those_whose_eviction_has_not_ended()
+        self.preemptors_await_victims_that_are_still_on_a_node()
+        for name in BUDGETS:
+            budget = self.state.objects.of(Kind.POD_DISRUPTION_BUDGET)[f"default/{name}"]
+            assert self.state.evictions.disruptions_allowed(budget) == 1
+
+
+TestEvicting = Evicting.TestCase
+TestEvicting.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

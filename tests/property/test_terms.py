@@ -93,7 +93,7 @@ class CountedCluster(RuleBasedStateMachine):
 
     @initialize(most=st.sampled_from((2, 8, 2048)), asked=st.lists(selections, max_size=5))
     def begin(self, most: int, asked: list[Selection]) -> None:
-        self.state.terms = TopologyCounts(self.state.nodes, self.state.objects, most)
+        self.state.topology = TopologyCounts(self.state.nodes, self.state.objects, most)
         self.asked = dict.fromkeys((pods, key) for pods in asked for key in (ZONE, EACH_NODE))
         for name, zone in zip(NODES, "abb", strict=True):
             self.put_node(name, zone, "r1")
@@ -169,11 +169,11 @@ class CountedCluster(RuleBasedStateMachine):
     @invariant()
     def every_count_is_that_of_a_recount(self) -> None:
         for pods, key in self.asked:
-            counts = self.state.terms.counts(pods, key)
+            counts = self.state.topology.counts(pods, key)
             assert by_value(counts) == self.recount(pods, key)
         for about in self.incoming.values():
             for role in Role:
-                owners = self.state.terms.owners(role, about)
+                owners = self.state.topology.owners(role, about)
                 found = Counter[tuple[int, str, str]]()
                 for weight, counts in owners:
                     for value, number in by_value(counts).items():

@@ -4,7 +4,7 @@ import pytest
 from mooring.state.columns import ChangeLog, Columns, Interned, ResourceColumns, read_only
 
 
-def test_a_read_only_view_refuses_writes_and_follows_the_original() -> None:
+def test_a_read_only_view_raises_on_writes_and_follows_the_original() -> None:
     array = np.zeros(2, np.int64)
     view = read_only(array)
     with pytest.raises(ValueError, match="read-only"):
@@ -22,13 +22,13 @@ def test_columns_of_a_table_grow_together_and_keep_what_they_hold() -> None:
     assert (counts.data[3], counts.data[999], bool(flags.data[999])) == (5, -1, False)
 
 
-def test_a_column_added_late_has_room_for_all_rows() -> None:
+def test_a_column_added_late_has_all_rows() -> None:
     columns = Columns()
     columns.reserve(1000)
     assert len(columns.add(np.int64).data) == columns.capacity
 
 
-def test_room_that_is_there_is_not_made_again() -> None:
+def test_reserving_rows_that_exist_changes_nothing() -> None:
     columns = Columns()
     column = columns.add(np.int64)
     data = column.data

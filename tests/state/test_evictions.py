@@ -1,4 +1,9 @@
-"""What budgets allow while our own evictions are under way."""
+"""Which pods are being evicted and for whom, and what disruption budgets still allow."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
@@ -8,16 +13,28 @@ from mooring.state.cluster import ClusterState
 from mooring.testing.builders import cluster, node, pdb, pod
 
 WEB = {"app": "web"}
+PREEMPTOR = parse_pod(pod("high", priority=100))
+OTHER = parse_pod(pod("other", priority=100))
 
 
-def placed(name: str, **fields: object) -> dict[str, object]:
-    return pod(name, node="n1", labels=WEB, **fields)  # type: ignore[arg-type] # builder's words
+def web(name: str, *, uid: str | None = None, on: str | None = "n1", **fields: Any) -> Pod:
+    raw = pod(name, node=on, labels=WEB, **fields)
+    if uid is not None:
+        raw["metadata"]["uid"] = uid
+    return parse_pod(raw)
 
 
 def guarded(allowed: int) -> ClusterState:
-    return cluster(
-        node("n1"), placed("a"), placed("b"), placed("c"), pdb("guard", WEB, allowed=allowed)
-    )
+    """Two nodes, the pods a, b and c on the first, and a budget that matches them."""
+    state = cluster(node("n1"), node("n2"), pdb("guard", WEB, allowed=allowed))
+    for name in ("a", "b", "c"):
+        see(state, web(name))
+    return state
+
+
+def see(state: ClusterState, seen: Pod) -> None:
+    """The watch shows the pod like this."""
+    state.put(Kind.POD, seen.key, seen)
 
 
 def known(state: ClusterState, name: str) -> Pod:
@@ -26,122 +43,247 @@ def known(state: ClusterState, name: str) -> Pod:
     return found.pod
 
 
-def budget(state: ClusterState) -> PodDisruptionBudget:
-    found: PodDisruptionBudget = state.objects.of(Kind.POD_DISRUPTION_BUDGET)["default/guard"]
-    return found
+def allowed(state: ClusterState) -> int:
+    """How many disruptions the budget still allows."""
+    budget: PodDisruptionBudget = state.objects.of(Kind.POD_DISRUPTION_BUDGET)["default/guard"]
+    return state.evictions.disruptions_allowed(budget)
 
 
-def report(state: ClusterState, allowed: int) -> None:
+def write_status(state: ClusterState, allowed: int) -> None:
     """The disruption controller writes the budget's status."""
     raw = pdb("guard", WEB, allowed=allowed)
     state.put(Kind.POD_DISRUPTION_BUDGET, "default/guard", parse_object(Kind(raw["kind"]), raw))
 
 
-PREEMPTOR = parse_pod(pod("high", priority=100))
+def evicting_in_columns(state: ClusterState) -> list[str]:
+    columns = state.pod_columns
+    return [
+        p.name
+        for p, evicting in zip(columns.pods, columns.evicting.tolist(), strict=True)
+        if p is not None and evicting
+    ]
 
 
-def test_a_budget_covers_the_pods_its_selector_selects_in_its_namespace() -> None:
+def test_a_budget_matches_the_pods_its_selector_selects_in_its_namespace() -> None:
     state = guarded(1)
-    assert [b.name for b in state.evictions.covering(known(state, "a"))] == ["guard"]
-    assert state.evictions.covering(parse_pod(pod("a", namespace="other", labels=WEB))) == []
-    assert state.evictions.covering(parse_pod(pod("a", labels={"app": "db"}))) == []
+    assert [b.name for b in state.evictions.matching_budgets(known(state, "a"))] == ["guard"]
+    assert state.evictions.matching_budgets(parse_pod(pod("a", namespace="x", labels=WEB))) == []
+    assert state.evictions.matching_budgets(parse_pod(pod("a", labels={"app": "db"}))) == []
 
 
-def test_a_pod_without_labels_is_covered_by_no_budget() -> None:
+def test_no_budget_matches_a_pod_without_labels() -> None:
     state = cluster(pdb("all", {}, allowed=0))
-    assert state.evictions.covering(parse_pod(pod("a"))) == []
+    assert state.evictions.matching_budgets(parse_pod(pod("a"))) == []
 
 
 def test_an_eviction_counts_from_its_beginning() -> None:
     state = guarded(2)
-    state.evictions.begun(PREEMPTOR, [known(state, "a")])
-    assert state.evictions.allowed(budget(state)) == 1
+    assert state.begin_evictions(PREEMPTOR, [known(state, "a")]) == [known(state, "a")]
+    assert state.evictions.evicting(known(state, "a"))
+    assert evicting_in_columns(state) == ["a"]
+    assert allowed(state) == 1
 
 
-def test_an_eviction_counts_until_the_victim_leaves_and_the_status_is_new() -> None:
+def test_an_eviction_counts_until_the_victim_terminates_and_the_status_is_new() -> None:
     state = guarded(2)
-    state.evictions.begun(PREEMPTOR, [known(state, "a")])
-    report(state, 2)
-    assert state.evictions.allowed(budget(state)) == 1, "the victim is not even terminating yet"
-    leaving = parse_pod(placed("a", terminating=True))
-    state.put(Kind.POD, leaving.key, leaving)
-    assert state.evictions.allowed(budget(state)) == 2
-    report(state, 1)
-    assert state.evictions.allowed(budget(state)) == 1
+    state.begin_evictions(PREEMPTOR, [known(state, "a")])
+    write_status(state, 2)
+    assert allowed(state) == 1, "the victim is not even terminating yet"
+    see(state, web("a", terminating=True))
+    assert allowed(state) == 2
+    write_status(state, 1)
+    assert allowed(state) == 1
 
 
 def test_a_status_from_before_the_victim_left_still_counts_the_eviction() -> None:
     state = guarded(2)
-    state.evictions.begun(PREEMPTOR, [known(state, "a")])
+    state.begin_evictions(PREEMPTOR, [known(state, "a")])
     state.delete(Kind.POD, "default/a")
-    assert state.evictions.allowed(budget(state)) == 1
+    assert allowed(state) == 1
+    write_status(state, 1)
+    assert allowed(state) == 1, "the status counts it now"
+
+
+def test_asking_changes_nothing() -> None:
+    state = guarded(2)
+    state.begin_evictions(PREEMPTOR, [known(state, "a")])
+    state.delete(Kind.POD, "default/a")
+    for _ in range(2):
+        assert allowed(state) == 1
+        assert not state.evictions.awaits_victims(PREEMPTOR)
+
+
+def test_a_victim_stays_marked_when_its_columns_are_written_again() -> None:
+    state = guarded(2)
+    state.begin_evictions(PREEMPTOR, [known(state, "a")])
+    see(state, web("a", terminating=True))
+    assert state.evictions.evicting(known(state, "a"))
+    assert evicting_in_columns(state) == ["a"]
 
 
 def test_a_failed_eviction_counts_no_more() -> None:
     state = guarded(2)
-    state.evictions.begun(PREEMPTOR, [known(state, "a")])
-    state.evictions.failed(known(state, "a"))
-    assert state.evictions.allowed(budget(state)) == 2
+    state.begin_evictions(PREEMPTOR, [known(state, "a")])
+    state.abandon_eviction(known(state, "a"))
+    assert allowed(state) == 2
+    assert evicting_in_columns(state) == []
 
 
-def test_a_refused_eviction_exhausts_the_budget_until_its_next_status() -> None:
+def test_an_exhausted_budget_allows_nothing_until_its_next_status() -> None:
     state = guarded(2)
-    state.evictions.refused(known(state, "a"))
-    assert state.evictions.allowed(budget(state)) == 0
-    report(state, 2)
-    assert state.evictions.allowed(budget(state)) == 2
+    state.begin_evictions(PREEMPTOR, [known(state, "a")])
+    state.budget_exhausted(known(state, "a"))
+    state.abandon_eviction(known(state, "a"))
+    assert allowed(state) == 0
+    write_status(state, 2)
+    assert allowed(state) == 2
 
 
-def test_victims_are_leaving_until_they_are_gone() -> None:
+def test_a_preemptor_awaits_its_victims_until_they_are_gone() -> None:
     state = guarded(2)
-    assert not state.evictions.leaving(PREEMPTOR)
-    state.evictions.begun(PREEMPTOR, [known(state, "a"), known(state, "b")])
+    assert not state.evictions.awaits_victims(PREEMPTOR)
+    state.begin_evictions(PREEMPTOR, [known(state, "a"), known(state, "b")])
     state.delete(Kind.POD, "default/a")
-    assert state.evictions.leaving(PREEMPTOR)
+    assert state.evictions.awaits_victims(PREEMPTOR)
     state.delete(Kind.POD, "default/b")
-    assert not state.evictions.leaving(PREEMPTOR)
+    assert not state.evictions.awaits_victims(PREEMPTOR)
 
 
-def test_a_successor_of_the_victims_name_is_not_the_victim() -> None:
+@pytest.mark.parametrize(
+    "seen",
+    [
+        web("a", uid="another"),
+        web("a", phase="Succeeded"),
+        web("a", on="n2"),
+    ],
+    ids=["replaced by a pod of the same name", "finished", "bound to another node"],
+)
+def test_an_eviction_ends_when_the_victim_leaves_its_node(seen: Pod) -> None:
     state = guarded(2)
-    state.evictions.begun(PREEMPTOR, [known(state, "a")])
-    raw = placed("a")
-    raw["metadata"] = {**raw["metadata"], "uid": "another"}  # type: ignore[dict-item]
-    successor = parse_pod(raw)
-    state.put(Kind.POD, successor.key, successor)
-    assert not state.evictions.leaving(PREEMPTOR)
+    victim = known(state, "a")
+    state.begin_evictions(PREEMPTOR, [victim])
+    see(state, seen)
+    assert not state.evictions.evicting(victim)
+    assert not state.evictions.awaits_victims(PREEMPTOR)
+    assert evicting_in_columns(state) == []
+    assert allowed(state) == 1, "charged until the budget's status is written"
+    write_status(state, 1)
+    assert allowed(state) == 1
 
 
-def test_a_pod_is_evicted_once_however_many_ask_for_it() -> None:
+def test_an_eviction_ends_when_a_pod_of_the_same_name_is_assumed() -> None:
     state = guarded(2)
-    other = parse_pod(pod("other", priority=100))
-    assert state.evictions.begun(PREEMPTOR, [known(state, "a")]) == [known(state, "a")]
-    new = state.evictions.begun(other, [known(state, "a"), known(state, "b")])
+    victim = known(state, "a")
+    state.begin_evictions(PREEMPTOR, [victim])
+    state.assume(web("a", uid="another", on=None), 0)
+    assert not state.evictions.evicting(victim)
+    assert not state.evictions.awaits_victims(PREEMPTOR)
+
+
+def called_off() -> tuple[ClusterState, Pod]:
+    """A victim that was assumed on n1, and whose binding was called off at Permit or PreBind."""
+    state = guarded(2)
+    victim = web("assumed", on=None)
+    state.assume(victim, state.nodes.row_of["n1"])
+    assert state.begin_evictions(PREEMPTOR, [victim]) == [known(state, "assumed")]
+    assert allowed(state) == 1
+    state.forget(victim)
+    return state, victim
+
+
+def test_a_victim_whose_binding_is_called_off_is_not_evicted_any_more() -> None:
+    state, victim = called_off()
+    assert not state.evictions.evicting(victim)
+    assert not state.evictions.awaits_victims(PREEMPTOR)
+
+
+def test_a_victim_that_has_never_run_is_not_charged_once_it_is_called_off() -> None:
+    """The disruption controller never saw it healthy, so no new status will come."""
+    state, _ = called_off()
+    assert allowed(state) == 2
+
+
+def test_a_victim_that_was_called_off_can_be_bound_and_evicted_again() -> None:
+    state, victim = called_off()
+    state.assume(victim, state.nodes.row_of["n2"])
+    assert evicting_in_columns(state) == []
+    assert not state.evictions.awaits_victims(PREEMPTOR)
+    assert state.begin_evictions(OTHER, [victim]) == [known(state, "assumed")]
+
+
+def test_a_victim_that_is_bound_although_it_was_to_be_called_off_stays() -> None:
+    state = guarded(2)
+    victim = web("assumed", on=None)
+    state.assume(victim, state.nodes.row_of["n1"])
+    state.begin_evictions(PREEMPTOR, [victim])
+    see(state, web("assumed"))
+    assert state.evictions.evicting(victim), "a confirmed assumption is no end of an eviction"
+    state.forget(victim)
+    assert not state.evictions.evicting(victim)
+    assert not state.evictions.awaits_victims(PREEMPTOR)
+    assert evicting_in_columns(state) == []
+
+
+def test_only_victims_on_a_node_are_evicted_and_awaited() -> None:
+    state = guarded(2)
+    gone, replaced = web("gone"), web("a", uid="predecessor")
+    assert state.begin_evictions(PREEMPTOR, [gone, replaced]) == []
+    assert not state.evictions.awaits_victims(PREEMPTOR)
+    assert not state.evictions.evicting(gone)
+
+
+def test_a_pod_is_evicted_once_for_all_its_preemptors() -> None:
+    state = guarded(2)
+    assert state.begin_evictions(PREEMPTOR, [known(state, "a")]) == [known(state, "a")]
+    new = state.begin_evictions(OTHER, [known(state, "a"), known(state, "b")])
     assert new == [known(state, "b")]
-    assert state.evictions.leaving(other)
-    assert state.evictions.allowed(budget(state)) == 0
-    assert state.evictions.covering(known(state, "a")) == [], "it is charged already"
+    assert state.evictions.awaits_victims(OTHER)
+    assert allowed(state) == 0
+    assert state.evictions.matching_budgets(known(state, "a")) == [], "it is charged already"
 
 
-def test_nobody_waits_for_a_victim_that_stays() -> None:
+def test_abandoning_an_eviction_returns_the_preemptors_that_waited_for_it() -> None:
     state = guarded(2)
-    other = parse_pod(pod("other", priority=100))
-    for preemptor in (PREEMPTOR, other):
-        state.evictions.begun(preemptor, [known(state, "a")])
-    state.evictions.failed(known(state, "a"))
-    assert not state.evictions.leaving(PREEMPTOR)
-    assert not state.evictions.leaving(other)
+    for preemptor in (PREEMPTOR, OTHER):
+        state.begin_evictions(preemptor, [known(state, "a")])
+    assert state.abandon_eviction(known(state, "a")) == [PREEMPTOR, OTHER]
+    assert not state.evictions.awaits_victims(PREEMPTOR)
+    assert not state.evictions.awaits_victims(OTHER)
 
 
-def test_a_pod_that_is_leaving_anyway_is_waited_for_but_not_evicted() -> None:
-    leaving = parse_pod(placed("a", terminating=True))
-    state = cluster(node("n1"), placed("a", terminating=True))
-    assert state.evictions.begun(PREEMPTOR, [leaving]) == []
-    assert state.evictions.leaving(PREEMPTOR)
-
-
-def test_who_is_forgotten_waits_for_no_victims() -> None:
+def test_a_pod_that_is_terminating_already_is_awaited_but_not_evicted() -> None:
     state = guarded(2)
-    state.evictions.begun(PREEMPTOR, [known(state, "a")])
-    state.evictions.forget(PREEMPTOR)
-    assert not state.evictions.leaving(PREEMPTOR)
+    see(state, web("a", terminating=True))
+    assert state.begin_evictions(PREEMPTOR, [known(state, "a")]) == []
+    assert state.evictions.awaits_victims(PREEMPTOR)
+    assert allowed(state) == 2
+
+
+def test_a_preemptor_awaits_only_the_victims_of_its_last_preemption() -> None:
+    state = guarded(2)
+    state.begin_evictions(PREEMPTOR, [known(state, "a")])
+    state.begin_evictions(PREEMPTOR, [known(state, "b")])
+    state.delete(Kind.POD, "default/b")
+    assert not state.evictions.awaits_victims(PREEMPTOR)
+    assert state.evictions.evicting(known(state, "a")), "its eviction goes on"
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda state: state.withdraw(PREEMPTOR.key),
+        lambda state: state.nominate(PREEMPTOR, "n2"),
+        lambda state: state.assume(PREEMPTOR, state.nodes.row_of["n2"]),
+        lambda state: state.delete(Kind.NODE, "n1"),
+    ],
+    ids=["withdrawn", "nominated elsewhere", "assumed", "nominated node deleted"],
+)
+def test_a_preemptor_awaits_no_victims_without_its_nomination(
+    end: Callable[[ClusterState], object],
+) -> None:
+    state = guarded(2)
+    state.nominate(PREEMPTOR, "n1")
+    state.begin_evictions(PREEMPTOR, [known(state, "a")])
+    end(state)
+    assert not state.evictions.awaits_victims(PREEMPTOR)
+    assert state.evictions.evicting(known(state, "a")), "its eviction goes on"

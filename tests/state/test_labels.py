@@ -61,7 +61,7 @@ def test_a_value_keeps_its_code_while_a_row_has_it() -> None:
     assert zones.codes.data[1] == 1
 
 
-def test_a_column_is_filled_when_it_is_asked_for_first_and_follows_from_then_on() -> None:
+def test_a_column_is_filled_on_the_first_call_and_follows_the_nodes_afterwards() -> None:
     columns = LabelColumns(Columns())
     rows = [(0, {"zone": "a"}), (1, {"rack": "r"})]
     zones = columns.column("zone", rows)

@@ -57,7 +57,7 @@ def test_pods_may_be_there_before_their_node_and_after_it() -> None:
     assert table.row_of == {}
 
 
-def test_a_row_nobody_needs_serves_another_name() -> None:
+def test_a_row_without_node_and_pods_is_used_for_another_name() -> None:
     table = table_of(node("n1"), node("n2"))
     row = table.row_of["n1"]
     table.drop("n1")
@@ -112,7 +112,7 @@ def test_pods_are_no_change_of_their_node() -> None:
     assert table.node_changes.position == of_nodes
 
 
-def test_room_is_a_pod_slot_and_every_amount() -> None:
+def test_a_row_has_room_if_a_pod_slot_and_every_amount_are_free() -> None:
     table = table_of(node("n1", cpu="2", pods=2, resources={GPU: 1}))
     table.add_pod(0, parse_pod(pod("web", cpu="500m", node="n1")))
     assert table.has_room(0, {"cpu": 1500, GPU: 1})
@@ -139,7 +139,7 @@ def test_a_port_is_free_again_when_its_last_user_has_left() -> None:
     assert not table.port_taken(0, HostPort("TCP", 81, "0.0.0.0"))
 
 
-def test_an_image_is_as_large_as_the_first_node_said_until_nobody_has_it() -> None:
+def test_an_image_has_the_size_its_first_node_reported_until_no_node_has_it() -> None:
     table = table_of(node("n1", images={"app:v1": 5}), node("n2", images={"app:v1": 9}))
     assert (table.images["app:v1"].size, table.images["app:v1"].rows) == (5, {0, 1})
     table.drop("n1")

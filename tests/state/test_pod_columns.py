@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.model.pod import parse_pod
-from mooring.state.pod_columns import PodColumns
+from mooring.state.pod_columns import MutablePodColumns
 from mooring.testing.builders import pod
 
 
 def test_a_slot_says_what_its_pod_requests() -> None:
-    columns = PodColumns()
+    columns = MutablePodColumns()
     started = "1970-01-01T00:00:10Z"
     columns.put(parse_pod(pod("a", cpu="500m", priority=7, started=started)), 3, nominated=False)
     assert columns.rows.tolist() == [3]
@@ -21,13 +21,13 @@ def test_a_slot_says_what_its_pod_requests() -> None:
 
 
 def test_a_pod_that_has_not_started_counts_as_the_latest() -> None:
-    columns = PodColumns()
+    columns = MutablePodColumns()
     columns.put(parse_pod(pod("a")), 0, nominated=False)
     assert np.isinf(columns.started[0])
 
 
 def test_a_free_slot_is_used_again_and_clean() -> None:
-    columns = PodColumns()
+    columns = MutablePodColumns()
     first = parse_pod(pod("a", cpu="1", requests={"example.com/gpu": 2}))
     columns.put(first, 0, nominated=False)
     columns.drop(first, nominated=False)
@@ -37,14 +37,14 @@ def test_a_free_slot_is_used_again_and_clean() -> None:
 
 
 def test_a_newer_version_of_a_pod_renews_its_start() -> None:
-    columns = PodColumns()
+    columns = MutablePodColumns()
     columns.put(parse_pod(pod("a")), 0, nominated=False)
     columns.renew(parse_pod(pod("a", started="1970-01-01T00:00:10Z")))
     assert columns.started.tolist() == [10.0]
 
 
 def test_slots_are_found_by_namespace() -> None:
-    columns = PodColumns()
+    columns = MutablePodColumns()
     for namespace in ("x", "y", "x"):
         name = f"p{len(columns.pods)}"
         columns.put(parse_pod(pod(name, namespace=namespace)), 0, nominated=False)
@@ -55,7 +55,7 @@ def test_slots_are_found_by_namespace() -> None:
 def test_nominated_demand_is_the_sum_over_nominated_pods_of_at_least_the_priority(
     drawn: list[tuple[int, int, bool]],
 ) -> None:
-    columns = PodColumns()
+    columns = MutablePodColumns()
     for i, (row, priority, nominated) in enumerate(drawn):
         one = parse_pod(pod(f"p{i}", cpu="1", priority=priority))
         columns.put(one, row, nominated=nominated)

@@ -21,10 +21,10 @@ def test_pods_are_found_by_key_and_by_row() -> None:
     assert (len(table), {p.pod.name for p in table}) == (3, {"a", "b", "c"})
 
 
-def test_a_key_has_one_place() -> None:
+def test_a_key_belongs_to_one_pod() -> None:
     table = PodTable()
     table.put(placed("a", 0))
-    with pytest.raises(ValueError, match="default/a already holds a place"):
+    with pytest.raises(ValueError, match="default/a is placed already"):
         table.put(placed("a", 1))
 
 

@@ -57,7 +57,18 @@ def test_other_objects_are_found_by_kind_and_key() -> None:
     assert CLUSTER.namespace_labels("unknown") == {}
 
 
-def test_a_what_if_is_undone() -> None:
+def test_nominations_and_evictions_have_no_method_that_writes() -> None:
+    """A plugin that reads them cannot change them."""
+    assert _public(CLUSTER.nominations) == {"get", "rows", "on", "below", "at"}
+    reads = {"evicting", "awaits_victims", "matching_budgets", "disruptions_allowed"}
+    assert _public(CLUSTER.evictions) == reads
+
+
+def _public(view: object) -> set[str]:
+    return {name for name in dir(view) if not name.startswith("_")}
+
+
+def test_a_dry_run_is_undone() -> None:
     state = cluster(node("a"), pod("web", cpu="1", node="a"))
     snapshot = Snapshot(state)
     with snapshot.trial() as trial:

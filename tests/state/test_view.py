@@ -117,7 +117,7 @@ def test_the_holders_of_an_image_are_known() -> None:
     assert ALL.image_spread("other:v1") == (0, 0, 3)
 
 
-def test_a_host_port_is_free_where_nobody_uses_it() -> None:
+def test_a_host_port_is_free_where_no_pod_uses_it() -> None:
     assert names(ALL, ALL.port_free(HostPort("TCP", 80, "0.0.0.0"))) == {"b", "c", "no-such-node"}
     assert names(SOME, SOME.port_free(HostPort("TCP", 80, "0.0.0.0"))) == {"c"}
 
@@ -128,7 +128,7 @@ def test_a_name_is_a_mask_with_one_node_or_none() -> None:
     assert names(ALL, ALL.named("never-heard-of")) == set()
 
 
-def test_a_view_shows_what_is_true_when_it_is_asked() -> None:
+def test_a_view_shows_the_state_of_the_moment_it_is_read() -> None:
     state = cluster(node("n1"))
     view = Snapshot(state).nodes
     state.put(Kind.POD, "default/late", parse_pod(pod("late", cpu="1", node="n1")))

@@ -122,6 +122,19 @@ class Writes(LargeNodes):
         return np.ones(len(nodes), np.bool_)
 
 
+class Nominates(LargeNodes):
+    def filter(self, pod: Pod, nodes: NodeView, _: Any) -> BoolArray:
+        self.cluster._state.nominate(pod, "small")
+        return np.ones(len(nodes), np.bool_)
+
+
+class BeginsEvictions(LargeNodes):
+    def filter(self, pod: Pod, nodes: NodeView, _: Any) -> BoolArray:
+        victims = [placed.pod for placed in self.cluster._state.pods]
+        self.cluster._state.begin_evictions(pod, victims)
+        return np.ones(len(nodes), np.bool_)
+
+
 class ForgetsPods(LargeNodes):
     row_local: ClassVar[bool] = True
     ignores_pods: ClassVar[bool] = True
@@ -183,6 +196,8 @@ def test_a_correct_plugin_keeps_every_rule(plugin: type[Any], rule: str) -> None
         (Remembers, "test_it_returns_the_same_when_it_runs_again"),
         (CountsRows, "test_it_returns_the_same_whatever_the_order_of_nodes"),
         (Writes, "test_it_changes_nothing_while_it_decides"),
+        (Nominates, "test_it_changes_nothing_while_it_decides"),
+        (BeginsEvictions, "test_it_changes_nothing_while_it_decides"),
         (ForgetsPods, "test_it_returns_the_same_without_pods_if_it_ignores_pods"),
         (RegistersEventsWithoutAHint, "test_it_has_a_queueing_hint_if_it_registers_events"),
     ],

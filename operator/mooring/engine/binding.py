@@ -214,6 +214,8 @@ def _called_off_through(
         yield
     finally:
         del in_pre_bind[pod.uid]
+    if task.cancelling():  # a plugin has swallowed it
+        raise asyncio.CancelledError
 
 
 @contextmanager

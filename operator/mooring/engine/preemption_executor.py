@@ -1,14 +1,13 @@
-"""A preemption carried out: the nomination at once, the evictions behind it.
+"""Carries out preemptions: nominates the pod at once, then evicts its victims.
 
-Nothing is evicted before the whole plan is proven, and every eviction counts against its budgets
-from the moment it begins. The upstream order is kept: all victims but the last in parallel, then
-the last, so that the preemptor is not woken for room that is not complete
-(framework/preemption/executor.go).
+Every eviction is charged to its disruption budgets from the moment it begins. As in kube-scheduler,
+all victims but the last are evicted in parallel and the last one after them, so that the preemptor
+is not queued again before all of them are being evicted (framework/preemption/executor.go).
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -17,8 +16,8 @@ from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.post_filter import Nomination
 from mooring.framework.queued_pod import QueuedPod
 from mooring.kube.errors import (
-    ApiError,
     ConflictError,
+    KubeError,
     NotFoundError,
     TooManyRequestsError,
     explain,
@@ -30,10 +29,10 @@ __all__ = ["PreemptionExecutor"]
 
 logger = logging.getLogger(__name__)
 
-_WAITING_VICTIM = "preempted"
+_CALLED_OFF = "preempted"
 
 
-class _BudgetRefusedError(Exception):
+class _BudgetExhaustedError(Exception):
     """The Eviction API says that a budget does not allow a victim's disruption."""
 
     def __init__(self, victim: Pod) -> None:
@@ -42,7 +41,7 @@ class _BudgetRefusedError(Exception):
 
 
 class PreemptionExecutor:
-    """Carries out nominations."""
+    """Carries out nominations: clears lower ones, and evicts the victims."""
 
     def __init__(
         self,
@@ -58,11 +57,14 @@ class PreemptionExecutor:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, queued: QueuedPod, nomination: Nomination) -> int:
-        """The pod is nominated and its victims are on their way out; returns how many are new."""
+        """Nominates the pod and begins to evict its victims; returns how many evictions begin.
+
+        Victims that are terminating or being evicted already are only waited for.
+        """
         state = self._scheduler.state
         self._clear_lower(queued.pod, nomination.node)
         state.nominate(queued.pod, nomination.node)
-        victims = state.evictions.begun(queued.pod, nomination.victims)
+        victims = state.begin_evictions(queued.pod, nomination.victims)
         if victims:
             task = asyncio.create_task(self._evict(queued, victims, nomination))
             self._tasks.add(task)
@@ -72,62 +74,74 @@ class PreemptionExecutor:
 
     @property
     def in_flight(self) -> int:
-        """How many plans are being carried out."""
+        """How many preemptions are evicting victims."""
         return len(self._tasks)
 
     async def finish(self, seconds: float) -> None:
-        """Evictions that have begun are complete, or abandoned after `seconds`."""
+        """Waits until all evictions that have begun are requested; cancels them after `seconds`."""
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=seconds)
             for task in late:
                 task.cancel()
 
     def _clear_lower(self, preemptor: Pod, node: str) -> None:
-        """Pods of lower priority that hoped for the node look for another place."""
+        """Withdraws the nominations of pods of lower priority to the node."""
         state = self._scheduler.state
         row = state.nodes.row_of.get(node)
         for pod in state.nominations.below(row, preemptor.shape.priority):
             self._withdraw(pod)
 
     async def _evict(self, queued: QueuedPod, victims: list[Pod], nomination: Nomination) -> None:
-        preemptor, node, strict = queued.pod, nomination.node, nomination.strict
+        remaining = {victim.uid: victim for victim in victims}
+
+        async def preempt(victim: Pod) -> None:
+            await self._preempt(victim, queued.pod, nomination)
+            del remaining[victim.uid]
+
         try:
             *first, last = victims
             async with asyncio.TaskGroup() as group:
                 for victim in first:
-                    group.create_task(self._remove(victim, preemptor, node, strict=strict))
-            await self._remove(last, preemptor, node, strict=strict)
-        except* _BudgetRefusedError as refused:
-            for error in refused.exceptions:
-                if isinstance(error, _BudgetRefusedError):
-                    self._scheduler.state.evictions.refused(error.victim)
-            self._abandon(queued, victims, "a disruption budget allows no more evictions")
-        except* ApiError as failed:
+                    group.create_task(preempt(victim))
+            await preempt(last)
+        except* _BudgetExhaustedError as exhausted:
+            for error in exhausted.exceptions:
+                if isinstance(error, _BudgetExhaustedError):
+                    self._scheduler.state.budget_exhausted(error.victim)
+            self._abandon(queued, remaining, "a disruption budget allows no more evictions")
+        except* KubeError as failed:
             first_error = failed.exceptions[0]
-            text = explain(first_error) if isinstance(first_error, ApiError) else str(first_error)
-            self._abandon(queued, victims, text)
+            text = explain(first_error) if isinstance(first_error, KubeError) else str(first_error)
+            self._abandon(queued, remaining, text)
 
-    async def _remove(self, victim: Pod, preemptor: Pod, node: str, *, strict: bool) -> None:
-        waiting = self._scheduler.waiting.get(victim.uid)
-        call_off = self._scheduler.in_pre_bind.get(victim.uid)
-        if waiting is not None:
-            self._scheduler.waiting.reject(victim.uid, "DefaultPreemption", _WAITING_VICTIM)
+    async def _preempt(self, victim: Pod, preemptor: Pod, nomination: Nomination) -> None:
+        """Evicts the victim, or calls its binding off where it waits at Permit or PreBind."""
+        scheduler = self._scheduler
+        if not scheduler.state.evictions.evicting(victim):
+            return  # it has left its node by itself, and may be queued or bound again
+        call_off = scheduler.in_pre_bind.get(victim.uid)
+        if scheduler.waiting.get(victim.uid) is not None:
+            scheduler.waiting.reject(victim.uid, "DefaultPreemption", _CALLED_OFF)
         elif call_off is not None:
             call_off()
         else:
             try:
-                await self._delete(victim, preemptor, strict=strict)
+                await self._delete(victim, preemptor, strict=nomination.strict)
             except (NotFoundError, ConflictError):
                 return  # it has gone by itself, or is another pod by now
-        self._reports.preempted(victim, preemptor, node)
+        self._reports.preempted(victim, preemptor, nomination.node)
 
     async def _delete(self, victim: Pod, preemptor: Pod, *, strict: bool) -> None:
-        """Marked, then deleted; an eviction is rejected before anything else has happened."""
+        """Marks the victim as a disruption target and deletes it; if `strict`, evicts it instead.
+
+        Raises:
+            _BudgetExhaustedError: a budget does not allow the eviction; nothing has happened.
+        """
         if strict:
             try:
                 await self._writer.evict_pod(victim.namespace, victim.name, victim.uid)
             except TooManyRequestsError as error:
-                raise _BudgetRefusedError(victim) from error
+                raise _BudgetExhaustedError(victim) from error
             return
         condition = {
             "type": "DisruptionTarget",
@@ -145,17 +159,17 @@ class PreemptionExecutor:
             )
         await self._writer.delete_pod(victim.namespace, victim.name, victim.uid)
 
-    def _abandon(self, queued: QueuedPod, victims: list[Pod], why: str) -> None:
-        """The plan failed half-way: whoever counted on these victims tries again."""
+    def _abandon(self, queued: QueuedPod, victims: Mapping[str, Pod], why: str) -> None:
+        """These victims stay; every preemptor that waits for one of them is tried again."""
         logger.warning("preemption for pod %s is abandoned: %s", queued.pod.key, why)
-        disappointed = {queued.pod.key: queued.pod}
-        for victim in victims:
-            disappointed |= {p.key: p for p in self._scheduler.state.evictions.failed(victim)}
-        for pod in disappointed.values():
+        preemptors = {queued.pod.key: queued.pod}
+        for victim in victims.values():
+            preemptors |= {p.key: p for p in self._scheduler.state.abandon_eviction(victim)}
+        for pod in preemptors.values():
             self._withdraw(pod)
             self._scheduler.queue.retry(pod.key, self._clock())
 
     def _withdraw(self, pod: Pod) -> None:
-        """The pod is nominated no more, and what was kept for it is free for others."""
+        """The pod is nominated no more: its nominated node's resources are free for others."""
         self._scheduler.state.withdraw(pod.key)
         self._reports.nomination_cleared(pod)

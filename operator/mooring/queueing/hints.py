@@ -79,7 +79,7 @@ class QueueingHints:
             return False
         row = self._cluster.row(gone.node_name)
         nominated = nominations.at(row, pod.shape.priority, "") if row is not None else ()
-        return any(n.shape is pod.shape and not evictions.leaving(n) for n in nominated)
+        return any(n.shape is pod.shape and not evictions.awaits_victims(n) for n in nominated)
 
 
 def _cannot_help(about: Pod, queued: QueuedPod) -> bool:

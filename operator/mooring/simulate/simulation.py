@@ -139,7 +139,7 @@ class _Simulation:
         for lower in state.nominations.below(row, pod.shape.priority):
             state.withdraw(lower.key)
         state.nominate(pod, nomination.node)
-        state.evictions.begun(pod, nomination.victims)
+        state.begin_evictions(pod, nomination.victims)
 
 
 def _now(state: ClusterState, pending: Iterable[Pod]) -> float:

@@ -14,11 +14,11 @@ from typing import Any
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
-from mooring.state.evictions import Evictions
+from mooring.state.evictions import EvictionsWriter
 from mooring.state.nodes import NodeTable
-from mooring.state.nominations import Nominations
+from mooring.state.nominations import NominationsWriter
 from mooring.state.objects import Objects
-from mooring.state.pod_columns import PodColumns
+from mooring.state.pod_columns import MutablePodColumns, PodColumns
 from mooring.state.pods import PodState, PodTable
 from mooring.state.storage.storage import Storage
 from mooring.state.topology.counts import TopologyCounts
@@ -36,12 +36,15 @@ class ClusterState:
         self.nodes = NodeTable()
         self.pods = PodTable()
         self.objects = Objects()
-        self.terms = TopologyCounts(self.nodes, self.objects)
+        self.topology = TopologyCounts(self.nodes, self.objects)
         self.default_selector = DefaultSelectors(self.objects)
         self.storage = Storage(self.nodes, self.objects)
-        self.pod_columns = PodColumns()
-        self.nominations = Nominations(self.pod_columns)
-        self.evictions = Evictions(self.objects, self.pods, self.pod_columns)
+        self._pod_columns = MutablePodColumns()
+        self.pod_columns: PodColumns = self._pod_columns
+        self._nominations = NominationsWriter(self._pod_columns)
+        self.nominations = self._nominations.nominations
+        self._evictions = EvictionsWriter(self.objects, self.pods, self._pod_columns)
+        self.evictions = self._evictions.evictions
         self._sink: EventSink = _drop
 
     def on_events(self, sink: EventSink) -> None:
@@ -79,9 +82,9 @@ class ClusterState:
                 self.storage.node_changed(key)
         else:
             before = self.objects.put(kind, key, value)
-            self.storage.object_changed(kind, key, before, value)
+            self._object_changed(kind, key, before, value)
             if kind is Kind.NAMESPACE and before != value:
-                self.terms.namespace_changed(key)
+                self.topology.namespace_changed(key)
         action = Action.ADD if before is None else Action.UPDATE
         return (ClusterEvent(kind, action, before, value),)
 
@@ -92,6 +95,7 @@ class ClusterState:
             if known is None or uid not in (None, known.pod.uid):
                 return ()
             self._detach(key)
+            self._evictions.victim_removed(known.pod, assumed=known.assumed)
             before = known.pod if known.announced else None
         elif kind is Kind.NODE:
             self._withdraw_from(key)
@@ -100,9 +104,9 @@ class ClusterState:
             self.storage.node_changed(key)
         else:
             before = self.objects.pop(kind, key)
-            self.storage.object_changed(kind, key, before, None)
+            self._object_changed(kind, key, before, None)
             if kind is Kind.NAMESPACE:
-                self.terms.namespace_changed(key)
+                self.topology.namespace_changed(key)
         return (ClusterEvent(kind, Action.DELETE, before, None),) if before is not None else ()
 
     def known(self, kind: Kind, key: str) -> Any | None:
@@ -131,7 +135,7 @@ class ClusterState:
         of its name that is known already is its predecessor, whose end the watch will show later.
         """
         gone = self._delete(Kind.POD, pod.key)
-        self.evictions.forget(pod)
+        self._evictions.stop_waiting(pod)
         nominee = self.nominations.get(pod.key)
         withdrawn = self._withdraw_elsewhere(pod, row)
         assumed = PodState(
@@ -154,11 +158,15 @@ class ClusterState:
     def forget(self, pod: Pod) -> None:
         """The assumption is undone, if this very pod is still assumed.
 
+        Otherwise the watch has shown the pod bound. If an eviction was to call its binding off,
+        that has failed: the pod is evicted no more.
+
         Delivers a DELETE if the pod was announced, or if it was nominated to the node: other pods
         then know of resources that are free now.
         """
         assumed = self.pods.assumed.get(pod.key)
         if assumed is None or assumed.pod.uid != pod.uid:
+            self._evictions.abandon(pod)
             return
         events = self._delete(Kind.POD, pod.key, pod.uid)
         if not assumed.announced and assumed.was_nominated:
@@ -177,7 +185,7 @@ class ClusterState:
         row = self.nodes.row_of.get(node)
         withdrawn = self._withdraw_elsewhere(pod, row)
         if row is not None and self.nodes.nodes[row] is not None:
-            self.nominations.put(pod, row)
+            self._nominations.put(pod, row)
         self._deliver(withdrawn)
 
     def withdraw(self, key: str) -> None:
@@ -185,12 +193,31 @@ class ClusterState:
         self._deliver(self._withdraw(key))
 
     def _withdraw(self, key: str) -> tuple[ClusterEvent, ...]:
-        nominee = self.nominations.drop(key)
+        nominee = self._nominations.drop(key)
         if nominee is None:
             return ()
-        self.evictions.forget(nominee.pod)
+        self._evictions.stop_waiting(nominee.pod)
         pod = replace(nominee.pod, nominated_node=self.nodes.names[nominee.row])
         return (ClusterEvent(Kind.POD, Action.DELETE, pod, None),)
+
+    def begin_evictions(self, preemptor: Pod, victims: Iterable[Pod]) -> list[Pod]:
+        """The preemptor waits until the victims have left their nodes.
+
+        Returns the victims to evict: those that are on a node, are not terminating and are not
+        being evicted for another preemptor.
+        """
+        return self._evictions.begin(preemptor, victims)
+
+    def abandon_eviction(self, victim: Pod) -> list[Pod]:
+        """The victim's eviction failed, so it stays; returns the preemptors that waited for it."""
+        return self._evictions.abandon(victim)
+
+    def budget_exhausted(self, victim: Pod) -> None:
+        """The Eviction API says that a budget allows no disruption of the victim for now.
+
+        Its budgets allow none until their status is written again.
+        """
+        self._evictions.budget_exhausted(victim)
 
     def assume_volumes(
         self,
@@ -207,7 +234,7 @@ class ClusterState:
 
     @contextmanager
     def trial(self) -> Iterator["Trial"]:
-        """A what-if on the live state; whatever is tried inside is undone at the end."""
+        """A dry run on the live state: what the trial changes is undone at the end."""
         with ExitStack() as undo:
             yield Trial(self, undo)
 
@@ -238,6 +265,8 @@ class ClusterState:
         row = self.nodes.row(pod.node_name)
         withdrawn = self._withdraw_elsewhere(pod, row) if known is None else ()
         self._attach(PodState(pod, row, assumed=False))
+        if pod.terminating:
+            self._evictions.victim_terminating(pod)
         if known is None or not known.announced:
             return (*withdrawn, ClusterEvent(Kind.POD, Action.ADD, None, pod))
         return (ClusterEvent(Kind.POD, Action.UPDATE, known.pod, pod),)
@@ -247,7 +276,7 @@ class ClusterState:
         before, announced = known.pod, known.announced
         known.pod, known.assumed, known.deadline, known.announced = pod, False, None, True
         self.pods.assumed.pop(pod.key, None)
-        self.pod_columns.renew(pod)
+        self._pod_columns.renew(pod)
         if not announced:
             return (ClusterEvent(Kind.POD, Action.ADD, None, pod),)
         if before.annotations == pod.annotations:
@@ -261,36 +290,45 @@ class ClusterState:
         here = nominee is not None and (nominee.pod.uid, nominee.row) == (pod.uid, row)
         return () if here else withdrawn
 
+    def _object_changed(self, kind: Kind, key: str, before: Any, after: Any) -> None:
+        """An object that is neither node nor pod is like this now (None: there is none)."""
+        self.storage.object_changed(kind, key, before, after)
+        if kind is Kind.POD_DISRUPTION_BUDGET:
+            self._evictions.budget_written(key)
+
     def _relabelling(self, node: str, labels: Mapping[str, str]) -> AbstractContextManager[None]:
         """Inside, the node may get these labels; counts of its pods per label follow."""
         row = self.nodes.row_of.get(node)
         known = self.nodes.nodes[row] if row is not None else None
         if row is None or (known is not None and known.labels == labels):
             return nullcontext()
-        return self.terms.moving([placed.kind for placed in self.pods.on(row).values()], row)
+        return self.topology.relabelling(
+            [placed.equivalent for placed in self.pods.on(row).values()], row
+        )
 
     def _withdraw_from(self, node: str) -> None:
         """Nobody is nominated to a node that goes; its row may serve another name."""
         row = self.nodes.row_of.get(node)
         for nominee in self.nominations:
             if nominee.row == row:
-                self.nominations.drop(nominee.pod.key)
+                self._nominations.drop(nominee.pod.key)
+                self._evictions.stop_waiting(nominee.pod)
 
     def _attach(self, placed: PodState) -> None:
-        """The pod holds its place: every count of it goes up. `_detach` is the exact reverse."""
+        """Adds the pod to every table and count; `_detach` is the exact reverse."""
         self.pods.put(placed)
         self.nodes.add_pod(placed.row, placed.pod)
-        placed.kind = self.terms.attach(placed.pod, placed.row)
+        placed.equivalent = self.topology.attach(placed.pod, placed.row)
         self.storage.add_pod(placed.row, placed.pod)
-        evicted = self.evictions.under_way(placed.pod)
-        self.pod_columns.put(placed.pod, placed.row, nominated=False, evicted=evicted)
+        evicting = self.evictions.evicting(placed.pod)
+        self._pod_columns.put(placed.pod, placed.row, nominated=False, evicting=evicting)
 
     def _detach(self, key: str) -> PodState | None:
         placed = self.pods.pop(key)
         if placed is not None:
-            self.pod_columns.drop(placed.pod, nominated=False)
+            self._pod_columns.drop(placed.pod, nominated=False)
             self.storage.remove_pod(placed.row, placed.pod)
-            self.terms.detach(placed.kind, placed.row)
+            self.topology.detach(placed.equivalent, placed.row)
             self.nodes.remove_pod(placed.row, placed.pod)
         return placed
 
@@ -317,7 +355,7 @@ def _drop(_events: tuple[ClusterEvent, ...]) -> None:
 
 
 class Trial:
-    """Pods taken away and put somewhere for a question that is asked and then forgotten."""
+    """Removes and adds pods for a dry run; see `ClusterState.trial`."""
 
     __slots__ = ("_state", "_undo")
 
@@ -326,9 +364,9 @@ class Trial:
         self._undo = undo
 
     def remove(self, key: str) -> None:
-        """As if the placed pod of this namespace/name were gone.
+        """Removes the placed pod of this namespace/name.
 
-        One whose node does not exist any more stays: nothing but its pods keeps that row alive.
+        A pod whose node does not exist any more stays, because only its pods keep its row.
         """
         placed = self._state.pods.get(key)
         if placed is not None and self._state.nodes.nodes[placed.row] is not None:
@@ -336,6 +374,6 @@ class Trial:
             self._undo.callback(self._state._attach, placed)  # noqa: SLF001
 
     def add(self, pod: Pod, row: int) -> None:
-        """As if the pod, placed nowhere so far in this trial, were on the row."""
+        """Adds the pod, which must not be placed in this trial yet, on the row."""
         self._state._attach(PodState(pod, row, assumed=True))  # noqa: SLF001
         self._undo.callback(self._state._detach, pod.key)  # noqa: SLF001

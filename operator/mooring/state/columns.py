@@ -15,14 +15,14 @@ _Value = TypeVar("_Value", bound=Hashable)
 
 
 def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The same data as a view that refuses writes."""
+    """A view of the same data that raises an error on writes."""
     view = array.view()
     view.flags.writeable = False
     return view
 
 
 class Column:
-    """One contiguous 1-D array with room to grow; unused rows hold `fill`."""
+    """One contiguous 1-D array that can grow; unused rows have the value `fill`."""
 
     __slots__ = ("data", "fill")
 
@@ -31,7 +31,7 @@ class Column:
         self.data: npt.NDArray[Any] = np.full(capacity, fill, dtype)
 
     def grow(self, capacity: int) -> None:
-        """Room for `capacity` rows; rows that were there keep their values."""
+        """Makes space for `capacity` rows; existing rows keep their values."""
         grown = np.full(capacity, self.fill, self.data.dtype)
         grown[: len(self.data)] = self.data
         self.data = grown
@@ -51,7 +51,7 @@ class Columns:
         return column
 
     def reserve(self, rows: int) -> None:
-        """Room for at least `rows` rows in every column."""
+        """Makes space for at least `rows` rows in every column."""
         if rows <= self.capacity:
             return
         while self.capacity < rows:
@@ -105,7 +105,7 @@ class Interned(Generic[_Value]):
 
 
 class ChangeLog:
-    """Which rows changed, in order; readers keep a position and ask what came after it."""
+    """Which rows changed, in order; readers keep a position and read what came after it."""
 
     __slots__ = ("_length", "_rows", "_start")
 

@@ -1,145 +1,213 @@
-"""Evictions under way, and what they leave of every disruption budget.
+"""Evictions that this scheduler has begun, and what they leave of every disruption budget.
+
+An eviction begins when a preemption is decided and ends in one of these ways:
+
+    the victim is deleted, or it finishes    it leaves its node; every preemptor waits no more
+    it is called off at Permit or PreBind    the same; it has never run, so no budget is charged
+    a pod of the same name replaces it       the same, because victims are known by uid
+    the eviction fails (`abandon`)           the victim stays; its budgets are charged no more
 
 The disruption controller needs a moment to see that a pod is being deleted. Until then a budget's
-status still allows what has been spent already, so every eviction of ours counts against the
-budgets that cover its victim until the victim is seen terminating or gone and the budget's status
-has been written anew.
+status still allows what has been used already. So every eviction is charged to the budgets that
+match its victim until the victim is seen terminating or gone, and the budget's status has been
+written since the eviction began.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from mooring.model.events import Kind
 from mooring.model.pod import Pod
 from mooring.model.workloads import PodDisruptionBudget
 from mooring.state.objects import Objects
-from mooring.state.pod_columns import PodColumns
+from mooring.state.pod_columns import MutablePodColumns
 from mooring.state.pods import PodTable
 
-__all__ = ["Evictions"]
-
-_FEW: Final = 64
+__all__ = ["Evictions", "EvictionsWriter"]
 
 
-@dataclass(slots=True, eq=False)
-class _Spent:
-    victim: Pod
-    budget: PodDisruptionBudget
-    """As it stood when the eviction began; another object in its place means a new status."""
+@dataclass(slots=True)
+class _Charge:
+    """One disruption that a budget's status may not show yet."""
+
+    victim_left: bool = False
+    """The victim has been seen terminating or gone."""
+    status_written: bool = False
+    """The budget's status has been written since the eviction began."""
 
 
-@dataclass(slots=True, eq=False)
-class _Wait:
-    preemptor: Pod
-    victims: list[Pod]
+@dataclass(frozen=True, slots=True)
+class _Records:
+    evicting: dict[str, list[PodDisruptionBudget]] = field(default_factory=dict)
+    """By a victim's uid: the budgets that its eviction is charged to."""
+    awaited_by: dict[str, dict[str, Pod]] = field(default_factory=dict)
+    """By a victim's uid: the preemptors that wait for it to leave its node, by uid."""
+    victims: dict[str, set[str]] = field(default_factory=dict)
+    """The same by a preemptor's uid: the uids of the victims that it waits for."""
+    charges: dict[str, dict[str, _Charge]] = field(default_factory=dict)
+    """By a budget's namespace/name and a victim's uid."""
+    exhausted: set[str] = field(default_factory=set)
+    """Budgets that the Eviction API called exhausted since their status was last written."""
 
 
 class Evictions:
-    """What budgets allow now, with our own evictions taken off."""
+    """What decisions read: which pods are being evicted, and what budgets still allow."""
 
-    def __init__(self, objects: Objects, pods: PodTable, columns: PodColumns) -> None:
+    __slots__ = ("_objects", "_records")
+
+    def __init__(self, objects: Objects, records: _Records) -> None:
+        self._objects = objects
+        self._records = records
+
+    def evicting(self, pod: Pod) -> bool:
+        """Whether this scheduler is evicting the pod, which is still on its node."""
+        return pod.uid in self._records.evicting
+
+    def awaits_victims(self, preemptor: Pod) -> bool:
+        """Whether a victim of the pod's last preemption is still on its node."""
+        return preemptor.uid in self._records.victims
+
+    def matching_budgets(self, pod: Pod) -> list[PodDisruptionBudget]:
+        """The budgets that an eviction of the pod would be charged to.
+
+        Empty for a pod that is being evicted: it is charged already. See
+        filterPodsWithPDBViolation in framework/plugins/defaultpreemption/default_preemption.go.
+        """
+        return [] if self.evicting(pod) else _matching(self._objects, pod)
+
+    def disruptions_allowed(self, budget: PodDisruptionBudget) -> int:
+        """How many more disruptions the budget allows; may be negative."""
+        if budget.key in self._records.exhausted:
+            return 0
+        return budget.disruptions_allowed - len(self._records.charges.get(budget.key, ()))
+
+
+class EvictionsWriter:
+    """Keeps the records that `evictions` reads; only ClusterState has one."""
+
+    def __init__(self, objects: Objects, pods: PodTable, columns: MutablePodColumns) -> None:
         self._objects = objects
         self._pods = pods
         self._columns = columns
-        self._spent: dict[str, list[_Spent]] = {}
-        self._exhausted: dict[str, PodDisruptionBudget] = {}
-        self._waits: dict[str, _Wait] = {}
-        self._under_way: dict[str, Pod] = {}
-        self._kept = _FEW
-        """How many of them were left when those gone were last forgotten."""
+        self._records = _Records()
+        self.evictions = Evictions(objects, self._records)
 
-    def covering(self, pod: Pod) -> list[PodDisruptionBudget]:
-        """The budgets that a disruption of the pod would be charged to (preemption.go).
+    def begin(self, preemptor: Pod, victims: Iterable[Pod]) -> list[Pod]:
+        """The preemptor waits for those of the victims that are on a node, and for no others.
 
-        None for a pod that is being evicted already: it is charged.
+        Returns the victims that must be evicted for it: they are neither terminating nor being
+        evicted for another preemptor.
         """
-        if not pod.labels or self.under_way(pod):
-            return []
-        budgets: Mapping[str, PodDisruptionBudget] = self._objects.of(Kind.POD_DISRUPTION_BUDGET)
-        return [
-            budget
-            for budget in budgets.values()
-            if budget.namespace == pod.namespace
-            and budget.selector is not None
-            and not budget.selector.empty
-            and budget.selector.matches(pod.labels)
-            and pod.name not in budget.disrupted_pods
-        ]
-
-    def allowed(self, budget: PodDisruptionBudget) -> int:
-        """How many more disruptions the budget allows."""
-        self._settle(budget)
-        if budget.key in self._exhausted:
-            return 0
-        return budget.disruptions_allowed - len(self._spent.get(budget.key, ()))
-
-    def under_way(self, pod: Pod) -> bool:
-        """Whether this scheduler is evicting the pod."""
-        return pod.uid in self._under_way
-
-    def begun(self, preemptor: Pod, victims: Sequence[Pod]) -> list[Pod]:
-        """The preemptor waits for the victims; returns those that nobody is evicting yet."""
-        self._waits[preemptor.uid] = _Wait(preemptor, list(victims))
-        if len(self._under_way) > 2 * self._kept:
-            self._under_way = {u: v for u, v in self._under_way.items() if self._present(v)}
-            self._kept = max(len(self._under_way), _FEW)
-        new = [v for v in victims if not v.terminating and not self.under_way(v)]
-        for victim in new:
-            for budget in self.covering(victim):
-                self._spent.setdefault(budget.key, []).append(_Spent(victim, budget))
-            self._under_way[victim.uid] = victim
-            self._columns.mark(victim, evicted=True)
+        self.stop_waiting(preemptor)
+        new: list[Pod] = []
+        for victim in self._on_nodes(victims):
+            self._records.awaited_by.setdefault(victim.uid, {})[preemptor.uid] = preemptor
+            self._records.victims.setdefault(preemptor.uid, set()).add(victim.uid)
+            if victim.terminating or self.evictions.evicting(victim):
+                continue
+            budgets = _matching(self._objects, victim)
+            for budget in budgets:
+                self._records.charges.setdefault(budget.key, {})[victim.uid] = _Charge()
+            self._records.evicting[victim.uid] = budgets
+            self._columns.mark_evicting(victim, evicting=True)
+            new.append(victim)
         return new
 
-    def leaving(self, preemptor: Pod) -> bool:
-        """Whether a pod that was evicted for this one still holds its place."""
-        wait = self._waits.get(preemptor.uid)
-        if wait is None:
-            return False
-        wait.victims = [v for v in wait.victims if self._present(v)]
-        if not wait.victims:
-            del self._waits[preemptor.uid]
-        return bool(wait.victims)
+    def abandon(self, victim: Pod) -> list[Pod]:
+        """The victim stays on its node; returns the preemptors that waited for it."""
+        budgets = self._records.evicting.pop(victim.uid, None)
+        if budgets is not None:
+            self._columns.mark_evicting(victim, evicting=False)
+            self._drop_charges(victim, budgets)
+        return self._awaited_no_more(victim)
 
-    def forget(self, preemptor: Pod) -> None:
-        """Nobody asks for this preemptor's victims any more."""
-        self._waits.pop(preemptor.uid, None)
+    def victim_terminating(self, pod: Pod) -> None:
+        """The watch shows the pod terminating; it may be one that is not being evicted."""
+        for budget in self._records.evicting.get(pod.uid, ()):
+            self._update_charge(budget.key, pod.uid, victim_left=True)
 
-    def failed(self, victim: Pod) -> list[Pod]:
-        """The victim stays, and nobody waits for it any more; returns the preemptors that did."""
-        if self._under_way.pop(victim.uid, None) is not None:
-            self._columns.mark(victim, evicted=False)
-        for spent in self._spent.values():
-            spent[:] = [entry for entry in spent if entry.victim.uid != victim.uid]
-        disappointed = list[Pod]()
-        for wait in self._waits.values():
-            left = [v for v in wait.victims if v.uid != victim.uid]
-            if len(left) < len(wait.victims):
-                wait.victims = left
-                disappointed.append(wait.preemptor)
-        return disappointed
+    def victim_removed(self, pod: Pod, *, assumed: bool) -> None:
+        """The pod is not on its node any more; it may be one that was not being evicted.
 
-    def refused(self, victim: Pod) -> None:
-        """The API server says a budget allows no more; it is believed until the next status."""
-        self.failed(victim)
-        for budget in self.covering(victim):
-            self._exhausted[budget.key] = budget
+        A pod that was only assumed there has never run: no budget's status will show its end.
+        """
+        budgets = self._records.evicting.pop(pod.uid, [])
+        if assumed:
+            self._drop_charges(pod, budgets)
+        for budget in budgets:
+            self._update_charge(budget.key, pod.uid, victim_left=True)
+        self._awaited_no_more(pod)
 
-    def _settle(self, budget: PodDisruptionBudget) -> None:
-        if self._exhausted.get(budget.key, budget) is not budget:
-            del self._exhausted[budget.key]
-        spent = self._spent.get(budget.key)
-        if spent is not None:
-            spent[:] = [e for e in spent if e.budget is budget or not self._left(e.victim)]
-            if not spent:
-                del self._spent[budget.key]
+    def stop_waiting(self, preemptor: Pod) -> None:
+        """The preemptor needs its victims' resources no more; their evictions go on."""
+        for victim in self._records.victims.pop(preemptor.uid, ()):
+            preemptors = self._records.awaited_by[victim]
+            del preemptors[preemptor.uid]
+            if not preemptors:
+                del self._records.awaited_by[victim]
 
-    def _left(self, victim: Pod) -> bool:
-        """Whether the victim is seen terminating or gone."""
-        placed = self._pods.get(victim.key)
-        return placed is None or placed.pod.uid != victim.uid or placed.pod.terminating
+    def budget_exhausted(self, victim: Pod) -> None:
+        """The Eviction API says that a budget of the victim allows no disruption for now.
 
-    def _present(self, victim: Pod) -> bool:
-        placed = self._pods.get(victim.key)
-        return placed is not None and placed.pod.uid == victim.uid
+        Every budget that matches the victim allows none until its status is written again.
+        """
+        self._records.exhausted.update(b.key for b in _matching(self._objects, victim))
+
+    def budget_written(self, key: str) -> None:
+        """The budget of this namespace/name has a new status, or does not exist any more."""
+        self._records.exhausted.discard(key)
+        for victim in tuple(self._records.charges.get(key, ())):
+            self._update_charge(key, victim, status_written=True)
+
+    def _on_nodes(self, victims: Iterable[Pod]) -> Iterable[Pod]:
+        """The victims that are on a node, as the cluster shows them now."""
+        for victim in victims:
+            placed = self._pods.get(victim.key)
+            if placed is not None and placed.pod.uid == victim.uid:
+                yield placed.pod
+
+    def _update_charge(
+        self, key: str, victim: str, *, victim_left: bool = False, status_written: bool = False
+    ) -> None:
+        charge = self._records.charges.get(key, {}).get(victim)
+        if charge is None:
+            return
+        charge.victim_left |= victim_left
+        charge.status_written |= status_written
+        if charge.victim_left and charge.status_written:
+            self._drop_charge(key, victim)
+
+    def _drop_charges(self, victim: Pod, budgets: Iterable[PodDisruptionBudget]) -> None:
+        for budget in budgets:
+            self._drop_charge(budget.key, victim.uid)
+
+    def _drop_charge(self, key: str, victim: str) -> None:
+        charges = self._records.charges.get(key, {})
+        charges.pop(victim, None)
+        if not charges:
+            self._records.charges.pop(key, None)
+
+    def _awaited_no_more(self, victim: Pod) -> list[Pod]:
+        """No preemptor waits for the victim; returns those that did."""
+        preemptors = self._records.awaited_by.pop(victim.uid, {})
+        for preemptor in preemptors:
+            awaited = self._records.victims[preemptor]
+            awaited.discard(victim.uid)
+            if not awaited:
+                del self._records.victims[preemptor]
+        return list(preemptors.values())
+
+
+def _matching(objects: Objects, pod: Pod) -> list[PodDisruptionBudget]:
+    if not pod.labels:
+        return []
+    budgets: Mapping[str, PodDisruptionBudget] = objects.of(Kind.POD_DISRUPTION_BUDGET)
+    return [
+        budget
+        for budget in budgets.values()
+        if budget.namespace == pod.namespace
+        and budget.selector is not None
+        and not budget.selector.empty
+        and budget.selector.matches(pod.labels)
+        and pod.name not in budget.disrupted_pods
+    ]

@@ -1,4 +1,4 @@
-"""Nodes sorted into numbered domains: by the value of a label, or each on its own."""
+"""Topology domains of nodes: by the value of a label, or one per node."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -14,7 +14,7 @@ ABSENT: Final = -1
 """The code of a node that does not carry the label."""
 
 EACH_NODE: Final = ""
-"""In place of a label key: every node is a domain of its own."""
+"""Stands for a label key: every node is a domain of its own."""
 
 
 class Domains:
@@ -46,11 +46,11 @@ class LabelColumn(Domains):
 
     @property
     def inhabited(self) -> npt.NDArray[np.bool_]:
-        """True at the codes that some node has; one item longer than `values`, the last False."""
+        """True at codes that a node has; one item longer than `values`, whose last is False."""
         return self._holders[: len(self.values) + 1] > 0
 
     def put(self, row: int, labels: Mapping[str, str]) -> None:
-        """The row's code becomes that of its label value, or ABSENT."""
+        """Sets the row's code to that of its label value, or ABSENT."""
         before, value = int(self.codes.data[row]), labels.get(self.key)
         if value == (None if before == ABSENT else self.values[before]):
             return
@@ -92,7 +92,7 @@ class LabelColumns:
         self._by_key: dict[str, LabelColumn] = {}
 
     def column(self, key: str, rows: Iterable[tuple[int, Mapping[str, str]]]) -> LabelColumn:
-        """The column of a key; `rows` (row, labels) fills it when it is asked for first."""
+        """The column of a key; `rows` (row, labels) fills it on the first call."""
         column = self._by_key.get(key)
         if column is None:
             column = LabelColumn(key, self._columns.add(np.int64, ABSENT))
@@ -102,6 +102,6 @@ class LabelColumns:
         return column
 
     def put(self, row: int, labels: Mapping[str, str]) -> None:
-        """All columns take over the row's labels."""
+        """Updates all columns with the row's labels."""
         for column in self._by_key.values():
             column.put(row, labels)

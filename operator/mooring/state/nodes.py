@@ -1,7 +1,7 @@
 """The node table: one row per node, one contiguous column per quantity.
 
-A row belongs to a node's name for as long as the node exists or pods are accounted on it: a pod's
-event may arrive before its node's, and a deleted node's pods go one by one. Only rows whose
+A row belongs to a node's name as long as the node exists or pods are counted on it: a pod's event
+may arrive before its node's, and the pods of a deleted node are deleted one by one. Only rows whose
 `present` is True are nodes that can be chosen.
 """
 
@@ -30,18 +30,18 @@ Conditions = frozenset[tuple[str, str]]
 
 @dataclass(slots=True)
 class Image:
-    """An image that nodes have; `size` in bytes is what the first of them said (cache.go)."""
+    """An image that nodes have; `size` in bytes is the one its first node reported (cache.go)."""
 
     size: int
     rows: set[int] = field(default_factory=set)
 
 
 class NodeTable:
-    """What is known of every node and what its pods take of it.
+    """Every node and what its pods request.
 
     Resources are int64: cpu in millicores, memory and storage in bytes, others as counts.
-    `requested_scored_cpu` and `requested_scored_memory` sum the requests with upstream's stand-ins
-    for missing ones (NodeInfo.NonZeroRequested).
+    `requested_scored_cpu` and `requested_scored_memory` sum the requests with kube-scheduler's
+    defaults for missing ones (NodeInfo.NonZeroRequested).
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class NodeTable:
         self.zones: Interned[tuple[str, str]] = Interned(columns, ("", ""))
         """Region and zone; the first value stands for nodes that have neither."""
         self.avoiding: dict[tuple[str, str], set[int]] = {}
-        """Rows that would rather not have pods of a controller, by its kind and uid."""
+        """Rows whose annotation asks to avoid pods of a controller, by its kind and uid."""
         self._labels = LabelColumns(columns)
         self._each_node = Domains(EACH_NODE, columns.add(np.int64), self.names)
         self.images: dict[str, Image] = {}
@@ -73,9 +73,9 @@ class NodeTable:
         self.node_changes = ChangeLog()
         """Rows whose node changed."""
         self.set_version = 0
-        """Grows when a node comes, goes, moves to another zone or changes its images."""
+        """Grows when a node is added or deleted, or its zone or images change."""
         self.topology_version = 0
-        """Grows when a node comes, goes or changes its labels or taints."""
+        """Grows when a node is added or deleted, or its labels or taints change."""
         self._all_rows: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._order: tuple[int, npt.NDArray[np.int64]] = (-1, np.zeros(0, np.int64))
 
@@ -114,9 +114,9 @@ class NodeTable:
         return row
 
     def add_column(self, dtype: npt.DTypeLike, fill: int = 0) -> Column:
-        """A further column of these rows, for somebody else to keep; `fill` is a new row's value.
+        """A further column of these rows, which the caller writes; `fill` is a new row's value.
 
-        A row that serves another name keeps what was written to it.
+        A row that is used for another name keeps what was written to it.
         """
         return self._columns.add(dtype, fill)
 
@@ -151,7 +151,7 @@ class NodeTable:
         return np.array([row for _, _, row in sorted(turns)], dtype=np.int64)
 
     def put(self, node: Node) -> Node | None:
-        """The row says what the node says; returns what was known before."""
+        """Adds or updates the node; returns the former version."""
         row = self.row(node.name)
         before = self.nodes[row]
         self.nodes[row] = node
@@ -176,7 +176,7 @@ class NodeTable:
         return before
 
     def drop(self, name: str) -> Node | None:
-        """The node is gone; pods accounted on it keep the row alive. Returns what was known."""
+        """Removes the node and returns it; its row stays while pods are counted on it."""
         row = self.row_of.get(name)
         before = self.nodes[row] if row is not None else None
         if row is None or before is None:
@@ -201,14 +201,14 @@ class NodeTable:
         return before
 
     def add_pod(self, row: int, pod: Pod) -> None:
-        """The pod's demand counts on the row."""
+        """Adds the pod's requests to the row."""
         self._account(row, pod, 1)
         for port in pod.shape.host_ports:
             rows = self.host_ports.setdefault((port.protocol, port.port), {})
             rows.setdefault(row, Counter())[port.ip] += 1
 
     def remove_pod(self, row: int, pod: Pod) -> None:
-        """The pod's demand counts no more."""
+        """Removes the pod's requests from the row."""
         self._account(row, pod, -1)
         for port in pod.shape.host_ports:
             self._free_port(row, port)
@@ -224,7 +224,7 @@ class NodeTable:
         self.changes.mark(row)
 
     def has_room(self, row: int, amounts: Mapping[str, int]) -> bool:
-        """Whether the row has a pod slot and these amounts left."""
+        """Whether a pod slot and these amounts are free on the row."""
         if self.pod_count.data.item(row) >= self.pod_slots.data.item(row):
             return False
         for resource, amount in amounts.items():
@@ -251,7 +251,7 @@ class NodeTable:
             del self.host_ports[key]
 
     def _release(self, row: int) -> None:
-        """A row without node and pods may serve another name."""
+        """Frees a row without node and pods for another name."""
         if self.nodes[row] is None and not self.pod_count.data[row]:
             del self.row_of[self.names[row]]
             self.names[row] = ""

@@ -1,28 +1,32 @@
-"""Pods for which room is being made on a node, by node row (backend/queue/nominator.go)."""
+"""Pods nominated to a node, where a preemption frees resources for them.
+
+See backend/queue/nominator.go.
+"""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from mooring.model.pod import Pod
-from mooring.state.pod_columns import PodColumns
+from mooring.state.pod_columns import MutablePodColumns
 
-__all__ = ["Nominations", "Nominee"]
+__all__ = ["Nominations", "NominationsWriter", "Nominee"]
 
 
 class Nominee(NamedTuple):
-    """A pod and the row it is nominated to."""
+    """A nominated pod and the row of its nominated node."""
 
     pod: Pod
     row: int
 
 
 class Nominations:
-    """Every nominated pod has one row; its demand counts in the pod columns as nominated."""
+    """What decisions read: every nominated pod has one row."""
 
-    def __init__(self, columns: PodColumns) -> None:
-        self._columns = columns
-        self._by_key: dict[str, Nominee] = {}
-        self._by_row: dict[int, dict[str, Pod]] = {}
+    __slots__ = ("_by_key", "_by_row")
+
+    def __init__(self, by_key: dict[str, Nominee], by_row: dict[int, dict[str, Pod]]) -> None:
+        self._by_key = by_key
+        self._by_row = by_row
 
     def __iter__(self) -> Iterator[Nominee]:
         return iter(tuple(self._by_key.values()))
@@ -31,7 +35,7 @@ class Nominations:
         return len(self._by_key)
 
     def get(self, key: str) -> Nominee | None:
-        """Where the pod of this namespace/name is nominated to."""
+        """The nominated pod of this namespace/name and its row."""
         return self._by_key.get(key)
 
     def rows(self) -> list[int]:
@@ -55,6 +59,19 @@ class Nominations:
             if pod.shape.priority >= least_priority and pod.key != other_than
         ]
 
+
+class NominationsWriter:
+    """Keeps the nominations that `nominations` reads; only ClusterState has one.
+
+    The requests of nominated pods are in the pod columns, marked as nominated.
+    """
+
+    def __init__(self, columns: MutablePodColumns) -> None:
+        self._columns = columns
+        self._by_key: dict[str, Nominee] = {}
+        self._by_row: dict[int, dict[str, Pod]] = {}
+        self.nominations = Nominations(self._by_key, self._by_row)
+
     def put(self, pod: Pod, row: int) -> None:
         """The pod is nominated to the row, and to no other."""
         self.drop(pod.key)
@@ -63,7 +80,7 @@ class Nominations:
         self._columns.put(pod, row, nominated=True)
 
     def drop(self, key: str) -> Nominee | None:
-        """The pod is nominated nowhere; returns where it was."""
+        """The pod of this namespace/name is not nominated any more; returns where it was."""
         nominee = self._by_key.pop(key, None)
         if nominee is None:
             return None

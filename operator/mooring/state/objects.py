@@ -24,7 +24,7 @@ class Objects:
         return MappingProxyType(self._by_kind[kind])
 
     def put(self, kind: Kind, key: str, value: Any) -> Any | None:
-        """The object is stored; returns what was there before."""
+        """Stores the object; returns the former one."""
         objects = self._by_kind[kind]
         before = objects.get(key)
         objects[key] = value
@@ -34,7 +34,7 @@ class Objects:
         return before
 
     def pop(self, kind: Kind, key: str) -> Any | None:
-        """The object is gone; returns what was there."""
+        """Removes the object and returns it, if there was one."""
         before = self._by_kind[kind].pop(key, None)
         if kind is Kind.SERVICE and before is not None:
             del self._services[before.namespace][before.name]
@@ -44,7 +44,7 @@ class Objects:
         return before
 
     def services(self, namespace: str) -> tuple[Service, ...]:
-        """The Services of a namespace: the same tuple until one of them changes."""
+        """The Services of a namespace; the same tuple object until one of them changes."""
         if namespace not in self._services:
             return ()
         services = self._service_tuples.get(namespace)

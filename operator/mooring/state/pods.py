@@ -1,11 +1,11 @@
-"""Pods that hold a place on a node, assumed or confirmed.
+"""Pods that are placed on a node, assumed or confirmed.
 
     Initial --assume--> Assumed --confirm (the watch shows it bound)--> Added --delete--> Deleted
        |                   |                                              ^
        |                   +--forget, or expire without confirmation      |
-       +---------------------- confirm (somebody else bound it) ----------+
+       +---------------------- confirm (another scheduler bound it) ------+
 
-No pod is held twice: an identity (uid) has one place, and a name has one holder at a time.
+A pod (uid) is on one node, and a namespace/name belongs to one pod at a time.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ class PodState:
     """A pod on a row, `assumed` until the watch confirms.
 
     `deadline` is when an assumption whose binding went through expires, in seconds on the caller's
-    monotonic clock; None while it is being bound. `kind` is there while the pod is counted.
+    monotonic clock; None while it is being bound. `equivalent` is set while the pod is counted.
     `announced` is False while an assumed pod's ADD event is yet to come; `was_nominated` says that
     it was nominated to the row when it was assumed.
     """
@@ -33,7 +33,7 @@ class PodState:
     deadline: float | None = None
     announced: bool = True
     was_nominated: bool = False
-    kind: EquivalentPods = field(init=False, repr=False, compare=False)
+    equivalent: EquivalentPods = field(init=False, repr=False, compare=False)
 
 
 class PodTable:
@@ -52,7 +52,7 @@ class PodTable:
         return iter(self._by_key.values())
 
     def get(self, key: str) -> PodState | None:
-        """The place of the pod of this namespace/name."""
+        """The placed pod of this namespace/name."""
         return self._by_key.get(key)
 
     def on(self, row: int) -> dict[str, PodState]:
@@ -60,17 +60,17 @@ class PodTable:
         return self._by_row.get(row, {})
 
     def put(self, placed: PodState) -> None:
-        """The pod holds its place; its key must be free."""
+        """Adds the pod; no other may have its key."""
         key = placed.pod.key
         if key in self._by_key:
-            raise ValueError(f"{key} already holds a place")
+            raise ValueError(f"{key} is placed already")
         self._by_key[key] = placed
         self._by_row.setdefault(placed.row, {})[key] = placed
         if placed.assumed:
             self.assumed[key] = placed
 
     def pop(self, key: str) -> PodState | None:
-        """The pod holds its place no more."""
+        """Removes the pod and returns it, if there was one."""
         placed = self._by_key.pop(key, None)
         self.assumed.pop(key, None)
         if placed is not None:

@@ -1,4 +1,4 @@
-"""The cluster as a decision may read it."""
+"""The cluster as decisions and plugins read it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -24,10 +24,10 @@ __all__ = ["Snapshot"]
 
 
 class Snapshot:
-    """A read-only face of the live state.
+    """A read-only view of the live state.
 
-    Nothing is copied: a decision has no await, so nothing can change under it. Do not keep what it
-    hands out beyond the call it was handed out in.
+    Nothing is copied: a decision has no await, so nothing can change while it runs. Do not keep
+    what the methods return longer than the call of your plugin.
     """
 
     __slots__ = ("_state",)
@@ -47,7 +47,7 @@ class Snapshot:
 
     @property
     def nodes_in_order(self) -> IntArray:
-        """Rows of the nodes that exist, zones taking turns; not to be written."""
+        """Rows of the nodes that exist, one zone after the other in turn; not to be written."""
         return self._state.nodes.order()
 
     @property
@@ -61,17 +61,17 @@ class Snapshot:
 
     @property
     def pod_columns(self) -> PodColumns:
-        """Placed and nominated pods as columns; only to be read."""
+        """Placed and nominated pods as columns."""
         return self._state.pod_columns
 
     @property
     def nominations(self) -> Nominations:
-        """Pods for which room is being made; only to be read."""
+        """Pods nominated to a node."""
         return self._state.nominations
 
     @property
     def evictions(self) -> Evictions:
-        """What disruption budgets allow now; only to be asked."""
+        """Pods that this scheduler is evicting, and what disruption budgets still allow."""
         return self._state.evictions
 
     def row(self, node: str) -> int | None:
@@ -79,7 +79,7 @@ class Snapshot:
         return self._state.nodes.row_of.get(node)
 
     def nodes_with_nominated(self, rows: IntArray, resources: Iterable[str], pod: Pod) -> NodeView:
-        """Rows with the requests of the nominated pods that this pod must leave the room."""
+        """A view of rows with the nominated pods that this pod must leave their requests."""
         table, columns = self._state.nodes, self._state.pod_columns
         more_pods, more_requested = columns.nominated_demand(
             resources, pod.shape.priority, pod.key, table.row_count
@@ -91,11 +91,11 @@ class Snapshot:
         return self._state.nodes.nodes[row]
 
     def has_room(self, row: int, amounts: Mapping[str, int]) -> bool:
-        """Whether the row has a pod slot and these amounts left."""
+        """Whether a pod slot and these amounts are free on the row."""
         return self._state.nodes.has_room(row, amounts)
 
     def trial(self) -> AbstractContextManager[Trial]:
-        """A what-if: inside, pods may be moved; afterwards everything is as it was."""
+        """A dry run: inside, pods may be removed and added; afterwards all is as before."""
         return self._state.trial()
 
     def pod(self, key: str) -> PodState | None:
@@ -120,28 +120,27 @@ class Snapshot:
 
         Terminating pods are counted if the selection includes them, assumed pods always.
         """
-        return self._state.terms.counts(pods, key)
+        return self._state.topology.counts(pods, key)
 
     def owners(self, role: Role, pod: Pod) -> list[tuple[int, DomainCounts]]:
-        """The distinct inter-pod terms of placed pods that are about this pod.
+        """The distinct inter-pod terms of placed pods that select this pod.
 
-        Each with its weight (1 if required) and the number of its owners per domain, of which there
-        is at least one.
+        Each has its weight (1 if required) and how many owners it has per domain, at least one.
         """
-        return self._state.terms.owners(role, pod)
+        return self._state.topology.owners(role, pod)
 
     def selects(self, pods: Selection, pod: Pod) -> bool:
-        """Whether the selection includes a pod that need not be placed."""
-        return self._state.terms.selects(pods, pod)
+        """Whether the selection includes a pod, which need not be placed."""
+        return self._state.topology.selects(pods, pod)
 
     def default_selector(self, pod: Pod) -> Selection | None:
-        """Pods behind the same Services and of the same controller; None if it has neither."""
+        """Pods that the pod's Services and controller all select; None if it has neither."""
         return self._state.default_selector.of(pod)
 
     def behind_services(self, pod: Pod) -> Selection | None:
-        """Pods behind the same Services, whoever owns them; None if there is no Service."""
+        """Pods that the pod's Services all select; None if there is no Service."""
         return self._state.default_selector.behind_services(pod)
 
     def services(self, pod: Pod) -> tuple[Service, ...]:
-        """The Services in front of the pod, by name."""
+        """The Services that select the pod, by name."""
         return self._state.default_selector.services(pod)

@@ -1,4 +1,4 @@
-"""What a plugin sees of the nodes: read-only columns of all rows or of some."""
+"""The nodes as plugins read them: read-only columns of all rows or of some."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -132,7 +132,7 @@ class NodeView:
         return self._table.zones.values
 
     def avoiding(self, kind: str, uid: str) -> BoolArray:
-        """True where the node's annotation asks to keep away the pods of this controller."""
+        """True where the node's annotation asks to avoid pods of this controller."""
         return self._at(self._table.avoiding.get((kind, uid), ()))
 
     def label(self, key: str) -> LabelColumn:
@@ -149,7 +149,7 @@ class NodeView:
 
     @property
     def topology_version(self) -> int:
-        """Grows when any node comes, goes or changes its labels or taints."""
+        """Grows when any node is added or deleted, or its labels or taints change."""
         return self._table.topology_version
 
     @property
@@ -234,7 +234,7 @@ class NodeView:
 
 
 class NodeViewWithNominated(NodeView):
-    """Rows as they would be with more pods on them, as far as pod slots and requests go.
+    """Rows with additional pods, of which pod slots and requests are counted.
 
     `more_pods` and `more_requested` are int64 over all rows of the table.
     """
@@ -253,7 +253,7 @@ class NodeViewWithNominated(NodeView):
         self._more_requested = more_requested
 
     def take(self, rows: IntArray) -> "NodeViewWithNominated":
-        """The same crowd on other rows."""
+        """The same additional pods on other rows."""
         return NodeViewWithNominated(self._table, rows, self._more_pods, self._more_requested)
 
     @property

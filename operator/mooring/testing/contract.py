@@ -24,6 +24,7 @@ from mooring.framework.registry import NoArgs
 from mooring.framework.runtime import wrong_explanation, wrong_mask, wrong_scores
 from mooring.framework.scores import MAX_SCORE, normalize_score
 from mooring.framework.verdicts import SKIP, Explanation, PreFilterResult, Unschedulable
+from mooring.model.events import Kind
 from mooring.model.pod import Pod, parse_pod
 from mooring.policy.points import Point
 from mooring.policy.reading import read
@@ -276,6 +277,12 @@ def _fingerprint(state: ClusterState) -> dict[str, Any]:
     return {
         **{name: column.data[:rows].tolist() for name, column in columns.items()},
         "pods": [(placed.pod.key, placed.row, placed.assumed) for placed in state.pods],
+        "nominated": sorted((nominee.pod.key, nominee.row) for nominee in state.nominations),
+        "evicting": sorted(p.pod.key for p in state.pods if state.evictions.evicting(p.pod)),
+        "disruptions allowed": {
+            key: state.evictions.disruptions_allowed(budget)
+            for key, budget in state.objects.of(Kind.POD_DISRUPTION_BUDGET).items()
+        },
         "changes": table.changes.position,
         "set version": table.set_version,
     }

@@ -1,4 +1,4 @@
-"""Whom to evict, and which plan costs least."""
+"""Which potential victims are reprieved, and which candidate costs least."""
 
 from mooring.model.pod import Pod, parse_pod
 from mooring.plugins.default_preemption.candidates import (
@@ -7,7 +7,7 @@ from mooring.plugins.default_preemption.candidates import (
     select_candidate,
     select_victims,
 )
-from mooring.testing.builders import cluster, pdb, pod
+from mooring.testing.builders import cluster, node, pdb, pod
 
 
 def victim(name: str, priority: int = 0, day: int | None = None, app: str = "") -> Pod:
@@ -25,12 +25,13 @@ def test_importance_is_priority_then_age() -> None:
     assert names(by_importance(pods)) == ["top", "old", "new", "unstarted"]
 
 
-def test_fewer_broken_budgets_outweigh_everything() -> None:
-    broken, kept = Candidate(0, (victim("a", -100),), 1), Candidate(1, (victim("b", 500),), 0)
-    assert select_candidate([broken, kept]) is kept
+def test_fewer_violated_budgets_outweigh_every_other_criterion() -> None:
+    violating = Candidate(0, (victim("a", -100),), 1)
+    other = Candidate(1, (victim("b", 500),), 0)
+    assert select_candidate([violating, other]) is other
 
 
-def test_the_lower_of_the_highest_victims_is_cheaper() -> None:
+def test_then_the_node_whose_highest_victim_has_the_lower_priority_is_cheaper() -> None:
     one, two = Candidate(0, (victim("a", 10),)), Candidate(1, (victim("b", 9), victim("c", 9)))
     assert select_candidate([one, two]) is two
 
@@ -47,33 +48,44 @@ def test_then_the_latest_start_of_the_most_important_victim() -> None:
     assert select_candidate([old, new]) is new
 
 
-def test_a_plan_without_victims_costs_least() -> None:
+def test_a_candidate_without_victims_costs_least() -> None:
     free = Candidate(1, ())
     assert select_candidate([Candidate(0, (victim("a", -5),)), free]) is free
 
 
-def test_pods_are_put_back_while_there_is_room_the_most_important_first() -> None:
-    potential = 2
+def test_the_most_important_pods_are_reprieved_while_they_fit() -> None:
+    free_slots = 2
 
     def reprieve(_: Pod) -> bool:
-        nonlocal potential
-        potential -= 1
-        return potential >= 0
+        nonlocal free_slots
+        free_slots -= 1
+        return free_slots >= 0
 
-    candidates = [victim("a", 1), victim("b", 3), victim("c", 2)]
-    candidate = select_victims(4, candidates, reprieve, cluster().evictions)
+    potential = [victim("a", 1), victim("b", 3), victim("c", 2)]
+    candidate = select_victims(4, potential, reprieve, cluster().evictions)
     assert (candidate.row, names(candidate.victims), candidate.violations) == (4, ["a"], 0)
 
 
-def test_pods_whose_budget_is_spent_are_put_back_first_and_counted_if_they_go() -> None:
+def test_pods_whose_budget_would_be_violated_are_reprieved_first() -> None:
     state = cluster(pdb("guard", {"app": "web"}, allowed=1))
-    candidates = [victim("a", 3, 1, "web"), victim("b", 2, 1, "web"), victim("c", 9, 1)]
-    asked: list[str] = []
+    potential = [victim("a", 3, 1, "web"), victim("b", 2, 1, "web"), victim("c", 9, 1)]
+    reprieve_order: list[str] = []
 
-    def reprieve(back: Pod) -> bool:
-        asked.append(back.name)
+    def reprieve(victim: Pod) -> bool:
+        reprieve_order.append(victim.name)
         return False
 
-    candidate = select_victims(0, candidates, reprieve, state.evictions)
-    assert asked == ["b", "c", "a"], "one disruption is allowed: the second would break the budget"
+    candidate = select_victims(0, potential, reprieve, state.evictions)
+    assert reprieve_order == ["b", "c", "a"], "only one disruption is allowed"
     assert (names(candidate.victims), candidate.violations) == (["c", "a", "b"], 1)
+
+
+def test_pods_that_are_being_evicted_already_are_not_reprieved_and_cost_nothing() -> None:
+    state = cluster(node("n"), pod("a", node="n", priority=3), pod("b", node="n", priority=1))
+    evicting = [placed.pod for placed in state.pods if placed.pod.name == "a"]
+    state.begin_evictions(victim("earlier", 100), evicting)
+    pods = [placed.pod for placed in state.pods]
+    candidate = select_victims(0, pods, lambda _: False, state.evictions)
+    assert (names(candidate.victims), names(candidate.evicting)) == (["b"], ["a"])
+    assert names(candidate.all_victims) == ["a", "b"]
+    assert candidate.cost == Candidate(0, candidate.victims).cost

@@ -1,4 +1,4 @@
-"""DefaultPreemption through the real cycle: who is eligible, where room is made, whom it costs."""
+"""DefaultPreemption in the real cycle: which pods may preempt, which node, which victims."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ import pytest
 from deciding import Deciding
 from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.model.events import Kind
+from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pdb, pod
 
@@ -39,7 +40,7 @@ def test_fewer_victims_win_when_priorities_are_equal() -> None:
     assert (decision.nominated_node, decision.victims) == ("b", ("default/b-1",))
 
 
-def test_who_started_last_goes_first() -> None:
+def test_of_equal_priority_the_pod_that_started_last_is_the_victim() -> None:
     deciding = Deciding(
         node("a", cpu="2"),
         pod("old", cpu="1", node="a", started="2026-01-01T00:00:00Z"),
@@ -58,7 +59,7 @@ def test_pods_of_equal_priority_are_never_victims() -> None:
     )
 
 
-def test_a_node_too_small_even_when_empty_is_not_helped() -> None:
+def test_preemption_is_not_helpful_on_a_node_too_small_even_when_empty() -> None:
     message = Deciding(*full("a", LOW)).decision(pod("new", cpu="8", priority=HIGH)).message
     assert message == (
         "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: "
@@ -66,7 +67,7 @@ def test_a_node_too_small_even_when_empty_is_not_helped() -> None:
     )
 
 
-def test_what_remains_in_the_way_is_named() -> None:
+def test_the_message_says_what_is_insufficient_even_without_the_potential_victims() -> None:
     deciding = Deciding(*full("a", LOW, HIGH, HIGH, HIGH))
     message = deciding.decision(pod("new", cpu="2", priority=HIGH)).message
     assert message is not None
@@ -81,13 +82,13 @@ def test_a_pod_that_never_preempts_says_so() -> None:
     assert message.endswith("preemption: not eligible due to preemptionPolicy=Never.")
 
 
-def test_a_budget_is_broken_only_as_the_last_resort() -> None:
+def test_a_budget_is_violated_only_if_no_other_node_fits() -> None:
     objects = (*full("a", LOW, LOW, LOW, LOW), *full("b", MIDDLE, MIDDLE, MIDDLE, MIDDLE))
     deciding = Deciding(*objects, pdb("guard", {"on": "a"}, allowed=0))
     assert deciding.decision(pod("new", cpu="1", priority=HIGH)).nominated_node == "b"
 
 
-def test_a_protected_pod_is_put_back_before_the_others() -> None:
+def test_a_pod_whose_budget_would_be_violated_is_reprieved_before_the_others() -> None:
     deciding = Deciding(
         node("a", cpu="2"),
         pod("guarded", cpu="1", node="a", priority=LOW, labels={"app": "guarded"}),
@@ -97,7 +98,7 @@ def test_a_protected_pod_is_put_back_before_the_others() -> None:
     assert deciding.decision(pod("new", cpu="1", priority=HIGH)).victims == ("default/free",)
 
 
-def test_an_eviction_under_way_counts_against_its_budget_at_once() -> None:
+def test_an_eviction_that_has_begun_counts_against_its_budget_at_once() -> None:
     deciding = Deciding(
         *full("a", LOW, LOW, LOW, LOW),
         *full("b", MIDDLE, MIDDLE, MIDDLE, MIDDLE),
@@ -107,21 +108,21 @@ def test_an_eviction_under_way_counts_against_its_budget_at_once() -> None:
     assert isinstance(first, FitError)
     assert first.nomination is not None
     assert first.nomination.node == "a"
-    deciding.state.evictions.begun(
+    deciding.nominate(pod("one", cpu="1", priority=HIGH), "a")
+    deciding.state.begin_evictions(
         parse_pod(pod("one", cpu="1", priority=HIGH)), first.nomination.victims
     )
-    deciding.nominate(pod("one", cpu="1", priority=HIGH), "a")
     assert deciding.decision(pod("two", cpu="1", priority=HIGH)).nominated_node == "b"
 
 
 def evict_for(deciding: Deciding, raw: dict[str, object]) -> tuple[str, list[str]]:
-    """The pod's preemption begins; returns its node and whom it waits for."""
+    """The pod's preemption begins; returns its nominated node and its victims."""
     outcome = deciding.outcome(raw)
     assert isinstance(outcome, FitError)
     assert outcome.nomination is not None
     node, victims = outcome.nomination.node, outcome.nomination.victims
     deciding.nominate(raw, node)
-    deciding.state.evictions.begun(parse_pod(raw), victims)
+    deciding.state.begin_evictions(parse_pod(raw), victims)
     return node, [victim.key for victim in victims]
 
 
@@ -134,20 +135,20 @@ def starts(deciding: Deciding, key: str, when: str, **fields: Any) -> None:
     deciding.state.put(Kind.POD, key, parse_pod(raw))
 
 
-def test_room_that_an_eviction_frees_is_used_before_anybody_else_is_evicted() -> None:
+def test_what_an_eviction_frees_is_used_before_another_pod_is_evicted() -> None:
     deciding = Deciding(*full("a", LOW, LOW, LOW, LOW), *full("b", LOW, LOW, LOW, LOW))
     first = evict_for(deciding, pod("one", cpu="500m", priority=HIGH))
-    # Any other pod of both nodes has started later by now, and would be upstream's choice.
+    # Any other pod of both nodes has started later by now, and would be kube-scheduler's choice.
     for name in ("a-0", "a-1", "a-2", "b-0", "b-1", "b-2", "b-3"):
         starts(deciding, f"default/{name}", "2026-05-05T00:00:00Z", cpu="1", priority=LOW)
     starts(deciding, "default/a-3", "2026-01-01T00:00:00Z", cpu="1", priority=LOW)
     assert first[0] == "a"
     assert evict_for(deciding, pod("two", cpu="500m", priority=HIGH)) == first
     _, victims = evict_for(deciding, pod("three", cpu="500m", priority=HIGH))
-    assert victims != first[1], "what two pods share has no room for a third"
+    assert victims != first[1], "what one victim frees is not enough for three pods"
 
 
-def test_room_that_an_eviction_frees_is_used_where_only_a_trial_can_tell() -> None:
+def test_what_an_eviction_frees_is_used_where_the_filters_decide_in_a_dry_run() -> None:
     holders = [pod(f"{n}-holder", node=n, ports=[80, 81], priority=LOW) for n in ("a", "b")]
     deciding = Deciding(node("a"), node("b"), *holders)
     first = evict_for(deciding, pod("one", ports=[80], priority=HIGH))
@@ -157,14 +158,14 @@ def test_room_that_an_eviction_frees_is_used_where_only_a_trial_can_tell() -> No
     assert evict_for(deciding, pod("two", ports=[81], priority=HIGH)) == first
 
 
-def test_a_pod_on_its_way_out_does_not_count_as_one_victim_more() -> None:
+def test_a_pod_that_is_being_evicted_already_does_not_count_as_a_further_victim() -> None:
     deciding = Deciding(*full("a", LOW, LOW, LOW, LOW), preemption={"maxVictims": 1})
     evict_for(deciding, pod("one", cpu="500m", priority=HIGH))
     _, victims = evict_for(deciding, pod("two", cpu="1500m", priority=HIGH))
     assert len(victims) == 2
 
 
-def test_a_strict_profile_makes_no_plan_that_breaks_a_budget() -> None:
+def test_a_strict_profile_has_no_candidate_that_violates_a_budget() -> None:
     deciding = Deciding(
         *full("a", LOW, LOW, LOW, LOW),
         pdb("guard", {"on": "a"}, allowed=0),
@@ -183,7 +184,7 @@ def test_a_profile_may_bound_the_number_of_victims() -> None:
     assert (decision.nominated_node, len(decision.victims)) == ("b", 1)
 
 
-def test_a_profile_may_spare_pods_that_have_just_started() -> None:
+def test_pods_that_have_not_run_long_enough_for_the_profile_are_no_victims() -> None:
     deciding = Deciding(
         node("a", cpu="1"),
         pod("young", cpu="1", node="a", priority=LOW, started="1970-01-01T00:01:40Z"),
@@ -194,14 +195,16 @@ def test_a_profile_may_spare_pods_that_have_just_started() -> None:
     assert deciding.decision(raw, now=161.0).nominated_node == "a"
 
 
-def test_while_its_victims_leave_a_pod_does_not_preempt_again() -> None:
-    deciding = Deciding(*full("a", LOW, LOW, LOW, LOW), *full("b", LOW, LOW, LOW, LOW))
+def preempting() -> tuple[Deciding, dict[str, object]]:
+    """A pod that is nominated to node a, whose victim there is being evicted."""
+    deciding = Deciding(*full("a", LOW, LOW, LOW, LOW), *full("b", MIDDLE, MIDDLE, MIDDLE, MIDDLE))
     raw = pod("new", cpu="1", priority=HIGH)
-    outcome = deciding.outcome(raw)
-    assert isinstance(outcome, FitError)
-    assert outcome.nomination is not None
-    deciding.nominate(raw, outcome.nomination.node)
-    deciding.state.evictions.begun(parse_pod(raw), outcome.nomination.victims)
+    assert evict_for(deciding, raw)[0] == "a"
+    return deciding, raw
+
+
+def test_a_pod_does_not_preempt_again_while_its_victims_are_being_evicted() -> None:
+    deciding, raw = preempting()
     again = deciding.outcome(raw)
     assert isinstance(again, FitError)
     assert again.nomination is None
@@ -209,23 +212,61 @@ def test_while_its_victims_leave_a_pod_does_not_preempt_again() -> None:
     assert again.message.endswith("not eligible due to a terminating pod on the nominated node.")
 
 
-def test_a_leaving_victim_of_an_earlier_leader_is_recognised_by_its_mark() -> None:
-    mark = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+def cordon(deciding: Deciding, name: str) -> None:
+    raw = node(name, cpu="4", unschedulable=True)
+    deciding.state.put(Kind.NODE, name, parse_node(raw))
+
+
+def test_a_pod_whose_nominated_node_is_cordoned_preempts_elsewhere() -> None:
+    deciding, raw = preempting()
+    cordon(deciding, "a")
+    assert deciding.decision(raw).nominated_node == "b"
+
+
+def test_a_pod_whose_nominated_node_is_deleted_preempts_elsewhere() -> None:
+    deciding, raw = preempting()
+    deciding.state.delete(Kind.NODE, "a")
+    assert deciding.decision(raw).nominated_node == "b"
+
+
+def test_a_pod_that_is_rejected_at_pre_filter_loses_its_nomination() -> None:
+    """Without a claim it fits nowhere, whether or not its victims leave."""
+    deciding, _ = preempting()
+    outcome = deciding.outcome(pod("new", cpu="1", priority=HIGH, claims=["gone"]))
+    assert isinstance(outcome, FitError)
+    assert outcome.diagnosis.pre_filter is not None
+    assert (outcome.nomination, outcome.keeps_nomination) == (None, False)
+
+
+def terminating_on_a() -> tuple[Deciding, dict[str, object]]:
+    """A pod nominated to node a, where a victim of an earlier leader is terminating."""
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
     deciding = Deciding(
         node("a", cpu="1"),
-        pod("gone", cpu="1", node="a", terminating=True, status={"conditions": [mark]}),
+        pod("gone", cpu="1", node="a", terminating=True, status={"conditions": [condition]}),
         *full("b", LOW, LOW, LOW, LOW),
     )
     raw = pod("new", cpu="1", priority=HIGH)
     deciding.nominate(raw, "a")
+    return deciding, raw
+
+
+def test_a_terminating_victim_of_an_earlier_leader_is_recognised_by_its_condition() -> None:
+    deciding, raw = terminating_on_a()
     outcome = deciding.outcome(raw)
     assert isinstance(outcome, FitError)
     assert outcome.keeps_nomination
 
 
-def test_room_for_a_nominated_pod_is_not_given_away() -> None:
+def test_terminating_pods_on_a_cordoned_node_do_not_keep_a_pod_from_preempting() -> None:
+    deciding, raw = terminating_on_a()
+    cordon(deciding, "a")
+    assert deciding.decision(raw).nominated_node == "b"
+
+
+def test_pods_of_lower_priority_leave_a_nominated_pod_its_resources() -> None:
     deciding = Deciding(node("a", cpu="2"))
-    deciding.nominate(pod("hoping", cpu="2", priority=HIGH), "a")
+    deciding.nominate(pod("nominated", cpu="2", priority=HIGH), "a")
     low = deciding.decision(pod("low", cpu="1", priority=LOW))
     assert low.node is None
     assert low.message is not None
@@ -234,16 +275,16 @@ def test_room_for_a_nominated_pod_is_not_given_away() -> None:
     assert isinstance(higher, ScheduleResult)
 
 
-def test_a_nominated_pod_goes_to_its_node_without_looking_further() -> None:
+def test_a_nominated_pod_that_fits_its_node_is_placed_there_without_scoring() -> None:
     deciding = Deciding(node("a", cpu="4"), *full("b", LOW, LOW, LOW))
-    raw = pod("hoping", cpu="1", priority=HIGH)
+    raw = pod("nominated", cpu="1", priority=HIGH)
     deciding.nominate(raw, "b")
     outcome = deciding.outcome(raw)
     assert isinstance(outcome, ScheduleResult)
     assert (outcome.node, outcome.scores) == ("b", None)
 
 
-def test_a_host_port_is_freed_by_trial() -> None:
+def test_a_pod_that_holds_the_wanted_host_port_is_the_victim() -> None:
     deciding = Deciding(
         node("a"),
         pod("holder", node="a", ports=[80], priority=LOW),
@@ -253,14 +294,14 @@ def test_a_host_port_is_freed_by_trial() -> None:
     assert (decision.nominated_node, decision.victims) == ("a", ("default/holder",))
 
 
-def test_a_trial_leaves_no_trace() -> None:
+def test_a_dry_run_leaves_the_cluster_as_it_was() -> None:
     deciding = Deciding(node("a"), pod("holder", node="a", ports=[80], priority=LOW))
     deciding.decision(pod("new", ports=[80], priority=HIGH))
     assert deciding.decision(pod("other", ports=[80], priority=LOW)).nominated_node is None
     assert [p.pod.key for p in deciding.state.pods] == ["default/holder"]
 
 
-def test_the_search_goes_on_until_a_plan_breaks_no_budget() -> None:
+def test_nodes_are_examined_until_a_candidate_violates_no_budget() -> None:
     guarded = [o for i in range(4) for o in full(f"g{i}", LOW, LOW, LOW, LOW)]
     args = {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 1}
     deciding = Deciding(

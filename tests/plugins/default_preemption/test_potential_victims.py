@@ -1,4 +1,4 @@
-"""What evictions would free, on small clusters; tests/property has the large ones."""
+"""What is free without the potential victims, on small clusters; see also tests/property."""
 
 import numpy as np
 
@@ -9,10 +9,10 @@ from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import cluster, node, pdb, pod
 
 
-def room_for(state: ClusterState, cpu: int, *, priority: int = 100) -> PotentialVictims:
-    seen = Snapshot(state)
-    wanting = parse_pod(pod("new", cpu=f"{cpu}m", priority=priority))
-    return PotentialVictims(wanting, {"cpu": cpu}, seen.nodes_in_order, seen)
+def potential_victims(state: ClusterState, cpu: int, *, priority: int = 100) -> PotentialVictims:
+    snapshot = Snapshot(state)
+    preemptor = parse_pod(pod("new", cpu=f"{cpu}m", priority=priority))
+    return PotentialVictims(preemptor, {"cpu": cpu}, snapshot.nodes_in_order, snapshot)
 
 
 def two_nodes() -> ClusterState:
@@ -25,25 +25,25 @@ def two_nodes() -> ClusterState:
     )
 
 
-def test_only_pods_of_lower_priority_are_candidates() -> None:
-    potential = room_for(two_nodes(), 1000)
-    assert potential.candidates.tolist() == [2, 0]
-    assert {p.name for p in potential.candidates_at(0)} == {"a-mid", "a-low"}
+def test_only_pods_of_lower_priority_are_potential_victims() -> None:
+    potential = potential_victims(two_nodes(), 1000)
+    assert potential.counts.tolist() == [2, 0]
+    assert {p.name for p in potential.pods_at(0)} == {"a-mid", "a-low"}
 
 
-def test_it_suffices_where_the_candidates_free_enough() -> None:
-    assert room_for(two_nodes(), 2000).suffices.tolist() == [True, False]
-    assert room_for(two_nodes(), 2001).suffices.tolist() == [False, False]
+def test_the_pod_fits_where_the_potential_victims_free_enough() -> None:
+    assert potential_victims(two_nodes(), 2000).fits.tolist() == [True, False]
+    assert potential_victims(two_nodes(), 2001).fits.tolist() == [False, False]
 
 
-def test_what_is_still_lacking_has_upstreams_words() -> None:
-    lacking = dict(room_for(two_nodes(), 1500).lacking())
-    assert lacking["Too many pods"].tolist() == [False, True]
-    assert lacking["Insufficient cpu"].tolist() == [False, True]
+def test_what_is_insufficient_without_them_has_kube_schedulers_words() -> None:
+    insufficient = dict(potential_victims(two_nodes(), 1500).insufficient())
+    assert insufficient["Too many pods"].tolist() == [False, True]
+    assert insufficient["Insufficient cpu"].tolist() == [False, True]
 
 
-def test_the_least_important_pods_go() -> None:
-    potential = room_for(two_nodes(), 1000)
+def test_the_least_important_pods_are_the_victims() -> None:
+    potential = potential_victims(two_nodes(), 1000)
     victims = potential.victims()
     assert [p.name for p in potential.candidate(0, victims).victims] == ["a-low"]
 
@@ -56,7 +56,7 @@ def test_rows_are_ranked_by_the_cost_of_their_victims() -> None:
             for name, priority in (("a", 30), ("b", 10), ("c", 20))
         ),
     )
-    potential = room_for(state, 1000)
+    potential = potential_victims(state, 1000)
     assert potential.ranked(potential.victims()).tolist() == [1, 2, 0]
 
 
@@ -66,49 +66,51 @@ def test_of_equal_rows_the_one_whose_victim_started_last_is_cheapest() -> None:
         *(node(name, cpu="1") for name in days),
         *(pod(n, cpu="1", node=n, started=f"{day}T00:00:00Z") for n, day in days.items()),
     )
-    potential = room_for(state, 1000)
+    potential = potential_victims(state, 1000)
     assert potential.ranked(potential.victims()).tolist() == [1, 0, 2]
 
 
-def test_a_pod_is_put_back_only_into_a_free_slot() -> None:
+def test_a_pod_is_reprieved_only_into_a_free_slot() -> None:
     state = cluster(node("a", pods=2), pod("x", node="a"), pod("y", node="a", priority=1))
-    seen = Snapshot(state)
-    potential = PotentialVictims(parse_pod(pod("new", priority=9)), {}, seen.nodes_in_order, seen)
+    snapshot = Snapshot(state)
+    potential = PotentialVictims(
+        parse_pod(pod("new", priority=9)), {}, snapshot.nodes_in_order, snapshot
+    )
     assert [p.name for p in potential.candidate(0, potential.victims()).victims] == ["x"]
 
 
-def test_room_promised_to_nominated_pods_is_not_counted_again() -> None:
+def test_the_requests_of_nominated_pods_are_not_free() -> None:
     state = two_nodes()
-    state.nominate(parse_pod(pod("hoping", cpu="1", priority=100)), "a")
-    assert room_for(state, 1500).suffices.tolist() == [False, False]
-    assert room_for(state, 1500, priority=101).suffices.tolist() == [True, False]
+    state.nominate(parse_pod(pod("nominated", cpu="1", priority=100)), "a")
+    assert potential_victims(state, 1500).fits.tolist() == [False, False]
+    assert potential_victims(state, 1500, priority=101).fits.tolist() == [True, False]
 
 
-def test_spared_pods_are_no_candidates() -> None:
+def test_protected_pods_are_no_potential_victims() -> None:
     state = two_nodes()
-    seen = Snapshot(state)
-    protected = np.array([p is not None and p.name == "a-low" for p in seen.pod_columns.pods])
-    wanting = parse_pod(pod("new", priority=100))
-    potential = PotentialVictims(wanting, {}, seen.nodes_in_order, seen, protected)
-    assert [p.name for p in potential.candidates_at(0)] == ["a-mid"]
+    snapshot = Snapshot(state)
+    protected = np.array([p is not None and p.name == "a-low" for p in snapshot.pod_columns.pods])
+    preemptor = parse_pod(pod("new", priority=100))
+    potential = PotentialVictims(preemptor, {}, snapshot.nodes_in_order, snapshot, protected)
+    assert [p.name for p in potential.pods_at(0)] == ["a-mid"]
 
 
-def test_budgets_matter_only_in_the_namespaces_of_candidates() -> None:
+def test_only_budgets_in_the_namespace_of_a_potential_victim_can_match() -> None:
     state = two_nodes()
-    potential = room_for(state, 1000)
-    assert not potential.meets_budgets(Snapshot(state))
+    potential = potential_victims(state, 1000)
+    assert not potential.may_match_budgets(Snapshot(state))
     for raw, expected in ((pdb("x", {}, namespace="other"), False), (pdb("x", {}), True)):
         guarded = cluster(raw, *_objects())
-        assert room_for(guarded, 1000).meets_budgets(Snapshot(guarded)) is expected
+        assert potential_victims(guarded, 1000).may_match_budgets(Snapshot(guarded)) is expected
 
 
 def _objects() -> list[dict[str, object]]:
     return [node("a", cpu="1"), pod("a-low", cpu="1", node="a")]
 
 
-def test_putting_back_takes_from_what_is_left() -> None:
-    left = FreeResources({"cpu": 1500}, slots=2)
+def test_a_reprieved_pods_requests_are_free_no_more() -> None:
+    free = FreeResources({"cpu": 1500}, slots=2)
     one = parse_pod(pod("a", cpu="1", memory="1Gi"))
-    assert left.take(one)
-    assert not left.take(one)
-    assert (left.amounts, left.slots) == ({"cpu": 500}, 1)
+    assert free.reprieve(one)
+    assert not free.reprieve(one)
+    assert (free.amounts, free.slots) == ({"cpu": 500}, 1)

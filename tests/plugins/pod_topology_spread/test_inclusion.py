@@ -102,7 +102,7 @@ def test_nodes_with_untolerated_taints_count_unless_taints_are_honored() -> None
     assert domains(scope_of(state, tolerant, honor_taints=True)) == {"a", "b", "c"}
 
 
-def test_nodes_must_carry_every_key_that_is_asked_for() -> None:
+def test_nodes_must_have_the_label_of_every_constraint() -> None:
     state = cluster(*NODES, *PODS)
     with_rack = scope_of(state, shape(), (ZONE, "rack"))
     assert domains(with_rack) == {"b"}
@@ -151,7 +151,7 @@ def test_scopes_that_no_policy_narrows_are_shared_by_all_pods() -> None:
     assert scope_of(state, shape(cpu="2"), (ZONE,), inclusion) is first
 
 
-def test_only_so_many_scopes_are_kept() -> None:
+def test_a_bounded_number_of_scopes_is_kept() -> None:
     state, inclusion = cluster(*NODES), Inclusion()
     for i in range(600):
         scope_of(state, shape(node_selector={"disk": str(i)}), (), inclusion)

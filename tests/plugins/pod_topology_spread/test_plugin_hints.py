@@ -46,7 +46,7 @@ def queueing_hint(waiting: Raw, before: Raw | None, after: Raw | None) -> bool:
         (web("p", node="a1", labels=DB), None, False),
     ],
 )
-def test_pods_cure_that_count_now_or_no_more(
+def test_a_pod_that_starts_or_ends_being_counted_queues_the_pod(
     before: Raw | None, after: Raw | None, *, cured: bool
 ) -> None:
     assert queueing_hint(web(spread=[constraint()]), before, after) is cured
@@ -67,7 +67,7 @@ def test_pods_cure_that_count_now_or_no_more(
         (A1, TAINTED, False),
     ],
 )
-def test_nodes_cure_that_make_a_domain_or_change_it(
+def test_a_node_that_adds_or_changes_a_domain_queues_the_pod(
     before: Raw | None, after: Raw | None, *, cured: bool
 ) -> None:
     assert queueing_hint(web(spread=[constraint()]), before, after) is cured
@@ -79,13 +79,13 @@ def test_a_node_that_lacks_one_of_the_labels_is_in_no_domain() -> None:
     assert queueing_hint(web(spread=[constraint(), constraint(HOSTNAME)]), None, A1)
 
 
-def test_a_taint_cures_if_nodes_with_it_do_not_count() -> None:
+def test_a_taint_queues_the_pod_if_nodes_with_it_do_not_count() -> None:
     honoured = [constraint(nodeTaintsPolicy="Honor")]
     assert queueing_hint(web(spread=honoured), A1, TAINTED)
     assert not queueing_hint(web(spread=honoured, tolerations=[toleration("gpu")]), A1, TAINTED)
 
 
-def test_a_label_cures_if_only_nodes_with_it_count() -> None:
+def test_a_label_queues_the_pod_if_only_nodes_with_it_count() -> None:
     ssd = node("a1", zone="a", labels={"disk": "ssd"})
     selecting = web(spread=[constraint()], node_selector={"disk": "ssd"})
     ignoring = [constraint(nodeAffinityPolicy="Ignore")]
@@ -97,7 +97,9 @@ REPLICA_SET = api_object("ReplicaSet", "web", namespace="default")
 
 
 @pytest.mark.parametrize("parent", [service("web", WEB), REPLICA_SET], ids=["Service", "owner"])
-def test_what_default_constraints_select_by_cures_pods_that_these_refuse(parent: Raw) -> None:
+def test_the_objects_of_default_selectors_queue_pods_that_default_constraints_reject(
+    parent: Raw,
+) -> None:
     listed = [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]
     asking = PluginAnswers(PodTopologySpread, defaultingType="List", defaultConstraints=listed)
     assert asking.queueing_hint(web(), after=parent)

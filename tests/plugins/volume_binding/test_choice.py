@@ -14,7 +14,7 @@ from mooring.model.storage import (
 )
 from mooring.plugins.volume_binding.choice import choices
 from mooring.state.snapshot import Snapshot
-from mooring.state.storage.node_affinities import reachable
+from mooring.state.storage.node_affinities import check_node_affinity
 from mooring.testing.builders import cluster, node
 from mooring.testing.storage_builders import pv, pvc
 
@@ -76,7 +76,7 @@ def test_a_volume_that_is_being_deleted_is_not_taken() -> None:
     assert chosen([volume], pvc("data")) == everywhere(None)
 
 
-def test_a_volume_with_more_access_modes_than_asked_for_suits() -> None:
+def test_a_volume_with_more_access_modes_than_requested_matches() -> None:
     volume = pv("v", modes=("ReadWriteOnce", "ReadOnlyMany"))
     assert chosen([volume], pvc("data")) == everywhere("v")
 
@@ -87,22 +87,22 @@ def test_a_selector_picks_among_the_volumes() -> None:
     assert chosen(volumes, claim) == everywhere("v2")
 
 
-def test_a_volume_kept_for_the_claim_is_taken_before_smaller_ones() -> None:
+def test_a_prebound_volume_is_chosen_before_smaller_ones() -> None:
     volumes = [pv("small"), pv("kept", size="5Gi", claim="default/data")]
     assert chosen(volumes, pvc("data")) == everywhere("kept")
 
 
-def test_where_the_kept_volume_cannot_be_had_no_other_is_taken() -> None:
+def test_no_other_volume_is_chosen_where_the_prebound_one_does_not_match_the_node() -> None:
     volumes = [pv("any"), pv("kept", nodes=("n1",), claim="default/data")]
     assert chosen(volumes, pvc("data")) == {"n1": ("kept",), "n2": (None,), "n3": (None,)}
 
 
-def test_a_volume_kept_for_an_earlier_claim_of_the_same_name_is_not_for_this_one() -> None:
+def test_a_volume_prebound_to_an_earlier_claim_of_the_same_name_is_not_chosen() -> None:
     other = {"namespace": "default", "name": "data", "uid": "of-an-earlier-one"}
     assert chosen([pv("v", spec={"claimRef": other}), pv("any")], pvc("data")) == everywhere("any")
 
 
-def test_a_kept_volume_that_is_too_small_is_passed_over() -> None:
+def test_a_prebound_volume_that_is_too_small_is_not_chosen() -> None:
     volumes = [pv("kept", claim="default/data"), pv("any", size="5Gi")]
     assert chosen(volumes, pvc("data", size="2Gi")) == everywhere("any")
 
@@ -211,7 +211,7 @@ def test_all_nodes_at_once_have_what_each_would_have_by_itself(
     for index in range(len(snapshot.nodes)):
         node_name = snapshot.nodes.name(index)
         only = snapshot.nodes.only(node_name)
-        here = {v.name for v in volumes if reachable(only, v.node_affinity)[0]}
+        here = {v.name for v in volumes if check_node_affinity(only, v.node_affinity)[0]}
         taken: list[str | None] = []
         for raw in raw_claims:
             claim = parse_persistent_volume_claim(raw)

@@ -10,7 +10,7 @@ from mooring.model.node import HOSTNAME, ZONE
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
 from mooring.model.storage import parse_persistent_volume, parse_persistent_volume_claim
-from mooring.plugins.volume_binding.plugin import VolumeBinding, binding_patch, node_patch
+from mooring.plugins.volume_binding.plugin import VolumeBinding, binding_patch, selected_node_patch
 from mooring.policy.args import VolumeBindingArgs
 from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import cluster, node, pod
@@ -34,11 +34,11 @@ PENDING = pvc("data", storage_class="static")
 TO_MAKE = pvc("data", storage_class="made")
 LOCAL = [pv(f"v{n}", nodes=(f"n{n}",), storage_class="static") for n in (1, 2)]
 
-NOT_REACHED = "node(s) didn't match PersistentVolume's node affinity"
-NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
-NO_SPACE = "node(s) did not have enough free storage"
+NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
+BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
+NOT_ENOUGH_SPACE = "node(s) did not have enough free storage"
 UNCREATED = "waiting for ephemeral volume controller to create the"
-VOLUME_GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+PV_NOT_EXIST = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 
 
 def rejection(*reasons: str) -> Rejected:
@@ -118,7 +118,7 @@ def test_a_claim_that_cannot_be_used_keeps_the_pod_from_every_node(
 def test_an_ephemeral_claim_of_the_pods_own_is_like_any_other() -> None:
     mine = claim(**owned_by(with_ephemeral()["metadata"]["uid"]))
     asking = PluginAnswers(VolumeBinding, *NODES, STATIC, LOCAL[0], mine)
-    assert asking.rejections(with_ephemeral()) == {"n2": rejection(NO_VOLUME)}
+    assert asking.rejections(with_ephemeral()) == {"n2": rejection(BIND_CONFLICT)}
 
 
 def test_a_pod_without_claims_is_skipped() -> None:
@@ -129,8 +129,8 @@ def test_every_obstacle_of_a_node_is_named_and_no_eviction_helps() -> None:
     bound = (pv("v", nodes=("n1",), claim="default/old"), pvc("old", volume="v"))
     asking = PluginAnswers(VolumeBinding, *NODES, STATIC, *bound, PENDING)
     assert asking.rejections(pod(claims=["old", "data"])) == {
-        "n1": rejection(NO_VOLUME),
-        "n2": rejection(NOT_REACHED, NO_VOLUME),
+        "n1": rejection(BIND_CONFLICT),
+        "n2": rejection(NODE_CONFLICT, BIND_CONFLICT),
     }
 
 
@@ -138,9 +138,9 @@ def test_too_little_space_and_missing_volumes_are_named() -> None:
     driver = csi_driver("csi.example", storage_capacity=True)
     room = storage_capacity("c", "made", "1Gi", {HOSTNAME: "n1"})
     asking = PluginAnswers(VolumeBinding, *NODES, MADE, driver, room, TO_MAKE)
-    assert asking.rejections(WEB) == {"n2": rejection(NO_SPACE)}
+    assert asking.rejections(WEB) == {"n2": rejection(NOT_ENOUGH_SPACE)}
     gone = PluginAnswers(VolumeBinding, *NODES, pvc("data", volume="gone"))
-    assert gone.rejections(WEB) == {"n1": rejection(VOLUME_GONE), "n2": rejection(VOLUME_GONE)}
+    assert gone.rejections(WEB) == {"n1": rejection(PV_NOT_EXIST), "n2": rejection(PV_NOT_EXIST)}
 
 
 def test_a_claim_mentioned_twice_takes_one_volume() -> None:
@@ -199,7 +199,7 @@ TOPOLOGIES = [{"matchLabelExpressions": [{"key": ZONE, "values": ["a"]}]}]
         (event(Kind.POD, pod("diskless", node="n1", phase="Pending"), None), False),
     ],
 )
-def test_what_brings_volumes_claims_or_room_may_cure(
+def test_events_that_may_give_a_claim_a_volume_queue_the_pod(
     happened: ClusterEvent, *, expected: bool
 ) -> None:
     state = cluster()
@@ -237,14 +237,12 @@ def test_a_volume_is_bound_as_the_volume_controller_would_and_only_if_it_has_not
     }
 
 
-def test_a_volume_that_its_user_kept_for_the_claim_is_not_said_to_be_bound_by_a_controller() -> (
-    None
-):
+def test_a_prebound_volume_is_not_annotated_as_bound_by_a_controller() -> None:
     assert binding_patch(VOLUME, CLAIM, prebound=True)["metadata"] == {"resourceVersion": "7"}
 
 
 def test_a_claim_is_sent_to_its_node_only_if_it_has_not_changed() -> None:
-    assert node_patch(CLAIM, "n1") == {
+    assert selected_node_patch(CLAIM, "n1") == {
         "metadata": {
             "resourceVersion": "8",
             "annotations": {"volume.kubernetes.io/selected-node": "n1"},

@@ -29,7 +29,7 @@ PENDING = pvc("data", storage_class="static")
 TO_MAKE = pvc("data", storage_class="made")
 LOCAL = [pv(f"v{n}", nodes=(f"n{n}",), storage_class="static") for n in (1, 2)]
 
-NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
+BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
 
 
 class Binding:
@@ -86,7 +86,7 @@ class Binding:
         return (
             [storage.volume(name) for name in volumes],
             [storage.claim(key) for key in claims],
-            [volume.name for volume in storage.free("static").items],
+            [volume.name for volume in storage.available("static").items],
         )
 
     def _versioned(self, raw: Raw, number: int) -> Raw:
@@ -105,19 +105,19 @@ def test_a_reserved_volume_is_not_there_for_another_claim() -> None:
     other = pvc("other", storage_class="static")
     binding = Binding(*LOCAL, PENDING, other)
     binding.take(WEB, "n1")
-    assert binding.rejected(pod("other", claims=["other"])) == {"n1": (NO_VOLUME,)}
+    assert binding.rejected(pod("other", claims=["other"])) == {"n1": (BIND_CONFLICT,)}
 
 
 def test_a_pod_with_the_same_claim_can_follow_only_to_its_volume() -> None:
     binding = Binding(*LOCAL, PENDING)
     binding.take(WEB, "n1")
-    assert binding.rejected(pod("other", claims=["data"])) == {"n2": (NO_VOLUME,)}
+    assert binding.rejected(pod("other", claims=["data"])) == {"n2": (BIND_CONFLICT,)}
 
 
 def test_a_claim_whose_volume_is_to_be_made_is_sent_to_the_node() -> None:
     binding = Binding(TO_MAKE)
     binding.take(WEB, "n1")
-    assert binding.rejected(pod("other", claims=["data"])) == {"n2": (NO_VOLUME,)}
+    assert binding.rejected(pod("other", claims=["data"])) == {"n2": (BIND_CONFLICT,)}
 
 
 def test_a_volume_that_two_pods_hold_stays_held_until_both_have_given_it_back() -> None:
@@ -131,11 +131,11 @@ def test_a_volume_that_two_pods_hold_stays_held_until_both_have_given_it_back() 
     assert binding.seen() == before
 
 
-def test_a_place_that_has_become_impossible_is_refused() -> None:
+def test_a_node_that_has_become_impossible_is_rejected_at_reserve() -> None:
     binding = Binding(*LOCAL, PENDING, pvc("other", storage_class="static"))
     binding.take(WEB, "n1")
     late = parse_pod(pod("late", claims=["other"]))
-    assert binding.plugin.reserve(late, "n1") == Unschedulable(NO_VOLUME)
+    assert binding.plugin.reserve(late, "n1") == Unschedulable(BIND_CONFLICT)
     assert binding.plugin.reserve(late, "n9") == Unschedulable("node n9 does not exist any more")
     binding.state.delete(Kind.PERSISTENT_VOLUME_CLAIM, "default/other")
     missing = Unschedulable('persistentvolumeclaim "other" not found')
@@ -197,7 +197,7 @@ async def test_binding_writes_the_volume_and_waits_until_the_claim_is_bound() ->
     assert not binding.api.events
 
 
-async def test_a_volume_kept_by_its_user_is_bound_without_the_controllers_mark() -> None:
+async def test_a_prebound_volume_is_bound_without_the_controllers_annotation() -> None:
     kept = pv("v", storage_class="static", claim="default/data")
     binding = Binding(kept, PENDING)
     web = binding.take(WEB, "n1")
@@ -256,7 +256,7 @@ async def test_a_binding_that_takes_too_long_names_the_claims() -> None:
     )
 
 
-async def test_what_the_api_server_refuses_passes_through_and_unreserve_restores() -> None:
+async def test_an_error_of_the_api_server_is_raised_and_unreserve_restores() -> None:
     binding = Binding(*LOCAL, PENDING)
     before = binding.seen()
     web = binding.take(WEB, "n1")
@@ -274,4 +274,4 @@ async def test_after_a_failed_binding_what_the_watch_shows_stays() -> None:
     with pytest.raises(PluginError, match="deadline"):
         await binding.plugin.pre_bind(web, "n1")
     binding.plugin.unreserve(web, "n1")
-    assert binding.rejected(WEB) == {"n2": (NO_VOLUME,)}
+    assert binding.rejected(WEB) == {"n2": (BIND_CONFLICT,)}

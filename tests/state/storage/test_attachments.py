@@ -73,7 +73,7 @@ def test_an_attachment_is_observed_once_its_node_and_its_volume_are_known() -> N
     assert observed(cluster(node("n1"), pv("v", spec=CSI), raw), "n1") == 1
 
 
-def test_an_attachment_of_an_in_tree_volume_or_by_nobody_is_not_observed() -> None:
+def test_an_attachment_of_an_in_tree_volume_or_without_attacher_is_not_observed() -> None:
     in_tree = pv("v", spec={"awsElasticBlockStore": {"volumeID": "vol-1"}})
     raw = volume_attachment("va", "csi.example", "n1", "v")
     assert observed(cluster(node("n1"), in_tree, raw), "n1") == 0

@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from mooring.model.node import ZONE
 from mooring.model.selectors import NodeSelector, parse_node_selector
 from mooring.state.snapshot import Snapshot
-from mooring.state.storage.best_fit import BEYOND, BestFitIndex
-from mooring.state.storage.node_affinities import reachable
+from mooring.state.storage.best_fit import NO_POSITION, BestFitIndex
+from mooring.state.storage.node_affinities import check_node_affinity
 from mooring.testing.builders import cluster, node
 
 STATE = cluster(*(node(f"n{i}", zone="abc"[i % 3]) for i in range(5)))
@@ -20,12 +20,12 @@ NODES = Snapshot(STATE).nodes
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """An item: `kind` are its traits."""
+    """An item, whose traits are its `mode`."""
 
     size: int
     name: str
     affinity: NodeSelector | None
-    kind: str
+    mode: str
 
 
 def in_zones(*zones: str) -> NodeSelector | None:
@@ -45,106 +45,106 @@ THINGS = st.builds(
 )
 
 
-def stocked(*things: Thing) -> BestFitIndex[Thing]:
-    stock: BestFitIndex[Thing] = BestFitIndex(STATE.nodes)
+def index_of(*things: Thing) -> BestFitIndex[Thing]:
+    index: BestFitIndex[Thing] = BestFitIndex(STATE.nodes)
     for thing in things:
-        stock.add(thing.size, thing.name, thing.affinity, thing.kind, thing)
-    return stock
+        index.add(thing.size, thing.name, thing.affinity, thing.mode, thing)
+    return index
 
 
 def plain(thing: Thing) -> bool:
-    return thing.kind == "plain"
+    return thing.mode == "plain"
 
 
-def smallest(stock: BestFitIndex[Thing], size: int, depth: int) -> list[list[Thing]]:
+def smallest(index: BestFitIndex[Thing], size: int, count: int) -> list[list[Thing]]:
     """Per node, the items that are found for it, smallest first."""
-    found = stock.by_row(stock.large_enough(size, plain), NODES.rows, depth)
+    found = index.smallest_on(index.at_least(size, plain), NODES.rows, count)
     per_node = np.array([*found]).reshape(-1, len(NODES)).T
-    return [[stock.items[at] for at in sorted(row) if at != BEYOND] for row in per_node.tolist()]
+    return [
+        [index.items[at] for at in sorted(row) if at != NO_POSITION] for row in per_node.tolist()
+    ]
 
 
 def expected(things: list[Thing], size: int) -> list[list[Thing]]:
-    """Per node, all that do, smallest first and then by name."""
+    """The suitable items of each node, smallest first and then by name."""
     fitting = sorted(
         (t for t in things if t.size >= size and plain(t)), key=lambda t: (t.size, t.name)
     )
-    masks = [reachable(NODES, thing.affinity) for thing in fitting]
+    masks = [check_node_affinity(NODES, thing.affinity) for thing in fitting]
     return [
         [thing for thing, mask in zip(fitting, masks, strict=True) if mask[i]]
         for i in range(len(NODES))
     ]
 
 
-def check(stock: BestFitIndex[Thing], things: list[Thing], size: int, depth: int) -> None:
-    for found, all_that_do in zip(
-        smallest(stock, size, depth), expected(things, size), strict=True
-    ):
-        assert found[:depth] == all_that_do[:depth]
-        assert all(thing in all_that_do for thing in found)
+def check(index: BestFitIndex[Thing], things: list[Thing], size: int, count: int) -> None:
+    for found, suitable in zip(smallest(index, size, count), expected(things, size), strict=True):
+        assert found[:count] == suitable[:count]
+        assert all(thing in suitable for thing in found)
 
 
 @settings(deadline=None)
 @given(st.lists(THINGS, unique_by=lambda t: t.name), st.integers(0, 5), st.integers(1, 3))
-def test_the_smallest_that_do_are_found_for_each_node(
-    things: list[Thing], size: int, depth: int
+def test_the_smallest_suitable_items_are_found_for_each_node(
+    things: list[Thing], size: int, count: int
 ) -> None:
-    check(stocked(*things), things, size, depth)
+    check(index_of(*things), things, size, count)
 
 
-class StockMachine(RuleBasedStateMachine):
-    """Items come and go between questions."""
+class IndexMachine(RuleBasedStateMachine):
+    """Items are added and removed in any order."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.stock = stocked()
+        self.index = index_of()
         self.things: dict[str, Thing] = {}
 
     @rule(thing=THINGS)
     def an_item_comes_or_is_replaced(self, thing: Thing) -> None:
         self.an_item_goes(thing.name)
-        self.stock.add(thing.size, thing.name, thing.affinity, thing.kind, thing)
+        self.index.add(thing.size, thing.name, thing.affinity, thing.mode, thing)
         self.things[thing.name] = thing
 
     @rule(name=st.sampled_from([f"t{i}" for i in range(12)]))
     def an_item_goes(self, name: str) -> None:
         gone = self.things.pop(name, None)
         if gone is not None:
-            self.stock.remove(gone.size, name)
+            self.index.remove(gone.size, name)
 
-    @rule(size=st.integers(0, 5), depth=st.integers(1, 3))
-    def it_is_asked(self, size: int, depth: int) -> None:
-        check(self.stock, list(self.things.values()), size, depth)
+    @rule(size=st.integers(0, 5), count=st.integers(1, 3))
+    def the_smallest_are_right(self, size: int, count: int) -> None:
+        check(self.index, list(self.things.values()), size, count)
 
     @invariant()
-    def it_holds_what_came_and_did_not_go(self) -> None:
+    def it_has_the_items_that_were_added_and_not_removed(self) -> None:
         held = sorted(self.things.values(), key=lambda t: (t.size, t.name))
-        assert self.stock.items == held
-        assert len(self.stock) == len(held)
+        assert self.index.items == held
+        assert len(self.index) == len(held)
 
 
-StockMachine.TestCase.settings = settings(deadline=None)
-TestStock = StockMachine.TestCase
+IndexMachine.TestCase.settings = settings(deadline=None)
+TestIndex = IndexMachine.TestCase
 
 
-def test_places_where_nothing_is_left_are_forgotten() -> None:
+def test_affinities_that_no_item_has_any_more_are_dropped() -> None:
     many = [Thing(1, f"t{i}", in_zones(f"z{i}"), "plain") for i in range(200)]
     last = Thing(1, "last", in_zones("a"), "plain")
-    stock = stocked(*many, last)
+    index = index_of(*many, last)
     for thing in many:
-        stock.remove(thing.size, thing.name)
-    assert len(stock._places) < 100
-    check(stock, [last], 1, 1)
+        index.remove(thing.size, thing.name)
+    assert len(index._affinities) < 100
+    check(index, [last], 1, 1)
 
 
-def test_many_changes_between_two_questions_are_all_seen() -> None:
-    stock = stocked()
-    check(stock, [], 0, 1)
+def test_many_changes_between_two_reads_are_all_seen() -> None:
+    index = index_of()
+    check(index, [], 0, 1)
     things = [Thing(i, f"t{i}", in_zones("abc"[i % 3]), "plain") for i in range(200)]
     for thing in things:
-        stock.add(thing.size, thing.name, thing.affinity, thing.kind, thing)
-    check(stock, things, 50, 2)
+        index.add(thing.size, thing.name, thing.affinity, thing.mode, thing)
+    check(index, things, 50, 2)
 
 
 def test_removing_what_is_not_there_is_an_error() -> None:
     with pytest.raises(ValueError, match="not in list"):
-        stocked(Thing(1, "t1", None, "plain")).remove(1, "t2")
+        index_of(Thing(1, "t1", None, "plain")).remove(1, "t2")

@@ -31,19 +31,19 @@ def has_capacity(state: ClusterState, size: int, storage_class: str = "fast") ->
         (storage_capacity("c", "slow", 10, {}), set()),
     ],
 )
-def test_there_is_room_where_a_capacity_of_the_class_is_large_enough(
+def test_a_volume_can_be_provisioned_where_a_capacity_of_the_class_is_large_enough(
     capacity: dict[str, Any], expected: set[str]
 ) -> None:
     assert has_capacity(cluster(*NODES, capacity), 10) == expected
 
 
-def test_a_capacity_of_unknown_size_is_no_room() -> None:
+def test_nothing_can_be_provisioned_from_a_capacity_of_unknown_size() -> None:
     capacity = storage_capacity("c", "fast", 10, {})
     del capacity["capacity"]
     assert has_capacity(cluster(*NODES, capacity), 0) == set()
 
 
-def test_capacities_add_up_to_places_and_not_to_sizes() -> None:
+def test_several_capacities_cover_more_nodes_but_no_larger_volumes() -> None:
     state = cluster(
         *NODES,
         storage_capacity("c1", "fast", 6, {ZONE: "a"}),

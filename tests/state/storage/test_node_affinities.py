@@ -10,7 +10,7 @@ from mooring.model.node import HOSTNAME, ZONE, parse_node
 from mooring.model.selectors import NodeSelector, parse_node_selector
 from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
-from mooring.state.storage.node_affinities import NO_AFFINITY, NodeAffinities, reachable
+from mooring.state.storage.node_affinities import NO_AFFINITY, NodeAffinities, check_node_affinity
 from mooring.testing.builders import cluster, node
 
 
@@ -31,7 +31,7 @@ def by_name(operator: str, name: str) -> dict[str, Any]:
 
 def reached(state: ClusterState, affinity: NodeSelector | None) -> set[str]:
     nodes = Snapshot(state).nodes
-    return {nodes.name(i) for i, fits in enumerate(reachable(nodes, affinity)) if fits}
+    return {nodes.name(i) for i, fits in enumerate(check_node_affinity(nodes, affinity)) if fits}
 
 
 @pytest.mark.parametrize(
@@ -48,21 +48,21 @@ def reached(state: ClusterState, affinity: NodeSelector | None) -> set[str]:
         (selector(among(ZONE, "-not a label value-")), set()),
     ],
 )
-def test_a_volume_is_reachable_by_labels_whatever_names_it_asks_for(
+def test_only_match_expressions_of_an_affinity_count(
     affinity: NodeSelector | None, expected: set[str]
 ) -> None:
     state = cluster(node("n1", zone="a"), node("n2", zone="a"), node("n3", zone="b"))
     assert reached(state, affinity) == expected
 
 
-def check(places: NodeAffinities, state: ClusterState) -> None:
-    """Every place is found in just one column, where a volume of it can be had."""
+def check(affinities: NodeAffinities, state: ClusterState) -> None:
+    """Every affinity is in just one column, on the nodes that match it."""
     nodes = Snapshot(state).nodes
-    columns = np.array(places.by_row())
-    for number, affinity in enumerate(places.affinities):
+    columns = np.array(affinities.by_row())
+    for number, affinity in enumerate(affinities.affinities):
         found = columns == number
         assert (found.any(axis=1)).sum() <= 1
-        assert found.any(axis=0).tolist() == reachable(nodes, affinity).tolist()
+        assert found.any(axis=0).tolist() == check_node_affinity(nodes, affinity).tolist()
     assert columns.min(initial=NO_AFFINITY) >= NO_AFFINITY
 
 
@@ -83,35 +83,35 @@ NODES = st.builds(node, st.sampled_from(("n1", "n2", "n3")), zone=st.sampled_fro
 
 @settings(deadline=None)
 @given(st.lists(AFFINITIES), st.lists(st.one_of(NODES, AFFINITIES)))
-def test_columns_say_what_the_affinities_say_whatever_comes_and_changes(
+def test_columns_agree_with_the_affinities_after_any_events(
     first: list[NodeSelector | None], events: list[Any]
 ) -> None:
     state = cluster(node("n1", zone="a"))
-    places = NodeAffinities(state.nodes)
+    affinities = NodeAffinities(state.nodes)
     for affinity in first:
-        places.number(affinity)
-    check(places, state)
+        affinities.number(affinity)
+    check(affinities, state)
     for event in events:
         if isinstance(event, dict):
             changed = parse_node(event)
             state.put(Kind.NODE, changed.name, changed)
         else:
-            assert places.affinities[places.number(event)] == event
-        check(places, state)
+            assert affinities.affinities[affinities.number(event)] == event
+        check(affinities, state)
 
 
 def test_an_affinity_keeps_its_number() -> None:
-    places = NodeAffinities(cluster().nodes)
-    numbers = [places.number(selector(among(ZONE, zone))) for zone in "aba"]
+    affinities = NodeAffinities(cluster().nodes)
+    numbers = [affinities.number(selector(among(ZONE, zone))) for zone in "aba"]
     assert numbers == [0, 1, 0]
-    assert len(places) == 2
+    assert len(affinities) == 2
 
 
-def test_a_node_that_goes_and_one_that_takes_its_row_are_told_apart() -> None:
+def test_a_node_does_not_inherit_the_affinities_of_its_rows_former_node() -> None:
     state = cluster(node("n1", zone="a"), node("n2", zone="b"))
-    places = NodeAffinities(state.nodes)
-    places.number(selector(among(ZONE, "a")))
-    check(places, state)
+    affinities = NodeAffinities(state.nodes)
+    affinities.number(selector(among(ZONE, "a")))
+    check(affinities, state)
     state.delete(Kind.NODE, "n1")
     state.put(Kind.NODE, "n3", parse_node(node("n3", zone="b")))
-    check(places, state)
+    check(affinities, state)

@@ -61,7 +61,7 @@ def test_a_relist_leaves_just_what_it_holds() -> None:
     other = parse_persistent_volume(pv("other", storage_class="fast"))
     state.replace(Kind.PERSISTENT_VOLUME, {"other": other})
     assert storage(state).attach_limits("csi.example", rows)[0] > 3
-    assert [volume.name for volume in storage(state).free("fast").items] == ["other"]
+    assert [volume.name for volume in storage(state).available("fast").items] == ["other"]
     assert storage(state).volume("v") is None
 
 

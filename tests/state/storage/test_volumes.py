@@ -22,15 +22,15 @@ def volumes_of(state: ClusterState) -> Volumes:
 
 
 def free(state: ClusterState, storage_class: str = "fast") -> list[str]:
-    return [volume.name for volume in volumes_of(state).free(storage_class).items]
+    return [volume.name for volume in volumes_of(state).available(storage_class).items]
 
 
 def kept(state: ClusterState) -> list[str]:
-    return [volume.name for volume in volumes_of(state).kept_for(CLAIM)]
+    return [volume.name for volume in volumes_of(state).with_claim_ref(CLAIM)]
 
 
 def assume(state: ClusterState, holder: str, *names: str) -> None:
-    """The volumes are taken for the claim, which is sent to a node, as if for a pod's sake."""
+    """The volumes are assumed for the claim, and so is the claim's selected node."""
     taken = []
     for name in names:
         volume = volumes_of(state).volume(name)
@@ -59,16 +59,16 @@ def test_free_volumes_are_sorted_by_size_within_their_class() -> None:
     assert free(state, "none") == []
 
 
-def test_a_volume_kept_for_a_claim_is_found_by_the_claim_and_is_not_free() -> None:
+def test_a_volume_bound_to_a_claim_is_found_by_the_claim_and_is_not_available() -> None:
     state = cluster(pv("v", storage_class="fast", claim="default/data"))
     assert (free(state), kept(state)) == ([], ["v"])
 
 
-def test_a_volume_of_another_class_is_not_kept_for_the_claim() -> None:
+def test_a_volume_of_another_class_is_not_found_by_the_claim() -> None:
     assert kept(cluster(pv("v", storage_class="slow", claim="default/data"))) == []
 
 
-def test_an_assumed_volume_is_kept_and_an_assumed_claim_is_sent() -> None:
+def test_an_assumed_volume_is_bound_and_an_assumed_claim_has_a_selected_node() -> None:
     state = cluster(pv("v", storage_class="fast"), pvc("data", storage_class="fast"))
     assume(state, "pod", "v")
     claim = volumes_of(state).claim("default/data")

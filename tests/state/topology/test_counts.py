@@ -1,4 +1,4 @@
-"""The rules one by one; tests/property/test_terms.py tries every order of events."""
+"""The rules one by one; tests/property/test_terms.py has events in any order."""
 
 from typing import Any
 
@@ -51,18 +51,18 @@ def by_value(counts: DomainCounts) -> dict[str, int]:
 
 def owners(state: ClusterState, role: Role, **fields: Any) -> list[tuple[int, dict[str, int]]]:
     incoming = parse_pod(pod("incoming", **{"labels": WEB} | fields))
-    return [(w, by_value(counts)) for w, counts in state.terms.owners(role, incoming)]
+    return [(w, by_value(counts)) for w, counts in state.topology.owners(role, incoming)]
 
 
-def test_existing_pods_are_counted_when_they_are_first_asked_about() -> None:
+def test_existing_pods_are_counted_when_a_count_is_first_needed() -> None:
     state = cluster(*NODES, web("p", "a1"), web("q", "a2"), web("r", "b1"), pod("s", node="b1"))
-    assert by_value(state.terms.counts(chosen(), ZONE)) == {"a": 2, "b": 1}
-    assert by_value(state.terms.counts(chosen(), HOSTNAME)) == {"a1": 1, "a2": 1, "b1": 1}
+    assert by_value(state.topology.counts(chosen(), ZONE)) == {"a": 2, "b": 1}
+    assert by_value(state.topology.counts(chosen(), HOSTNAME)) == {"a1": 1, "a2": 1, "b1": 1}
 
 
 def test_later_pods_change_the_counts_they_belong_to() -> None:
     state = cluster(*NODES)
-    zones = state.terms.counts(chosen(), ZONE)
+    zones = state.topology.counts(chosen(), ZONE)
     put(state, web("p", "a1"), web("q", "b1"), pod("other", node="a1"))
     state.assume(parse_pod(pod("assumed", labels=WEB)), state.nodes.row_of["a2"])
     assert by_value(zones) == {"a": 2, "b": 1}
@@ -74,7 +74,7 @@ def test_later_pods_change_the_counts_they_belong_to() -> None:
 def test_a_pod_that_starts_terminating_leaves_the_counts_of_those_that_do_not() -> None:
     state = cluster(*NODES, web("p", "a1"))
     every, lasting = (
-        state.terms.counts(chosen(terminating=flag), EACH_NODE) for flag in (True, False)
+        state.topology.counts(chosen(terminating=flag), EACH_NODE) for flag in (True, False)
     )
     put(state, web("p", "a1", terminating=True))
     assert by_value(every) == {"a1": 1}
@@ -83,7 +83,7 @@ def test_a_pod_that_starts_terminating_leaves_the_counts_of_those_that_do_not() 
 
 def test_a_node_takes_its_pods_along_to_another_domain_and_away() -> None:
     state = cluster(*NODES, web("p", "a1"), web("q", "nowhere"), web("early", "later"))
-    zones = state.terms.counts(chosen(), ZONE)
+    zones = state.topology.counts(chosen(), ZONE)
     assert by_value(zones) == {"a": 1}
     put(state, node("a1", zone="b"), node("nowhere", zone="c"), node("later", zone="b"))
     assert by_value(zones) == {"b": 2, "c": 1}
@@ -93,7 +93,7 @@ def test_a_node_takes_its_pods_along_to_another_domain_and_away() -> None:
 
 def test_a_namespace_that_is_relabelled_enters_and_leaves_namespace_selectors() -> None:
     state = cluster(*NODES, web("p", "a1"))
-    counts = state.terms.counts(chosen(in_namespaces={"matchLabels": {"env": "prod"}}), ZONE)
+    counts = state.topology.counts(chosen(in_namespaces={"matchLabels": {"env": "prod"}}), ZONE)
     assert by_value(counts) == {}
     put(state, namespace("default", {"env": "prod"}))
     assert by_value(counts) == {"a": 1}
@@ -103,7 +103,7 @@ def test_a_namespace_that_is_relabelled_enters_and_leaves_namespace_selectors() 
 
 def test_a_trial_counts_and_is_undone() -> None:
     state = cluster(*NODES, web("p", "a1"))
-    zones = state.terms.counts(chosen(), ZONE)
+    zones = state.topology.counts(chosen(), ZONE)
     with state.trial() as trial:
         trial.remove("default/p")
         trial.add(parse_pod(pod("new", labels=WEB)), state.nodes.row_of["b1"])
@@ -149,40 +149,40 @@ def test_whether_a_pod_is_selected_depends_on_what_is_known_of_its_namespace() -
     state = cluster()
     pods = chosen(in_namespaces={"matchExpressions": [{"key": "env", "operator": "DoesNotExist"}]})
     incoming = parse_pod(pod(labels=WEB))
-    assert not state.terms.selects(pods, incoming)
+    assert not state.topology.selects(pods, incoming)
     put(state, namespace("default"))
-    assert state.terms.selects(pods, incoming)
+    assert state.topology.selects(pods, incoming)
 
 
-def test_the_counts_asked_for_least_lately_are_forgotten_with_all_that_refers_to_them() -> None:
+def test_the_least_recently_used_counts_are_dropped_with_all_references_to_them() -> None:
     state = cluster(*NODES)
-    state.terms = TopologyCounts(state.nodes, state.objects, most_tallies=3)
+    state.topology = TopologyCounts(state.nodes, state.objects, most_kept=3)
     put(state, web("p", "a1"))
-    kept = state.terms.counts(chosen(), ZONE)
+    kept = state.topology.counts(chosen(), ZONE)
     for i in range(10):
-        state.terms.counts(chosen({"app": "web", "n": str(i)}), ZONE)
-        state.terms.counts(chosen({}, terminating=bool(i % 2)), HOSTNAME)
-        assert state.terms.counts(chosen(), ZONE) is kept
+        state.topology.counts(chosen({"app": "web", "n": str(i)}), ZONE)
+        state.topology.counts(chosen({}, terminating=bool(i % 2)), HOSTNAME)
+        assert state.topology.counts(chosen(), ZONE) is kept
     placed = state.pods.get("default/p")
     assert placed is not None
-    assert len(placed.kind.tallies) <= 3
-    filed = {
+    assert len(placed.equivalent.counted_in) <= 3
+    indexed = {
         pods
         for i in range(10)
-        for pods in state.terms._selections.selecting("default", {}, {**WEB, "n": str(i)})
+        for pods in state.topology._selections.selecting("default", {}, {**WEB, "n": str(i)})
     }
-    assert len(filed) <= 3
+    assert len(indexed) <= 3
 
 
-def test_counts_that_were_forgotten_are_made_anew() -> None:
+def test_dropped_counts_are_made_again() -> None:
     state = cluster(*NODES)
-    state.terms = TopologyCounts(state.nodes, state.objects, most_tallies=1)
+    state.topology = TopologyCounts(state.nodes, state.objects, most_kept=1)
     put(state, web("p", "a1"))
-    before = state.terms.counts(chosen(), ZONE)
-    state.terms.counts(chosen(), HOSTNAME)
+    before = state.topology.counts(chosen(), ZONE)
+    state.topology.counts(chosen(), HOSTNAME)
     put(state, web("q", "b1"))
     assert by_value(before) == {"a": 1}
-    assert by_value(state.terms.counts(chosen(), ZONE)) == {"a": 1, "b": 1}
+    assert by_value(state.topology.counts(chosen(), ZONE)) == {"a": 1, "b": 1}
 
 
 def test_nothing_is_remembered_of_pods_and_terms_that_are_gone() -> None:
@@ -193,6 +193,6 @@ def test_nothing_is_remembered_of_pods_and_terms_that_are_gone() -> None:
         assert owners(state, Role.FORBIDDEN) == [(1, {"a": 1})]
         state.delete(Kind.POD, f"default/p{i}")
         assert owners(state, Role.FORBIDDEN) == []
-    assert state.terms._kinds.in_namespace("default") == ()
-    assert len(state.terms._tallies) == 0
-    assert state.terms._by_source == {}
+    assert state.topology._table.in_namespace("default") == ()
+    assert len(state.topology._counts) == 0
+    assert state.topology._by_source == {}

@@ -47,7 +47,7 @@ def test_the_item_after_the_last_code_is_zero_for_absent_to_find() -> None:
     assert not tally(ZONE, a1=2).by_code.flags.writeable
 
 
-def test_there_is_room_for_domains_that_come_later() -> None:
+def test_domains_that_come_later_have_counts() -> None:
     state = cluster()
     zones = MutableDomainCounts(state.nodes.domains(ZONE))
     for i in range(40):

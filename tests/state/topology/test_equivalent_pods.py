@@ -28,13 +28,13 @@ def pods(labels: dict[str, str], *namespaces: str) -> Selection:
     return selection((part,), terminating=True)
 
 
-def test_pods_with_the_same_labels_and_terms_are_of_one_kind() -> None:
+def test_pods_with_the_same_namespace_labels_and_terms_are_equivalent() -> None:
     table = EquivalenceTable()
-    kind = table.add(parsed(name="a", cpu="1", affinity=APART))
-    assert table.find(parsed(name="b", cpu="2", affinity=APART)) is kind
+    equivalent = table.add(parsed(name="a", cpu="1", affinity=APART))
+    assert table.find(parsed(name="b", cpu="2", affinity=APART)) is equivalent
 
 
-def test_namespace_labels_terms_and_termination_each_make_another_kind() -> None:
+def test_pods_that_differ_in_namespace_labels_terms_or_termination_are_not_equivalent() -> None:
     table = EquivalenceTable()
     table.add(parsed())
     assert table.find(parsed(namespace="team-a")) is None
@@ -43,7 +43,7 @@ def test_namespace_labels_terms_and_termination_each_make_another_kind() -> None
     assert table.find(parsed(terminating=True)) is None
 
 
-def test_kinds_are_found_by_what_a_selection_asks_for() -> None:
+def test_equivalent_pods_are_found_by_the_labels_a_selection_requires() -> None:
     table = EquivalenceTable()
     web = table.add(parsed(labels={**WEB, "tier": "1"}))
     table.add(parsed(labels={"app": "db"}))
@@ -53,11 +53,11 @@ def test_kinds_are_found_by_what_a_selection_asks_for() -> None:
     assert list(table.candidates(pods(WEB, "elsewhere"))) == []
 
 
-def test_a_dropped_kind_is_found_no_more() -> None:
+def test_dropped_pods_are_found_no_more() -> None:
     table = EquivalenceTable()
-    kind = table.add(parsed())
-    assert table.in_namespace("default") == (kind,)
-    table.drop(kind)
+    equivalent = table.add(parsed())
+    assert table.in_namespace("default") == (equivalent,)
+    table.drop(equivalent)
     assert table.find(parsed()) is None
     assert table.in_namespace("default") == ()
     assert list(table.candidates(pods(WEB))) == []
@@ -65,7 +65,7 @@ def test_a_dropped_kind_is_found_no_more() -> None:
 
 def test_each_term_of_a_pod_has_its_role_and_weight() -> None:
     weighted = [{"weight": 7, "podAffinityTerm": TO_WEB}]
-    kind = EquivalenceTable().add(
+    equivalent = EquivalenceTable().add(
         parsed(
             affinity={
                 "podAffinity": {HARD: [TO_WEB], SOFT: weighted},
@@ -73,7 +73,7 @@ def test_each_term_of_a_pod_has_its_role_and_weight() -> None:
             }
         )
     )
-    assert [(term.role, term.weight) for term in kind.terms] == [
+    assert [(term.role, term.weight) for term in equivalent.terms] == [
         (Role.REQUIRED, 1),
         (Role.FORBIDDEN, 1),
         (Role.PREFERRED, 7),
@@ -81,16 +81,16 @@ def test_each_term_of_a_pod_has_its_role_and_weight() -> None:
     ]
 
 
-def test_kinds_that_state_the_same_term_own_it_together() -> None:
+def test_different_pods_with_the_same_term_own_it_together() -> None:
     table = EquivalenceTable()
-    kinds = [table.add(parsed(labels={**WEB, "n": n}, affinity=APART)) for n in "12"]
+    owners = [table.add(parsed(labels={**WEB, "n": n}, affinity=APART)) for n in "12"]
     (term,) = about(table, Role.FORBIDDEN, WEB)
-    assert term.owners == set(kinds)
+    assert term.owners == set(owners)
     assert about(table, Role.FORBIDDEN, {"app": "db"}) == []
     assert about(table, Role.REQUIRED, WEB) == []
 
 
-def test_a_term_goes_with_its_last_owner() -> None:
+def test_a_term_is_dropped_with_its_last_owner() -> None:
     table = EquivalenceTable()
     first, last = (table.add(parsed(labels={**WEB, "n": n}, affinity=APART)) for n in "12")
     assert table.drop(first) == []
@@ -99,7 +99,7 @@ def test_a_term_goes_with_its_last_owner() -> None:
     assert about(table, Role.FORBIDDEN, WEB) == []
 
 
-def test_a_kind_that_comes_back_is_a_new_one() -> None:
+def test_pods_that_come_back_are_added_anew() -> None:
     table = EquivalenceTable()
     before: EquivalentPods = table.add(parsed(affinity=APART))
     table.drop(before)

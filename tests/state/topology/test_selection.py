@@ -11,7 +11,7 @@ from mooring.state.topology.selection import (
     PodSelector,
     Selection,
     SelectionIndex,
-    places,
+    lookup_keys,
     selection,
     term_selector,
 )
@@ -93,7 +93,7 @@ def test_a_term_is_about_the_pods_it_selects_whatever_its_topology_key() -> None
 def test_a_selection_says_where_to_look_for_its_pods(
     pods: Selection, expected: set[tuple[str | None, tuple[str, str] | None]]
 ) -> None:
-    assert set(places(pods)) == expected
+    assert set(lookup_keys(pods)) == expected
 
 
 namespaces = st.sampled_from(("a", "b", "c"))

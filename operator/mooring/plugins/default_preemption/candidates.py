@@ -1,4 +1,8 @@
-"""Whom to evict on one node, and which node costs least (framework/preemption/preemption.go)."""
+"""The victims on one node, and the choice among candidate nodes.
+
+See SelectVictimsOnNode in framework/plugins/defaultpreemption/default_preemption.go, and
+pickOneNodeForPreemption in framework/preemption/preemption.go.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -16,25 +20,26 @@ _PRIORITY_OFFSET = 2**31
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """Making room on one row: the victims, most important first, and budgets broken by it.
+    """A node's row where the pod would fit without the victims, most important first.
 
-    `leaving` are pods of lower priority on the row that are being evicted already. They cost
-    nothing more: what they leave is used before anybody else has to go.
+    `violations` is the number of victims whose eviction violates a disruption budget. `evicting`
+    are pods of lower priority on the row that this scheduler is evicting already. They cost nothing
+    more, so that the resources they free are used before another pod is evicted.
     """
 
     row: int
     victims: tuple[Pod, ...]
     violations: int = 0
-    leaving: tuple[Pod, ...] = ()
+    evicting: tuple[Pod, ...] = ()
 
     @property
-    def gone(self) -> tuple[Pod, ...]:
-        """Everybody for whose end the pod waits, most important first."""
-        return tuple(by_importance((*self.victims, *self.leaving)))
+    def all_victims(self) -> tuple[Pod, ...]:
+        """The victims and the pods being evicted already, most important first."""
+        return tuple(by_importance((*self.victims, *self.evicting)))
 
     @property
     def cost(self) -> tuple[int, int, int, int, float]:
-        """Smaller is better: upstream's criteria in their order (pickOneNodeForPreemption)."""
+        """kube-scheduler's criteria in its order; smaller is better (pickOneNodeForPreemption)."""
         if not self.victims:
             return (self.violations, -_PRIORITY_OFFSET, 0, 0, 0.0)
         highest = self.victims[0].shape.priority
@@ -44,45 +49,51 @@ class Candidate:
 
 
 def by_importance(pods: Iterable[Pod]) -> list[Pod]:
-    """Higher priority first, then who has run longer (util.MoreImportantPod)."""
+    """The pods by priority, highest first, then by start, earliest first (MoreImportantPod)."""
     return sorted(pods, key=lambda pod: (-pod.shape.priority, _started(pod)))
 
 
 def select_victims(
-    row: int, candidates: Iterable[Pod], reprieve: Callable[[Pod], bool], evictions: Evictions
+    row: int, potential: Iterable[Pod], reprieve: Callable[[Pod], bool], evictions: Evictions
 ) -> Candidate:
-    """Who of the candidates, all gone for now, must go for good.
+    """Reprieves as many of the row's potential victims as possible; the others are its victims.
 
-    Pods whose disruption would break a budget are put back first, then the others, the most
-    important first; `reprieve` puts one back and says whether the pod still fits beside it. Pods
-    that are being evicted are not put back.
+    All potential victims have been removed from the row before. `reprieve` adds one back, and
+    returns False and removes it again if the pod does not fit beside it. Pods whose eviction
+    violates a disruption budget are reprieved first, then the others, the most important first.
+    Pods that are being evicted already are not reprieved.
     """
-    leaving: list[Pod] = []
+    evicting: list[Pod] = []
     staying: list[Pod] = []
-    for pod in candidates:
-        (leaving if evictions.under_way(pod) else staying).append(pod)
+    for pod in potential:
+        (evicting if evictions.evicting(pod) else staying).append(pod)
     violating, others = _split_by_budgets(by_importance(staying), evictions)
-    broken = [pod for pod in violating if not reprieve(pod)]
-    gone = [pod for pod in others if not reprieve(pod)]
-    return Candidate(row, tuple(by_importance((*broken, *gone))), len(broken), tuple(leaving))
+    violating_victims = [pod for pod in violating if not reprieve(pod)]
+    victims = [pod for pod in others if not reprieve(pod)]
+    return Candidate(
+        row,
+        tuple(by_importance((*violating_victims, *victims))),
+        len(violating_victims),
+        tuple(evicting),
+    )
 
 
 def select_candidate(candidates: Sequence[Candidate]) -> Candidate:
-    """The plan that costs least, the first of equals."""
+    """The candidate that costs least, the first of equals."""
     return min(candidates, key=lambda candidate: candidate.cost)
 
 
 def _split_by_budgets(pods: Iterable[Pod], evictions: Evictions) -> tuple[list[Pod], list[Pod]]:
-    """Those whose disruption a budget does not allow after those before them, and the rest."""
-    spent: Counter[str] = Counter()
+    """The pods whose eviction, after those before them, violates a budget; and the others."""
+    disruptions: Counter[str] = Counter()
     violating: list[Pod] = []
     others: list[Pod] = []
     for pod in pods:
-        breaks = False
-        for budget in evictions.covering(pod):
-            spent[budget.key] += 1
-            breaks |= spent[budget.key] > evictions.allowed(budget)
-        (violating if breaks else others).append(pod)
+        violates = False
+        for budget in evictions.matching_budgets(pod):
+            disruptions[budget.key] += 1
+            violates |= disruptions[budget.key] > evictions.disruptions_allowed(budget)
+        (violating if violates else others).append(pod)
     return violating, others
 
 

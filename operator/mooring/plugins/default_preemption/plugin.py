@@ -1,8 +1,10 @@
-"""Room for a pod by evicting pods of lower priority (defaultpreemption/, framework/preemption/).
+"""Finds the node on which a pod fits if pods of lower priority are evicted.
 
-Candidates are found and ranked for all nodes at once by counting (`potential_victims`). Where
-counting cannot be exact, because a disruption budget or another filter has a say, the best of them
-are tried one by one in a trial on the live state, as upstream does with all.
+Candidates are found and ranked for all nodes at once by counting requests (`potential_victims`).
+That is not exact where a disruption budget matches a potential victim, or where other filters of
+the pod depend on other pods. There the victims of the best nodes are selected one node at a time,
+in a dry run where filters need it, as kube-scheduler does for all nodes
+(framework/plugins/defaultpreemption, framework/preemption).
 """
 
 from collections import Counter
@@ -28,12 +30,12 @@ from mooring.state.columns import IntArray
 __all__ = ["DefaultPreemption"]
 
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
-_LEAVING: Final = "not eligible due to a terminating pod on the nominated node."
+_TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 _NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 
 
 class DefaultPreemption:
-    """Nominates the node on which evictions cost least."""
+    """Nominates the node whose victims cost least."""
 
     name: ClassVar[str] = "DefaultPreemption"
     row_local: ClassVar[bool] = False
@@ -44,16 +46,18 @@ class DefaultPreemption:
         self._absolute = args.min_candidate_nodes_absolute
 
     def post_filter(self, state: PostFilterState) -> Nomination | Unschedulable | NotEligible:
-        """The cheapest node and its victims, or why there is none."""
-        obstacle = _not_eligible(state)
-        if obstacle is not None:
-            return NotEligible(f"preemption: {obstacle}")
+        """The cheapest candidate as a nomination, or why there is none."""
+        not_eligible = _not_eligible_to_preempt_others(state)
+        if not_eligible is not None:
+            return NotEligible(f"preemption: {not_eligible}")
         rows = state.diagnosis.resolvable_rows
         rejections: Counter[str] = Counter()
         candidate = self._find_candidate(state, rows, rejections)
         if candidate is not None:
             strict = state.limits.disruption_budgets == "Strict"
-            return Nomination(state.cluster.node_names[candidate.row], candidate.gone, strict)
+            return Nomination(
+                state.cluster.node_names[candidate.row], candidate.all_victims, strict
+            )
         rejections[_NOT_HELPFUL] += state.diagnosis.total - len(rows)
         histogram = ", ".join(sorted(f"{n} {reason}" for reason, n in rejections.items() if n))
         text = f"0/{state.diagnosis.total} nodes are available: {histogram}."
@@ -68,54 +72,45 @@ class DefaultPreemption:
         needs = state.dry_run.resource_requests
         potential = PotentialVictims(state.pod, needs or {}, rows, state.cluster, _protected(state))
         if needs is None:
-            return self._tried(state, potential, rejections)
-        if not potential.suffices.any():
-            _count_lacking(potential, rejections)
+            return self._dry_run(state, potential, rejections)
+        if not potential.fits.any():
+            _count_insufficient(potential, rejections)
             return None
         victims = potential.victims()
         ranked = potential.ranked(victims)
-        if state.limits.max_victims or potential.meets_budgets(state.cluster):
+        if state.limits.max_victims or potential.may_match_budgets(state.cluster):
             candidates = list[Candidate]()
             for position in ranked.tolist():
-                candidates.append(self._counted(state, potential, position))
+                candidates.append(_by_requests(state, potential, position))
                 if self._enough(state, candidates, len(rows)):
                     break
             return _best(state, candidates, rejections)
         return potential.candidate(int(ranked[0]), victims)
 
     def _enough(self, state: PostFilterState, candidates: list[Candidate], nodes: int) -> bool:
-        """Whether as many plans were compared as the profile asks for, and one breaks nothing.
+        """Whether there are as many candidates as the profile asks for, and one violates nothing.
 
         See calculateNumCandidates and DryRunPreemption in framework/preemption/preemption.go.
         """
         if len(candidates) < max(nodes * self._percentage // 100, self._absolute):
             return False
         return any(
-            not candidate.violations and _obstacle(state, candidate) is None
+            not candidate.violations and _exceeded_limit(state, candidate) is None
             for candidate in candidates
         )
 
-    def _counted(
-        self, state: PostFilterState, potential: PotentialVictims, position: int
-    ) -> Candidate:
-        """The plan for one row by counting, budgets respected."""
-        row, candidates = int(potential.rows[position]), potential.candidates_at(position)
-        return select_victims(
-            row, candidates, potential.left(position).take, state.cluster.evictions
-        )
-
-    def _tried(
+    def _dry_run(
         self, state: PostFilterState, potential: PotentialVictims, rejections: Counter[str]
     ) -> Candidate | None:
-        """The best of the plans that trials find, as many as upstream would compare."""
-        order = np.argsort(-potential.suffices.astype(np.int64), kind="stable")
+        """The best of the candidates that dry runs find, as many as kube-scheduler compares."""
+        order = np.argsort(-potential.fits.astype(np.int64), kind="stable")
         candidates = list[Candidate]()
         for position in order.tolist():
-            pods = potential.candidates_at(position)
+            pods = potential.pods_at(position)
             if not pods:
                 rejections[_NO_VICTIMS] += 1
                 continue
-            candidate = _trial(state, int(potential.rows[position]), pods, rejections)
+            candidate = _by_filters(state, int(potential.rows[position]), pods, rejections)
             if candidate is not None:
                 candidates.append(candidate)
             if self._enough(state, candidates, len(potential.rows)):
@@ -123,38 +118,58 @@ class DefaultPreemption:
         return _best(state, candidates, rejections)
 
 
-def _not_eligible(state: PostFilterState) -> str | None:
-    """Why the pod may not preempt at all, or not again yet (PodEligibleToPreemptOthers)."""
+def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
+    """Why the pod may not preempt, or not yet; None if it may.
+
+    A pod waits for the victims of its last preemption, unless its nominated node does not exist any
+    more or has become unresolvable. See PodEligibleToPreemptOthers in
+    framework/plugins/defaultpreemption/default_preemption.go.
+    """
     pod, cluster = state.pod, state.cluster
     if not pod.shape.preempts:
         return "not eligible due to preemptionPolicy=Never."
-    if cluster.evictions.leaving(pod):
-        return _LEAVING
-    nominee = cluster.nominations.get(pod.key)
-    if nominee is None or nominee.row in state.diagnosis.unresolvable_rows:
+    nominee, diagnosis = cluster.nominations.get(pod.key), state.diagnosis
+    if nominee is None or diagnosis.pre_filter is not None:
+        return None  # a rejection at PreFilter makes every node unresolvable
+    if nominee.row in diagnosis.unresolvable_rows:
         return None
+    if cluster.evictions.awaits_victims(pod):
+        return _TERMINATING
     for placed in cluster.pods_on(nominee.row):
         victim = placed.pod
-        leaving = victim.terminating and victim.disrupted
-        if victim.shape.priority < pod.shape.priority and leaving:
-            return _LEAVING
+        terminating_by_preemption = victim.terminating and victim.disrupted
+        if victim.shape.priority < pod.shape.priority and terminating_by_preemption:
+            return _TERMINATING
     return None
 
 
 def _protected(state: PostFilterState) -> npt.NDArray[np.bool_] | None:
-    """Slots of pods that have not run long enough to be displaced; None where nobody asks."""
+    """True for slots of pods that have not run long enough to be victims; None without a limit."""
     if not state.limits.min_runtime_seconds:
         return None
     since = state.now - state.limits.min_runtime_seconds
     return np.asarray(state.cluster.pod_columns.started > since)
 
 
-def _trial(
-    state: PostFilterState, row: int, candidates: Iterable[Pod], rejections: Counter[str]
+def _by_requests(state: PostFilterState, potential: PotentialVictims, position: int) -> Candidate:
+    """The candidate for one row where only requests reject the pod."""
+    return select_victims(
+        int(potential.rows[position]),
+        potential.pods_at(position),
+        potential.free_at(position).reprieve,
+        state.cluster.evictions,
+    )
+
+
+def _by_filters(
+    state: PostFilterState, row: int, potential: Iterable[Pod], rejections: Counter[str]
 ) -> Candidate | None:
-    """The plan for one row by trial, or None with the reasons counted."""
+    """The candidate for one row, found by running the filters; None if the pod does not fit.
+
+    `rejections` then counts the reasons.
+    """
     with state.dry_run.trial() as trial:
-        for pod in candidates:
+        for pod in potential:
             trial.remove(pod.key)
         rejection = state.dry_run.rejection(row)
         if rejection:
@@ -168,23 +183,25 @@ def _trial(
             trial.remove(pod.key)
             return False
 
-        return select_victims(row, candidates, reprieve, state.cluster.evictions)
+        return select_victims(row, potential, reprieve, state.cluster.evictions)
 
 
 def _best(
     state: PostFilterState, candidates: list[Candidate], rejections: Counter[str]
 ) -> Candidate | None:
-    """The cheapest plan within the profile's limits."""
-    obstacles = [_obstacle(state, candidate) for candidate in candidates]
-    rejections.update(obstacle for obstacle in obstacles if obstacle is not None)
-    allowed = [
-        candidate for candidate, why in zip(candidates, obstacles, strict=True) if why is None
-    ]
+    """The cheapest candidate within the profile's limits; `rejections` counts the others."""
+    allowed = list[Candidate]()
+    for candidate in candidates:
+        exceeded = _exceeded_limit(state, candidate)
+        if exceeded is None:
+            allowed.append(candidate)
+        else:
+            rejections[exceeded] += 1
     return select_candidate(allowed) if allowed else None
 
 
-def _obstacle(state: PostFilterState, candidate: Candidate) -> str | None:
-    """Which of the profile's limits the plan exceeds."""
+def _exceeded_limit(state: PostFilterState, candidate: Candidate) -> str | None:
+    """Which of the profile's limits the candidate exceeds."""
     limits = state.limits
     if limits.disruption_budgets == "Strict" and candidate.violations:
         return "node(s) need a disruption that a PodDisruptionBudget does not allow"
@@ -193,9 +210,9 @@ def _obstacle(state: PostFilterState, candidate: Candidate) -> str | None:
     return None
 
 
-def _count_lacking(potential: PotentialVictims, rejections: Counter[str]) -> None:
-    """Why no node has room even without all of its candidates."""
-    has_candidates = potential.candidates > 0
-    rejections[_NO_VICTIMS] += int((~has_candidates).sum())
-    for reason, where in potential.lacking():
-        rejections[reason] += int((where & has_candidates).sum())
+def _count_insufficient(potential: PotentialVictims, rejections: Counter[str]) -> None:
+    """Counts why the pod fits on no node, even without the potential victims."""
+    has_victims = potential.counts > 0
+    rejections[_NO_VICTIMS] += int((~has_victims).sum())
+    for reason, where in potential.insufficient():
+        rejections[reason] += int((where & has_victims).sum())

@@ -1,7 +1,8 @@
-"""What evictions would free, counted for all nodes at once.
+"""Potential victims of all nodes at once, and which of them would be victims.
 
-Exact where only requests stand in the pod's way and no disruption budget is involved; a good guess
-of the order of the candidates elsewhere. All arrays are int64 unless said otherwise.
+The result is exact where only requests keep the pod from the nodes and no disruption budget matches
+a potential victim. Elsewhere it gives the order in which to look at the nodes. All arrays are int64
+unless the docstring says otherwise.
 """
 
 from collections.abc import Mapping
@@ -25,15 +26,15 @@ _OFFSET = 2**31
 
 @dataclass(slots=True, eq=False)
 class FreeResources:
-    """What is left of a node: amounts by resource, and pod slots."""
+    """What is free on a node beside the pod: amounts by resource, and pod slots."""
 
     amounts: dict[str, int]
     slots: int
 
-    def take(self, pod: Pod) -> bool:
-        """The pod is put back, if there is room for it."""
+    def reprieve(self, pod: Pod) -> bool:
+        """Whether the pod fits; if it does, its requests are not free any more."""
         demand = pod.shape.demand.resources
-        if self.slots < 1 or any(left < demand.get(name, 0) for name, left in self.amounts.items()):
+        if self.slots < 1 or any(free < demand.get(name, 0) for name, free in self.amounts.items()):
             return False
         self.slots -= 1
         for name in self.amounts:
@@ -43,20 +44,22 @@ class FreeResources:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VictimSlots:
-    """Who must go: pod slots, most important first on each node, and each one's position in `rows`.
+    """The victims of all nodes, the most important first on each node.
 
-    `leaving` (bool) tells of those that are being evicted already.
+    `slots` are their slots in the pod columns, `at` the positions of their nodes in `rows`, and
+    `evicting` (bool) is True for those that are being evicted already.
     """
 
     slots: IntArray
     at: IntArray
-    leaving: BoolArray
+    evicting: BoolArray
 
 
 class PotentialVictims:
-    """The nodes at `rows` without the pods that may be evicted from them.
+    """The pods of lower priority on the nodes at `rows`, and what is free without them.
 
-    `protected` tells of pod slots (bool) that must not be touched although their priority is lower.
+    `needs` is what the pod requests, by resource. `protected` (bool per pod slot) is True for pods
+    that may not be victims although their priority is lower; None if there are none.
     """
 
     def __init__(
@@ -76,85 +79,86 @@ class PotentialVictims:
         at = np.where(columns.rows >= 0, position[columns.rows], -1)
         lower = (at >= 0) & ~columns.nominated & (columns.priority < pod.shape.priority)
         if protected is not None:
-            lower &= ~protected | columns.evicted
+            lower &= ~protected | columns.evicting
         self._slots = np.flatnonzero(lower)
         self._at = at[self._slots]
-        self.candidates = np.bincount(self._at, minlength=len(rows))
-        rivals, promised = columns.nominated_demand(
+        self.counts = np.bincount(self._at, minlength=len(rows))
+        """int64[len(rows)]: how many potential victims each node has."""
+        nominated, nominated_requests = columns.nominated_demand(
             needs, pod.shape.priority, pod.key, len(cluster.nodes)
         )
         self._free = {
             resource: nodes.allocatable(resource)
             - nodes.requested(resource)
-            - promised[resource][rows]
+            - nominated_requests[resource][rows]
             + _summed(self._at, columns.requests(resource)[self._slots], len(rows))
             - amount
             for resource, amount in needs.items()
         }
-        self._free_slots = nodes.pod_slots - nodes.pod_count - rivals[rows] + self.candidates - 1
+        self._free_slots = nodes.pod_slots - nodes.pod_count - nominated[rows] + self.counts - 1
 
-    def meets_budgets(self, cluster: Snapshot) -> bool:
-        """Whether a disruption budget may cover a candidate, so that counting is not enough."""
+    def may_match_budgets(self, cluster: Snapshot) -> bool:
+        """Whether a potential victim is in a namespace that has a disruption budget."""
         budgets = cluster.objects(Kind.POD_DISRUPTION_BUDGET).values()
-        covered = self._columns.in_namespaces({budget.namespace for budget in budgets})
-        return bool(covered[self._slots].any())
+        in_namespaces = self._columns.in_namespaces({budget.namespace for budget in budgets})
+        return bool(in_namespaces[self._slots].any())
 
     @cached_property
-    def suffices(self) -> BoolArray:
-        """True where the pod fits once every candidate is gone, and there is one at all."""
-        fits = (self.candidates > 0) & (self._free_slots >= 0)
-        for left in self._free.values():
-            fits &= left >= 0
+    def fits(self) -> BoolArray:
+        """True where the pod fits without the potential victims, and there is at least one."""
+        fits = (self.counts > 0) & (self._free_slots >= 0)
+        for free in self._free.values():
+            fits &= free >= 0
         return fits
 
-    def lacking(self) -> list[tuple[str, BoolArray]]:
-        """Per reason, where it keeps the pod out even when every candidate is gone."""
+    def insufficient(self) -> list[tuple[str, BoolArray]]:
+        """Each reason, and True where it rejects the pod even without the potential victims."""
         reasons = [("Too many pods", self._free_slots < 0)]
-        reasons += [(f"Insufficient {name}", left < 0) for name, left in self._free.items()]
+        reasons += [(f"Insufficient {name}", free < 0) for name, free in self._free.items()]
         return reasons
 
-    def candidates_at(self, position: int) -> list[Pod]:
-        """The pods that may be evicted from one of the rows."""
+    def pods_at(self, position: int) -> list[Pod]:
+        """The potential victims of one of the rows."""
         return list(self._pods(self._slots[self._at == position]))
 
-    def left(self, position: int) -> "FreeResources":
-        """What one of the rows has left beside the pod when every candidate is gone."""
+    def free_at(self, position: int) -> FreeResources:
+        """What is free on one of the rows beside the pod and without the potential victims."""
         amounts = {name: int(free[position]) for name, free in self._free.items()}
         return FreeResources(amounts, int(self._free_slots[position]))
 
     def victims(self) -> VictimSlots:
-        """Who must go from the rows that suffice, once everybody else has been put back.
+        """The victims of the rows where the pod fits: the pods that cannot be reprieved.
 
-        Those that are being evicted are not put back.
+        Pods that are being evicted already are not reprieved.
         """
         columns = self._columns
-        there = self.suffices[self._at]
-        slots, at = self._slots[there], self._at[there]
-        # By node, then most important first: the order in which pods are put back.
+        on_candidates = self.fits[self._at]
+        slots, at = self._slots[on_candidates], self._at[on_candidates]
+        # By node, then most important first: the order in which pods are reprieved.
         order = np.lexsort((columns.started[slots], -columns.priority[slots], at))
         slots, at = slots[order], at[order]
-        leaving = columns.evicted[slots]
+        evicting = columns.evicting[slots]
         requests = {name: columns.requests(name)[slots] for name in self._needs}
-        left = {name: free.copy() for name, free in self._free.items()}
-        slots_left = self._free_slots.copy()
+        free_amounts = {name: free.copy() for name, free in self._free.items()}
+        free_slots = self._free_slots.copy()
         first = np.searchsorted(at, np.arange(len(self.rows)))
         count = np.bincount(at, minlength=len(self.rows))
-        gone = np.zeros(len(slots), np.bool_)
+        victim = np.zeros(len(slots), np.bool_)
         for k in range(int(count.max(initial=0))):
             nodes = np.flatnonzero(count > k)
             index = first[nodes] + k
-            back = (slots_left[nodes] > 0) & ~leaving[index]
-            for name, free in left.items():
-                back &= free[nodes] >= requests[name][index]
-            slots_left[nodes] -= back
-            for name, free in left.items():
-                free[nodes] -= back * requests[name][index]
-            gone[index] = ~back
-        return VictimSlots(slots[gone], at[gone], leaving[gone])
+            reprieved = (free_slots[nodes] > 0) & ~evicting[index]
+            for name, free in free_amounts.items():
+                reprieved &= free[nodes] >= requests[name][index]
+            free_slots[nodes] -= reprieved
+            for name, free in free_amounts.items():
+                free[nodes] -= reprieved * requests[name][index]
+            victim[index] = ~reprieved
+        return VictimSlots(slots[victim], at[victim], evicting[victim])
 
     def ranked(self, victims: VictimSlots) -> IntArray:
-        """Positions in `rows` of the nodes that suffice, best first (as `Candidate.cost`)."""
-        new = ~victims.leaving
+        """Positions in `rows` of the nodes where the pod fits, by `Candidate.cost`, best first."""
+        new = ~victims.evicting
         at, slots = victims.at[new], victims.slots[new]
         priority, started = self._columns.priority[slots], self._columns.started[slots]
         count = np.bincount(at, minlength=len(self.rows))
@@ -166,15 +170,15 @@ class PotentialVictims:
         top = priority == highest[at]
         np.minimum.at(earliest, at[top], started[top])
         order = np.lexsort((-earliest, count, total, highest))
-        ranked: IntArray = order[self.suffices[order]]
+        ranked: IntArray = order[self.fits[order]]
         return ranked
 
     def candidate(self, position: int, victims: VictimSlots) -> Candidate:
-        """The plan for one of the rows that suffice."""
+        """The candidate for one of the rows where the pod fits."""
         here = victims.at == position
-        new = self._pods(victims.slots[here & ~victims.leaving])
-        leaving = self._pods(victims.slots[here & victims.leaving])
-        return Candidate(int(self.rows[position]), new, leaving=leaving)
+        new = self._pods(victims.slots[here & ~victims.evicting])
+        evicting = self._pods(victims.slots[here & victims.evicting])
+        return Candidate(int(self.rows[position]), new, evicting=evicting)
 
     def _pods(self, slots: IntArray) -> tuple[Pod, ...]:
         pods = (self._columns.pods[slot] for slot in slots.tolist())

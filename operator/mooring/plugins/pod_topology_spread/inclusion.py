@@ -1,4 +1,4 @@
-"""Which nodes a topology spread constraint counts, and which domains they make."""
+"""The nodes that a topology spread constraint counts, by its node inclusion policies."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -23,9 +23,10 @@ _MOST_SCOPES: Final = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scope:
-    """The nodes that count (int64 rows, all with the label; None: every node with it).
+    """The nodes that a constraint counts, all of which have its label.
 
-    `inhabited` is True at the codes of the domains these are in; its last item is for ABSENT.
+    `rows` is int64, or None for every node with the label. `inhabited` is True at the codes of the
+    domains that these nodes are in; its last item is for ABSENT.
     """
 
     domains: LabelColumn
@@ -33,7 +34,7 @@ class Scope:
     inhabited: BoolArray
 
     def counts(self, cluster: Snapshot, pods: Selection | None) -> CountArray | IntArray:
-        """The selected pods (None: none) on these nodes per code, and a last 0 for ABSENT."""
+        """How many selected pods (None: none) these nodes have per code; a last 0 for ABSENT."""
         if pods is None:
             return np.zeros(len(self.inhabited), np.int64)
         if self.rows is None:
@@ -44,7 +45,7 @@ class Scope:
 
 
 class Inclusion:
-    """Scopes of constraints, kept until some node changes what they depend on."""
+    """Finds the scope of a constraint, and keeps it until a node's labels or taints change."""
 
     def __init__(self) -> None:
         self._scopes: dict[tuple[PodShape | None, str, tuple[str, ...], bool, bool], Scope] = {}
@@ -53,10 +54,10 @@ class Inclusion:
     def scope(
         self, shape: PodShape, constraint: SpreadConstraint, keys: tuple[str, ...], nodes: NodeView
     ) -> Scope:
-        """The nodes, of a view of all, that the constraint counts for a pod of this shape.
+        """The scope of the constraint for a pod of this shape; `nodes` is a view of all nodes.
 
-        They carry the constraint's label and those of `keys`, and pass its inclusion policies
-        (podtopologyspread/common.go, matchNodeInclusionPolicies).
+        Its nodes have the constraint's label and those of `keys`, and match its node inclusion
+        policies (matchNodeInclusionPolicies in podtopologyspread/common.go).
         """
         if self._version != nodes.topology_version or len(self._scopes) >= _MOST_SCOPES:
             self._scopes.clear()
@@ -75,7 +76,7 @@ class Inclusion:
 def _scope(
     shape: PodShape | None, constraint: SpreadConstraint, keys: tuple[str, ...], nodes: NodeView
 ) -> Scope:
-    """`shape` is None where neither policy can exclude a node."""
+    """As `Inclusion.scope`; `shape` is None if neither policy can exclude a node."""
     domains = nodes.label(constraint.topology_key)
     partial = [k for k in keys if k != domains.key and nodes.label(k).held < nodes.node_count]
     if shape is None and not partial:
@@ -94,14 +95,14 @@ def _scope(
 
 
 def includes(shape: PodShape, constraint: SpreadConstraint, node: Node) -> bool:
-    """Whether the constraint's inclusion policies let a node count, for a pod of this shape."""
+    """Whether the node matches the constraint's inclusion policies for a pod of this shape."""
     if constraint.honor_affinity and not shape.selects(node):
         return False
     return not (constraint.honor_taints and repelled(node.taints, shape.tolerations))
 
 
 def _tolerated(shape: PodShape, nodes: NodeView) -> BoolArray:
-    """True where the pod tolerates every taint that would keep it away."""
+    """True where the pod tolerates every taint that would repel it."""
     by_code = [not repelled(taints, shape.tolerations) for taints in nodes.taint_sets]
     passed: BoolArray = np.array(by_code)[nodes.taint_codes]
     return passed

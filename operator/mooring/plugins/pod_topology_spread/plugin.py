@@ -1,4 +1,4 @@
-"""Pods that belong together are spread evenly over domains (podtopologyspread/)."""
+"""Spreads pods evenly over topology domains (framework/plugins/podtopologyspread)."""
 
 import math
 from collections.abc import Mapping
@@ -41,12 +41,12 @@ _PARENTS: Final = (
     Kind.REPLICATION_CONTROLLER,
     Kind.STATEFUL_SET,
 )
-"""What default constraints take their selectors from."""
+"""The kinds whose selectors default constraints use."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rule:
-    """A constraint for one pod: which pods count (None: none), and whether it is one of them."""
+    """A constraint of one pod: the pods it counts (None: none), and whether the pod is one."""
 
     constraint: SpreadConstraint
     pods: Selection | None
@@ -55,15 +55,15 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Limit:
-    """`allows` is bool per code of the label, its last item, for ABSENT, False."""
+    """The domains that a constraint allows: bool per code of the label; False for ABSENT (-1)."""
 
     key: str
     allows: BoolArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Part:
-    """What one constraint adds to a raw score: float64 per code, the last item 0 for ABSENT."""
+class _DomainScores:
+    """What one constraint adds to a raw score: float64 per code; 0 for ABSENT (-1)."""
 
     domains: Domains
     by_code: npt.NDArray[np.float64]
@@ -71,14 +71,17 @@ class _Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Scoring:
-    """`required` are labels without which a node is not scored; empty if all nodes have them."""
+    """What all constraints add to raw scores.
+
+    `required` are labels without which a node scores 0; empty if all nodes have them.
+    """
 
     required: tuple[str, ...]
-    parts: tuple[_Part, ...]
+    by_constraint: tuple[_DomainScores, ...]
 
 
 class PodTopologySpread:
-    """Refuses domains that already have too many of the pods, and prefers those with few."""
+    """Rejects domains that have too many of the counted pods; prefers domains with few."""
 
     name: ClassVar[str] = "PodTopologySpread"
     row_local: ClassVar[bool] = False
@@ -108,7 +111,7 @@ class PodTopologySpread:
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, limits: tuple[_Limit, ...]) -> Explanation:
-        """Why the first constraint that fails does; no eviction adds a label."""
+        """The reason of the first constraint that fails; a missing label is not resolvable."""
         reasons = (
             "node(s) didn't match pod topology spread constraints (missing required label)",
             "node(s) didn't match pod topology spread constraints",
@@ -131,14 +134,16 @@ class PodTopologySpread:
         required = tuple(k for k in keys if nodes.label(k).held < nodes.node_count)
         scored = np.flatnonzero(~_missing(nodes, required)) if required else None
         candidates = nodes if scored is None else nodes.take(nodes.rows[scored])
-        parts = (self._part(pod.shape, rule, keys, candidates, cluster) for rule in rules)
-        return _Scoring(required, tuple(parts))
+        return _Scoring(
+            required,
+            tuple(self._domain_scores(pod.shape, r, keys, candidates, cluster) for r in rules),
+        )
 
     def score(self, _pod: Pod, nodes: NodeView, scoring: _Scoring) -> IntArray:
-        """The fewer pods in the node's domains, the more; 0 where a label is missing."""
+        """A higher score for fewer pods in the node's domains; 0 where a label is missing."""
         total = np.zeros(len(nodes), np.float64)
-        for part in scoring.parts:
-            total += part.by_code[nodes.domain_codes(part.domains)]
+        for added in scoring.by_constraint:
+            total += added.by_code[nodes.domain_codes(added.domains)]
         raw = np.floor(total + 0.5).astype(np.int64)
         if not scoring.required:
             return _normalised(raw)
@@ -148,7 +153,7 @@ class PodTopologySpread:
         return scores
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
-        """Counted pods came or went, domains did, or the pod's constraints are other ones now."""
+        """Queues the pod if its constraints, their counted pods or their domains change."""
         if event.kind in _PARENTS:
             return queue_if(not pod.shape.spread and any(c.hard for c in self._defaults))
         before, after = event.before, event.after
@@ -160,7 +165,7 @@ class PodTopologySpread:
                     for rule in rules
                 )
             )
-        return queue_if(_place(before, pod.shape, rules) != _place(after, pod.shape, rules))
+        return queue_if(_domains(before, pod.shape, rules) != _domains(after, pod.shape, rules))
 
     def _rules(self, pod: Pod, cluster: Snapshot, *, hard: bool) -> tuple[_Rule, ...]:
         """The pod's own constraints of this strictness, or the defaults if it has none at all."""
@@ -175,7 +180,7 @@ class PodTopologySpread:
     def _limit(
         self, shape: PodShape, rule: _Rule, keys: tuple[str, ...], cluster: Snapshot
     ) -> _Limit:
-        """Domains where one pod more is within maxSkew of the least (filtering.go)."""
+        """The domains that may have one more pod within maxSkew of the minimum (filtering.go)."""
         constraint = rule.constraint
         scope = self._inclusion.scope(shape, constraint, keys, cluster.nodes)
         counts = scope.counts(cluster, rule.pods)
@@ -185,40 +190,40 @@ class PodTopologySpread:
         allows[ABSENT] = False
         return _Limit(constraint.topology_key, allows)
 
-    def _part(
+    def _domain_scores(
         self,
         shape: PodShape,
         rule: _Rule,
         keys: tuple[str, ...],
         scored: NodeView,
         cluster: Snapshot,
-    ) -> _Part:
-        """Counts weighted by the number of domains; `scored` has every node that is scored."""
+    ) -> _DomainScores:
+        """Counts weighted by the number of domains; `scored` are all nodes that are scored."""
         constraint, nodes = rule.constraint, cluster.nodes
         if constraint.topology_key == HOSTNAME and rule.pods is not None:
             counted = cluster.counts(rule.pods, EACH_NODE)
             by_code = _weighted(counted.by_code, len(scored), constraint)
             if nodes.label(HOSTNAME).held < nodes.node_count:
                 by_code[:-1][nodes.label_codes(HOSTNAME) == ABSENT] = 0
-            return _Part(counted.domains, by_code)
+            return _DomainScores(counted.domains, by_code)
         scope = self._inclusion.scope(shape, constraint, keys, nodes)
         seen = np.zeros(len(scope.inhabited), np.bool_)
         seen[scored.domain_codes(scope.domains)] = True  # nodes without the label are a domain too
         counts, seen_domains = scope.counts(cluster, rule.pods), int(np.count_nonzero(seen))
         by_code = _weighted(counts, seen_domains, constraint)
         by_code[ABSENT] = 0
-        return _Part(scope.domains, by_code)
+        return _DomainScores(scope.domains, by_code)
 
 
 def _weighted(
     counts: npt.NDArray[np.signedinteger], domains: int, constraint: SpreadConstraint
 ) -> npt.NDArray[np.float64]:
-    """Many domains make a pod in one of them count for more (scoring.go)."""
+    """The raw score of each count: a pod counts more where there are more domains (scoring.go)."""
     return counts.astype(np.float64) * math.log(domains + 2) + (constraint.max_skew - 1)
 
 
 def _normalised(raw: IntArray) -> IntArray:
-    """The more pods, the lower the score; all 100 where nothing is counted (scoring.go)."""
+    """Scores of 0 to 100, lower for more pods; all 100 if no pod is counted (scoring.go)."""
     most = int(raw.max(initial=0))
     if not most:
         return np.full(len(raw), MAX_SCORE, np.int64)
@@ -235,10 +240,13 @@ def _is_counted(pod: object | None, rule: _Rule, cluster: Snapshot) -> bool:
     )
 
 
-def _place(
+def _domains(
     node: object | None, shape: PodShape, rules: tuple[_Rule, ...]
 ) -> list[tuple[str, bool]] | None:
-    """The node's domain for each rule, and whether it counts there; None if it is in none."""
+    """The node's domain for each rule, and whether the rule counts the node.
+
+    None if it does not exist or lacks a label.
+    """
     if not isinstance(node, Node):
         return None
     constraints = [rule.constraint for rule in rules]
@@ -262,9 +270,9 @@ def _own_rules(shape: PodShape, labels: frozenset[Pair], *, hard: bool) -> tuple
 
 
 def _rule(constraint: SpreadConstraint, namespace: str, labels: Mapping[str, str]) -> _Rule:
-    """The constraint, narrowed by matchLabelKeys to the pod's own values (common.go).
+    """The rule of a constraint, with matchLabelKeys added to its selector (common.go).
 
-    A selector that is then still `{}` counts no pod, yet matches this one.
+    A selector that is still `{}` then counts no pod, but matches this one.
     """
     selector = constraint.selector
     same = [Requirement(k, "In", (labels[k],)) for k in constraint.match_label_keys if k in labels]

@@ -1,7 +1,8 @@
-"""Which volume a claim would take on each node (component-helpers storage/volume/pv_helpers.go).
+"""Finds the volume for an unbound claim on each node.
 
-A volume that is kept for the claim, or else the smallest free one that suits it and can be reached
-from the node. Where volumes are equal in size, upstream takes any; here the first by name is taken.
+That is a volume whose claimRef names the claim, or else the smallest available one that matches the
+claim and the node. Of equally small ones kube-scheduler takes any, here it is the first by name
+(FindMatchingVolume in component-helpers storage/volume/pv_helpers.go).
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,8 +14,8 @@ import numpy as np
 
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
 from mooring.state.columns import IntArray
-from mooring.state.storage.best_fit import BEYOND
-from mooring.state.storage.node_affinities import reachable
+from mooring.state.storage.best_fit import NO_POSITION
+from mooring.state.storage.node_affinities import check_node_affinity
 from mooring.state.storage.storage import StorageView
 from mooring.state.view import BoolArray, NodeView
 
@@ -25,9 +26,9 @@ _NOTHING: Final = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """What a claim would take: `chosen` is int64[nodes], an index into `volumes` or -1.
+    """The volume for a claim on each node: `chosen` is int64[nodes], an index into `volumes` or -1.
 
-    Valid until the next change of volumes.
+    It is valid until a volume is added, updated or deleted.
     """
 
     claim: PersistentVolumeClaim
@@ -40,7 +41,7 @@ class Choice:
         return np.not_equal(self.chosen, _NOTHING)
 
     def at(self, index: int) -> PersistentVolume | None:
-        """The volume on one of the nodes."""
+        """The volume on the node at this position; None if there is none."""
         chosen = int(self.chosen[index])
         return None if chosen == _NOTHING else self.volumes[chosen]
 
@@ -48,19 +49,19 @@ class Choice:
 def choices(
     claims: Iterable[PersistentVolumeClaim], nodes: NodeView, storage: StorageView
 ) -> list[Choice]:
-    """The choice of each unbound claim; a volume taken by one is not there for the next."""
+    """The choice for each unbound claim; no two claims get the same volume on a node."""
     made: list[Choice] = []
     for claim in claims:
-        kept = [volume for volume in storage.kept_for(claim) if _suits(volume, claim)]
-        if kept:
-            reached = reachable(nodes, kept[0].node_affinity)
-            made.append(Choice(claim, kept, np.where(reached, 0, _NOTHING)))
+        prebound = [v for v in storage.with_claim_ref(claim) if _matches(v, claim)]
+        if prebound:
+            matching = check_node_affinity(nodes, prebound[0].node_affinity)
+            made.append(Choice(claim, prebound, np.where(matching, 0, _NOTHING)))
         else:
             made.append(_smallest(claim, nodes, storage, made))
     return made
 
 
-def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+def _matches(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     return (
         volume.capacity >= (claim.requested or 0)
         and volume.volume_mode == claim.volume_mode
@@ -69,24 +70,24 @@ def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     )
 
 
-def _suits_freely(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-    """Whether a volume suits that is large enough and kept for nobody, labels left aside."""
-    return _suits(volume, claim) and claim.access_modes <= volume.access_modes
+def _available_matches(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+    """Whether an available volume matches the claim, apart from the claim's selector."""
+    return _matches(volume, claim) and claim.access_modes <= volume.access_modes
 
 
 def _smallest(
     claim: PersistentVolumeClaim, nodes: NodeView, storage: StorageView, made: Sequence[Choice]
 ) -> Choice:
-    """The smallest free volume on each node that no claim before has taken there."""
-    free = storage.free(claim.storage_class)
-    positions = free.large_enough(claim.requested or 0, partial(_suits_freely, claim))
+    """The smallest available volume on each node that no claim before it has taken there."""
+    available = storage.available(claim.storage_class)
+    positions = available.at_least(claim.requested or 0, partial(_available_matches, claim))
     if claim.selector is not None:
-        selected = [claim.selector.matches(free.items[at].labels) for at in positions]
+        selected = [claim.selector.matches(available.items[at].labels) for at in positions]
         positions = positions[np.array(selected, np.bool_)]
-    taken = [choice.chosen for choice in made if choice.volumes is free.items]
-    best = np.full(len(nodes), BEYOND)
-    for candidates in free.by_row(positions, nodes.rows, depth=len(taken) + 1):
+    taken = [choice.chosen for choice in made if choice.volumes is available.items]
+    best = np.full(len(nodes), NO_POSITION)
+    for candidates in available.smallest_on(positions, nodes.rows, count=len(taken) + 1):
         for elsewhere in taken:
-            candidates[candidates == elsewhere] = BEYOND
+            candidates[candidates == elsewhere] = NO_POSITION
         np.minimum(best, candidates, out=best)
-    return Choice(claim, free.items, np.where(best == BEYOND, _NOTHING, best))
+    return Choice(claim, available.items, np.where(best == NO_POSITION, _NOTHING, best))

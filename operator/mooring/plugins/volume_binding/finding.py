@@ -1,4 +1,4 @@
-"""Where a pod's claims can be had (volumebinding/binder.go, FindPodVolumes)."""
+"""Finds volumes for a pod's claims on all nodes (FindPodVolumes in volumebinding/binder.go)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,135 +14,137 @@ from mooring.model.storage import PersistentVolume, PersistentVolumeClaim, Stora
 from mooring.model.volumes import CSI_DRIVERS, Disk
 from mooring.plugins.volume_binding.choice import Choice, choices
 from mooring.state.snapshot import Snapshot
-from mooring.state.storage.node_affinities import reachable
+from mooring.state.storage.node_affinities import check_node_affinity
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = [
-    "NOT_REACHED",
-    "NO_SPACE",
-    "NO_VOLUME",
-    "VOLUME_GONE",
-    "Claims",
-    "Found",
-    "can_reach",
+    "BIND_CONFLICT",
+    "NODE_CONFLICT",
+    "NOT_ENOUGH_SPACE",
+    "PV_NOT_EXIST",
+    "PodVolumeClaims",
+    "PodVolumes",
     "find_volumes",
+    "matches_node_affinity",
 ]
 
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
-"""The provisioner of classes whose volumes are made by hand."""
+"""The provisioner of classes whose volumes an administrator creates."""
 
-NOT_REACHED: Final = np.uint64(1)
-"""A bound volume's node affinity does not select the node."""
-NO_VOLUME: Final = np.uint64(2)
-"""There is no volume to take, and none can be made there."""
-NO_SPACE: Final = np.uint64(4)
-"""The driver has no room there for a volume to make."""
-VOLUME_GONE: Final = np.uint64(8)
+NODE_CONFLICT: Final = np.uint64(1)
+"""The node does not match a bound volume's node affinity."""
+BIND_CONFLICT: Final = np.uint64(2)
+"""No volume is available on the node, and none can be provisioned there."""
+NOT_ENOUGH_SPACE: Final = np.uint64(4)
+"""The driver has not enough capacity to provision a volume there."""
+PV_NOT_EXIST: Final = np.uint64(8)
 """A claim is bound to a volume that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
-    """A pod's claims, each once: those bound for good, and those that wait for its node."""
+class PodVolumeClaims:
+    """A pod's claims, each once: bound ones, and unbound ones with delayed binding."""
 
     bound: tuple[PersistentVolumeClaim, ...]
-    waiting: tuple[PersistentVolumeClaim, ...]
+    unbound: tuple[PersistentVolumeClaim, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
-    """The answer for some nodes.
+class PodVolumes:
+    """The volumes for a pod's claims on some nodes.
 
-    `obstacles` is uint64[nodes], of the bits above, 0 where nothing is in the way. `choices` says
-    which volumes claims take there, and `to_make` for which claims volumes are made, with
-    bool[nodes] for where.
+    `conflicts` is uint64[nodes] of the bits above, 0 where all claims have volumes. `choices` are
+    the available volumes that claims are bound to. `to_provision` are the claims for which volumes
+    are provisioned, each with bool[nodes] that says where.
     """
 
-    obstacles: npt.NDArray[np.uint64]
+    conflicts: npt.NDArray[np.uint64]
     choices: Sequence[Choice]
-    to_make: Sequence[tuple[PersistentVolumeClaim, BoolArray]]
+    to_provision: Sequence[tuple[PersistentVolumeClaim, BoolArray]]
 
 
-def find_volumes(claims: Claims, nodes: NodeView, cluster: Snapshot) -> Found:
-    """Where, and with which volumes, all of the claims can be satisfied."""
-    obstacles = np.zeros(len(nodes), np.uint64)
-    _check_bound(claims.bound, nodes, cluster, obstacles)
+def find_volumes(claims: PodVolumeClaims, nodes: NodeView, cluster: Snapshot) -> PodVolumes:
+    """The volumes for all of the claims on each node, and the conflicts where there are none."""
+    conflicts = np.zeros(len(nodes), np.uint64)
+    _check_bound(claims.bound, nodes, cluster, conflicts)
     by_size = sorted(
-        (claim for claim in claims.waiting if claim.selected_node is None),
+        (claim for claim in claims.unbound if claim.selected_node is None),
         key=lambda claim: claim.requested or 0,
     )
-    sent = [claim for claim in claims.waiting if claim.selected_node is not None]
-    here = np.ones(len(nodes), np.bool_)
-    for claim in sent:
-        here &= nodes.named(claim.selected_node or "")
-    obstacles[~here] |= NO_VOLUME
-    made = choices(by_size, nodes, cluster.storage)
-    lacking = [(claim, here) for claim in sent]
-    lacking += [(choice.claim, here & ~choice.found) for choice in made]
-    to_make = tuple(_check_makeable(lacking, nodes, cluster, obstacles))
-    return Found(obstacles, made, to_make)
+    provisioning = [claim for claim in claims.unbound if claim.selected_node is not None]
+    selected = np.ones(len(nodes), np.bool_)
+    for claim in provisioning:
+        selected &= nodes.named(claim.selected_node or "")
+    conflicts[~selected] |= BIND_CONFLICT
+    chosen = choices(by_size, nodes, cluster.storage)
+    without_volume = [(claim, selected) for claim in provisioning]
+    without_volume += [(choice.claim, selected & ~choice.found) for choice in chosen]
+    to_provision = tuple(_check_provisions(without_volume, nodes, cluster, conflicts))
+    return PodVolumes(conflicts, chosen, to_provision)
 
 
 def _check_bound(
     claims: Sequence[PersistentVolumeClaim],
     nodes: NodeView,
     cluster: Snapshot,
-    obstacles: npt.NDArray[np.uint64],
+    conflicts: npt.NDArray[np.uint64],
 ) -> None:
-    """A node's first bound claim that does not fit is its obstacle."""
+    """Adds to `conflicts` the first conflict of a bound claim on each node."""
     undecided = np.ones(len(nodes), np.bool_)
     for claim in claims:
         volume = cluster.storage.volume(claim.volume_name)
         if volume is None:
-            obstacles[undecided] |= VOLUME_GONE
+            conflicts[undecided] |= PV_NOT_EXIST
             return
-        reached = can_reach(volume, nodes, cluster)
-        obstacles[undecided & ~reached] |= NOT_REACHED
-        undecided &= reached
+        matches = matches_node_affinity(volume, nodes, cluster)
+        conflicts[undecided & ~matches] |= NODE_CONFLICT
+        undecided &= matches
 
 
-def can_reach(volume: PersistentVolume, nodes: NodeView, cluster: Snapshot) -> BoolArray:
-    """True on nodes that a bound volume's node affinity selects."""
-    reached = reachable(nodes, volume.node_affinity)
+def matches_node_affinity(
+    volume: PersistentVolume, nodes: NodeView, cluster: Snapshot
+) -> BoolArray:
+    """True on nodes that match a bound volume's node affinity."""
+    matches = check_node_affinity(nodes, volume.node_affinity)
     if not isinstance(volume.source, Disk) or volume.source.kind not in CSI_DRIVERS:
-        return reached
+        return matches
     migrated = cluster.storage.migrated(volume.source.kind, nodes.rows)
-    return np.where(migrated, reachable(nodes, migrated_affinity(volume)), reached)
+    return np.where(migrated, check_node_affinity(nodes, migrated_affinity(volume)), matches)
 
 
-def _check_makeable(
-    lacking: Sequence[tuple[PersistentVolumeClaim, BoolArray]],
+def _check_provisions(
+    without_volume: Sequence[tuple[PersistentVolumeClaim, BoolArray]],
     nodes: NodeView,
     cluster: Snapshot,
-    obstacles: npt.NDArray[np.uint64],
+    conflicts: npt.NDArray[np.uint64],
 ) -> Iterator[tuple[PersistentVolumeClaim, BoolArray]]:
-    """A node's first claim for which no volume can be made there is its obstacle."""
+    """Yields the claims to provision and where; adds each node's first conflict to `conflicts`."""
     undecided = np.ones(len(nodes), np.bool_)
-    for claim, where in lacking:
-        asked = where & undecided
-        if not asked.any():
+    for claim, where in without_volume:
+        wanted = where & undecided
+        if not wanted.any():
             continue
-        made_by: StorageClass = cluster.objects(Kind.STORAGE_CLASS)[claim.storage_class]
-        allowed = _allowed(made_by, nodes)
-        has_capacity = _has_room(claim, made_by, nodes, cluster)
-        obstacles[asked & ~allowed] |= NO_VOLUME
-        obstacles[asked & allowed & ~has_capacity] |= NO_SPACE
-        undecided &= ~asked | (allowed & has_capacity)
-        yield claim, asked
+        storage_class: StorageClass = cluster.objects(Kind.STORAGE_CLASS)[claim.storage_class]
+        allowed = _allowed(storage_class, nodes)
+        has_capacity = _has_enough_capacity(claim, storage_class, nodes, cluster)
+        conflicts[wanted & ~allowed] |= BIND_CONFLICT
+        conflicts[wanted & allowed & ~has_capacity] |= NOT_ENOUGH_SPACE
+        undecided &= ~wanted | (allowed & has_capacity)
+        yield claim, wanted
 
 
-def _allowed(made_by: StorageClass, nodes: NodeView) -> BoolArray:
-    """Where the class has somebody to make volumes, for nodes in its topologies."""
-    if made_by.provisioner in ("", _NO_PROVISIONER):
+def _allowed(storage_class: StorageClass, nodes: NodeView) -> BoolArray:
+    """True on nodes in the class's allowed topologies, if the class has a provisioner."""
+    if storage_class.provisioner in ("", _NO_PROVISIONER):
         return np.zeros(len(nodes), np.bool_)
-    return reachable(nodes, made_by.allowed_topologies)
+    return check_node_affinity(nodes, storage_class.allowed_topologies)
 
 
-def _has_room(
-    claim: PersistentVolumeClaim, made_by: StorageClass, nodes: NodeView, cluster: Snapshot
+def _has_enough_capacity(
+    claim: PersistentVolumeClaim, storage_class: StorageClass, nodes: NodeView, cluster: Snapshot
 ) -> BoolArray:
-    """Where a driver that publishes its free capacity could still make the volume."""
-    driver: CSIDriver | None = cluster.objects(Kind.CSI_DRIVER).get(made_by.provisioner)
+    """True where the driver can provision the volume, or does not publish its capacity."""
+    driver: CSIDriver | None = cluster.objects(Kind.CSI_DRIVER).get(storage_class.provisioner)
     if claim.requested is None or driver is None or not driver.storage_capacity:
         return np.ones(len(nodes), np.bool_)
-    return cluster.storage.has_capacity(made_by.name, claim.requested, nodes.rows)
+    return cluster.storage.has_capacity(storage_class.name, claim.requested, nodes.rows)

@@ -1,7 +1,7 @@
-"""A pod's claims get their volumes together with the pod's node (volumebinding/).
+"""Binds the claims of a pod when its node is chosen (framework/plugins/volumebinding).
 
-Deciding looks for volumes; `reserve` has the state see them as taken; `pre_bind` writes them to the
-API server, where the volume controller and provisioners do the rest, and waits until they have.
+Filter finds volumes on each node. Reserve assumes them. PreBind writes them to the API server and
+waits until the volume controller and the provisioners have bound all claims.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ from mooring.model.storage import (
     parse_persistent_volume_claim,
 )
 from mooring.model.volumes import ClaimVolume
-from mooring.plugins.volume_binding.finding import Claims, find_volumes
+from mooring.plugins.volume_binding.finding import PodVolumeClaims, find_volumes
 from mooring.plugins.volume_binding.progress import BindingProgress, VolumesLostError
 from mooring.policy.args import VolumeBindingArgs
 from mooring.state.snapshot import Snapshot
@@ -37,10 +37,10 @@ __all__ = [
     "BOUND_BY_CONTROLLER",
     "VolumeBinding",
     "binding_patch",
-    "node_patch",
+    "selected_node_patch",
 ]
 
-_OBSTACLES: Final = (
+_REASONS: Final = (
     "node(s) didn't match PersistentVolume's node affinity",
     "node(s) didn't find available persistent volumes to bind",
     "node(s) did not have enough free storage",
@@ -58,12 +58,12 @@ _READ: Final = (
 )
 
 _FREED: Final = (Kind.POD, Kind.PERSISTENT_VOLUME, Kind.CSI_DRIVER, Kind.CSI_NODE)
-"""The kinds of object whose end may free a volume or lift a limit."""
+"""The kinds of object whose deletion may free a volume or lift a limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """A volume that takes a claim; `prebound` if its user has kept it for the claim."""
+    """A volume to bind to a claim; `prebound` if its claimRef names the claim already."""
 
     volume: PersistentVolume
     claim: PersistentVolumeClaim
@@ -72,14 +72,14 @@ class _Binding:
 
 @dataclass(frozen=True, slots=True)
 class _Reserved:
-    """What a pod's place takes: volumes that are there, and claims to make volumes for."""
+    """What is assumed for a pod: volumes to bind, and claims to provision volumes for."""
 
     bindings: tuple[_Binding, ...]
-    to_make: tuple[PersistentVolumeClaim, ...]
+    to_provision: tuple[PersistentVolumeClaim, ...]
 
 
 class VolumeBinding:
-    """Refuses nodes where the pod's claims cannot have volumes, and binds those it gets."""
+    """Rejects nodes where a claim cannot be bound; binds the claims on the chosen node."""
 
     name: ClassVar[str] = "VolumeBinding"
     row_local: ClassVar[bool] = False
@@ -99,8 +99,11 @@ class VolumeBinding:
         self._assume_cache = handle.assume_cache
         self._reserved: dict[str, _Reserved] = {}
 
-    def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | Claims | Unschedulable:
-        """The pod's claims; each must be usable, and bound unless it waits for the node."""
+    def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | PodVolumeClaims | Unschedulable:
+        """The pod's claims, or why one of them rejects the pod on every node.
+
+        Every claim must be usable, and bound unless its class delays the binding.
+        """
         volumes = [volume for volume in pod.volumes if isinstance(volume, ClaimVolume)]
         if not volumes:
             return SKIP
@@ -108,51 +111,53 @@ class VolumeBinding:
             rejection = _unusable(volume, pod, cluster)
             if rejection is not None:
                 return rejection
-        return _sorted_out(pod, volumes, cluster)
+        return _claims_of(pod, volumes, cluster)
 
-    def filter(self, _pod: Pod, nodes: NodeView, claims: Claims) -> BoolArray:
-        """True where all claims have volumes, can take some, or can have some made."""
-        return np.equal(find_volumes(claims, nodes, self._cluster).obstacles, 0)
+    def filter(self, _pod: Pod, nodes: NodeView, claims: PodVolumeClaims) -> BoolArray:
+        """True where each claim is bound to, can be bound to, or can be provisioned a volume."""
+        return np.equal(find_volumes(claims, nodes, self._cluster).conflicts, 0)
 
-    def explain(self, _pod: Pod, nodes: NodeView, claims: Claims) -> Explanation:
-        """Every obstacle; evicting pods frees no volume."""
-        obstacles = find_volumes(claims, nodes, self._cluster).obstacles
-        return Explanation(_OBSTACLES, obstacles, np.zeros(len(nodes), np.bool_))
+    def explain(self, _pod: Pod, nodes: NodeView, claims: PodVolumeClaims) -> Explanation:
+        """Every conflict; none is resolvable, because evicting pods frees no volume."""
+        conflicts = find_volumes(claims, nodes, self._cluster).conflicts
+        return Explanation(_REASONS, conflicts, np.zeros(len(nodes), np.bool_))
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
-        """The volumes found on the node are the pod's, and claims are sent to it."""
+        """Assumes the volumes found on the node, and the node as selected node of other claims."""
         claims = self.pre_filter(pod, self._cluster)
         if isinstance(claims, Unschedulable):
             return claims
-        if claims is SKIP or not claims.waiting:
+        if claims is SKIP or not claims.unbound:
             return None
         there = self._cluster.nodes.only(node)
         if not len(there):
             return Unschedulable(f"node {node} does not exist any more")
         found = find_volumes(claims, there, self._cluster)
-        if found.obstacles.any():
+        if found.conflicts.any():
             return Unschedulable(", ".join(self.explain(pod, there, claims).reasons_at(0)))
         bindings = tuple(
             self._binding(volume, choice.claim)
             for choice in found.choices
             if (volume := choice.at(0)) is not None
         )
-        to_make = tuple(
-            replace(claim, selected_node=node) for claim, where in found.to_make if where[0]
+        to_provision = tuple(
+            replace(claim, selected_node=node) for claim, where in found.to_provision if where[0]
         )
-        self._reserved[pod.uid] = _Reserved(bindings, to_make)
-        self._assume_cache.assume_volumes(pod, [binding.volume for binding in bindings], to_make)
+        self._reserved[pod.uid] = _Reserved(bindings, to_provision)
+        self._assume_cache.assume_volumes(
+            pod, [binding.volume for binding in bindings], to_provision
+        )
         return None
 
     def unreserve(self, pod: Pod, _node: str) -> None:
-        """Volumes and claims are seen as the API server shows them."""
+        """Takes back what was assumed for the pod."""
         self._reserved.pop(pod.uid, None)
         self._assume_cache.restore_volumes(pod)
 
     async def pre_bind(self, pod: Pod, node: str) -> None:
-        """All of the pod's claims are bound.
+        """Writes volumes and claims, and waits until all of the pod's claims are bound.
 
-        What was written stays written if this fails, as it does upstream.
+        If this fails, what was written stays written, as in kube-scheduler.
 
         Raises:
             PluginError: if a claim is not bound in time, or cannot be any more.
@@ -164,7 +169,7 @@ class VolumeBinding:
             pod,
             node,
             [(await self._bind(binding), binding.claim) for binding in reserved.bindings],
-            [await self._send(claim, node) for claim in reserved.to_make],
+            [await self._write_selected_node(claim, node) for claim in reserved.to_provision],
             self._cluster,
         )
         try:
@@ -183,49 +188,53 @@ class VolumeBinding:
         return _Binding(taken, claim, prebound=shown.claim is not None)
 
     async def _bind(self, binding: _Binding) -> PersistentVolume:
-        """The volume as written."""
+        """Binds the volume to the claim; returns it as written."""
         patch = binding_patch(binding.volume, binding.claim, prebound=binding.prebound)
         name = binding.volume.name
         return parse_persistent_volume(
             await self._api.patch("persistentvolumes", None, name, patch)
         )
 
-    async def _send(self, claim: PersistentVolumeClaim, node: str) -> PersistentVolumeClaim:
-        """The claim as written."""
-        patch = node_patch(claim, node)
+    async def _write_selected_node(
+        self, claim: PersistentVolumeClaim, node: str
+    ) -> PersistentVolumeClaim:
+        """Writes the claim's selected node; returns the claim as written."""
+        patch = selected_node_patch(claim, node)
         return parse_persistent_volume_claim(
             await self._api.patch("persistentvolumeclaims", claim.namespace, claim.name, patch)
         )
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """Something came, changed in what matters here, or went with the limits it set."""
+        """Queues the pod if the event may give a claim a volume."""
         match event.before, event.after:
             case _, PersistentVolumeClaim() as claim:
                 named = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume)}
-                cured = claim.namespace == pod.namespace and claim.name in named
+                may_help = claim.namespace == pod.namespace and claim.name in named
             case StorageClass() as before, StorageClass() as after:
-                cured = before.allowed_topologies != after.allowed_topologies
+                may_help = before.allowed_topologies != after.allowed_topologies
             case Node() as before, Node() as after:
-                cured = before.labels != after.labels
+                may_help = before.labels != after.labels
             case CSINode() as before, CSINode() as after:
-                cured = before.migrated_plugins != after.migrated_plugins
+                may_help = before.migrated_plugins != after.migrated_plugins
             case CSIStorageCapacity() as before, CSIStorageCapacity() as after:
-                cured = (after.largest or 0) > (before.largest or 0)
+                may_help = (after.largest or 0) > (before.largest or 0)
             case CSIDriver() as before, after:
                 limits = isinstance(after, CSIDriver) and after.storage_capacity
-                cured = before.storage_capacity and not limits
+                may_help = before.storage_capacity and not limits
             case PersistentVolume() as before, None:
-                cured = before.claim is not None  # kept for a claim, but not one that would do
+                may_help = (
+                    before.claim is not None
+                )  # of a claim; an available one is no use deleted
             case Pod() as gone, None:  # volumes assumed for a pod that was not bound are free again
                 claims = any(isinstance(volume, ClaimVolume) for volume in gone.volumes)
-                cured = claims and gone.phase == "Pending"
+                may_help = claims and gone.phase == "Pending"
             case _:
-                cured = True
-        return queue_if(cured)
+                may_help = True
+        return queue_if(may_help)
 
 
 def _unusable(volume: ClaimVolume, pod: Pod, cluster: Snapshot) -> Unschedulable | None:
-    """Why the pod cannot run with this claim wherever it went."""
+    """Why the claim rejects the pod on every node."""
     claim: PersistentVolumeClaim | None
     claim = cluster.objects(Kind.PERSISTENT_VOLUME_CLAIM).get(f"{pod.namespace}/{volume.claim}")
     said = f'persistentvolumeclaim "{volume.claim}"'
@@ -244,31 +253,35 @@ def _unusable(volume: ClaimVolume, pod: Pod, cluster: Snapshot) -> Unschedulable
     return None
 
 
-def _sorted_out(
+def _claims_of(
     pod: Pod, volumes: Iterable[ClaimVolume], cluster: Snapshot
-) -> Claims | Unschedulable:
-    """The pod's claims, each once, though upstream looks for a volume for every mention."""
+) -> PodVolumeClaims | Unschedulable:
+    """The pod's claims, each once; kube-scheduler looks for a volume per use of a claim."""
     keys = dict.fromkeys(f"{pod.namespace}/{volume.claim}" for volume in volumes)
-    bound, waiting = [], []
+    bound, unbound = [], []
     for claim in filter(None, map(cluster.storage.claim, keys)):
-        made_by: StorageClass | None = cluster.objects(Kind.STORAGE_CLASS).get(claim.storage_class)
+        storage_class: StorageClass | None = cluster.objects(Kind.STORAGE_CLASS).get(
+            claim.storage_class
+        )
         if claim.bound:
             bound.append(claim)
-        elif made_by is not None and made_by.waits_for_consumer and not claim.volume_name:
-            waiting.append(claim)
+        elif (
+            storage_class is not None and storage_class.waits_for_consumer and not claim.volume_name
+        ):
+            unbound.append(claim)
         else:
             return Unschedulable("pod has unbound immediate PersistentVolumeClaims")
-    return Claims(tuple(bound), tuple(waiting))
+    return PodVolumeClaims(tuple(bound), tuple(unbound))
 
 
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
-"""The annotation that says that nobody but a controller chose the claim for a volume."""
+"""The annotation of a volume whose claimRef was written by a controller, not by a user."""
 
 
 def binding_patch(
     volume: PersistentVolume, claim: PersistentVolumeClaim, *, prebound: bool
 ) -> dict[str, Any]:
-    """Binds the volume to the claim; `prebound` says that its user had kept it for the claim."""
+    """The patch that binds the volume to the claim; `prebound` if its claimRef named it already."""
     metadata: dict[str, Any] = {"resourceVersion": volume.resource_version}
     if not prebound:
         metadata["annotations"] = {BOUND_BY_CONTROLLER: "yes"}
@@ -283,8 +296,8 @@ def binding_patch(
     return {"metadata": metadata, "spec": {"claimRef": claim_ref}}
 
 
-def node_patch(claim: PersistentVolumeClaim, node: str) -> dict[str, Any]:
-    """Has the claim's provisioner make a volume for the node."""
+def selected_node_patch(claim: PersistentVolumeClaim, node: str) -> dict[str, Any]:
+    """The patch that asks the claim's provisioner for a volume on the node."""
     return {
         "metadata": {
             "resourceVersion": claim.resource_version,

@@ -1,6 +1,6 @@
-"""How far the binding of a pod's volumes has come (volumebinding/binder.go, checkBindings).
+"""Checks whether a pod's claims have been bound (checkBindings in volumebinding/binder.go).
 
-It goes by what the API server shows, for what is assumed may have changed for another pod's sake.
+Only mirrored objects are read: assumed ones may have been assumed for another pod meanwhile.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mooring.model.events import Kind
 from mooring.model.pod import Pod
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
-from mooring.plugins.volume_binding.finding import can_reach
+from mooring.plugins.volume_binding.finding import matches_node_affinity
 from mooring.state.snapshot import Snapshot
 from mooring.state.storage.assume_cache import Versioned
 from mooring.state.view import NodeView
@@ -18,24 +18,27 @@ __all__ = ["BindingProgress", "VolumesLostError"]
 
 
 class VolumesLostError(Exception):
-    """The pod's volumes will not be bound to it on this node; the text says why."""
+    """The claims cannot be bound for the pod on this node any more; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BindingProgress:
-    """What was written for a pod on a node: volumes with their claims, and claims sent there."""
+    """The volumes and claims that were written for a pod on a node.
+
+    `bindings` are volumes with their claims, `provisioning` the claims with a selected node.
+    """
 
     pod: Pod
     node: str
     bindings: Sequence[tuple[PersistentVolume, PersistentVolumeClaim]]
-    sent: Sequence[PersistentVolumeClaim]
+    provisioning: Sequence[PersistentVolumeClaim]
     cluster: Snapshot
 
     def done(self) -> bool:
         """Whether every claim is bound.
 
         Raises:
-            VolumesLostError: if that cannot come about any more.
+            VolumesLostError: if a claim cannot be bound any more.
         """
         node = self.cluster.nodes.only(self.node)
         if not len(node):
@@ -44,12 +47,12 @@ class BindingProgress:
         if placed is None or placed.pod.uid != self.pod.uid:
             raise VolumesLostError("pod does not exist any more")
         return all(self._volume_is_bound(*binding, node) for binding in self.bindings) and all(
-            self._claim_is_bound(claim, node) for claim in self.sent
+            self._claim_is_bound(claim, node) for claim in self.provisioning
         )
 
     def unbound(self) -> Iterator[str]:
         """The claims, as namespace/name, that are not bound yet."""
-        for claim in (*(claim for _, claim in self.bindings), *self.sent):
+        for claim in (*(claim for _, claim in self.bindings), *self.provisioning):
             shown = self._claims.get(claim.key)
             if shown is None or not shown.bound:
                 yield claim.key
@@ -74,7 +77,7 @@ class BindingProgress:
             raise VolumesLostError(f"failed to check binding: {missing}")
         if _older(volume, written):
             return False
-        self._check_reach(volume, node)
+        self._check_node_affinity(volume, node)
         if volume.claim is None or not volume.claim.uid:
             raise VolumesLostError(f'ClaimRef got reset for pv "{volume.name}"')
         return shown.bound
@@ -94,11 +97,11 @@ class BindingProgress:
         volume = self._volumes.get(shown.volume_name)
         if volume is None:
             return False
-        self._check_reach(volume, node)
+        self._check_node_affinity(volume, node)
         return shown.bound
 
-    def _check_reach(self, volume: PersistentVolume, node: NodeView) -> None:
-        if not can_reach(volume, node, self.cluster).all():
+    def _check_node_affinity(self, volume: PersistentVolume, node: NodeView) -> None:
+        if not matches_node_affinity(volume, node, self.cluster).all():
             raise VolumesLostError(
                 f'pv "{volume.name}" node affinity doesn\'t match node "{self.node}": '
                 "no matching NodeSelectorTerms"
@@ -106,6 +109,6 @@ class BindingProgress:
 
 
 def _older(one: Versioned, other: Versioned) -> bool:
-    """Whether a version came before another; they are decimal numbers that only grow."""
+    """Whether a version is older than another; versions are decimal numbers that only grow."""
     a, b = one.resource_version, other.resource_version
     return (len(a), a) < (len(b), b)

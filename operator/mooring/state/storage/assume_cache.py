@@ -1,4 +1,7 @@
-"""Objects that decisions see otherwise than the API server shows them so far."""
+"""Objects that decisions see as the scheduler is about to change them.
+
+See volumebinding/passive_assume_cache.go.
+"""
 
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
@@ -7,11 +10,11 @@ __all__ = ["AssumeCache", "Versioned"]
 
 
 class Versioned(Protocol):
-    """An object that tells its versions apart."""
+    """An object with a resource version."""
 
     @property
     def resource_version(self) -> str:
-        """Another string for every version of the object."""
+        """A string that differs between any two versions of the object."""
 
 
 _Value = TypeVar("_Value", bound=Versioned)
@@ -24,37 +27,37 @@ class _Assumption(Generic[_Value]):
 
 
 class AssumeCache(Generic[_Value]):
-    """Assumed values by key, each until its last holder gives it up or a newer version shows.
+    """Assumed values by key, each until its last holder restores it or a newer version is shown.
 
-    An assumed value carries the resource version that it was made from.
+    An assumed value has the resource version of the mirrored one that it was made from.
     """
 
     def __init__(self) -> None:
         self._assumed: dict[str, _Assumption[_Value]] = {}
 
     def get(self, key: str, mirrored: _Value | None) -> _Value | None:
-        """What is assumed of the object, else what is mirrored."""
+        """The assumed value of the key, else the mirrored one."""
         assumption = self._assumed.get(key)
         return assumption.value if assumption is not None else mirrored
 
     def assume(self, holder: str, key: str, value: _Value) -> None:
-        """The object is seen like this, as long as `holder` or an earlier one holds on to it."""
+        """Assumes the value until `holder` and all earlier holders have restored it."""
         assumption = self._assumed.setdefault(key, _Assumption(value))
         assumption.value = value
         assumption.holders.add(holder)
 
     def restore(self, holder: str) -> list[str]:
-        """The holder gives up what it holds; returns the keys that nobody holds any more."""
-        given_up = []
+        """Removes the holder; returns the keys without another holder, not assumed any more."""
+        restored = []
         for key, assumption in tuple(self._assumed.items()):
             assumption.holders.discard(holder)
             if not assumption.holders:
                 del self._assumed[key]
-                given_up.append(key)
-        return given_up
+                restored.append(key)
+        return restored
 
     def shown(self, key: str, value: _Value | None) -> None:
-        """The API server shows the object; a version other than the assumed one wins."""
+        """The watch shows the object; it replaces an assumed value of another resource version."""
         assumption = self._assumed.get(key)
         if assumption is None:
             return

@@ -1,7 +1,7 @@
-"""How many volumes each CSI driver has on each node (nodevolumelimits/csi.go).
+"""Counts the volumes that each CSI driver has on each node (nodevolumelimits/csi.go).
 
-A volume counts once per node, however many pods there use it, and whether pods or only a
-VolumeAttachment show that it is there.
+A volume counts once per node, even if several pods use it, and also if only a VolumeAttachment
+shows it there.
 """
 
 from collections import Counter
@@ -41,11 +41,11 @@ class Attachments:
         return np.zeros(len(rows), np.int64) if column is None else column.data[rows]
 
     def use(self, source: CSISource, row: int, times: int) -> None:
-        """Pods on the row use the volume so many times more, or fewer if negative."""
+        """Adds `times` uses of the volume by pods on the row; removes them if negative."""
         self._add(self._used, source, row, times)
 
     def observe(self, source: CSISource, row: int, times: int) -> None:
-        """So many more VolumeAttachments, or fewer, show the volume on the row."""
+        """Adds `times` VolumeAttachments of the volume to the row; removes them if negative."""
         self._add(self._observed, source, row, times)
 
     def _add(
@@ -68,7 +68,7 @@ class Attachments:
 
 
 class ObservedAttachments:
-    """Every VolumeAttachment to an existing node, observed in `Attachments`."""
+    """Keeps in `Attachments` every VolumeAttachment to an existing node."""
 
     def __init__(self, nodes: NodeTable, objects: Objects, attachments: Attachments) -> None:
         self._nodes = nodes
@@ -79,7 +79,7 @@ class ObservedAttachments:
         self._by_volume: dict[str, set[str]] = {}
 
     def changed(self, before: VolumeAttachment | None, after: VolumeAttachment | None) -> None:
-        """A VolumeAttachment came, went or changed."""
+        """A VolumeAttachment was added, updated or deleted."""
         if before == after:
             return
         if before is not None:
@@ -92,12 +92,12 @@ class ObservedAttachments:
             self._refresh(after.name)
 
     def node_changed(self, node: str) -> None:
-        """The node came or went."""
+        """The node was added or deleted."""
         for name in self._by_node.get(node, ()):
             self._refresh(name)
 
     def volume_changed(self, volume: str) -> None:
-        """The PersistentVolume came, went or changed its source."""
+        """The volume was added or deleted, or its source was updated."""
         for name in self._by_volume.get(volume, ()):
             self._refresh(name)
 
@@ -112,7 +112,7 @@ class ObservedAttachments:
             self._attachments.observe(*found, 1)
 
     def _found(self, attachment: VolumeAttachment) -> tuple[CSISource, int] | None:
-        """The volume and the row; None for one of no CSI volume, or of no node there is."""
+        """The CSI volume and the row; None without a CSI volume or without the node."""
         row = self._nodes.row_of.get(attachment.node_name)
         volume: PersistentVolume | None = self._objects.of(Kind.PERSISTENT_VOLUME).get(
             attachment.volume_name

@@ -1,4 +1,4 @@
-"""Things that have a size and can be had on some nodes: free volumes, or room for new ones."""
+"""Volumes, or capacities for new ones, by size and node affinity."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator
@@ -11,10 +11,10 @@ from mooring.state.columns import IntArray
 from mooring.state.nodes import NodeTable
 from mooring.state.storage.node_affinities import NodeAffinities
 
-__all__ = ["BEYOND", "BestFitIndex"]
+__all__ = ["NO_POSITION", "BestFitIndex"]
 
-BEYOND: Final = 2**62
-"""In place of a position, where there is none: larger than every other."""
+NO_POSITION: Final = 2**62
+"""Stands where a node has no item; larger than every position."""
 
 _MANY: Final = 64
 
@@ -22,24 +22,26 @@ _Item = TypeVar("_Item")
 
 
 class BestFitIndex(Generic[_Item]):
-    """Items by size, and by name where they are equal; finds the smallest that do, on many nodes.
+    """Items in the order of their size, then name; finds the smallest suitable ones per node.
 
-    Items with equal `traits` are alike in everything but size, place and name, so what they are
-    good for is asked once. Positions in `items` are valid until the stock changes.
+    Items with equal `traits` differ only in size, node affinity and name, so that one of them
+    answers for all whether they are suitable. Positions in `items` are valid until an item is added
+    or removed.
     """
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self.items: list[_Item] = []
         self._keys: list[tuple[int, str]] = []
-        self._kinds: list[tuple[int, int]] = []
-        """The numbers of each item's place and traits."""
-        self._places = NodeAffinities(nodes)
+        """Size and name of each item."""
+        self._numbers: list[tuple[int, int]] = []
+        """The numbers of each item's node affinity and traits."""
+        self._affinities = NodeAffinities(nodes)
         self._traits: dict[Hashable, int] = {}
         self._columns: IntArray | None = None
-        """Size, place and traits of each item, int64[3, items]; None if to be made anew."""
-        self._unread = 0
-        """Changes since the columns were read."""
+        """Size, affinity and traits of each item, int64[3, items]; None if to be made again."""
+        self._changes = 0
+        """How often items were added or removed since the columns were read."""
 
     def __len__(self) -> int:
         return len(self.items)
@@ -47,71 +49,83 @@ class BestFitIndex(Generic[_Item]):
     def add(
         self, size: int, name: str, affinity: NodeSelector | None, traits: Hashable, item: _Item
     ) -> None:
-        """There is an item; its name is no other's."""
+        """Adds an item, whose name no other item has."""
         at = bisect_left(self._keys, (size, name))
-        kind = self._places.number(affinity), self._traits.setdefault(traits, len(self._traits))
+        numbers = (
+            self._affinities.number(affinity),
+            self._traits.setdefault(traits, len(self._traits)),
+        )
         self._keys.insert(at, (size, name))
-        self._kinds.insert(at, kind)
+        self._numbers.insert(at, numbers)
         self.items.insert(at, item)
-        columns = self._kept_columns()
+        columns = self._columns_to_update()
         if columns is not None:
-            columns = np.insert(columns, at, (size, *kind), axis=1)
+            columns = np.insert(columns, at, (size, *numbers), axis=1)
         self._columns = columns
 
     def remove(self, size: int, name: str) -> None:
-        """The item of this size and name is there no more."""
+        """Removes the item of this size and name.
+
+        Raises:
+            ValueError: if there is no such item.
+        """
         at = self._keys.index((size, name), bisect_left(self._keys, (size, name)))
-        del self._keys[at], self._kinds[at], self.items[at]
-        columns = self._kept_columns()
+        del self._keys[at], self._numbers[at], self.items[at]
+        columns = self._columns_to_update()
         self._columns = None if columns is None else np.delete(columns, at, axis=1)
-        if len(self._places) > 2 * len(self.items) + _MANY:
-            self._renumber_places()
+        if len(self._affinities) > 2 * len(self.items) + _MANY:
+            self._renumber_affinities()
 
-    def large_enough(self, size: int, good: Callable[[_Item], bool]) -> IntArray:
-        """Positions, ascending, of the items of this size or more that are good.
+    def at_least(self, size: int, suitable: Callable[[_Item], bool]) -> IntArray:
+        """Ascending positions of the suitable items of this size or larger.
 
-        `good` is asked about one item with each of the traits.
+        `suitable` is called with one item of each traits.
         """
         sizes, _, traits = self._read_columns()
         positions = np.arange(np.searchsorted(sizes, size), len(sizes))
-        kinds, first = np.unique(traits[positions], return_index=True)
-        bad = [
-            kind
-            for kind, at in zip(kinds, positions[first], strict=True)
-            if not good(self.items[at])
+        distinct, first = np.unique(traits[positions], return_index=True)
+        unsuitable = [
+            number
+            for number, at in zip(distinct, positions[first], strict=True)
+            if not suitable(self.items[at])
         ]
-        return positions[~np.isin(traits[positions], bad)] if bad else positions
+        return positions[~np.isin(traits[positions], unsuitable)] if unsuitable else positions
 
-    def by_row(self, positions: IntArray, rows: IntArray, depth: int) -> Iterator[IntArray]:
-        """Positions per row (int64[rows]) or BEYOND; among them are the row's `depth` smallest."""
-        places = self._read_columns()[1]
-        columns = [column[rows] for column in self._places.by_row()]
-        for _ in range(depth):
-            # The last item is for NOWHERE, -1. Of several positions at a place the last one written
-            # stays, which is the smallest.
-            smallest = np.full(len(self._places) + 1, BEYOND)
-            smallest[places[positions][::-1]] = positions[::-1]
+    def smallest_on(self, positions: IntArray, rows: IntArray, count: int) -> Iterator[IntArray]:
+        """Arrays of positions, int64[len(rows)], with NO_POSITION where a row has none.
+
+        The `count` smallest of `positions` that each row's node has are in one of the arrays each;
+        the arrays may have further ones.
+        """
+        affinities = self._read_columns()[1]
+        columns = [column[rows] for column in self._affinities.by_row()]
+        for _ in range(count):
+            # The last item is for NO_AFFINITY, -1. Of several positions with one affinity the one
+            # written last stays, which is the smallest.
+            smallest = np.full(len(self._affinities) + 1, NO_POSITION)
+            smallest[affinities[positions][::-1]] = positions[::-1]
             for column in columns:
                 yield smallest[column]
-            positions = positions[smallest[places[positions]] != positions]
+            positions = positions[smallest[affinities[positions]] != positions]
 
-    def _kept_columns(self) -> IntArray | None:
-        """The columns, if keeping them up to date is less work than making them anew."""
-        self._unread += 1
-        return self._columns if self._unread <= _MANY else None
+    def _columns_to_update(self) -> IntArray | None:
+        """The columns, unless it is less work to make them again when they are read."""
+        self._changes += 1
+        return self._columns if self._changes <= _MANY else None
 
     def _read_columns(self) -> IntArray:
         if self._columns is None:
             sizes = [size for size, _ in self._keys]
-            places, traits = zip(*self._kinds, strict=True) if self._kinds else ((), ())
-            self._columns = np.array([sizes, places, traits], np.int64)
-        self._unread = 0
+            affinities, traits = zip(*self._numbers, strict=True) if self._numbers else ((), ())
+            self._columns = np.array([sizes, affinities, traits], np.int64)
+        self._changes = 0
         return self._columns
 
-    def _renumber_places(self) -> None:
-        """Forget the places where there is nothing any more."""
-        before, self._places = self._places, NodeAffinities(self._nodes)
-        self._kinds = [
-            (self._places.number(before.affinities[place]), traits) for place, traits in self._kinds
+    def _renumber_affinities(self) -> None:
+        """Drops the numbers of affinities that no item has any more."""
+        before, self._affinities = self._affinities, NodeAffinities(self._nodes)
+        self._numbers = [
+            (self._affinities.number(before.affinities[number]), traits)
+            for number, traits in self._numbers
         ]
         self._columns = None

@@ -1,4 +1,4 @@
-"""Where CSI drivers still have room for new volumes, from what they publish."""
+"""Where CSI drivers can provision new volumes, as their CSIStorageCapacity objects say."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from mooring.model.csi import CSIStorageCapacity
 from mooring.model.selectors import NodeSelector, NodeSelectorTerm
 from mooring.state.columns import IntArray
 from mooring.state.nodes import NodeTable
-from mooring.state.storage.best_fit import BEYOND, BestFitIndex
+from mooring.state.storage.best_fit import NO_POSITION, BestFitIndex
 from mooring.state.view import BoolArray
 
 __all__ = ["Capacities"]
@@ -17,28 +17,28 @@ class Capacities:
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
-        self._stocks: dict[str, BestFitIndex[CSIStorageCapacity]] = {}
+        self._by_class: dict[str, BestFitIndex[CSIStorageCapacity]] = {}
 
     def changed(self, before: CSIStorageCapacity | None, after: CSIStorageCapacity | None) -> None:
-        """A capacity came, went or changed."""
+        """A capacity was added, updated or deleted."""
         if before == after:
             return
         if before is not None and before.largest is not None:
-            self._stocks[before.storage_class].remove(before.largest, before.key)
+            self._by_class[before.storage_class].remove(before.largest, before.key)
         if after is not None and after.largest is not None:
-            stock = self._stocks.get(after.storage_class)
-            if stock is None:
-                stock = self._stocks[after.storage_class] = BestFitIndex(self._nodes)
-            stock.add(after.largest, after.key, _affinity(after), None, after)
+            capacities = self._by_class.get(after.storage_class)
+            if capacities is None:
+                capacities = self._by_class[after.storage_class] = BestFitIndex(self._nodes)
+            capacities.add(after.largest, after.key, _affinity(after), None, after)
 
     def has_capacity(self, storage_class: str, size: int, rows: IntArray) -> BoolArray:
-        """True where a volume of the class and of this size could still be made."""
+        """True where a volume of the class and of this size can be provisioned."""
         found = np.zeros(len(rows), np.bool_)
-        stock = self._stocks.get(storage_class)
-        if stock is not None:
-            enough = stock.large_enough(size, lambda _: True)
-            for positions in stock.by_row(enough, rows, depth=1):
-                found |= positions < BEYOND
+        capacities = self._by_class.get(storage_class)
+        if capacities is not None:
+            large_enough = capacities.at_least(size, lambda _: True)
+            for positions in capacities.smallest_on(large_enough, rows, count=1):
+                found |= positions < NO_POSITION
         return found
 
 

@@ -1,4 +1,4 @@
-"""What the CSINodes say of the nodes, by row: attach limits, and who has migrated."""
+"""Attach limits and migrated plugins of the nodes, as their CSINodes say."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ UNLIMITED: Final = 2**62
 
 
 class CSINodes:
-    """Per driver an int64 column of limits; per in-tree plugin the rows migrated to CSI."""
+    """An int64 column of limits per driver, and the rows migrated to CSI per in-tree plugin."""
 
     def __init__(self, nodes: NodeTable, objects: Objects) -> None:
         self._nodes = nodes
@@ -37,7 +37,7 @@ class CSINodes:
         return np.isin(rows, list(self._migrated.get(plugin, ())))
 
     def refresh(self, name: str) -> None:
-        """The node or the CSINode of this name came, went or changed."""
+        """The node or the CSINode of this name was added, updated or deleted."""
         shown = self._shown.pop(name, None)
         if shown is not None:
             self._clear(*shown)

@@ -1,4 +1,4 @@
-"""Node affinities of volumes, numbered, and the nodes they select."""
+"""Node affinities of volumes and the nodes that match them."""
 
 from collections.abc import Sequence
 
@@ -9,17 +9,17 @@ from mooring.state.columns import IntArray
 from mooring.state.nodes import NodeTable
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["NO_AFFINITY", "NodeAffinities", "reachable"]
+__all__ = ["NO_AFFINITY", "NodeAffinities", "check_node_affinity"]
 
 NO_AFFINITY = -1
-"""In place of a place's number."""
+"""Stands in place of an affinity's number."""
 
 
-def reachable(nodes: NodeView, affinity: NodeSelector | None) -> BoolArray:
-    """True where a volume of this node affinity can be had; None can be had everywhere.
+def check_node_affinity(nodes: NodeView, affinity: NodeSelector | None) -> BoolArray:
+    """True where the node matches a volume's node affinity; everywhere if it is None.
 
-    Only labels are looked at: what a term asks of a node's fields counts for nothing
-    (component-helpers storage/volume/helpers.go, CheckNodeAffinity).
+    Only match expressions count, not match fields (CheckNodeAffinity in component-helpers
+    storage/volume/helpers.go).
     """
     if affinity is None:
         return np.ones(len(nodes), np.bool_)
@@ -36,8 +36,8 @@ def reachable(nodes: NodeView, affinity: NodeSelector | None) -> BoolArray:
 class NodeAffinities:
     """Distinct node affinities by number.
 
-    Most volumes can be had where one label has one value, such as on one node or in one zone. No
-    two places of such a label overlap, so that one column tells all of them.
+    Most affinities require one value of one label, such as a host name or a zone. No node matches
+    two such affinities of the same label, so that one column is enough for all of them.
     """
 
     def __init__(self, nodes: NodeTable) -> None:
@@ -46,13 +46,13 @@ class NodeAffinities:
         self._columns: list[IntArray] = []
         self._version = -1
         self.affinities: list[NodeSelector | None] = []
-        """The affinity of each place."""
+        """The affinity of each number."""
 
     def __len__(self) -> int:
         return len(self.affinities)
 
     def number(self, affinity: NodeSelector | None) -> int:
-        """The affinity's number, given if it is new."""
+        """The affinity's number; a new one if the affinity is new."""
         number = self._numbers.get(affinity)
         if number is None:
             number = self._numbers[affinity] = len(self.affinities)
@@ -61,9 +61,9 @@ class NodeAffinities:
         return number
 
     def by_row(self) -> Sequence[IntArray]:
-        """Columns (int64 per row of the table) of numbers or NOWHERE.
+        """Columns (int64 per row of the table) of the affinities' numbers, or NO_AFFINITY.
 
-        A place is found in just one of them, on the rows where a volume of it can be had.
+        Each affinity is in one of the columns, on all rows whose nodes match it.
         """
         if self._version != self._nodes.topology_version:
             self._columns = self._built()
@@ -77,7 +77,7 @@ class NodeAffinities:
         for number, affinity in enumerate(self.affinities):
             label = _one_label(affinity)
             if label is None:
-                columns.append(np.where(reachable(nodes, affinity), number, NO_AFFINITY))
+                columns.append(np.where(check_node_affinity(nodes, affinity), number, NO_AFFINITY))
             else:
                 by_label.setdefault(label[0], {})[label[1]] = number
         for key, by_value in by_label.items():
@@ -91,7 +91,7 @@ class NodeAffinities:
 
 
 def _one_label(affinity: NodeSelector | None) -> tuple[str, str] | None:
-    """The label and the one value for it that are all the affinity asks for; None if not so."""
+    """The label and value, if the affinity requires one value of one label; else None."""
     if affinity is None or len(affinity.terms) != 1:
         return None
     (term,) = affinity.terms

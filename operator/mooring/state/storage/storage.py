@@ -10,10 +10,10 @@ from mooring.model.volumes import PodVolume
 from mooring.state.columns import IntArray
 from mooring.state.nodes import NodeTable
 from mooring.state.objects import Objects
+from mooring.state.storage.attachable_volumes import AttachableVolumes
 from mooring.state.storage.attachments import Attachments, ObservedAttachments
 from mooring.state.storage.best_fit import BestFitIndex
 from mooring.state.storage.capacities import Capacities
-from mooring.state.storage.claim_sources import ClaimSources
 from mooring.state.storage.csi_nodes import CSINodes
 from mooring.state.storage.volume_users import VolumeUsers
 from mooring.state.storage.volumes import Volumes
@@ -30,7 +30,7 @@ class Storage:
         self.capacities = Capacities(nodes)
         self.users = VolumeUsers()
         self.attachments = Attachments(nodes)
-        self.sources = ClaimSources(objects, self.attachments)
+        self.attachable = AttachableVolumes(objects, self.attachments)
         self.csi_nodes = CSINodes(nodes, objects)
         self._observed = ObservedAttachments(nodes, objects, self.attachments)
 
@@ -38,32 +38,32 @@ class Storage:
         """The pod is on the row; most pods have no volume that matters here."""
         if pod.volumes:
             self.users.add(row, pod)
-            self.sources.add_pod(row, pod)
+            self.attachable.add_pod(row, pod)
 
     def remove_pod(self, row: int, pod: Pod) -> None:
         """The exact reverse of `add_pod`."""
         if pod.volumes:
             self.users.remove(row, pod)
-            self.sources.remove_pod(row, pod)
+            self.attachable.remove_pod(row, pod)
 
     def node_changed(self, name: str) -> None:
-        """The node came or went."""
+        """The node was added or deleted."""
         self.csi_nodes.refresh(name)
         self._observed.node_changed(name)
 
     def object_changed(self, kind: Kind, key: str, before: Any | None, after: Any | None) -> None:
-        """The mirrored object of any kind is like this now (None: there is none)."""
+        """An object that is neither node nor pod is like this now (None: there is none)."""
         match kind:
             case Kind.PERSISTENT_VOLUME:
                 self.volumes.volume_changed(key, after)
                 if _identity(before) != _identity(after):
-                    self.sources.volume_changed(key)
+                    self.attachable.volume_changed(key)
                     self._observed.volume_changed(key)
             case Kind.PERSISTENT_VOLUME_CLAIM:
                 self.volumes.claim_changed(key, after)
-                self.sources.claim_changed(key)
+                self.attachable.claim_changed(key)
             case Kind.STORAGE_CLASS:
-                self.sources.classes_changed()
+                self.attachable.classes_changed()
             case Kind.CSI_NODE:
                 self.csi_nodes.refresh(key)
             case Kind.CSI_STORAGE_CAPACITY:
@@ -75,7 +75,7 @@ class Storage:
 
 
 def _identity(volume: PersistentVolume | None) -> tuple[Any, Any] | None:
-    """What the CSI volume of a PersistentVolume is made of."""
+    """The parts of a PersistentVolume that say which CSI volume it is."""
     return (volume.source, volume.labels) if volume is not None else None
 
 
@@ -95,16 +95,16 @@ class StorageView:
         """The claim of this namespace/name."""
         return self._storage.volumes.claim(key)
 
-    def kept_for(self, claim: PersistentVolumeClaim) -> Sequence[PersistentVolume]:
-        """The volumes of the claim's class that are bound or pre-bound to it, by name."""
-        return self._storage.volumes.kept_for(claim)
+    def with_claim_ref(self, claim: PersistentVolumeClaim) -> Sequence[PersistentVolume]:
+        """The volumes of the claim's class bound or pre-bound to it, by name."""
+        return self._storage.volumes.with_claim_ref(claim)
 
-    def free(self, storage_class: str) -> BestFitIndex[PersistentVolume]:
+    def available(self, storage_class: str) -> BestFitIndex[PersistentVolume]:
         """The Available volumes of a class; not to be changed."""
-        return self._storage.volumes.free(storage_class)
+        return self._storage.volumes.available(storage_class)
 
     def has_capacity(self, storage_class: str, size: int, rows: IntArray) -> BoolArray:
-        """True on rows where a driver says that it can make a volume of this size in bytes."""
+        """True on rows where a driver can provision a volume of this size in bytes."""
         return self._storage.capacities.has_capacity(storage_class, size, rows)
 
     def claim_in_use(self, key: str) -> bool:
@@ -112,12 +112,12 @@ class StorageView:
         return self._storage.users.claim_in_use(key)
 
     def rows_in_conflict(self, volume: PodVolume) -> Iterator[int]:
-        """The rows with a pod whose disk is the same, so that they cannot have both."""
+        """The rows with a pod that uses the same disk and excludes a second user."""
         return self._storage.users.rows_in_conflict(volume)
 
     def source(self, claim: str) -> CSISource | None:
-        """What a claim's pods attach; None if that is not counted or not known."""
-        return self._storage.sources.source(claim)
+        """The CSI volume of a claim; None if it is not counted or not known."""
+        return self._storage.attachable.source(claim)
 
     def rows_using(self, source: CSISource) -> Collection[int]:
         """The rows whose pods use the volume."""
@@ -132,5 +132,5 @@ class StorageView:
         return self._storage.csi_nodes.limits(driver, rows)
 
     def migrated(self, plugin: str, rows: IntArray) -> BoolArray:
-        """True on rows where an in-tree plugin's volumes belong to its CSI driver."""
+        """True on rows where an in-tree plugin is migrated to its CSI driver."""
         return self._storage.csi_nodes.migrated(plugin, rows)

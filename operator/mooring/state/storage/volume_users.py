@@ -1,6 +1,6 @@
-"""Which pods' disks and claims are in use, for volumes that pods cannot share.
+"""Counts the pods that use each claim and disk, because some cannot be shared.
 
-(volumerestrictions/volume_restrictions.go)
+See volumerestrictions/volume_restrictions.go.
 """
 
 from collections import Counter
@@ -15,11 +15,11 @@ __all__ = ["VolumeUsers", "in_conflict", "is_restricted"]
 _RESTRICTED: Final = frozenset({DiskKind.AWS_EBS, DiskKind.GCE_PD, DiskKind.ISCSI})
 
 _Name: TypeAlias = tuple[str, str]
-"""Plugin and disk, or pool and image: two volumes without it in common are never the same."""
+"""Plugin and disk, or pool and image; the same volumes have the same name."""
 
 
 def is_restricted(volume: PodVolume) -> bool:
-    """Whether two pods on one node may be unable to share the volume."""
+    """Whether there are volumes of this type that two pods on one node cannot share."""
     return isinstance(volume, RbdVolume) or (
         isinstance(volume, Disk) and volume.kind in _RESTRICTED
     )
@@ -37,7 +37,7 @@ class VolumeUsers:
         return key in self._claims
 
     def rows_in_conflict(self, volume: PodVolume) -> Iterator[int]:
-        """The rows with a pod whose volume is the same, so that they cannot have both."""
+        """The rows with a pod that uses the same volume and excludes a second user."""
         for row, users in self._disks.get(_name(volume), {}).items():
             if any(in_conflict(volume, other) for other in users):
                 yield row
@@ -87,7 +87,7 @@ def _name(volume: PodVolume) -> _Name:
 
 
 def in_conflict(one: PodVolume, other: PodVolume) -> bool:
-    """Whether two volumes are the same, and one node can have only one of them."""
+    """Whether two volumes are the same and cannot both be used on one node."""
     match one, other:
         case Disk(), Disk():
             same = (one.kind, one.id) == (other.kind, other.id) and one.kind in _RESTRICTED

@@ -1,7 +1,7 @@
-"""PersistentVolumes and claims as decisions see them: as mirrored, but for what was assumed.
+"""PersistentVolumes and claims as decisions see them: as assumed, else as mirrored.
 
-A volume chosen for a claim must not be chosen again, and a claim sent to a node must not be sent to
-another, before the API server knows of it (volumebinding/passive_assume_cache.go).
+A volume chosen for a claim must not be chosen again before the API server knows of it, and a claim
+with a selected node must not get another one (volumebinding/passive_assume_cache.go).
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ __all__ = ["Volumes"]
 
 
 class Volumes:
-    """Finds volumes by claim, and free ones by class."""
+    """Finds volumes by claim, and available ones by class."""
 
     def __init__(self, nodes: NodeTable, objects: Objects) -> None:
         self._nodes = nodes
@@ -25,9 +25,9 @@ class Volumes:
         self._volumes: AssumeCache[PersistentVolume] = AssumeCache()
         self._claims: AssumeCache[PersistentVolumeClaim] = AssumeCache()
         self._indexed: dict[str, PersistentVolume] = {}
-        self._free: dict[str, BestFitIndex[PersistentVolume]] = {}
+        self._available: dict[str, BestFitIndex[PersistentVolume]] = {}
         self._none: BestFitIndex[PersistentVolume] = BestFitIndex(nodes)
-        self._kept: dict[str, dict[str, PersistentVolume]] = {}
+        self._by_claim_ref: dict[str, dict[str, PersistentVolume]] = {}
 
     def volume(self, name: str) -> PersistentVolume | None:
         """The volume of this name."""
@@ -38,13 +38,13 @@ class Volumes:
         """The claim of this namespace/name."""
         return self._claims.get(key, self._mirrored.of(Kind.PERSISTENT_VOLUME_CLAIM).get(key))
 
-    def kept_for(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
-        """The volumes of its class that are bound or pre-bound to the claim, by name."""
-        kept = self._kept.get(claim.key, {}).values()
+    def with_claim_ref(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
+        """The volumes of the claim's class bound or pre-bound to it, by name."""
+        volumes = self._by_claim_ref.get(claim.key, {}).values()
         return sorted(
             (
                 volume
-                for volume in kept
+                for volume in volumes
                 if volume.storage_class == claim.storage_class
                 and volume.claim is not None
                 and volume.claim.uid in ("", claim.uid)
@@ -52,17 +52,17 @@ class Volumes:
             key=_name,
         )
 
-    def free(self, storage_class: str) -> BestFitIndex[PersistentVolume]:
-        """The Available volumes of a class; alike in mode and attributes are equal in traits."""
-        return self._free.get(storage_class, self._none)
+    def available(self, storage_class: str) -> BestFitIndex[PersistentVolume]:
+        """The Available volumes of a class; traits are volume mode, attributes and access modes."""
+        return self._available.get(storage_class, self._none)
 
     def volume_changed(self, name: str, value: PersistentVolume | None) -> None:
-        """The API server shows the volume like this, or no more."""
+        """The watch shows the volume like this; None if it is deleted."""
         self._volumes.shown(name, value)
         self._index(name)
 
     def claim_changed(self, key: str, value: PersistentVolumeClaim | None) -> None:
-        """The API server shows the claim like this, or no more."""
+        """The watch shows the claim like this; None if it is deleted."""
         self._claims.shown(key, value)
 
     def assume(
@@ -71,7 +71,10 @@ class Volumes:
         volumes: Iterable[PersistentVolume],
         claims: Iterable[PersistentVolumeClaim],
     ) -> None:
-        """The objects are seen like this until newer versions show; `holder` is a pod's uid."""
+        """Decisions see the objects like this until the watch shows newer versions.
+
+        `holder` is the uid of the pod that they are assumed for.
+        """
         for volume in volumes:
             self._volumes.assume(holder, volume.name, volume)
             self._index(volume.name)
@@ -79,7 +82,7 @@ class Volumes:
             self._claims.assume(holder, claim.key, claim)
 
     def restore(self, holder: str) -> None:
-        """What was assumed for the holder, and for no other, is seen as mirrored again."""
+        """Decisions see as mirrored again what was assumed for the holder, and for no other."""
         self._claims.restore(holder)
         for name in self._volumes.restore(holder):
             self._index(name)
@@ -89,38 +92,38 @@ class Volumes:
         if before == after:
             return
         if before is not None:
-            self._unfile(before)
+            self._remove(before)
             del self._indexed[name]
         if after is not None:
             self._indexed[name] = after
-            self._file(after)
+            self._add(after)
 
-    def _file(self, volume: PersistentVolume) -> None:
+    def _add(self, volume: PersistentVolume) -> None:
         if volume.claim is not None:
             key = f"{volume.claim.namespace}/{volume.claim.name}"
-            self._kept.setdefault(key, {})[volume.name] = volume
-        elif _is_free(volume):
-            free = self._free.get(volume.storage_class)
-            if free is None:
-                free = self._free[volume.storage_class] = BestFitIndex(self._nodes)
+            self._by_claim_ref.setdefault(key, {})[volume.name] = volume
+        elif _is_available(volume):
+            available = self._available.get(volume.storage_class)
+            if available is None:
+                available = self._available[volume.storage_class] = BestFitIndex(self._nodes)
             traits = (volume.volume_mode, volume.attributes_class, volume.access_modes)
-            free.add(volume.capacity, volume.name, volume.node_affinity, traits, volume)
+            available.add(volume.capacity, volume.name, volume.node_affinity, traits, volume)
 
-    def _unfile(self, volume: PersistentVolume) -> None:
+    def _remove(self, volume: PersistentVolume) -> None:
         if volume.claim is not None:
             key = f"{volume.claim.namespace}/{volume.claim.name}"
-            kept = self._kept[key]
-            del kept[volume.name]
-            if not kept:
-                del self._kept[key]
-        elif _is_free(volume):
-            free = self._free[volume.storage_class]
-            free.remove(volume.capacity, volume.name)
-            if not free:
-                del self._free[volume.storage_class]
+            volumes = self._by_claim_ref[key]
+            del volumes[volume.name]
+            if not volumes:
+                del self._by_claim_ref[key]
+        elif _is_available(volume):
+            available = self._available[volume.storage_class]
+            available.remove(volume.capacity, volume.name)
+            if not available:
+                del self._available[volume.storage_class]
 
 
-def _is_free(volume: PersistentVolume) -> bool:
+def _is_available(volume: PersistentVolume) -> bool:
     return volume.claim is None and volume.phase == "Available" and not volume.deleting
 
 

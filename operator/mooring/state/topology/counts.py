@@ -1,7 +1,7 @@
-"""How many pods match each selector or own each inter-pod term, per topology domain.
+"""Counts placed pods by selector or inter-pod term, per topology domain.
 
-kube-scheduler counts all pods anew for every pod that has such a term. Here a count is made once,
-when a decision first asks for it, and then follows every pod, node and namespace event.
+kube-scheduler counts all pods again for every pod that has such a term. Here the counts are made
+once, when a decision first needs them, and then updated by every pod, node and namespace event.
 """
 
 from collections import OrderedDict
@@ -18,141 +18,142 @@ from mooring.state.topology.selection import Selection, SelectionIndex
 __all__ = ["TopologyCounts"]
 
 _Source = Selection | OwnedTerm
-"""Whom a tally counts: the pods selected, or the owners of a term."""
+"""The pods that are counted: those selected, or those that have a term in their spec."""
 
 
 class TopologyCounts:
-    """The counts of placed pods that inter-pod affinity and topology spread decide by.
+    """The counts that inter-pod affinity and topology spread read.
 
-    At most `most_tallies` are kept, each of 4 bytes per domain; the one asked for least lately is
-    forgotten first, and would be counted anew.
+    At most `most_kept` are kept, each of 4 bytes per domain. The least recently used is dropped
+    first, and counted again when it is needed again.
     """
 
-    def __init__(self, nodes: NodeTable, objects: Objects, most_tallies: int = 2048) -> None:
+    def __init__(self, nodes: NodeTable, objects: Objects, most_kept: int = 2048) -> None:
         self._nodes = nodes
         self._objects = objects
-        self._most_tallies = most_tallies
-        self._kinds = EquivalenceTable()
-        self._tallies: OrderedDict[tuple[_Source, str], MutableDomainCounts] = OrderedDict()
+        self._most_kept = most_kept
+        self._table = EquivalenceTable()
+        self._counts: OrderedDict[tuple[_Source, str], MutableDomainCounts] = OrderedDict()
         self._by_source: dict[_Source, list[MutableDomainCounts]] = {}
         self._selections: SelectionIndex[Selection] = SelectionIndex()
 
     def attach(self, pod: Pod, row: int) -> EquivalentPods:
-        """The pod counts on the row; what is returned is to be given to `detach`."""
-        kind = self._kinds.find(pod)
-        if kind is None:
-            kind = self._kinds.add(pod)
-            kind.tallies = self._including(kind)
-        kind.rows[row] = kind.rows.get(row, 0) + 1
-        for tally in kind.tallies:
-            tally.add(row, 1)
-        return kind
+        """Counts the pod on the row; returns the pods it is equivalent to, for `detach`."""
+        equivalent = self._table.find(pod)
+        if equivalent is None:
+            equivalent = self._table.add(pod)
+            equivalent.counted_in = self._counts_including(equivalent)
+        equivalent.pods_on[row] = equivalent.pods_on.get(row, 0) + 1
+        for counts in equivalent.counted_in:
+            counts.add(row, 1)
+        return equivalent
 
-    def detach(self, kind: EquivalentPods, row: int) -> None:
-        """One pod of the kind counts on the row no more."""
-        for tally in kind.tallies:
-            tally.add(row, -1)
-        kind.rows[row] -= 1
-        if kind.rows[row]:
+    def detach(self, equivalent: EquivalentPods, row: int) -> None:
+        """One of the equivalent pods is on the row no more."""
+        for counts in equivalent.counted_in:
+            counts.add(row, -1)
+        equivalent.pods_on[row] -= 1
+        if equivalent.pods_on[row]:
             return
-        del kind.rows[row]
-        if not kind.rows:
-            for term in self._kinds.drop(kind):
-                for tally in tuple(self._by_source.get(term, ())):
-                    self._forget(term, tally.domains.key)
+        del equivalent.pods_on[row]
+        if not equivalent.pods_on:
+            for term in self._table.drop(equivalent):
+                for counts in tuple(self._by_source.get(term, ())):
+                    self._drop(term, counts.domains.key)
 
     @contextmanager
-    def moving(self, kinds: Sequence[EquivalentPods], row: int) -> Iterator[None]:
-        """Inside, the row may go to other domains; its pods, one kind each, go along."""
-        for kind in kinds:
-            for tally in kind.tallies:
-                tally.add(row, -1)
+    def relabelling(self, pods: Sequence[EquivalentPods], row: int) -> Iterator[None]:
+        """Inside, the row's domains may change; `pods` has one item per pod on the row."""
+        for equivalent in pods:
+            for counts in equivalent.counted_in:
+                counts.add(row, -1)
         yield
-        for kind in kinds:
-            for tally in kind.tallies:
-                tally.add(row, 1)
+        for equivalent in pods:
+            for counts in equivalent.counted_in:
+                counts.add(row, 1)
 
     def namespace_changed(self, namespace: str) -> None:
-        """Selectors of namespaces see the namespace's labels as they are now."""
-        for kind in self._kinds.in_namespace(namespace):
-            before, kind.tallies = kind.tallies, self._including(kind)
-            for tally in set(before).difference(kind.tallies):
-                _add_all(tally, kind, -1)
-            for tally in set(kind.tallies).difference(before):
-                _add_all(tally, kind, 1)
+        """The namespace's labels have changed, and with them what namespace selectors select."""
+        for equivalent in self._table.in_namespace(namespace):
+            before = equivalent.counted_in
+            equivalent.counted_in = self._counts_including(equivalent)
+            for counts in set(before).difference(equivalent.counted_in):
+                _add_all(counts, equivalent, -1)
+            for counts in set(equivalent.counted_in).difference(before):
+                _add_all(counts, equivalent, 1)
 
     def counts(self, pods: Selection, key: str) -> DomainCounts:
-        """The selected pods per value of a node label, or with EACH_NODE per node."""
-        return self._tally(pods, key)
+        """The selected pods per value of a node label, or per node if `key` is EACH_NODE."""
+        return self._counts_of(pods, key)
 
     def owners(self, role: Role, pod: Pod) -> list[tuple[int, DomainCounts]]:
-        """The terms of placed pods that are about this pod: weight, and owners per domain.
+        """The weight and the owners per domain of every term of placed pods that selects the pod.
 
         Terms without an owner in any domain are left out.
         """
-        terms = self._kinds.terms[role]
+        terms = self._table.terms[role]
         if not terms:
             return []
         labels = self._objects.namespace_labels(pod.namespace)
-        about = terms.selecting(pod.namespace, labels, pod.labels)
-        counted = [(term.weight, self._tally(term, term.term.topology_key)) for term in about]
-        return [(weight, tally) for weight, tally in counted if tally.total]
+        selecting = terms.selecting(pod.namespace, labels, pod.labels)
+        counted = [
+            (term.weight, self._counts_of(term, term.term.topology_key)) for term in selecting
+        ]
+        return [(weight, counts) for weight, counts in counted if counts.total]
 
     def selects(self, pods: Selection, pod: Pod) -> bool:
-        """Whether a pod that may not be placed is one of the selection."""
+        """Whether the selection includes a pod, which need not be placed."""
         labels = self._objects.known_namespace_labels(pod.namespace)
         return pods.selects(pod.namespace, labels, pod.labels)
 
-    def _tally(self, source: _Source, key: str) -> MutableDomainCounts:
-        tally = self._tallies.get((source, key))
-        if tally is not None:
-            self._tallies.move_to_end((source, key))
-            return tally
-        tally = self._tallies[source, key] = MutableDomainCounts(self._nodes.domains(key))
+    def _counts_of(self, source: _Source, key: str) -> MutableDomainCounts:
+        counts = self._counts.get((source, key))
+        if counts is not None:
+            self._counts.move_to_end((source, key))
+            return counts
+        counts = self._counts[source, key] = MutableDomainCounts(self._nodes.domains(key))
         if source not in self._by_source and isinstance(source, Selection):
             self._selections.add(source, source)
-        self._by_source.setdefault(source, []).append(tally)
-        for kind in self._members(source):
-            kind.tallies.append(tally)
-            _add_all(tally, kind, 1)
-        if len(self._tallies) > self._most_tallies:
-            self._forget(*next(iter(self._tallies)))
-        return tally
+        self._by_source.setdefault(source, []).append(counts)
+        for equivalent in self._counted_by(source):
+            equivalent.counted_in.append(counts)
+            _add_all(counts, equivalent, 1)
+        if len(self._counts) > self._most_kept:
+            self._drop(*next(iter(self._counts)))
+        return counts
 
-    def _forget(self, source: _Source, key: str) -> None:
-        tally = self._tallies.pop((source, key))
-        for kind in self._members(source):
-            kind.tallies.remove(tally)
-        self._by_source[source].remove(tally)
+    def _drop(self, source: _Source, key: str) -> None:
+        counts = self._counts.pop((source, key))
+        for equivalent in self._counted_by(source):
+            equivalent.counted_in.remove(counts)
+        self._by_source[source].remove(counts)
         if not self._by_source[source]:
             del self._by_source[source]
             if isinstance(source, Selection):
                 self._selections.remove(source, source)
 
-    def _members(self, source: _Source) -> list[EquivalentPods]:
-        """The kinds a source counts, as often as it counts each of their pods."""
-        if isinstance(source, OwnedTerm):  # nothing keeps a pod from stating a term twice
-            return [k for k in source.owners for _ in range(k.terms.count(source))]
-        return [k for k in self._kinds.candidates(source) if self._selected(source, k)]
+    def _counted_by(self, source: _Source) -> list[EquivalentPods]:
+        """The equivalent pods that a source counts, as often as it counts each of the pods."""
+        if isinstance(source, OwnedTerm):  # a pod may have the same term twice
+            return [e for e in source.owners for _ in range(e.terms.count(source))]
+        return [e for e in self._table.candidates(source) if self._selected(source, e)]
 
-    def _including(self, kind: EquivalentPods) -> list[MutableDomainCounts]:
-        """The tallies a kind belongs in."""
-        labels = self._objects.known_namespace_labels(kind.namespace)
+    def _counts_including(self, equivalent: EquivalentPods) -> list[MutableDomainCounts]:
+        labels = self._objects.known_namespace_labels(equivalent.namespace)
+        selecting = self._selections.selecting(equivalent.namespace, labels, equivalent.labels)
         sources: list[_Source] = [
-            pods
-            for pods in self._selections.selecting(kind.namespace, labels, kind.labels)
-            if pods.terminating or not kind.terminating
+            pods for pods in selecting if pods.terminating or not equivalent.terminating
         ]
-        sources += kind.terms
-        return [tally for source in sources for tally in self._by_source.get(source, ())]
+        sources += equivalent.terms
+        return [counts for source in sources for counts in self._by_source.get(source, ())]
 
-    def _selected(self, pods: Selection, kind: EquivalentPods) -> bool:
-        if kind.terminating and not pods.terminating:
+    def _selected(self, pods: Selection, equivalent: EquivalentPods) -> bool:
+        if equivalent.terminating and not pods.terminating:
             return False
-        labels = self._objects.known_namespace_labels(kind.namespace)
-        return pods.selects(kind.namespace, labels, kind.labels)
+        labels = self._objects.known_namespace_labels(equivalent.namespace)
+        return pods.selects(equivalent.namespace, labels, equivalent.labels)
 
 
-def _add_all(tally: MutableDomainCounts, kind: EquivalentPods, sign: int) -> None:
-    for row, number in kind.rows.items():
-        tally.add(row, sign * number)
+def _add_all(counts: MutableDomainCounts, equivalent: EquivalentPods, sign: int) -> None:
+    for row, number in equivalent.pods_on.items():
+        counts.add(row, sign * number)

@@ -1,4 +1,4 @@
-"""Which pods belong together: those behind the same Services and of the same controller."""
+"""The selectors of a pod's Services and controller (plugins/helper/spread.go)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _OWNERS: Final[Mapping[str, Kind]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Known:
-    """The answers about a pod, and the objects they were read from."""
+    """The selections for a pod, and the objects that they were made from."""
 
     in_namespace: tuple[Service, ...]
     owner: Any | None
@@ -33,25 +33,25 @@ class _Known:
 
 
 class DefaultSelectors:
-    """Finds a pod's siblings, as constraints without a selector of their own mean them."""
+    """Finds the pods that topology constraints without a selector count for a pod."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._known: dict[tuple[str, frozenset[Pair]], _Known] = {}
 
     def of(self, pod: Pod) -> Selection | None:
-        """What the selectors of the pod's Services and owner all select, but terminating pods.
+        """The pods that all selectors of the pod's Services and controller select.
 
-        None where there is no selector (plugins/helper/spread.go, DefaultSelector).
+        Terminating pods are left out. None if there is no selector (DefaultSelector).
         """
         return self._found(pod).pods
 
     def services(self, pod: Pod) -> tuple[Service, ...]:
-        """The Services in front of the pod, by name (plugins/helper/spread.go, GetPodServices)."""
+        """The Services that select the pod, by name (GetPodServices)."""
         return self._found(pod).services
 
     def behind_services(self, pod: Pod) -> Selection | None:
-        """What all of these Services select, but terminating pods; None without a Service."""
+        """The pods that all of these Services select; None without a Service."""
         return self._found(pod).behind_services
 
     def _found(self, pod: Pod) -> _Known:
@@ -62,8 +62,8 @@ class DefaultSelectors:
             if len(self._known) >= _MOST_KEPT:
                 self._known.clear()
             own = tuple(sorted((s for s in services if _selects(s, pod)), key=_name))
-            behind = _siblings(pod.namespace, own)
-            pods = behind if owner is None else _siblings(pod.namespace, (*own, owner))
+            behind = _selected_by_all(pod.namespace, own)
+            pods = behind if owner is None else _selected_by_all(pod.namespace, (*own, owner))
             known = self._known[key] = _Known(services, owner, own, behind, pods)
         return known
 
@@ -82,8 +82,8 @@ def _name(service: Service) -> str:
     return service.name
 
 
-def _siblings(namespace: str, parents: Iterable[Any]) -> Selection | None:
-    selectors = (parent.selector for parent in parents if parent.selector is not None)
+def _selected_by_all(namespace: str, objects: Iterable[Any]) -> Selection | None:
+    selectors = (one.selector for one in objects if one.selector is not None)
     wanted: dict[Requirement, None] = {r: None for s in selectors for r in s.requirements}
     if not wanted:
         return None

@@ -1,4 +1,4 @@
-"""Counts of pods per domain of the cluster, kept up to date pod by pod."""
+"""Counts of pods per topology domain."""
 
 import numpy as np
 import numpy.typing as npt
@@ -13,29 +13,29 @@ CountArray = npt.NDArray[np.int32]
 
 
 class DomainCounts:
-    """How many of some pods each domain holds, as plugins see it."""
+    """What plugins read: how many of the counted pods are in each domain."""
 
     __slots__ = ("_counts", "domains", "total")
 
     def __init__(self, domains: Domains) -> None:
         self.domains = domains
         self.total = 0
-        """The pods in all domains together; those on nodes without the label are in none."""
+        """The counted pods in all domains; pods on nodes without the label are in none."""
         self._counts: CountArray = np.zeros(8, np.int32)
 
     @property
     def by_code(self) -> CountArray:
-        """int32 per code of `domains.values`, and a last item of 0 for ABSENT (-1) to find."""
+        """int32 per code of `domains.values`; the last item is 0, for nodes in no domain (-1)."""
         self._reserve(len(self.domains.values))
         return read_only(self._counts[: len(self.domains.values) + 1])
 
     def at(self, nodes: NodeView) -> CountArray:
-        """int32[len(nodes)]: the pods in each node's domain, 0 where it is in none."""
+        """The pods in each node's domain (int32[len(nodes)]), 0 where it is in none."""
         counts: CountArray = self.by_code[nodes.domain_codes(self.domains)]
         return counts
 
     def _reserve(self, code: int) -> None:
-        """There is an item for the code, and a 0 behind it."""
+        """Makes an item for the code, and a 0 behind it."""
         if code + 1 >= len(self._counts):
             grown = np.zeros(max(code + 2, 2 * len(self._counts)), np.int32)
             grown[: len(self._counts)] = self._counts
@@ -43,12 +43,12 @@ class DomainCounts:
 
 
 class MutableDomainCounts(DomainCounts):
-    """Domain counts as their owner changes them."""
+    """Domain counts as TopologyCounts changes them."""
 
     __slots__ = ()
 
     def add(self, row: int, number: int) -> None:
-        """So many more (or less) pods are on the row."""
+        """Adds `number` pods on the row, or removes them if it is negative."""
         code = self.domains.codes.data.item(row)
         if code != ABSENT:
             self._reserve(code)

@@ -1,4 +1,7 @@
-"""Placed pods sorted into kinds: what no count of pods by labels or terms can tell apart."""
+"""Placed pods that every count treats alike: same namespace, labels and inter-pod terms.
+
+They are counted together, so that an event of a pod costs one addition per count.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +14,7 @@ from mooring.state.topology.selection import (
     Pair,
     Selection,
     SelectionIndex,
-    places,
+    lookup_keys,
     selection,
     term_selector,
 )
@@ -31,7 +34,7 @@ class Role(Enum):
 
 @dataclass(slots=True, eq=False)
 class OwnedTerm:
-    """An inter-pod term that placed pods of some kinds have in their spec.
+    """An inter-pod term that placed pods, its owners, have in their spec.
 
     `weight` is 1 for required terms and negative for preferred anti-affinity.
     """
@@ -40,14 +43,16 @@ class OwnedTerm:
     weight: int
     term: AffinityTerm
     pods: Selection
+    """The pods that the term selects."""
     owners: set["EquivalentPods"] = field(default_factory=set)
 
 
 @dataclass(slots=True, eq=False)
 class EquivalentPods:
-    """Placed pods with the same namespace, labels and inter-pod terms, all terminating or none.
+    """Placed pods with the same namespace, labels and inter-pod terms.
 
-    `rows` says how many of them are on each row, `tallies` in which counts they are included.
+    Either all of them are terminating or none. `pods_on` says how many of them are on each row,
+    `counted_in` which counts include them.
     """
 
     key: _Key
@@ -55,63 +60,64 @@ class EquivalentPods:
     labels: Mapping[str, str]
     terminating: bool
     terms: tuple[OwnedTerm, ...]
-    rows: dict[int, int] = field(default_factory=dict)
-    tallies: list[MutableDomainCounts] = field(default_factory=list)
+    pods_on: dict[int, int] = field(default_factory=dict)
+    counted_in: list[MutableDomainCounts] = field(default_factory=list)
 
 
 class EquivalenceTable:
-    """The kinds of all placed pods, and the inter-pod terms these own."""
+    """All placed pods as EquivalentPods, and the inter-pod terms they own."""
 
     def __init__(self) -> None:
-        self._kinds: dict[_Key, EquivalentPods] = {}
-        self._filed: dict[str, dict[Pair | None, set[EquivalentPods]]] = {}
+        self._by_key: dict[_Key, EquivalentPods] = {}
+        self._by_label: dict[str, dict[Pair | None, set[EquivalentPods]]] = {}
+        """By namespace, then by label; None has all of the namespace."""
         self._owned: dict[tuple[Role, int, AffinityTerm], OwnedTerm] = {}
         self.terms: dict[Role, SelectionIndex[OwnedTerm]] = {r: SelectionIndex() for r in Role}
-        """The distinct terms that some kind owns, found by the pods they are about."""
+        """The distinct terms of placed pods, found by the pods that they select."""
 
     def find(self, pod: Pod) -> EquivalentPods | None:
-        """The pod's kind, if a placed pod is of it."""
-        return self._kinds.get(_key(pod))
+        """The placed pods that the pod is equivalent to; None if there are none."""
+        return self._by_key.get(_key(pod))
 
     def add(self, pod: Pod) -> EquivalentPods:
-        """The pod's kind, which must not be known yet."""
+        """Adds a pod that no placed pod is equivalent to."""
         terms = tuple(self._owned_term(*stated) for stated in _stated(pod.shape.affinity))
-        kind = EquivalentPods(_key(pod), pod.namespace, pod.labels, pod.terminating, terms)
-        self._kinds[kind.key] = kind
+        equivalent = EquivalentPods(_key(pod), pod.namespace, pod.labels, pod.terminating, terms)
+        self._by_key[equivalent.key] = equivalent
         for term in terms:
-            term.owners.add(kind)
-        filed = self._filed.setdefault(kind.namespace, {})
-        for pair in (None, *kind.labels.items()):
-            filed.setdefault(pair, set()).add(kind)
-        return kind
+            term.owners.add(equivalent)
+        by_label = self._by_label.setdefault(equivalent.namespace, {})
+        for label in (None, *equivalent.labels.items()):
+            by_label.setdefault(label, set()).add(equivalent)
+        return equivalent
 
-    def drop(self, kind: EquivalentPods) -> list[OwnedTerm]:
-        """No pod is of the kind any more; returns the terms that nobody owns any more."""
-        del self._kinds[kind.key]
-        filed = self._filed[kind.namespace]
-        for pair in (None, *kind.labels.items()):
-            filed[pair].discard(kind)
-            if not filed[pair]:
-                del filed[pair]
-        if not filed:
-            del self._filed[kind.namespace]
-        for term in kind.terms:
-            term.owners.discard(kind)
-        orphans = [term for term in set(kind.terms) if not term.owners]
-        for term in orphans:
+    def drop(self, equivalent: EquivalentPods) -> list[OwnedTerm]:
+        """Removes what no pod is left of; returns the terms that have no owner any more."""
+        del self._by_key[equivalent.key]
+        by_label = self._by_label[equivalent.namespace]
+        for label in (None, *equivalent.labels.items()):
+            by_label[label].discard(equivalent)
+            if not by_label[label]:
+                del by_label[label]
+        if not by_label:
+            del self._by_label[equivalent.namespace]
+        for term in equivalent.terms:
+            term.owners.discard(equivalent)
+        without_owner = [term for term in set(equivalent.terms) if not term.owners]
+        for term in without_owner:
             del self._owned[term.role, term.weight, term.term]
             self.terms[term.role].remove(term, term.pods)
-        return orphans
+        return without_owner
 
     def in_namespace(self, namespace: str) -> tuple[EquivalentPods, ...]:
-        """All kinds of a namespace."""
-        return tuple(self._filed.get(namespace, {}).get(None, ()))
+        """All placed pods of a namespace."""
+        return tuple(self._by_label.get(namespace, {}).get(None, ()))
 
     def candidates(self, pods: Selection) -> Iterator[EquivalentPods]:
-        """Kinds among which are all the selected ones, each once."""
-        for namespace, pair in places(pods):
-            for name in self._filed if namespace is None else (namespace,):
-                yield from self._filed.get(name, {}).get(pair, ())
+        """Placed pods that the selection may include; none that it includes is missing."""
+        for namespace, label in lookup_keys(pods):
+            for name in self._by_label if namespace is None else (namespace,):
+                yield from self._by_label.get(name, {}).get(label, ())
 
     def _owned_term(self, role: Role, weight: int, term: AffinityTerm) -> OwnedTerm:
         owned = self._owned.get((role, weight, term))

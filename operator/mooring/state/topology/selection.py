@@ -1,4 +1,4 @@
-"""Which pods a count is about: those with certain labels in certain namespaces."""
+"""Selections of pods by label and namespace, which counts are made for."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ __all__ = [
     "PodSelector",
     "Selection",
     "SelectionIndex",
-    "places",
+    "lookup_keys",
     "selection",
     "term_selector",
 ]
@@ -34,7 +34,11 @@ class PodSelector:
     def selects(
         self, namespace: str, namespace_labels: Mapping[str, str] | None, labels: Mapping[str, str]
     ) -> bool:
-        """Whether a pod is selected; a namespace without known labels only by list or by `{}`."""
+        """Whether a pod is selected.
+
+        `namespace_labels` is None for an unknown namespace: only a list of names or the empty
+        namespace selector, `{}`, includes it.
+        """
         if self.selector is None or not self.selector.matches(labels):
             return False
         if namespace in self.namespaces:
@@ -64,20 +68,20 @@ class Selection:
 
 @lru_cache(maxsize=16_384)
 def selection(parts: tuple[PodSelector, ...], *, terminating: bool) -> Selection:
-    """The selection of these parts, with or without pods that are being deleted."""
+    """The selection of these parts, with or without terminating pods."""
     return Selection(parts, terminating)
 
 
 def term_selector(term: AffinityTerm) -> PodSelector:
-    """The pods an inter-pod affinity term is about."""
+    """The selector of an inter-pod affinity term."""
     return PodSelector(term.selector, term.namespaces, term.namespace_selector)
 
 
 class SelectionIndex(Generic[_Item]):
-    """Items with a selection each, found by the pods they select without asking every item.
+    """Items that have a selection each; finds those that select a pod without looking at all.
 
-    An item is filed under the namespaces and, if its selector asks for a value of some label, under
-    that label; a pod can only be selected by items filed under what it has.
+    An item is stored by namespace and, if its selector requires values of a label, by these values.
+    So only items stored by the pod's namespace and labels have to be looked at.
     """
 
     def __init__(self) -> None:
@@ -87,18 +91,18 @@ class SelectionIndex(Generic[_Item]):
         return bool(self._items)
 
     def add(self, item: _Item, pods: Selection) -> None:
-        """The item is found from now on."""
-        for namespace, pair in places(pods):
+        """Adds the item with its selection."""
+        for namespace, pair in lookup_keys(pods):
             self._items.setdefault(namespace, {}).setdefault(pair, {})[item] = pods
 
     def remove(self, item: _Item, pods: Selection) -> None:
-        """The item, added with this selection, is found no more."""
-        for namespace, pair in places(pods):
-            filed = self._items[namespace]
-            del filed[pair][item]
-            if not filed[pair]:
-                del filed[pair]
-            if not filed:
+        """Removes the item, which was added with this selection."""
+        for namespace, pair in lookup_keys(pods):
+            by_label = self._items[namespace]
+            del by_label[pair][item]
+            if not by_label[pair]:
+                del by_label[pair]
+            if not by_label:
                 del self._items[namespace]
 
     def selecting(
@@ -106,15 +110,15 @@ class SelectionIndex(Generic[_Item]):
     ) -> Iterator[_Item]:
         """Each item whose selection includes a pod like this."""
         pairs = (None, *labels.items())
-        for filed in filter(None, (self._items.get(namespace), self._items.get(None))):
-            for items in filter(None, map(filed.get, pairs)):
+        for by_label in filter(None, (self._items.get(namespace), self._items.get(None))):
+            for items in filter(None, map(by_label.get, pairs)):
                 for item, pods in items.items():
                     if pods.selects(namespace, namespace_labels, labels):
                         yield item
 
 
-def places(pods: Selection) -> Iterator[tuple[str | None, Pair | None]]:
-    """Where to look for the selected pods: namespace (None: any) and label (None: any)."""
+def lookup_keys(pods: Selection) -> Iterator[tuple[str | None, Pair | None]]:
+    """The namespaces and labels, one of which every selected pod has; None stands for any."""
     part = pods.parts[0]
     if part.selector is None:
         return

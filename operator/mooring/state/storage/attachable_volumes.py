@@ -1,7 +1,8 @@
-"""The CSI volumes that pods' claims and disks stand for, kept up to date in `Attachments`.
+"""Resolves the claims and disks of pods to the CSI volumes that a node attaches for them.
 
-Upstream takes an in-tree plugin for migrated to its CSI driver on every node with a CSINode. A node
-without one has no limits, so here migration is taken for granted everywhere, with the same result.
+kube-scheduler treats an in-tree plugin as migrated to its CSI driver on every node that has a
+CSINode (nodevolumelimits/csi.go). A node without one has no limits, so treating it as migrated
+everywhere gives the same result.
 """
 
 from collections import Counter
@@ -20,14 +21,14 @@ from mooring.model.volumes import CSI_DRIVERS, ClaimVolume, Disk
 from mooring.state.objects import Objects
 from mooring.state.storage.attachments import Attachments
 
-__all__ = ["ClaimSources"]
+__all__ = ["AttachableVolumes"]
 
 _NOT_MIGRATED: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"})
 """In-tree provisioners whose volumes are not counted (nodevolumelimits/utils.go)."""
 
 
-class ClaimSources:
-    """Resolves claims, and tells `Attachments` which volumes the pods of each row use."""
+class AttachableVolumes:
+    """Resolves claims, and keeps in `Attachments` which volumes the pods of each row use."""
 
     def __init__(self, objects: Objects, attachments: Attachments) -> None:
         self._objects = objects
@@ -38,9 +39,9 @@ class ClaimSources:
         self._claims_of: dict[str, set[str]] = {}
 
     def source(self, key: str) -> CSISource | None:
-        """What the pods of a claim attach; None if that is not counted or not known.
+        """The CSI volume of a claim; None if it is not counted or not known.
 
-        The volume of an unbound claim has no name yet, and goes by the claim's.
+        The volume of an unbound claim has no name yet; the claim's name stands for it.
         """
         claim: PersistentVolumeClaim | None
         claim = self._objects.of(Kind.PERSISTENT_VOLUME_CLAIM).get(key)
@@ -58,7 +59,7 @@ class ClaimSources:
         return CSISource(driver, f"unbound:{key}")
 
     def add_pod(self, row: int, pod: Pod) -> None:
-        """The pod's volumes are in use on the row."""
+        """Counts the pod's volumes as used on the row."""
         for volume in pod.volumes:
             if isinstance(volume, ClaimVolume):
                 self._add_claim(f"{pod.namespace}/{volume.claim}", row)
@@ -74,17 +75,17 @@ class ClaimSources:
                 self._use(csi_source(volume, {}), row, -1)
 
     def claim_changed(self, key: str) -> None:
-        """The mirrored claim came, went or changed."""
+        """The claim was added, updated or deleted."""
         if key in self._rows:
             self._resolve(key)
 
     def volume_changed(self, name: str) -> None:
-        """The mirrored volume came, went or changed its source."""
+        """The volume was added or deleted, or its source was updated."""
         for key in tuple(self._claims_of.get(name, ())):
             self._resolve(key)
 
     def classes_changed(self) -> None:
-        """Storage classes came, went or changed."""
+        """A storage class was added, updated or deleted."""
         for key in self._rows:
             self._resolve(key)
 
@@ -107,7 +108,7 @@ class ClaimSources:
             self._bind(key, "")
 
     def _resolve(self, key: str) -> None:
-        """Every use of the claim is one of the volume that it stands for now."""
+        """Resolves the claim again and moves its uses to the volume that it resolves to now."""
         before, after = self._sources.get(key), self.source(key)
         self._sources[key] = after
         claim = self._objects.of(Kind.PERSISTENT_VOLUME_CLAIM).get(key)
@@ -118,7 +119,7 @@ class ClaimSources:
                 self._use(after, row, times)
 
     def _bind(self, key: str, volume: str) -> None:
-        """Changes of this volume, and of no other, concern the claim."""
+        """The claim resolves to this volume, and has to be resolved again when it changes."""
         before = self._volumes.pop(key, "")
         if before:
             self._claims_of[before].discard(key)

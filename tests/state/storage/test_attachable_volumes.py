@@ -18,7 +18,7 @@ UNBOUND = "unbound:default/data"
 
 
 def source(*objects: Raw) -> CSISource | None:
-    return cluster(*objects).storage.sources.source("default/data")
+    return cluster(*objects).storage.attachable.source("default/data")
 
 
 @pytest.mark.parametrize(
