@@ -40,7 +40,7 @@ async def test_a_binding_names_the_very_pod_and_its_node(server: ApiServer, api:
     assert request.body["target"]["name"] == "a"
 
 
-async def test_a_refused_binding_is_the_plugins_to_handle(
+async def test_an_error_of_a_binding_is_raised_to_the_plugin(
     server: ApiServer, api: PluginApi
 ) -> None:
     binding = asyncio.create_task(api.bind(WEB, "a"))
@@ -61,7 +61,7 @@ async def test_a_patch_returns_the_object_as_it_is_then(server: ApiServer, api: 
     assert request.path == "/api/v1/namespaces/default/persistentvolumeclaims/data"
 
 
-async def test_a_resource_that_plugins_may_not_patch_is_never_asked_about(
+async def test_a_resource_that_plugins_may_not_patch_causes_no_request(
     server: ApiServer, api: PluginApi
 ) -> None:
     with pytest.raises(KeyError, match="secrets"):

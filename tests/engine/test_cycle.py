@@ -100,7 +100,7 @@ def test_a_nominated_pods_resources_are_free_only_for_pods_of_higher_priority() 
     assert placed(deciding, pod("better", cpu="1", priority=6)).node == "n1"
 
 
-def test_a_search_that_samples_says_how_far_it_went_and_starts_where_it_is_told() -> None:
+def test_a_sampling_search_starts_at_a_position_and_counts_evaluated_nodes() -> None:
     nodes = [node(f"n{i:03}") for i in range(300)]
     deciding = Deciding(*nodes, percentageOfNodesToScore=10)
     first = placed(deciding, pod())

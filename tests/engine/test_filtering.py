@@ -149,7 +149,7 @@ def test_a_sampling_search_goes_through_the_zones_in_turn_until_it_has_enough() 
     assert (len(found), evaluated_nodes) == (100, 101)
 
 
-def test_it_starts_where_it_is_told_and_goes_on_round_the_end() -> None:
+def test_it_starts_at_a_position_and_wraps_around_the_end() -> None:
     found, evaluated_nodes = names(119, percentageOfNodesToScore=10)
     assert found[:3] == ["b59", "b00", "a01"]
     assert (len(found), evaluated_nodes) == (100, 101)

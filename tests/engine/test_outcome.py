@@ -4,7 +4,7 @@ from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod
 
 
-def test_an_attempt_ends_in_a_placement_or_a_refusal_and_nothing_else() -> None:
+def test_an_attempt_ends_in_a_schedule_result_or_a_fit_error() -> None:
     assert Outcome.__args__ == (ScheduleResult, FitError)
 
 
@@ -14,7 +14,7 @@ def test_a_placement_is_the_event_it_describes_and_equals_no_other() -> None:
     assert FitError.__eq__ is object.__eq__
 
 
-def test_a_placement_names_its_node_every_score_and_every_refusal() -> None:
+def test_a_schedule_result_has_its_node_every_score_and_every_rejection() -> None:
     deciding = Deciding(node("a"), node("b", cpu="8"), node("c", cpu="0"))
     decision = deciding.decision(pod("web", cpu="1"))
     assert (decision.pod, decision.profile) == ("default/web", "default-scheduler")
@@ -24,7 +24,7 @@ def test_a_placement_names_its_node_every_score_and_every_refusal() -> None:
     assert decision.rejections.keys() == {"c"}
 
 
-def test_a_short_record_names_the_best_nodes_and_no_refusals() -> None:
+def test_a_short_record_names_the_best_nodes_and_no_rejections() -> None:
     deciding = Deciding(node("a"), node("b", cpu="8"), node("c", cpu="16"), node("d", cpu="0"))
     raw = pod(cpu="1")
     decision = decision_of(parse_pod(raw), "p", deciding.outcome(raw), 2)
@@ -33,7 +33,7 @@ def test_a_short_record_names_the_best_nodes_and_no_refusals() -> None:
     assert decision.rejections == {}
 
 
-def test_a_refusal_carries_the_message_and_the_plan_of_preemption() -> None:
+def test_a_fit_error_has_the_message_and_the_nomination() -> None:
     deciding = Deciding(node("n1", cpu="1"), pod("victim", cpu="1", node="n1"))
     decision = deciding.decision(pod("urgent", cpu="1", priority=9))
     assert (decision.node, decision.scores) == (None, None)

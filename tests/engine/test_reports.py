@@ -85,7 +85,7 @@ async def event(server: ApiServer, recorder: EventRecorder) -> dict[str, Any]:
         await asyncio.wait([task])
 
 
-async def test_a_refused_pod_gets_the_condition_with_the_time_it_began(
+async def test_an_unschedulable_pod_gets_the_condition_with_the_time_it_began(
     server: ApiServer, reports: Reports
 ) -> None:
     reports.unschedulable(WEB, FULL)
@@ -205,7 +205,7 @@ async def test_what_no_server_answered_is_written_with_what_is_newer(
     assert again.body["status"]["nominatedNodeName"] is None
 
 
-async def test_a_bound_pod_is_told_where(
+async def test_a_bound_pod_gets_an_event_with_its_node(
     server: ApiServer, reports: Reports, recorder: EventRecorder
 ) -> None:
     reports.scheduled(WEB, "a")
@@ -219,7 +219,7 @@ async def test_a_bound_pod_is_told_where(
     assert written["regarding"]["uid"] == WEB.uid
 
 
-async def test_a_refused_pod_is_warned_in_the_words_of_its_condition(
+async def test_an_unschedulable_pod_gets_a_warning_with_the_text_of_its_condition(
     server: ApiServer, reports: Reports, recorder: EventRecorder
 ) -> None:
     reports.unschedulable(WEB, FULL)
@@ -233,7 +233,7 @@ async def test_a_refused_pod_is_warned_in_the_words_of_its_condition(
     )
 
 
-async def test_a_victim_is_told_for_whom_and_for_which_priority(
+async def test_a_victim_gets_an_event_with_the_preemptor_and_its_priority(
     server: ApiServer, reports: Reports, recorder: EventRecorder
 ) -> None:
     high = parse_pod(pod("high", priority=1000))

@@ -54,12 +54,12 @@ def test_the_reason_of_a_pre_filter_stands_for_all_nodes() -> None:
     assert diagnosis.rejections() == {}
 
 
-def test_everyone_who_refused_something_may_be_cured() -> None:
+def test_every_plugin_that_rejected_a_node_is_named() -> None:
     groups = (rejected("A", "x", 0), rejected("B", "y", 1), rejected("A", "z", 2))
     assert Diagnosis(3, NAMES, groups).plugins == {"A", "B"}
 
 
-def test_eviction_may_help_only_where_every_refusal_can_be_resolved() -> None:
+def test_eviction_may_help_only_where_every_rejection_is_resolvable() -> None:
     groups = (
         rejected("Fit", "full", 2, 0, 3, resolvable=True),
         rejected("Taints", "tainted", 1, 3),
@@ -69,11 +69,11 @@ def test_eviction_may_help_only_where_every_refusal_can_be_resolved() -> None:
     assert diagnosis.unresolvable_rows.tolist() == [1, 3]
 
 
-def test_without_a_refused_node_no_eviction_can_help() -> None:
+def test_without_a_rejected_node_no_eviction_can_help() -> None:
     assert Diagnosis(1, NAMES, pre_filter="no").resolvable_rows.tolist() == []
 
 
-def test_each_refused_node_is_reported_with_the_reasons_that_apply_to_it() -> None:
+def test_each_rejected_node_is_reported_with_the_reasons_that_apply_to_it() -> None:
     diagnosis = Diagnosis(4, NAMES, (short_of({0: 3, 2: 2}),))
     assert diagnosis.rejections() == {
         "a": Rejection(
@@ -83,7 +83,7 @@ def test_each_refused_node_is_reported_with_the_reasons_that_apply_to_it() -> No
     }
 
 
-def test_a_node_refused_twice_keeps_its_first_plugin_and_has_every_reason() -> None:
+def test_a_node_rejected_twice_keeps_its_first_plugin_and_has_every_reason() -> None:
     groups = (rejected("Fit", "full", 0, resolvable=True), rejected("Taints", "tainted", 0))
     assert Diagnosis(1, NAMES, groups).rejections() == {
         "a": Rejection("Fit", ("full", "tainted"), resolvable=False)

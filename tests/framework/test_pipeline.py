@@ -68,7 +68,7 @@ def with_racks(weight: int = 0, **args: Any) -> Pipeline:
     )
 
 
-def test_filters_run_in_upstreams_order() -> None:
+def test_filters_run_in_kube_schedulers_order() -> None:
     assert [plugin.name for plugin in built().filters] == [
         "NodeUnschedulable",
         "NodeName",
@@ -101,7 +101,7 @@ def test_a_disabled_plugin_is_not_part_of_the_pipeline() -> None:
     assert "ImageLocality" not in pipeline.row_local
 
 
-def test_scores_count_with_the_weights_of_upstream_unless_the_profile_gives_others() -> None:
+def test_scores_have_kube_schedulers_weights_unless_the_profile_gives_others() -> None:
     upstream = {scorer.name: scorer.weight for scorer in built().scores}
     assert upstream["TaintToleration"] == 3
     assert upstream["NodeResourcesFit"] == 1
@@ -136,12 +136,12 @@ def test_a_constructor_that_fails_is_named_with_its_cause() -> None:
     assert isinstance(failure.value.__cause__, ValueError)
 
 
-def test_without_a_percentage_every_node_is_looked_at_and_zero_is_upstreams_rule() -> None:
+def test_without_a_percentage_all_nodes_are_evaluated_and_zero_is_the_adaptive_rule() -> None:
     assert built().percentage_of_nodes_to_score == 100
     assert built(percentageOfNodesToScore=0).percentage_of_nodes_to_score == 0
 
 
-def test_plugins_that_say_what_cures_them_are_found_by_name() -> None:
+def test_plugins_with_queueing_hints_are_found_by_name() -> None:
     queueing_hint = with_racks().enqueue_extensions
     assert queueing_hint["NodeName"].name == "NodeName"
     assert "RackAware" not in queueing_hint

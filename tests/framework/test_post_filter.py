@@ -24,5 +24,5 @@ def test_evictions_respect_budgets_only_where_the_profile_says_so() -> None:
     assert not Nomination("a", ()).strict
 
 
-def test_a_reason_not_to_look_is_not_a_refusal() -> None:
+def test_not_eligible_is_not_unschedulable() -> None:
     assert NotEligible("no").reason == "no"

@@ -25,7 +25,7 @@ RAW = st.lists(st.integers(0, 10**12), min_size=1, max_size=8)
         ([], Normalize.REVERSED, []),
     ],
 )
-def test_scores_are_scaled_as_upstream_does(
+def test_scores_are_normalized_as_in_kube_scheduler(
     raw: list[int], how: Normalize, expected: list[int]
 ) -> None:
     assert normalize_score(np.array(raw, np.int64), how).tolist() == expected

@@ -48,7 +48,7 @@ def test_one_reason_for_every_row_needs_no_bits(*, resolvable: bool) -> None:
     assert why.resolvable.tolist() == [resolvable, resolvable]
 
 
-def test_a_refusal_is_final_unless_it_says_that_eviction_could_help() -> None:
+def test_unschedulable_is_not_resolvable_unless_it_says_so() -> None:
     assert not Unschedulable("no").resolvable
 
 

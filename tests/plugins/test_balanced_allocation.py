@@ -27,7 +27,7 @@ def test_where_the_pod_changes_nothing_the_score_is_75() -> None:
     assert asking.scores(pod(cpu="1", memory="1Gi")) == {"n1": 75}
 
 
-def test_a_pod_that_requests_none_of_the_resources_is_not_asked_about() -> None:
+def test_a_pod_that_requests_none_of_the_resources_is_skipped() -> None:
     asking = PluginAnswers(NodeResourcesBalancedAllocation, node("n1"))
     assert asking.scores(pod()) is None
     assert asking.scores(pod(requests={GPU: 1})) is None

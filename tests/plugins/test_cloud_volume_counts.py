@@ -122,13 +122,13 @@ def test_nodes_whose_csi_driver_has_taken_over_are_left_to_its_limit() -> None:
     )
 
 
-def test_a_pod_that_goes_cures_only_if_it_had_volumes() -> None:
+def test_a_deleted_pod_queues_only_if_it_had_volumes() -> None:
     asking = PluginAnswers(EBSVolumeCount)
     assert asking.queueing_hint(with_volumes(ebs(0)), before=holder(ebs(1)))
     assert not asking.queueing_hint(with_volumes(ebs(0)), before=pod(node="n1"))
 
 
-def test_a_node_cures_when_it_comes_or_takes_another_number() -> None:
+def test_a_node_queues_when_it_is_added_or_its_limit_changes() -> None:
     asking, incoming = PluginAnswers(EBSVolumeCount), with_volumes(ebs(0))
     plain, published = node("n1"), node("n1", resources={"attachable-volumes-aws-ebs": 9})
     typed = node("n1", labels={"node.kubernetes.io/instance-type": "m4.large"})
@@ -138,14 +138,14 @@ def test_a_node_cures_when_it_comes_or_takes_another_number() -> None:
     assert not asking.queueing_hint(incoming, before=plain, after=node("n1", cpu="9"))
 
 
-def test_a_driver_that_takes_over_cures() -> None:
+def test_a_csi_migration_queues() -> None:
     asking, incoming = PluginAnswers(EBSVolumeCount), with_volumes(ebs(0))
     before, after = csi_node("n1", {}), csi_node("n1", {}, migrated=["kubernetes.io/aws-ebs"])
     assert asking.queueing_hint(incoming, before=before, after=after)
     assert not asking.queueing_hint(incoming, before=before, after=csi_node("n1", {"x": 1}))
 
 
-def test_only_changes_of_its_own_claims_cure_a_pod() -> None:
+def test_only_events_of_its_own_claims_queue_a_pod() -> None:
     asking, bound = PluginAnswers(EBSVolumeCount), pvc("data", volume="v")
     assert asking.queueing_hint(pod(claims=["data"]), before=pvc("data"), after=bound)
     assert asking.queueing_hint(pod(claims=["data"]), before=bound)

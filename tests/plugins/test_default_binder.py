@@ -13,7 +13,7 @@ async def test_a_pod_is_bound_through_the_api() -> None:
     assert api.bindings == [("default/web", "n1")]
 
 
-async def test_a_refused_binding_is_the_engines_to_roll_back() -> None:
+async def test_an_error_of_the_binding_is_raised() -> None:
     api = FakeApi()
     api.failure = RuntimeError("conflict")
     with pytest.raises(RuntimeError, match="conflict"):

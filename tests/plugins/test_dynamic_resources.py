@@ -6,7 +6,7 @@ from plugin_answers import PluginAnswers
 CLAIMING = pod(spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]})
 
 
-def test_a_pod_with_resource_claims_is_refused_rather_than_placed_without_its_devices() -> None:
+def test_a_pod_with_resource_claims_is_rejected() -> None:
     """After a rejection before the filters upstream's plugin adds "not found", and so does this."""
     decision = Deciding(node("n1")).decision(CLAIMING)
     assert decision.node is None
@@ -17,7 +17,7 @@ def test_a_pod_with_resource_claims_is_refused_rather_than_placed_without_its_de
     )
 
 
-def test_after_a_failed_search_it_says_what_upstreams_plugin_says() -> None:
+def test_its_post_filter_returns_kube_schedulers_text() -> None:
     message = Deciding(node("n1", cpu="1")).decision(pod(cpu="2")).message
     assert message is not None
     assert message.startswith(
@@ -25,5 +25,5 @@ def test_after_a_failed_search_it_says_what_upstreams_plugin_says() -> None:
     )
 
 
-def test_no_change_of_the_cluster_cures_it() -> None:
+def test_no_cluster_event_queues_it() -> None:
     assert not PluginAnswers(DynamicResources).queueing_hint(CLAIMING, after=node("n1"))

@@ -106,7 +106,7 @@ def test_a_pod_outside_every_domain_does_not_end_the_series_of_the_first() -> No
     assert rejections(incoming, placed("p", "nowhere")) == {"nowhere": NOT_WITH}
 
 
-def test_required_anti_affinity_refuses_domains_with_a_matching_pod() -> None:
+def test_required_anti_affinity_rejects_domains_with_a_matching_pod() -> None:
     incoming = pod(affinity=apart(term(DB), term(WEB, HOSTNAME)))
     objects = (placed("p", "a1", DB), placed("q", "b1"))
     assert rejections(incoming, *objects) == {"a1": AGAINST, "a2": AGAINST, "b1": AGAINST}

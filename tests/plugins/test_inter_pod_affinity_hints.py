@@ -43,7 +43,7 @@ def placed(name: str = "p", **fields: Any) -> Raw:
         (placed(labels=WEB | DB), placed(labels=WEB | DB, cpu="1"), False),
     ],
 )
-def test_pods_cure_that_match_all_that_is_wanted(
+def test_pods_that_match_all_wanted_terms_queue(
     before: Raw | None, after: Raw | None, *, cured: bool
 ) -> None:
     waiting = near(term(WEB | DB), term(WEB | DB, HOSTNAME))
@@ -73,7 +73,7 @@ def test_a_pod_that_matches_one_wanted_term_of_two_is_not_enough() -> None:
         (placed(labels=WEB, namespace="other"), None, False),
     ],
 )
-def test_pods_cure_that_match_anything_unwanted_no_more(
+def test_pods_that_match_no_unwanted_term_any_more_queue(
     before: Raw | None, after: Raw | None, *, cured: bool
 ) -> None:
     waiting = apart(term(WEB), term({"app": "db"}, HOSTNAME))
@@ -82,13 +82,13 @@ def test_pods_cure_that_match_anything_unwanted_no_more(
     )
 
 
-def test_a_pod_that_leaves_cures_those_it_did_not_want_near() -> None:
+def test_a_deleted_pod_queues_pods_that_its_anti_affinity_excluded() -> None:
     asking, gone = PluginAnswers(InterPodAffinity), apart(term(WEB), node="a1")
     assert asking.queueing_hint(pod(labels=WEB), before=gone)
     assert not asking.queueing_hint(pod(labels=DB), before=gone)
 
 
-def test_the_last_wanted_pod_that_leaves_cures_who_may_then_be_the_first() -> None:
+def test_the_last_wanted_pod_deleted_queues_a_pod_that_may_be_the_first() -> None:
     """A series whose pods want to be together may begin anew."""
     waiting, gone = near(term(WEB), labels=WEB), placed(labels=WEB)
     another = placed("another", labels=WEB)
@@ -114,7 +114,7 @@ MOVED, NO_AFFINITY = node("a1", zone="b"), node("a1")
         (A1, node("a1", zone="a", labels={"disk": "ssd"}), False, False),
     ],
 )
-def test_nodes_cure_that_come_go_or_are_in_another_domain(
+def test_nodes_added_deleted_or_moved_to_another_domain_queue(
     before: Raw | None, after: Raw | None, *, wanted: bool, unwanted: bool
 ) -> None:
     asking = PluginAnswers(InterPodAffinity)
@@ -122,7 +122,7 @@ def test_nodes_cure_that_come_go_or_are_in_another_domain(
     assert asking.queueing_hint(apart(term(WEB)), before=before, after=after) is unwanted
 
 
-def test_a_node_cures_when_it_leaves_a_domain_that_an_unfriendly_pod_guards() -> None:
+def test_a_node_queues_when_it_leaves_a_domain_with_an_excluding_pod() -> None:
     """Its own pods take their domain along; those elsewhere keep theirs."""
     waiting, guard = pod(labels=WEB), apart(term(WEB), node="a1")
     on_it = PluginAnswers(InterPodAffinity, MOVED, guard)
@@ -146,7 +146,7 @@ SELECTED: Raw = {"namespaceSelector": {"matchLabels": {"env": "prod"}}}
     ],
     ids=["wants", "does not want", "names its namespaces", "others may not want it"],
 )
-def test_a_namespace_cures_by_its_labels_if_terms_may_select_it(
+def test_a_namespace_queues_by_its_labels_if_terms_may_select_it(
     waiting: Raw, *, cured: bool
 ) -> None:
     asking = PluginAnswers(InterPodAffinity)

@@ -89,7 +89,7 @@ def test_a_node_is_out_for_good() -> None:
     assert asking.rejections(pod(node_selector={"disk": "tape"})) == dict.fromkeys(ALL, OUT)
 
 
-def test_a_pod_that_wants_no_special_node_is_not_asked_about() -> None:
+def test_a_pod_without_node_affinity_is_skipped() -> None:
     asking = PluginAnswers(NodeAffinity, *NODES)
     assert asking.rejections(pod()) is None
     assert asking.scores(pod()) is None
@@ -114,7 +114,7 @@ def test_where_every_term_goes_by_name_only_those_nodes_are_looked_at(
     assert answer.node_names == names
 
 
-def test_names_that_exclude_each_other_refuse_the_pod() -> None:
+def test_names_that_exclude_each_other_reject_the_pod() -> None:
     state = cluster(*NODES)
     answer = NodeAffinity(NodeAffinityArgs(), handle(state)).pre_filter(
         parse_pod(requiring(term(names=("plain", "hdd-8")))), Snapshot(state)
@@ -151,7 +151,7 @@ def test_the_profiles_own_preferences_score_too() -> None:
     assert scores == {"ssd-2": 0, "ssd-8": 0, "hdd-8": 100, "plain": 0}
 
 
-def test_a_node_that_came_or_was_relabelled_cures_if_it_is_selected_now() -> None:
+def test_a_node_added_or_relabelled_queues_if_it_matches_now() -> None:
     asking, wanted = PluginAnswers(NodeAffinity), pod(node_selector={"disk": "ssd"})
     plain, ssd = node("n1"), node("n1", labels={"disk": "ssd"})
     assert asking.queueing_hint(wanted, after=ssd)

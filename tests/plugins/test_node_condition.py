@@ -51,7 +51,7 @@ def test_a_cordoned_node_is_out_whatever_the_pod_tolerates() -> None:
     }
 
 
-def test_a_node_cures_when_it_comes_or_becomes_sound() -> None:
+def test_a_node_queues_when_it_is_added_or_loses_bad_conditions() -> None:
     asking, sound = PluginAnswers(NodeCondition), node("n1")
     ill, cordoned = node("n1", conditions={"Ready": "False"}), node("n1", unschedulable=True)
     assert asking.queueing_hint(pod(), after=sound)

@@ -46,13 +46,13 @@ def test_the_score_is_the_share_of_preferences_that_are_met_rounded_down() -> No
     assert asking.scores(pod()) == {"both": 33, "rack": 66, "retiring": 0, "neither": 33}
 
 
-def test_without_labels_nothing_is_asked() -> None:
+def test_without_labels_every_pod_is_skipped() -> None:
     asking = PluginAnswers(NodeLabel, *NODES)
     assert asking.rejections(pod()) is None
     assert asking.scores(pod()) is None
 
 
-def test_a_node_that_came_or_was_relabelled_cures_if_its_labels_are_right_now() -> None:
+def test_a_node_added_or_relabelled_queues_if_its_labels_are_right_now() -> None:
     asking = PluginAnswers(NodeLabel, presentLabels=["rack"], absentLabels=["retiring"])
     right, wrong = (
         node("n1", labels={"rack": "r1"}),

@@ -16,11 +16,11 @@ def test_a_pod_that_names_a_node_nobody_knows_fits_nowhere() -> None:
     assert rejections.keys() == {"n1", "n2"}
 
 
-def test_a_pod_that_names_none_is_not_asked_about() -> None:
+def test_a_pod_that_names_no_node_is_skipped() -> None:
     assert PluginAnswers(NodeName, node("n1")).rejections(pod()) is None
 
 
-def test_only_the_named_node_cures() -> None:
+def test_only_the_named_node_queues() -> None:
     asking = PluginAnswers(NodeName)
     assert asking.queueing_hint(pod(node="n1"), after=node("n1"))
     assert not asking.queueing_hint(pod(node="n1"), after=node("n2"))

@@ -38,7 +38,7 @@ def test_every_wanted_port_must_be_free() -> None:
     assert asking.rejections(pod(ports=[80, 81])) == {"n1": REFUSAL}
 
 
-def test_a_pod_without_host_ports_is_not_asked_about() -> None:
+def test_a_pod_without_host_ports_is_skipped() -> None:
     assert (
         PluginAnswers(NodePorts, node("n1")).rejections(pod(ports=[{"containerPort": 80}])) is None
     )
@@ -59,7 +59,7 @@ def test_a_port_stays_taken_while_any_of_its_users_is_there() -> None:
     assert asking.rejections(pod(ports=[other])) == {"n1": REFUSAL}
 
 
-def test_a_new_node_or_a_pod_that_frees_the_port_cures() -> None:
+def test_a_new_node_or_a_pod_that_frees_the_port_queues() -> None:
     asking, waiting = PluginAnswers(NodePorts), pod(ports=[80])
     assert asking.queueing_hint(waiting, after=node("n1"))
     assert asking.queueing_hint(waiting, before=pod(node="n1", ports=[80]))

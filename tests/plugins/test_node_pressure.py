@@ -33,7 +33,7 @@ def test_pressure_keeps_pods_away_that_on_memory_only_besteffort_ones(
     assert not any(rejection.resolvable for rejection in rejections.values())
 
 
-def test_nothing_is_asked_for_a_pod_whom_no_pressure_concerns() -> None:
+def test_a_pod_that_no_pressure_concerns_is_skipped() -> None:
     asking = PluginAnswers(NodePressure, *NODES, conditions=["MemoryPressure"])
     assert asking.rejections(pod(memory="1Mi")) is None
 
@@ -49,7 +49,7 @@ def test_every_pressure_is_named() -> None:
     )
 
 
-def test_a_node_cures_when_it_comes_or_a_pressure_ends() -> None:
+def test_a_node_queues_when_it_is_added_or_a_pressure_ends() -> None:
     asking, fine = PluginAnswers(NodePressure, conditions=["DiskPressure"]), node("n1")
     full, busy = (node("n1", conditions={kind: "True"}) for kind in ("DiskPressure", "PIDPressure"))
     assert asking.queueing_hint(pod(), after=fine)

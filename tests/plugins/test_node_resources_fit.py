@@ -180,32 +180,32 @@ def test_resources_a_ratio_scores_0_are_left_out_of_its_mean_which_is_rounded() 
 class TestCures:
     SMALL, LARGE = node("n1", cpu="1"), node("n1", cpu="8")
 
-    def test_a_node_with_room_cures_when_it_comes_or_grows(self) -> None:
+    def test_a_node_with_enough_resources_queues_when_it_is_added_or_grows(self) -> None:
         asking = PluginAnswers(NodeResourcesFit, self.LARGE)
         assert asking.queueing_hint(pod(cpu="2"), after=self.LARGE)
         assert asking.queueing_hint(pod(cpu="2"), before=self.SMALL, after=self.LARGE)
 
-    def test_a_node_that_is_too_small_does_not_cure(self) -> None:
+    def test_a_node_that_is_too_small_does_not_queue(self) -> None:
         asking = PluginAnswers(NodeResourcesFit, self.SMALL)
         assert not asking.queueing_hint(pod(cpu="2"), after=self.SMALL)
 
-    def test_a_node_that_grew_in_nothing_the_pod_requests_does_not_cure(self) -> None:
+    def test_a_node_that_grew_in_nothing_the_pod_requests_does_not_queue(self) -> None:
         more_memory = node("n1", cpu="8", memory="64Gi")
         asking = PluginAnswers(NodeResourcesFit, more_memory)
         assert not asking.queueing_hint(pod(cpu="2"), before=self.LARGE, after=more_memory)
 
-    def test_a_pod_that_left_cures_if_the_room_suffices_now(self) -> None:
+    def test_a_deleted_pod_queues_if_the_resources_suffice_now(self) -> None:
         asking = PluginAnswers(NodeResourcesFit, self.LARGE, pod("other", cpu="5", node="n1"))
         assert asking.queueing_hint(pod(cpu="3"), before=pod("gone", cpu="3", node="n1"))
         assert not asking.queueing_hint(pod(cpu="4"), before=pod("gone", cpu="3", node="n1"))
 
-    def test_a_pod_that_shrank_cures(self) -> None:
+    def test_a_pod_that_shrank_queues(self) -> None:
         asking = PluginAnswers(NodeResourcesFit, self.LARGE, pod("other", cpu="5", node="n1"))
         before, after = pod("other", cpu="8", node="n1"), pod("other", cpu="5", node="n1")
         assert asking.queueing_hint(pod(cpu="3"), before=before, after=after)
         assert not asking.queueing_hint(pod(cpu="3"), before=after, after=after)
 
-    def test_room_that_preemption_could_complete_cures_a_pod_that_preempts(self) -> None:
+    def test_resources_that_preemption_could_complete_queue_a_pod_that_preempts(self) -> None:
         asking = PluginAnswers(NodeResourcesFit, self.LARGE, pod("low", cpu="6", node="n1"))
         gone = pod("gone", cpu="1", node="n1")
         assert asking.queueing_hint(pod(cpu="4", priority=5), before=gone)

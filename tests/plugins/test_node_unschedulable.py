@@ -31,7 +31,7 @@ def test_who_tolerates_the_cordons_taint_is_let_in(
     assert bool(asking.rejections(pod(tolerations=tolerations))) == out
 
 
-def test_a_new_open_node_and_an_uncordoned_one_cure() -> None:
+def test_a_new_node_and_an_uncordoned_one_queue() -> None:
     asking = PluginAnswers(NodeUnschedulable)
     assert asking.queueing_hint(pod(), after=OPEN)
     assert asking.queueing_hint(pod(), before=CORDONED, after=OPEN)

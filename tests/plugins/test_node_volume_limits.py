@@ -119,7 +119,7 @@ def test_a_pod_without_volumes_that_count_is_skipped() -> None:
     assert asking(*hosted).rejections(pod(claims=["hosted"])) is None
 
 
-def test_a_claim_that_does_not_exist_is_refused_everywhere_and_for_good() -> None:
+def test_a_claim_that_does_not_exist_rejects_all_nodes_and_is_not_resolvable() -> None:
     reason = 'looking up PVC default/none: persistentvolumeclaim "none" not found'
     missing = Rejected((reason,), resolvable=False)
     assert asking().rejections(pod(claims=["c0", "none"])) == {"n1": missing, "n2": missing}
@@ -152,7 +152,7 @@ def event(kind: Kind, before: Raw | None, after: Raw | None) -> ClusterEvent:
         (event(Kind.VOLUME_ATTACHMENT, volume_attachment("va", "x", "n1", "v"), None), True),
     ],
 )
-def test_what_frees_or_adds_room_or_brings_the_claim_may_cure(
+def test_events_that_free_volumes_raise_limits_or_add_the_claim_queue(
     happened: ClusterEvent, *, expected: bool
 ) -> None:
     state = cluster()

@@ -48,7 +48,7 @@ def test_every_priority_has_a_plugin_that_scores(name: str) -> None:
     assert "score" in points
 
 
-def test_a_policy_of_predicates_refuses_as_it_says() -> None:
+def test_a_policy_of_predicates_rejects_as_it_says() -> None:
     presence = {"labelsPresence": {"labels": ["retiring"], "presence": False}}
     decision = decided(
         {

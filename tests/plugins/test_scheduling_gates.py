@@ -8,7 +8,7 @@ from mooring.testing.fakes import handle
 PLUGIN = SchedulingGates(NoArgs(), handle(cluster()))
 
 
-def test_a_pod_with_gates_is_held_back_and_told_which() -> None:
+def test_a_pod_with_gates_is_gated_and_its_gates_are_named() -> None:
     gated = parse_pod(pod(gates=["quota", "review"]))
     assert PLUGIN.pre_enqueue(gated) == Unschedulable(
         "waiting for scheduling gates: [quota review]"

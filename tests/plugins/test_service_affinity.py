@@ -158,7 +158,7 @@ def test_without_labels_nothing_is_scored() -> None:
         (NODES[0], NODES[0], False),
     ],
 )
-def test_changes_of_siblings_services_and_nodes_cure(
+def test_events_of_siblings_services_and_nodes_queue(
     before: dict[str, Any] | None, after: dict[str, Any] | None, *, cured: bool
 ) -> None:
     asking = PluginAnswers(ServiceAffinity, affinityLabels=["region"])

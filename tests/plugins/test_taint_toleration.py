@@ -74,7 +74,7 @@ def test_without_soft_taints_all_nodes_are_best() -> None:
     assert asking.scores(pod()) == {"n1": 100, "n2": 100}
 
 
-def test_a_node_that_came_or_changed_cures_if_its_taints_are_tolerated_now() -> None:
+def test_a_node_added_or_changed_queues_if_its_taints_are_tolerated_now() -> None:
     asking = PluginAnswers(TaintToleration)
     tainted, free = node("n1", taints=["a:NoSchedule"]), node("n1")
     assert asking.queueing_hint(pod(), after=free)

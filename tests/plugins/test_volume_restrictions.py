@@ -71,7 +71,7 @@ def test_a_disk_can_be_had_where_no_pod_has_it_already(
     assert asking.rejections(with_volumes(wanted)) == ({} if shared else {"n1": NO_DISK})
 
 
-def test_a_read_write_once_pod_claim_in_use_anywhere_is_refused_everywhere() -> None:
+def test_a_read_write_once_pod_claim_in_use_rejects_all_nodes() -> None:
     user = pod("user", node="n1", claims=["data"])
     asking = PluginAnswers(VolumeRestrictions, *NODES, ONCE, user)
     assert asking.rejections(pod(claims=["data"])) == {"n1": IN_USE, "n2": IN_USE}
@@ -145,7 +145,7 @@ CLAIM = {"persistentVolumeClaim": {"claimName": "data"}}
         (ClusterEvent(Kind.NODE, Action.ADD, None, parse_object(Kind.NODE, node("n3"))), True),
     ],
 )
-def test_what_frees_a_volume_of_the_pod_or_brings_its_claim_may_cure(
+def test_events_that_free_a_volume_of_the_pod_or_add_its_claim_queue(
     event: ClusterEvent, *, expected: bool
 ) -> None:
     state = cluster()

@@ -136,7 +136,7 @@ def event(kind: Kind, before: Raw | None, after: Raw) -> ClusterEvent:
         (event(Kind.PERSISTENT_VOLUME, pv("v"), pv("v", labels={"disk": "ssd"})), False),
     ],
 )
-def test_what_tells_more_of_where_volumes_and_nodes_are_may_cure(
+def test_events_about_zones_of_volumes_and_nodes_queue(
     happened: ClusterEvent, *, expected: bool
 ) -> None:
     state = cluster()
