@@ -106,7 +106,7 @@ class ClusterState:
         return (ClusterEvent(kind, Action.DELETE, before, None),) if before is not None else ()
 
     def known(self, kind: Kind, key: str) -> Any | None:
-        """The object as it was last seen; a pod only if it holds a place."""
+        """The object as it was last seen; a pod only if it is on a node."""
         if kind is Kind.POD:
             placed = self.pods.get(key)
             return placed.pod if placed is not None else None
@@ -277,7 +277,7 @@ class ClusterState:
                 self.nominations.drop(nominee.pod.key)
 
     def _attach(self, placed: PodState) -> None:
-        """The pod holds its place: every count of it goes up. `_detach` is the exact reverse."""
+        """The pod is on its row: every count of it goes up. `_detach` is the exact reverse."""
         self.pods.put(placed)
         self.nodes.add_pod(placed.row, placed.pod)
         placed.kind = self.terms.attach(placed.pod, placed.row)
