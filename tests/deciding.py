@@ -72,5 +72,5 @@ class Deciding:
         self.state.assume(parse_pod(raw), self.state.nodes.row_of[node])
 
     def nominate(self, raw: Raw, node: str) -> None:
-        """Room is being made for the pod on the node."""
+        """The pod is nominated to the node."""
         self.state.nominate(parse_pod(raw), node)

@@ -1,4 +1,4 @@
-"""What the engine's parts share, without a loop that works on it."""
+"""The state that the parts of the engine share, without a loop that works on it."""
 
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ SHIPPED_ONLY: Final = Registry(SHIPPED, {})
 
 
 def scheduler_state(*objects: dict[str, Any], registry: Registry = SHIPPED_ONLY) -> SchedulerState:
-    """A scheduler_state of these objects, in which no profile is in force and no pod waits."""
+    """A scheduler over these objects, in which no profile is in force and no pod waits."""
     state = cluster(*objects)
     snapshot = Snapshot(state)
     built_with = handle(state)

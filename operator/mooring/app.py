@@ -1,4 +1,4 @@
-"""The composition root: builds the rooms, starts them in order and stops them in order.
+"""The composition root: builds the parts of a replica, starts and stops them in order.
 
 Every replica mirrors the cluster, so that a stand-by is warm; kopf and the scheduling loop run only
 while this replica leads. Losing the lease ends the process, as kube-scheduler does.

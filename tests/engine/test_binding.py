@@ -85,7 +85,7 @@ class Stage:
         self.scheduler_state.state.on_events(self.heard.extend)
 
     def take(self, row: int = 0, **points: list[Step]) -> AssumedPod:
-        """The pod's place is taken; the profile has these plugins, and no others, at `points`."""
+        """The pod is assumed and reserved by a profile with these plugins alone at `points`."""
         queued = self.scheduler_state.queue.get(WEB.key)
         assert queued is not None
         none = dict.fromkeys(("reserve", "permit", "pre_bind", "bind"), ())
@@ -101,12 +101,12 @@ class Stage:
         """A plugin that speaks here."""
         return Step(name, self.said, **as_told)
 
-    def holds_a_place(self) -> bool:
+    def is_assumed(self) -> bool:
         """Whether the pod is counted on the node."""
         return self.scheduler_state.state.pods.get(WEB.key) is not None
 
     def heard_actions(self) -> list[Action]:
-        """What others heard of the pod's place."""
+        """The actions of the events that were delivered."""
         return [change.action for change in self.heard]
 
 
@@ -115,28 +115,28 @@ def stage() -> Stage:
     return Stage()
 
 
-async def test_a_bound_pod_keeps_its_place(stage: Stage) -> None:
+async def test_a_bound_pod_stays_assumed(stage: Stage) -> None:
     every = stage.step("One")
     attempted = stage.take(reserve=[every], permit=[every], pre_bind=[every], bind=[every])
     assert attempted.permitted is None
     await stage.bind(attempted)
     assert stage.said == [f"{point} One" for point in ("reserve", "permit", "pre_bind", "bind")]
-    assert stage.holds_a_place()
+    assert stage.is_assumed()
     assert stage.heard_actions() == [Action.ADD]
 
 
-async def test_everything_is_undone_in_reverse_and_the_place_last(stage: Stage) -> None:
+async def test_everything_is_undone_in_reverse_and_the_assumption_last(stage: Stage) -> None:
     one, two = stage.step("One"), stage.step("Two")
     failing = stage.step("Failing", bind=RuntimeError("no route"))
     attempted = stage.take(reserve=[one, two], bind=[failing])
     with pytest.raises(BindingFailed, match=r'rejected: running Bind plugin "Failing": no route'):
         await stage.bind(attempted)
     assert stage.said[-2:] == ["unreserve Two", "unreserve One"]
-    assert not stage.holds_a_place()
+    assert not stage.is_assumed()
     assert stage.heard_actions() == [Action.ADD, Action.DELETE]
 
 
-def test_a_refused_reservation_unreserves_all_as_upstream_does(stage: Stage) -> None:
+def test_a_rejection_at_reserve_unreserves_all_as_in_kube_scheduler(stage: Stage) -> None:
     one, three = stage.step("One"), stage.step("Three")
     two = stage.step("Two", reserve=Unschedulable("the licences are gone"))
     with pytest.raises(PodRejected) as rejected:
@@ -150,7 +150,7 @@ def test_a_refused_reservation_unreserves_all_as_upstream_does(stage: Stage) -> 
         "unreserve Two",
         "unreserve One",
     ]
-    assert not stage.holds_a_place()
+    assert not stage.is_assumed()
 
 
 def test_a_plugin_that_fails_to_unreserve_keeps_no_other_from_it(
@@ -161,18 +161,18 @@ def test_a_plugin_that_fails_to_unreserve_keeps_no_other_from_it(
     with pytest.raises(PodRejected):
         stage.take(reserve=[one, two])
     assert stage.said[-1] == "unreserve One"
-    assert not stage.holds_a_place()
+    assert not stage.is_assumed()
     assert "plugin Two failed to unreserve a for default/web" in caplog.text
 
 
-def test_a_refused_permit_gives_the_place_back(stage: Stage) -> None:
+def test_a_rejection_at_permit_forgets_the_pod(stage: Stage) -> None:
     with pytest.raises(PodRejected) as rejected:
         stage.take(
             reserve=[stage.step("One")], permit=[stage.step("Gang", permit=Unschedulable("no"))]
         )
     assert rejected.value.plugin == "Gang"
     assert stage.said == ["reserve One", "permit Gang", "unreserve One"]
-    assert not stage.holds_a_place()
+    assert not stage.is_assumed()
 
 
 @pytest.mark.parametrize("point", ["reserve", "permit"])
@@ -216,7 +216,7 @@ def test_a_rejected_pod_whose_nomination_is_lost_frees_its_node_for_others(stage
     assert len(stage.scheduler_state.state.nominations) == 0
 
 
-def test_what_the_place_of_a_predecessor_freed_is_heard_of_all_the_same(stage: Stage) -> None:
+def test_the_end_of_a_predecessor_is_an_event_all_the_same(stage: Stage) -> None:
     raw = pod("web", node="a")
     raw["metadata"]["uid"] = "predecessor"
     stage.scheduler_state.state.put(Kind.POD, WEB.key, parse_pod(raw))
@@ -234,7 +234,7 @@ def test_a_plugin_that_fails_is_named_and_everything_is_undone(stage: Stage, poi
     with pytest.raises(PluginError, match=named):
         stage.take(0, **points)
     assert stage.said[-1] == "unreserve One"
-    assert not stage.holds_a_place()
+    assert not stage.is_assumed()
     assert stage.heard_actions() == []
 
 
@@ -243,7 +243,7 @@ def test_a_plugin_that_answers_nonsense_fails(stage: Stage, point: str) -> None:
     points = {point: [stage.step("Odd", **{point: "yes"})]}
     with pytest.raises(PluginError, match="plugin \"Odd\": it answered 'yes'"):
         stage.take(0, **points)
-    assert not stage.holds_a_place()
+    assert not stage.is_assumed()
 
 
 async def test_a_pod_waits_for_every_permit_before_it_is_bound(stage: Stage) -> None:
@@ -256,15 +256,15 @@ async def test_a_pod_waits_for_every_permit_before_it_is_bound(stage: Stage) -> 
     stage.scheduler_state.waiting.allow(WEB.uid, "Second")
     await binding
     assert stage.said[-1] == "bind Binder"
-    assert stage.holds_a_place()
+    assert stage.is_assumed()
 
 
-async def test_a_wait_that_ends_in_a_refusal_gives_the_place_back(stage: Stage) -> None:
+async def test_a_wait_that_ends_in_a_rejection_forgets_the_pod(stage: Stage) -> None:
     attempted = stage.take(permit=[stage.step("Gang", permit=Wait(10.0))])
     stage.scheduler_state.waiting.expire(10.0)
     with pytest.raises(PodRejected, match="timeout after waiting 10s at plugin Gang"):
         await stage.bind(attempted)
-    assert not stage.holds_a_place()
+    assert not stage.is_assumed()
 
 
 async def test_the_first_binder_that_does_not_skip_binds(stage: Stage) -> None:
@@ -280,7 +280,7 @@ async def test_a_pod_that_every_binder_skips_is_not_bound(stage: Stage) -> None:
     attempted = stage.take(bind=[stage.step("Skips", bind=SKIP)])
     with pytest.raises(BindingFailed, match="no bind plugin took the pod"):
         await stage.bind(attempted)
-    assert not stage.holds_a_place()
+    assert not stage.is_assumed()
 
 
 @pytest.mark.parametrize(("point", "gone"), [("bind", True), ("pre_bind", False)])
@@ -312,7 +312,7 @@ async def test_a_binding_can_be_called_off_only_while_it_is_prepared(stage: Stag
         await binding
     assert stage.scheduler_state.in_pre_bind == {}
     assert stage.said == ["reserve Volumes", "pre_bind Volumes", "unreserve Volumes"]
-    assert not stage.holds_a_place()
+    assert not stage.is_assumed()
 
 
 async def test_nothing_depends_on_post_bind(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
@@ -323,7 +323,7 @@ async def test_nothing_depends_on_post_bind(stage: Stage, caplog: pytest.LogCapt
         await after_binding(attempted)
     assert stage.said[-2:] == ["post_bind Failing", "post_bind Next"]
     assert "plugin Failing failed after default/web was bound" in caplog.text
-    assert stage.holds_a_place()
+    assert stage.is_assumed()
 
 
 async def test_a_plugin_that_swallows_the_cancellation_does_not_bind_a_pod_that_was_called_off(
@@ -345,4 +345,4 @@ async def test_a_plugin_that_swallows_the_cancellation_does_not_bind_a_pod_that_
     with pytest.raises(asyncio.CancelledError):
         await binding
     assert stage.said == ["pre_bind Stubborn"]
-    assert not stage.holds_a_place()
+    assert not stage.is_assumed()

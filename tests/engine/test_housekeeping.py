@@ -20,7 +20,7 @@ WEB = parse_pod(pod("web"))
 
 
 class House:
-    """A world in order, a clock that stands, and what housekeeping says."""
+    """A cluster of one node, a clock that stands, and what housekeeping does."""
 
     def __init__(self, client: ApiClient) -> None:
         self.clock = VirtualClock()
@@ -119,9 +119,7 @@ async def test_an_overdue_pod_that_is_bound_is_confirmed(server: ApiServer, hous
     assert not placed.assumed
 
 
-async def test_an_overdue_pod_that_has_gone_gives_its_place_back(
-    server: ApiServer, house: House
-) -> None:
+async def test_an_overdue_pod_that_has_gone_is_forgotten(server: ApiServer, house: House) -> None:
     house.bound(1.0)
     await house.clock.advance(CONFIRMATION_SECONDS)
     (await server.next()).refuse(404, "NotFound", "pods web not found")
@@ -140,7 +138,7 @@ async def test_a_successor_of_the_overdue_pod_does_not_confirm_it(
     assert await house.events_of_the_pod() == [Action.DELETE]
 
 
-async def test_without_an_answer_the_place_is_kept_and_asked_for_again(
+async def test_without_an_answer_the_pod_stays_assumed_and_is_looked_for_again(
     server: ApiServer, house: House, caplog: pytest.LogCaptureFixture
 ) -> None:
     house.bound(1.0)

@@ -47,7 +47,7 @@ GATED: dict[str, Any] = {"plugins": {"preEnqueue": {"enabled": [{"name": "Gateke
 
 
 class Door:
-    """The intake of a world of one node, and what it told others."""
+    """The intake of a cluster of one node, and what it calls."""
 
     def __init__(self) -> None:
         self.scheduler_state = scheduler_state(node("a"), registry=GATEKEEPER)
@@ -271,7 +271,7 @@ def test_the_end_of_a_predecessor_leaves_its_successor_in_the_queue(open_door: D
     assert open_door.left == ["predecessor"]
 
 
-def test_a_pod_gone_at_permit_is_refused_its_place(open_door: Door) -> None:
+def test_a_pod_gone_at_permit_is_rejected(open_door: Door) -> None:
     rejections: list[Unschedulable | None] = []
     waiting = parse_pod(pod("web"))
     open_door.scheduler_state.waiting.enter(
@@ -295,7 +295,7 @@ def test_the_binding_of_a_pod_gone_in_pre_bind_is_called_off(open_door: Door) ->
     assert called_off == [in_pre_bind.uid]
 
 
-def test_a_change_that_cures_a_refusal_wakes_the_loop(open_door: Door) -> None:
+def test_an_event_that_moves_a_pod_wakes_the_loop(open_door: Door) -> None:
     open_door.rejected()
     open_door.now, before = 20.0, open_door.woken
     too_small = parse_node(node("b", cpu="8"))

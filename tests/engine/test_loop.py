@@ -57,7 +57,7 @@ class Marked:
         return SKIP
 
     def reserve(self, pod: Pod, _node: str) -> Unschedulable | None:
-        """Refuses or fails if the pod is marked so."""
+        """Rejects the pod or fails if it is marked so."""
         if pod.labels.get("does") == "fail":
             raise ValueError("the plugin is broken")
         return (
@@ -90,7 +90,7 @@ PLUGINS = Registry((*SHIPPED, Marked), {})
 
 
 class Engine:
-    """A loop over its own world, with the real writers behind it."""
+    """A loop over its own cluster, with the real writers behind it."""
 
     def __init__(self, client: ApiClient, *objects: dict[str, object]) -> None:
         state = cluster(*objects)
@@ -185,7 +185,7 @@ async def test_pods_are_bound_the_most_important_first(
     assert engine.scheduler_state.queue.get("default/low") is None
 
 
-async def test_a_refused_pod_waits_until_a_node_comes(
+async def test_an_unschedulable_pod_waits_until_a_node_comes(
     client: ApiClient, bindings: Bindings
 ) -> None:
     engine = Engine(client, node("small", cpu="1"))
@@ -250,7 +250,7 @@ async def test_an_error_ends_a_nomination_in_the_status_and_here(
     assert len(engine.scheduler_state.state.nominations) == 0
 
 
-async def test_a_failed_binding_gives_the_place_back_and_backs_off(
+async def test_a_failed_binding_forgets_the_pod_and_backs_off(
     client: ApiClient, bindings: Bindings
 ) -> None:
     bindings.refuse["web"] = 403
@@ -327,7 +327,7 @@ async def test_a_binding_that_fails_in_a_way_nothing_expects_leaves_nothing_assu
     assert "binding pod default/web failed" in caplog.text
 
 
-async def test_pods_refused_their_places_at_once_do_not_wake_one_another(
+async def test_pods_rejected_at_reserve_do_not_move_one_another(
     client: ApiClient, bindings: Bindings
 ) -> None:
     engine = Engine(client, node("a"))
@@ -338,7 +338,7 @@ async def test_pods_refused_their_places_at_once_do_not_wake_one_another(
         engine.pending(pod("last"))
         await until(lambda: bindings.made)
     attempts = {queued.pod.name: queued.attempts for queued in engine.scheduler_state.queue}
-    # One of their own, and one because the place that "last" took might have cured them.
+    # One of their own, and one because "last" was added, which might have helped them.
     assert all(attempts[f"m{i}"] <= 2 for i in range(3))
 
 

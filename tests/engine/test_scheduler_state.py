@@ -1,4 +1,4 @@
-"""What the engine's parts share."""
+"""The state that the parts of the engine share."""
 
 from dataclasses import FrozenInstanceError
 
@@ -29,7 +29,7 @@ def test_no_part_can_be_exchanged_under_those_who_share_it() -> None:
         one_node().waiting = WaitingPods()  # type: ignore[misc]  # the assignment must fail
 
 
-def test_a_new_world_has_no_pods_that_nobody_takes_and_no_binding_to_call_off() -> None:
+def test_a_new_state_has_no_pods_without_a_profile_and_no_binding_to_call_off() -> None:
     first, second = one_node(), scheduler_state()
     nobodys = parse_pod(pod("web"))
     first.without_profile[nobodys.key] = nobodys
@@ -57,7 +57,7 @@ def test_assumed_pods_are_counted_among_the_pods_and_by_themselves() -> None:
     assert cache_sizes(shared) == {"nodes": 2, "pods": 2, "assumed_pods": 1}
 
 
-def test_a_pod_refused_by_two_plugins_counts_for_both() -> None:
+def test_a_pod_rejected_by_two_plugins_counts_for_both() -> None:
     shared = one_node()
     put_profile(shared)
     reject(shared, "a", "NodeResourcesFit", "TaintToleration")

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order, the queue neither forgets a pod nor tries one for nothing."""
+"""Whatever happens in whatever order, the queue neither loses a pod nor tries one for nothing."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -48,14 +48,14 @@ class Known:
     """What the test knows of a pod, by the rules and not from the queue.
 
     `state` is free (to be tried at any time), gated, rejected, failed or flying (in flight); a
-    rejected pod may be tried again if it is `woken`. `tries_for` are the pods that follow it.
+    rejected pod may be tried again if it is `moved`. `tries_for` are the pods that follow it.
     """
 
     pod: Pod
     pipeline: Pipeline
     timestamp: float
     state: str = "free"
-    woken: bool = False
+    moved: bool = False
     tries_for: Signature | None = None
     unschedulable_plugins: frozenset[str] = frozenset()
     unschedulable_count: int = 0
@@ -67,14 +67,14 @@ class Known:
     missed: list[ClusterEvent] = field(default_factory=list)
 
     @property
-    def kin(self) -> Signature:
+    def signature(self) -> Signature:
         return self.pod.shape, self.pipeline, self.unschedulable_plugins
 
     @property
     def sort(self) -> Sort:
         return -self.pod.shape.priority, self.timestamp
 
-    def may_be_cured_by(self, events: Iterable[ClusterEvent]) -> bool:
+    def may_be_helped_by(self, events: Iterable[ClusterEvent]) -> bool:
         return any(self.unschedulable_plugins & HELPS[event] for event in events)
 
     def back_off(self, times: int, now: float) -> None:
@@ -82,7 +82,7 @@ class Known:
         self.backoff_expiration = now + min(2.0 ** (times - 1), 10.0)
 
     def is_active(self, now: float) -> bool:
-        waits = self.state == "failed" or (self.state == "rejected" and self.woken)
+        waits = self.state == "failed" or (self.state == "rejected" and self.moved)
         return self.state == "free" or (waits and self.backoff_expiration <= now)
 
 
@@ -108,20 +108,24 @@ class QueueMachine(RuleBasedStateMachine):
         return queued.queue
 
     def sleeping(self) -> list[Known]:
-        """Refused pods that nothing has woken."""
-        return [k for k in self.known.values() if k.state == "rejected" and not k.woken]
+        """Unschedulable pods that nothing has moved."""
+        return [k for k in self.known.values() if k.state == "rejected" and not k.moved]
 
-    def one_wakes(self, among: list[Known], kin: Signature) -> None:
-        """Exactly one of these has been woken by the queue, and now tries for its kin."""
-        [woken] = [known for known in among if self.queue_of(known) is not SubQueue.UNSCHEDULABLE]
-        woken.woken, woken.tries_for = True, kin
+    def one_is_moved(self, among: list[Known], signature: Signature) -> None:
+        """The queue has moved exactly one of these, which is tried for its group."""
+        [moved] = [known for known in among if self.queue_of(known) is not SubQueue.UNSCHEDULABLE]
+        moved.moved, moved.tries_for = True, signature
 
     def the_next_follows(self, known: Known) -> None:
-        """The pod tries for its kin no more; if one of them is left, that one does."""
-        kin, known.tries_for = known.tries_for, None
-        left = [other for other in self.sleeping() if other is not known and other.kin == kin]
-        if left and kin is not None:
-            self.one_wakes(left, kin)
+        """The pod is tried for its group no more; if a pod of it is left, that one is."""
+        signature, known.tries_for = known.tries_for, None
+        left = [
+            other
+            for other in self.sleeping()
+            if other is not known and other.signature == signature
+        ]
+        if left and signature is not None:
+            self.one_is_moved(left, signature)
 
     @rule(
         name=st.sampled_from(NAMES),
@@ -146,15 +150,15 @@ class QueueMachine(RuleBasedStateMachine):
             known.state = "gated"
         elif known.state == "gated":
             known.state = "rejected" if known.backoff_expiration > self.now else "free"
-            known.woken = True
+            known.moved = True
         elif changed:
-            known.woken = True
+            known.moved = True
         if changed or gated:
             self.the_next_follows(known)
         known.pod, known.pipeline = pod, plugins
 
     @initialize(shape=st.integers(0, 1), data=st.data())
-    def equal_pods_are_refused(self, shape: int, data: st.DataObject) -> None:
+    def equal_pods_are_rejected(self, shape: int, data: st.DataObject) -> None:
         for name in NAMES:
             self.a_pod_appears_or_changes(name, shape, gated=False)
             self.the_first_is_tried()
@@ -179,19 +183,19 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def the_first_is_tried(self) -> None:
         active = [known for known in self.known.values() if known.is_active(self.now)]
-        woken = [
-            known for known in self.known.values() if known.state == "rejected" and known.woken
+        moved = [
+            known for known in self.known.values() if known.state == "rejected" and known.moved
         ]
         queued = self.queue.pop(self.now)
         if queued is None:
             assert not active
-            assert not woken
+            assert not moved
             return
         known = self.known[queued.pod.key]
-        assert known in (active or woken)
+        assert known in (active or moved)
         assert not active or known.sort == min(other.sort for other in active)
         known.state, known.attempt = "flying", queued
-        known.woken, known.outdated, known.missed = False, False, []
+        known.moved, known.outdated, known.missed = False, False, []
 
     def landed(self, data: st.DataObject) -> tuple[Known, QueuedPod]:
         """Some pod in flight, whose attempt ends now."""
@@ -212,9 +216,9 @@ class QueueMachine(RuleBasedStateMachine):
         known.state, known.unschedulable_plugins = "rejected", frozenset(plugins)
         known.unschedulable_count, known.consecutive_errors_count = known.unschedulable_count + 1, 0
         known.back_off(known.unschedulable_count, self.now)
-        known.woken = known.outdated or known.may_be_cured_by(known.missed)
+        known.moved = known.outdated or known.may_be_helped_by(known.missed)
         known.state = "gated" if known.gated else "rejected"
-        if known.tries_for == known.kin:
+        if known.tries_for == known.signature:
             known.tries_for = None
         self.the_next_follows(known)
 
@@ -238,7 +242,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @precondition(some_fly)
     @rule(data=st.data())
-    def a_place_is_found(self, data: st.DataObject) -> None:
+    def a_pod_is_assumed(self, data: st.DataObject) -> None:
         known, attempt = self.landed(data)
         self.queue.assumed(attempt, self.now)
         self.the_next_follows(known)
@@ -253,10 +257,12 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(event=st.sampled_from(tuple(HELPS)))
     def the_cluster_changes(self, event: ClusterEvent) -> None:
-        sleeping = [known for known in self.sleeping() if known.may_be_cured_by([event])]
+        sleeping = [known for known in self.sleeping() if known.may_be_helped_by([event])]
         assert self.queue.move_on_events([event], self.now) == bool(sleeping)
-        for kin in {known.kin for known in sleeping}:
-            self.one_wakes([known for known in sleeping if known.kin == kin], kin)
+        for signature in {known.signature for known in sleeping}:
+            self.one_is_moved(
+                [known for known in sleeping if known.signature == signature], signature
+            )
         for known in self.known.values():
             known.missed.append(event)
 
@@ -270,7 +276,7 @@ class QueueMachine(RuleBasedStateMachine):
         late = [known for known in self.sleeping() if self.now - known.timestamp >= TIMEOUT]
         assert self.queue.flush_unschedulable(self.now) == bool(late)
         for known in late:
-            known.woken, known.tries_for = True, known.kin
+            known.moved, known.tries_for = True, known.signature
 
     @invariant()
     def every_pod_is_in_one_place(self) -> None:
@@ -284,7 +290,7 @@ class QueueMachine(RuleBasedStateMachine):
     @invariant()
     def a_pod_sleeps_unless_there_is_a_reason_to_try_it(self) -> None:
         for known in self.known.values():
-            asleep = known.state == "rejected" and not known.woken
+            asleep = known.state == "rejected" and not known.moved
             assert (self.queue_of(known) is SubQueue.UNSCHEDULABLE) == asleep
             assert (self.queue_of(known) is SubQueue.GATED) == (known.state == "gated")
 
@@ -298,7 +304,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert not backing_off or (due is not None and due <= min(backing_off))
 
     def teardown(self) -> None:
-        """All that is wrong is cured: every pod is soon bound, though some fail or are deleted."""
+        """An event helps every pod: all are soon bound, though some fail or are deleted."""
         for known in self.known.values():
             if known.state == "flying" and known.attempt is not None:
                 self.queue.add_unschedulable(known.attempt, frozenset(PLUGINS), self.now)
@@ -307,7 +313,7 @@ class QueueMachine(RuleBasedStateMachine):
         seconds = 0
         while any(queued.queue is not SubQueue.GATED for queued in self.queue):
             self.now, seconds = self.now + 1.0, seconds + 1
-            assert seconds < 60, "some pod is forgotten"
+            assert seconds < 60, "some pod is lost"
             while (queued := self.queue.pop(self.now)) is not None:
                 match misfortunes.pop() if misfortunes else "":
                     case "fails":

@@ -23,7 +23,7 @@ from mooring.testing.fakes import handle, pipeline, queued_pod
 
 
 class Undeclared:
-    """Refuses every node and does not say what could cure that."""
+    """Rejects every node and registers for no events."""
 
     name: ClassVar[str] = "Undeclared"
     row_local: ClassVar[bool] = True
@@ -86,7 +86,7 @@ def left(name: str, **fields: Any) -> ClusterEvent:
     return ClusterEvent(Kind.POD, Action.DELETE, parse_pod(pod(name, cpu="2", **fields)), None)
 
 
-def test_pods_of_one_shape_share_what_row_local_plugins_refused(
+def test_pods_of_one_shape_share_what_row_local_plugins_rejected(
     queueing_hint: QueueingHints,
 ) -> None:
     one = rejected("NodeResourcesFit", name="one", labels={"app": "one"})
@@ -103,17 +103,19 @@ def test_other_plugins_may_have_read_the_labels(queueing_hint: QueueingHints) ->
     assert queueing_hint.signature(one) != queueing_hint.signature(other)
 
 
-def test_neither_another_shape_nor_another_refusal_is_shared(queueing_hint: QueueingHints) -> None:
+def test_neither_another_shape_nor_another_rejection_is_shared(
+    queueing_hint: QueueingHints,
+) -> None:
     known = queueing_hint.signature(rejected("NodeResourcesFit"))
     assert queueing_hint.signature(rejected("NodeResourcesFit", cpu="3")) != known
     assert queueing_hint.signature(rejected("TaintToleration")) != known
 
 
-def test_a_plugin_that_declares_nothing_is_cured_by_anything(queueing_hint: QueueingHints) -> None:
+def test_any_event_may_help_a_plugin_that_registers_for_none(queueing_hint: QueueingHints) -> None:
     assert queueing_hint.is_worth_requeuing(rejected("Undeclared"), A_SERVICE)
 
 
-def test_a_plugin_is_cured_by_what_it_declares_and_by_nothing_else(
+def test_events_help_a_plugin_that_registers_for_them_and_says_so(
     queueing_hint: QueueingHints,
 ) -> None:
     assert queueing_hint.is_worth_requeuing(rejected("NodeResourcesFit"), BIGGER)
@@ -121,15 +123,15 @@ def test_a_plugin_is_cured_by_what_it_declares_and_by_nothing_else(
     assert not queueing_hint.is_worth_requeuing(rejected("NodeResourcesFit", cpu="16"), BIGGER)
 
 
-def test_one_cured_refusal_of_several_is_enough(queueing_hint: QueueingHints) -> None:
+def test_one_plugin_of_several_that_an_event_helps_is_enough(queueing_hint: QueueingHints) -> None:
     assert queueing_hint.is_worth_requeuing(rejected("NodeResourcesFit", "TaintToleration"), BIGGER)
 
 
-def test_a_pod_that_nobody_refused_may_be_cured_by_anything(queueing_hint: QueueingHints) -> None:
+def test_any_event_may_help_a_pod_that_no_plugin_rejected(queueing_hint: QueueingHints) -> None:
     assert queueing_hint.is_worth_requeuing(rejected(), A_SERVICE)
 
 
-def test_a_pods_own_place_taken_and_given_back_in_its_attempt_is_no_news(
+def test_a_pods_own_assumption_undone_in_its_attempt_does_not_help_it(
     queueing_hint: QueueingHints,
 ) -> None:
     queued = rejected("NodeResourcesFit")
@@ -139,7 +141,7 @@ def test_a_pods_own_place_taken_and_given_back_in_its_attempt_is_no_news(
     assert not queueing_hint.is_worth_requeuing(queued, own)
 
 
-def test_room_kept_for_a_pod_of_lower_priority_was_not_kept_from_this_one(
+def test_the_nomination_of_a_pod_of_lower_priority_never_stood_in_its_way(
     queueing_hint: QueueingHints,
 ) -> None:
     queued = rejected("NodeResourcesFit", priority=10)
@@ -147,7 +149,7 @@ def test_room_kept_for_a_pod_of_lower_priority_was_not_kept_from_this_one(
     assert queueing_hint.is_worth_requeuing(queued, left("equal", nominated="a", priority=10))
 
 
-def test_the_last_victim_of_a_preemption_wakes_the_preemptor_whatever_refused_it(
+def test_the_last_victim_of_a_preemption_moves_the_preemptor_whatever_rejected_it(
     state: ClusterState, queueing_hint: QueueingHints
 ) -> None:
     queued = rejected("TaintToleration", priority=10)

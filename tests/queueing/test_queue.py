@@ -115,38 +115,42 @@ def test_a_bound_pod_is_known_no_more(queue: SchedulingQueue) -> None:
     assert queue.get("default/web") is None
 
 
-def test_a_refused_pod_is_not_tried_again_without_a_reason(queue: SchedulingQueue) -> None:
+def test_an_unschedulable_pod_is_not_tried_again_without_an_event(queue: SchedulingQueue) -> None:
     reject(queue, "web")
     assert queue_of(queue, "web") == "unschedulable"
     assert queue.pop(299.0) is None
 
 
-def test_a_change_that_cures_nothing_wakes_nobody(queue: SchedulingQueue) -> None:
+def test_an_event_that_does_not_help_moves_no_pod(queue: SchedulingQueue) -> None:
     reject(queue, "web", plugins=FIT)
     assert not queue.move_on_events([TAINT_REMOVED], 100.0)
     assert queue.pop(100.0) is None
 
 
-def test_a_cure_brings_a_pod_back_to_the_active_ones(queue: SchedulingQueue) -> None:
+def test_an_event_that_helps_moves_the_pod_to_the_active_queue(queue: SchedulingQueue) -> None:
     reject(queue, "web", plugins=TAINTS)
     assert queue.move_on_events([TAINT_REMOVED], 100.0)
     assert queue_of(queue, "web") == "active"
 
 
-def test_a_cure_within_the_backoff_leaves_the_pod_there(queue: SchedulingQueue) -> None:
+def test_an_event_within_the_backoff_moves_the_pod_to_the_backoff_queue(
+    queue: SchedulingQueue,
+) -> None:
     reject(queue, "web", now=5.0)
     assert queue.move_on_events([NODE_ADDED], 5.5)
     assert queue_of(queue, "web") == "backoff"
 
 
-def test_a_woken_pod_is_popped_early_when_nothing_else_is_active(queue: SchedulingQueue) -> None:
+def test_a_moved_pod_is_popped_early_when_nothing_else_is_active(queue: SchedulingQueue) -> None:
     reject(queue, "web", now=5.0)
     queue.move_on_events([NODE_ADDED], 5.5)
     queue.add(make_pod("other"), DEFAULT, 5.5)
     assert pop_all(queue, 5.5) == ["other", "web"]
 
 
-def test_backoff_after_refusals_doubles_from_one_second_to_ten(queue: SchedulingQueue) -> None:
+def test_backoff_after_unschedulable_attempts_doubles_from_one_second_to_ten(
+    queue: SchedulingQueue,
+) -> None:
     queue.add(make_pod("web"), DEFAULT, 0.0)
     waits, now = [], 0.0
     for _ in range(6):
@@ -189,7 +193,7 @@ def test_nothing_is_due_while_no_error_backs_off(queue: SchedulingQueue) -> None
     assert queue.next_due() is None
 
 
-def test_a_pod_refused_for_five_minutes_is_tried_whatever_happened(
+def test_a_pod_unschedulable_for_five_minutes_is_tried_whatever_happened(
     queue: SchedulingQueue,
 ) -> None:
     reject(queue, "web", now=10.0)
@@ -204,7 +208,7 @@ def test_one_of_equal_pods_is_tried_for_all(queue: SchedulingQueue) -> None:
     assert pop_all(queue, 100.0) == ["a"]
 
 
-def test_equal_pods_follow_one_another_as_long_as_they_find_places(
+def test_equal_pods_follow_one_another_as_long_as_they_find_nodes(
     queue: SchedulingQueue,
 ) -> None:
     reject(queue, "a", "b", "c")
@@ -238,28 +242,28 @@ def test_the_next_is_tried_when_a_moved_pod_is_rejected_at_permit(queue: Schedul
     assert queue.pop(100.0) is None
 
 
-def test_an_equal_pod_that_was_never_refused_wakes_nobody(queue: SchedulingQueue) -> None:
+def test_an_equal_pod_that_was_never_unschedulable_moves_no_other(queue: SchedulingQueue) -> None:
     reject(queue, "a")
     queue.add(make_pod("fresh"), DEFAULT, 1.0)
     queue.assumed(popped(queue, 1.0), 1.0)
     assert queue_of(queue, "a") == "unschedulable"
 
 
-def test_pods_refused_by_other_plugins_are_tried_for_themselves(queue: SchedulingQueue) -> None:
+def test_pods_rejected_by_other_plugins_are_tried_for_themselves(queue: SchedulingQueue) -> None:
     reject(queue, "a", plugins=FIT)
     reject(queue, "b", plugins=TAINTS)
     queue.move_on_events([NODE_ADDED], 100.0)
     assert sorted(pop_all(queue, 100.0)) == ["a", "b"]
 
 
-def test_the_next_is_tried_when_a_woken_pod_is_deleted(queue: SchedulingQueue) -> None:
+def test_the_next_is_tried_when_a_moved_pod_is_deleted(queue: SchedulingQueue) -> None:
     reject(queue, "a", "b")
     queue.move_on_events([NODE_ADDED], 100.0)
     queue.remove("default/a", 100.0)
     assert pop_all(queue, 100.0) == ["b"]
 
 
-def test_the_next_is_tried_when_a_woken_pod_is_deleted_during_its_attempt(
+def test_the_next_is_tried_when_a_moved_pod_is_deleted_during_its_attempt(
     queue: SchedulingQueue,
 ) -> None:
     reject(queue, "a", "b")
@@ -269,7 +273,7 @@ def test_the_next_is_tried_when_a_woken_pod_is_deleted_during_its_attempt(
     assert pop_all(queue, 100.0) == ["b"]
 
 
-def test_the_next_is_tried_when_a_woken_pod_is_replaced_by_another_of_its_name(
+def test_the_next_is_tried_when_a_moved_pod_is_replaced_by_another_of_its_name(
     queue: SchedulingQueue,
 ) -> None:
     reject(queue, "a", "b")
@@ -278,28 +282,28 @@ def test_the_next_is_tried_when_a_woken_pod_is_replaced_by_another_of_its_name(
     assert sorted(pop_all(queue, 100.0)) == ["a", "b"]
 
 
-def test_the_next_is_tried_when_a_woken_pods_attempt_fails(queue: SchedulingQueue) -> None:
+def test_the_next_is_tried_when_a_moved_pods_attempt_fails(queue: SchedulingQueue) -> None:
     reject(queue, "a", "b")
     queue.move_on_events([NODE_ADDED], 100.0)
     queue.add_after_error(popped(queue, 100.0), 100.0)
     assert pop_all(queue, 100.0) == ["b"]
 
 
-def test_the_next_is_tried_when_a_woken_pod_is_equal_no_more(queue: SchedulingQueue) -> None:
+def test_the_next_is_tried_when_a_moved_pod_is_equal_no_more(queue: SchedulingQueue) -> None:
     reject(queue, "a", "b")
     queue.move_on_events([NODE_ADDED], 100.0)
     queue.add(make_pod("a", cpu=2), DEFAULT, 100.0)
     assert sorted(pop_all(queue, 100.0)) == ["a", "b"]
 
 
-def test_the_next_is_tried_when_a_woken_pod_is_gated(queue: SchedulingQueue) -> None:
+def test_the_next_is_tried_when_a_moved_pod_is_gated(queue: SchedulingQueue) -> None:
     reject(queue, "a", "b")
     queue.move_on_events([NODE_ADDED], 100.0)
     queue.add(make_pod("a"), DEFAULT, 100.0, gated=True)
     assert pop_all(queue, 100.0) == ["b"]
 
 
-def test_the_end_of_a_pod_that_was_not_woken_wakes_nobody(queue: SchedulingQueue) -> None:
+def test_the_end_of_a_pod_that_was_not_moved_moves_no_other(queue: SchedulingQueue) -> None:
     reject(queue, "a", "b")
     queue.remove("default/a", 100.0)
     assert queue.pop(100.0) is None
@@ -323,14 +327,14 @@ def test_a_gated_pod_stays_where_it_is_when_its_gates_do(queue: SchedulingQueue)
     assert queue.counts()["gated"] == 1
 
 
-def test_a_refused_pod_whose_spec_changed_is_tried_again(queue: SchedulingQueue) -> None:
+def test_an_unschedulable_pod_whose_spec_changed_is_tried_again(queue: SchedulingQueue) -> None:
     reject(queue, "web")
     changed = make_pod("web", cpu="100m")
     queue.add(changed, DEFAULT, 100.0)
     assert popped(queue, 100.0).pod is changed
 
 
-def test_a_refused_pod_whose_labels_changed_is_tried_again(queue: SchedulingQueue) -> None:
+def test_an_unschedulable_pod_whose_labels_changed_is_tried_again(queue: SchedulingQueue) -> None:
     reject(queue, "web")
     queue.add(make_pod("web", labels={"app": "web"}), DEFAULT, 100.0)
     assert pop_all(queue, 100.0) == ["web"]
@@ -342,7 +346,7 @@ def test_a_pod_whose_status_alone_changed_stays_where_it_is(queue: SchedulingQue
     assert queue_of(queue, "web") == "unschedulable"
 
 
-def test_a_pod_changed_during_its_attempt_is_tried_again_though_refused(
+def test_a_pod_changed_during_its_attempt_is_tried_again_though_rejected(
     queue: SchedulingQueue,
 ) -> None:
     queue.add(make_pod("web"), DEFAULT, 0.0)
@@ -354,7 +358,7 @@ def test_a_pod_changed_during_its_attempt_is_tried_again_though_refused(
     assert queue_of(queue, "web") == "unschedulable"
 
 
-def test_a_cure_that_came_during_the_attempt_counts(queue: SchedulingQueue) -> None:
+def test_an_event_that_came_during_the_attempt_counts(queue: SchedulingQueue) -> None:
     queue.add(make_pod("web"), DEFAULT, 0.0)
     queued = popped(queue, 0.0)
     queue.move_on_events([NODE_ADDED], 0.0)
@@ -362,7 +366,7 @@ def test_a_cure_that_came_during_the_attempt_counts(queue: SchedulingQueue) -> N
     assert queue_of(queue, "web") == "backoff"
 
 
-def test_a_cure_that_came_before_the_attempt_does_not_count(queue: SchedulingQueue) -> None:
+def test_an_event_that_came_before_the_attempt_does_not_count(queue: SchedulingQueue) -> None:
     queue.add(make_pod("early"), DEFAULT, 0.0)
     queue.add(make_pod("late"), DEFAULT, 1.0)
     early = popped(queue, 1.0)

@@ -46,8 +46,8 @@ def add(rejected: UnschedulablePods, *pods: QueuedPod) -> None:
         rejected.add(pod)
 
 
-def woken_by(rejected: UnschedulablePods, event: ClusterEvent) -> list[str]:
-    """Names of whom the change wakes, taken out as the caller must; * tries for itself alone."""
+def moved_by(rejected: UnschedulablePods, event: ClusterEvent) -> list[str]:
+    """Names of the pods to move, taken off as the caller must; * is tried for itself alone."""
     names = []
     for pod, for_all in rejected.pods_to_move(event, lambda _pod, _change: True):
         rejected.remove(pod.pod.key)
@@ -57,10 +57,10 @@ def woken_by(rejected: UnschedulablePods, event: ClusterEvent) -> list[str]:
 
 def test_the_first_of_each_signature_is_tried(rejected: UnschedulablePods) -> None:
     add(rejected, waiting("a", "web"), waiting("b", "web"), waiting("c", "db"))
-    assert woken_by(rejected, node_added("n1")) == ["a", "c"]
+    assert moved_by(rejected, node_added("n1")) == ["a", "c"]
 
 
-def test_only_the_first_of_a_signature_is_asked(rejected: UnschedulablePods) -> None:
+def test_hints_run_for_the_first_of_a_group_alone(rejected: UnschedulablePods) -> None:
     add(rejected, waiting("a"), waiting("b"))
     asked = []
 
@@ -72,39 +72,39 @@ def test_only_the_first_of_a_signature_is_asked(rejected: UnschedulablePods) -> 
     assert asked == ["a"]
 
 
-def test_who_left_is_not_tried(rejected: UnschedulablePods) -> None:
+def test_a_pod_that_left_is_not_tried(rejected: UnschedulablePods) -> None:
     add(rejected, waiting("a"), waiting("b"))
     rejected.remove("default/a")
-    assert woken_by(rejected, node_added("n1")) == ["b"]
-    assert woken_by(rejected, node_added("n1")) == []
+    assert moved_by(rejected, node_added("n1")) == ["b"]
+    assert moved_by(rejected, node_added("n1")) == []
 
 
-def test_pods_that_wait_for_this_very_node_are_tried_as_well(
+def test_pods_nominated_to_the_node_are_tried_as_well(
     rejected: UnschedulablePods,
 ) -> None:
     add(rejected, waiting("a"), waiting("b", nominated="n1"), waiting("c", nominated="n1"))
-    assert woken_by(rejected, pod_deleted("n1")) == ["b*", "c*", "a"]
+    assert moved_by(rejected, pod_deleted("n1")) == ["b*", "c*", "a"]
 
 
-def test_others_who_wait_for_room_are_not_tried_beside_those_who_wait_for_this(
+def test_pods_nominated_elsewhere_are_not_tried_beside_those_nominated_here(
     rejected: UnschedulablePods,
 ) -> None:
     add(rejected, waiting("a", nominated="n2"), waiting("b", nominated="n1"))
-    assert woken_by(rejected, pod_deleted("n1")) == ["b*"]
+    assert moved_by(rejected, pod_deleted("n1")) == ["b*"]
 
 
-def test_pods_that_wait_for_another_node_let_the_others_go_first(
+def test_pods_nominated_elsewhere_let_the_others_go_first(
     rejected: UnschedulablePods,
 ) -> None:
     add(rejected, waiting("a", nominated="n2"), waiting("b"))
-    assert woken_by(rejected, pod_deleted("n1")) == ["b"]
+    assert moved_by(rejected, pod_deleted("n1")) == ["b"]
 
 
-def test_where_all_wait_for_another_node_the_first_is_tried(
+def test_where_all_are_nominated_elsewhere_the_first_is_tried(
     rejected: UnschedulablePods,
 ) -> None:
     add(rejected, waiting("a", nominated="n2"), waiting("b", nominated="n3"))
-    assert woken_by(rejected, pod_deleted("n1")) == ["a"]
+    assert moved_by(rejected, pod_deleted("n1")) == ["a"]
 
 
 def test_the_longest_waiting_of_a_signature_is_its_first(
@@ -118,7 +118,7 @@ def test_the_longest_waiting_of_a_signature_is_its_first(
     assert first.pod.name == "b"
 
 
-def test_a_signature_under_which_nobody_waits_has_no_first(
+def test_an_empty_group_has_no_first(
     rejected: UnschedulablePods,
 ) -> None:
     assert rejected.first_of("web") is None
@@ -142,7 +142,7 @@ def test_a_nomination_that_is_withdrawn_makes_its_pod_one_of_the_others(
     withdrawn = ClusterEvent(Kind.POD, Action.DELETE, pod.pod, None)
     pod.pod = waiting("a").pod
     rejected.update_nominations(withdrawn)
-    assert woken_by(rejected, pod_deleted("n1")) == ["a"]
+    assert moved_by(rejected, pod_deleted("n1")) == ["a"]
 
 
 def test_nominations_to_a_deleted_node_end_with_it(rejected: UnschedulablePods) -> None:

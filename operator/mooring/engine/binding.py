@@ -1,7 +1,7 @@
-"""From a chosen node to a bound pod: permit, pre_bind, bind, post_bind.
+"""From a chosen node to a bound pod: assume, Reserve, Permit, PreBind, Bind, PostBind.
 
-Everything that was taken for the pod is on one unwinding stack. Unless the stack is dismissed by a
-successful binding, it runs, whatever happened: there is no other rollback.
+What undoes each step is on one stack. Unless a successful binding dismisses the stack, it runs,
+whatever happened: there is no other rollback.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _Answer = TypeVar("_Answer")
 
 
 class PodRejected(Exception):  # noqa: N818 - a verdict of a plugin, not a fault
-    """A plugin rejected the place at reserve or permit."""
+    """A Reserve or Permit plugin rejected the pod on the chosen node."""
 
     def __init__(self, plugin: str, reason: str) -> None:
         super().__init__(reason)
@@ -46,7 +46,7 @@ class PodRejected(Exception):  # noqa: N818 - a verdict of a plugin, not a fault
 
     @property
     def message(self) -> str:
-        """The sentence a user reads: of the one node that was chosen, this one was rejected."""
+        """The sentence a user reads; the chosen node is the only one it is about."""
         return f"0/1 nodes are available: 1 {self.reason}."
 
 
@@ -60,7 +60,7 @@ class BindingFailed(Exception):  # noqa: N818 - says what happened; its text is 
 
 @dataclass(slots=True, eq=False)
 class AssumedPod:
-    """A pod that has a place, and what gives everything back."""
+    """An assumed pod, and the stack that unreserves and forgets it."""
 
     queued: QueuedPod
     pod: Pod
@@ -111,20 +111,18 @@ def assume_and_reserve(pod: Pod, row: int, pipeline: Pipeline, state: ClusterSta
 
 
 def _unreserve(plugin: ReservePlugin, pod: Pod, node: str) -> None:
-    """The plugin has given back what it took; its failure keeps nobody else from it."""
+    """Runs the plugin's unreserve; if it fails, the other plugins' run all the same."""
     try:
         plugin.unreserve(pod, node)
     except Exception:
         logger.exception("plugin %s failed to unreserve %s for %s", plugin.name, node, pod.key)
 
 
-def _permit(
-    attempted: AssumedPod, waiting: WaitingPods, now: float
-) -> "asyncio.Future[None] | None":
-    """None if every permit plugin agrees at once, else what becomes of the wait."""
-    pod, node = attempted.pod, attempted.node
+def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.Future[None] | None":
+    """None if every Permit plugin agrees at once, else a future of the end of the wait."""
+    pod, node = assumed.pod, assumed.node
     pending: dict[str, float] = {}
-    for plugin in attempted.pipeline.permit:
+    for plugin in assumed.pipeline.permit:
         with _failing_as(f'running Permit plugin "{plugin.name}"'):
             answer = _one_of(plugin.permit(pod, node), Unschedulable, Wait)
         if isinstance(answer, Unschedulable):
@@ -164,21 +162,19 @@ def _one_of(answer: _Answer, *types: type) -> _Answer:
     return answer
 
 
-async def bind(
-    attempted: AssumedPod, in_pre_bind: MutableMapping[str, Callable[[], object]]
-) -> None:
-    """The pod is bound to its node, or everything it took has been given back.
+async def bind(assumed: AssumedPod, in_pre_bind: MutableMapping[str, Callable[[], object]]) -> None:
+    """Binds the pod to its node; on any exception it is unreserved and forgotten.
 
-    While pre_bind plugins work, `in_pre_bind` holds by the pod's uid what calls the binding off.
+    While PreBind plugins work, `in_pre_bind` holds by the pod's uid what calls the binding off.
 
     Raises:
-        PodRejected: permit was rejected, or came too late.
-        BindingFailed: a pre_bind or bind plugin failed.
+        PodRejected: by a Permit plugin while the pod waited, or because it waited too long.
+        BindingFailed: a PreBind or Bind plugin failed.
     """
-    pod, node, pipeline = attempted.pod, attempted.node, attempted.pipeline
-    with attempted.undo:
-        if attempted.permitted is not None:
-            await attempted.permitted
+    pod, node, pipeline = assumed.pod, assumed.node, assumed.pipeline
+    with assumed.undo:
+        if assumed.permitted is not None:
+            await assumed.permitted
         with _called_off_through(in_pre_bind, pod):
             for plugin in pipeline.pre_bind:
                 with _step(f'running PreBind plugin "{plugin.name}"'):
@@ -189,23 +185,23 @@ async def bind(
                     break
         else:
             raise BindingFailed("no bind plugin took the pod; check the profile's bind plugins")
-        attempted.undo.pop_all()
+        assumed.undo.pop_all()
 
 
-async def after_binding(attempted: AssumedPod) -> None:
-    """The post_bind plugins have heard of it; nothing depends on them any more."""
-    for plugin in attempted.pipeline.post_bind:
+async def after_binding(assumed: AssumedPod) -> None:
+    """Runs the PostBind plugins; their failures are only logged."""
+    for plugin in assumed.pipeline.post_bind:
         try:
-            await plugin.post_bind(attempted.pod, attempted.node)
+            await plugin.post_bind(assumed.pod, assumed.node)
         except Exception:
-            logger.exception("plugin %s failed after %s was bound", plugin.name, attempted.pod.key)
+            logger.exception("plugin %s failed after %s was bound", plugin.name, assumed.pod.key)
 
 
 @contextmanager
 def _called_off_through(
     in_pre_bind: MutableMapping[str, Callable[[], object]], pod: Pod
 ) -> Iterator[None]:
-    """Inside, the pod's uid leads to what cancels the task that is about to bind it."""
+    """Inside, `in_pre_bind` holds by the pod's uid what cancels the task that is to bind it."""
     task = asyncio.current_task()
     if task is None:
         raise RuntimeError("bindings run as tasks")

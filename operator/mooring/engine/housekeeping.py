@@ -1,4 +1,4 @@
-"""What is done by the clock rather than by an event."""
+"""Periodic work of the scheduler."""
 
 import asyncio
 import logging
@@ -44,16 +44,16 @@ class Housekeeping:
         self._sleep = sleep
 
     async def run(self) -> None:
-        """Keep house until cancelled; a chore that takes long keeps no other one waiting."""
-        async with asyncio.TaskGroup() as chores:
-            chores.create_task(self._every(PERMIT_SECONDS, self._expire_permits))
-            chores.create_task(self._every(CONFIRMATION_SECONDS, self._settle_overdue))
-            chores.create_task(self._every(FLUSH_SECONDS, self._flush_queue))
+        """Works until cancelled; what takes long keeps nothing else waiting."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._every(PERMIT_SECONDS, self._expire_permits))
+            tasks.create_task(self._every(CONFIRMATION_SECONDS, self._settle_overdue))
+            tasks.create_task(self._every(FLUSH_SECONDS, self._flush_queue))
 
-    async def _every(self, seconds: float, chore: Callable[[], Awaitable[None]]) -> None:
+    async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:
             await self._sleep(seconds)
-            await chore()
+            await work()
 
     async def _expire_permits(self) -> None:
         self._scheduler.waiting.expire(self._clock())

@@ -1,4 +1,4 @@
-"""The scheduling loop: pop, decide, take the place, hand over to binding.
+"""The scheduling loop: pop a pod, decide, assume it on the node, hand it over to its binding.
 
 Deciding is synchronous; everything that waits is a task of its own, bounded in number. The loop
 yields to the event loop after every slice of work, so that watches and bindings go on meanwhile.
@@ -57,7 +57,7 @@ class _Attempt:
 
 
 class SchedulingLoop:
-    """Schedules pods while `run` runs; `wake` tells it that the queue may have work."""
+    """Schedules pods while `run` runs; `wake` is called when the queue may have work."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class SchedulingLoop:
 
     @property
     def requesting(self) -> int:
-        """How many of them have a request in flight: those at permit or pre_bind only wait."""
+        """How many of them have a request in flight: those at Permit or PreBind only wait."""
         return len(self._bindings) - len(self._scheduler.waiting) - len(self._scheduler.in_pre_bind)
 
     def wake(self) -> None:
@@ -99,7 +99,7 @@ class SchedulingLoop:
         slice_end = self._clock() + _SLICE_SECONDS
         while True:
             now = self._clock()
-            queued = self._scheduler.queue.pop(now) if self._has_room() else None
+            queued = self._scheduler.queue.pop(now) if self._may_bind() else None
             if queued is None:
                 await self._idle(now)
             else:
@@ -109,7 +109,7 @@ class SchedulingLoop:
                 slice_end = self._clock() + _SLICE_SECONDS
 
     async def finish(self, seconds: float) -> None:
-        """Pods on their way are bound, or given back after `seconds`; those at permit at once."""
+        """Ends all bindings, those at Permit at once; cancels what takes more than `seconds`."""
         for waiting in self._scheduler.waiting:
             self._scheduler.waiting.reject(waiting.pod.uid, "", "the scheduler is stopping")
         if self._bindings:
@@ -119,14 +119,14 @@ class SchedulingLoop:
             if late:
                 await asyncio.wait(late)
 
-    def _has_room(self) -> bool:
-        """Whether one more pod may be bound."""
+    def _may_bind(self) -> bool:
+        """Whether one more binding may be in flight."""
         return self.requesting < _MOST_BINDING
 
     async def _idle(self, now: float) -> None:
-        """Wait for work, for room, or for the end of the next backoff."""
+        """Wait for work, for the end of a binding, or for the end of the next backoff."""
         self._work.clear()
-        due = self._scheduler.queue.next_due() if self._has_room() else None
+        due = self._scheduler.queue.next_due() if self._may_bind() else None
         try:
             async with asyncio.timeout(None if due is None else max(due - now, 0.0)):
                 await self._work.wait()
@@ -134,7 +134,7 @@ class SchedulingLoop:
             return
 
     def _attempt(self, queued: QueuedPod) -> None:
-        """One pod is decided, and rejected or handed to its binding."""
+        """Runs one attempt: the pod is handed to its binding, or is in a queue again."""
         scheduler, pod = self._scheduler, queued.pod
         if pod.terminating:
             scheduler.queue.done(queued, self._clock())
@@ -143,11 +143,11 @@ class SchedulingLoop:
         try:
             outcome = self._decide(attempt)
             if isinstance(outcome, FitError):
-                self._refuse(attempt, outcome)
+                self._unschedulable(attempt, outcome)
             else:
-                self._place(attempt, outcome)
+                self._assume(attempt, outcome)
         except PodRejected as rejection:
-            self._place_refused(attempt, rejection)
+            self._rejected(attempt, rejection)
         except Exception as error:
             if not isinstance(error, PluginError):
                 logger.exception("scheduling pod %s failed", pod.key)
@@ -177,7 +177,8 @@ class SchedulingLoop:
         )
         return outcome
 
-    def _refuse(self, attempt: _Attempt, outcome: FitError) -> None:
+    def _unschedulable(self, attempt: _Attempt, outcome: FitError) -> None:
+        """No node can take the pod: it is nominated, keeps its nomination, or loses it."""
         self._count(attempt, "unschedulable")
         scheduler, queued, pod = self._scheduler, attempt.queued, attempt.queued.pod
         if outcome.nomination is not None:
@@ -197,21 +198,21 @@ class SchedulingLoop:
         self._scheduler.queue.add_after_error(attempt.queued, self._clock())
         self._reports.error(attempt.queued.pod, reason)
 
-    def _place_refused(self, attempt: _Attempt, rejection: PodRejected) -> None:
+    def _rejected(self, attempt: _Attempt, rejection: PodRejected) -> None:
+        """A Reserve or Permit plugin rejected the pod."""
         self._count(attempt, "unschedulable")
         plugins = frozenset((rejection.plugin,))
         self._scheduler.queue.add_unschedulable(attempt.queued, plugins, self._clock())
         self._reports.unschedulable(attempt.queued.pod, rejection.message)
 
-    def _place(self, attempt: _Attempt, chosen: ScheduleResult) -> None:
+    def _assume(self, attempt: _Attempt, chosen: ScheduleResult) -> None:
+        """The pod is assumed on the chosen node, and a task that binds it begins."""
         queued, pipeline, now = attempt.queued, attempt.pipeline, self._clock()
-        attempted = assume_reserve_and_permit(
-            queued, chosen.row, pipeline, self._scheduler, now=now
-        )
+        assumed = assume_reserve_and_permit(queued, chosen.row, pipeline, self._scheduler, now=now)
         self._scheduler.queue.assumed(queued, now)
-        if attempted.permitted is not None:
-            attempted.permitted.add_done_callback(partial(self._permitted, now))
-        task = asyncio.create_task(self._bind(attempt, attempted))
+        if assumed.permitted is not None:
+            assumed.permitted.add_done_callback(partial(self._permitted, now))
+        task = asyncio.create_task(self._bind(attempt, assumed))
         self._bindings.add(task)
         task.add_done_callback(self._bound)
 
@@ -224,13 +225,13 @@ class SchedulingLoop:
         self._bindings.discard(task)
         self.wake()
 
-    async def _bind(self, attempt: _Attempt, attempted: AssumedPod) -> None:
-        scheduler, queued, pod = self._scheduler, attempt.queued, attempted.pod
+    async def _bind(self, attempt: _Attempt, assumed: AssumedPod) -> None:
+        scheduler, queued, pod = self._scheduler, attempt.queued, assumed.pod
         try:
             await self._reports.cancel_pending(pod)
-            await bind(attempted, scheduler.in_pre_bind)
+            await bind(assumed, scheduler.in_pre_bind)
         except PodRejected as rejection:
-            self._place_refused(attempt, rejection)
+            self._rejected(attempt, rejection)
         except BindingFailed as failure:
             if failure.gone:
                 scheduler.queue.done(queued, self._clock())
@@ -238,21 +239,21 @@ class SchedulingLoop:
             else:
                 self._fail(attempt, str(failure))
         except asyncio.CancelledError:
-            attempted.undo.close()
+            assumed.undo.close()
             scheduler.queue.add_after_error(queued, self._clock())
             raise
         except Exception as error:
             logger.exception("binding pod %s failed", pod.key)
-            attempted.undo.close()
+            assumed.undo.close()
             self._fail(attempt, str(error))
         else:
             now = self._clock()
             scheduler.state.expect_confirmation(pod, now + _CONFIRMATION_SECONDS)
             scheduler.queue.done(queued, now)
-            self._reports.scheduled(pod, attempted.node)
+            self._reports.scheduled(pod, assumed.node)
             self._count(attempt, "scheduled")
             self._metrics.pod_bound(queued.attempts, now - queued.initial_attempt_timestamp)
-            await after_binding(attempted)
+            await after_binding(assumed)
 
     def _count(self, attempt: _Attempt, result: str) -> None:
         seconds = self._clock() - attempt.began

@@ -1,4 +1,4 @@
-"""The profiles in force: which pipeline a pod goes through."""
+"""The profiles in force, and which of them takes a pod."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ __all__ = ["InForce", "Profiles"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InForce:
-    """A profile that decides, and the pipeline made of it."""
+    """A profile in force, and the pipeline that was built from it."""
 
     profile: SchedulingProfile
     effective: Effective
@@ -26,7 +26,7 @@ class InForce:
 
 
 class Profiles:
-    """Every profile in force by name, and the rule that finds a pod's.
+    """The profiles in force, by name.
 
     A profile takes effect whole: `put` either replaces it, or raises and leaves what was in force.
     """
@@ -39,14 +39,14 @@ class Profiles:
 
     @property
     def in_force(self) -> Mapping[str, InForce]:
-        """The profiles that decide, by name."""
+        """The profiles in force, by name."""
         return self._in_force
 
     def put(self, profile: SchedulingProfile, effective: Effective) -> InForce:
-        """The profile decides from now on.
+        """Builds the profile's pipeline and puts it in force.
 
         Raises:
-            ProfileInvalid: if it asks for what no engine here does yet.
+            ProfileInvalid: if it uses a feature that this version lacks.
             PluginLoadError: if one of its plugins cannot be built; what was in force stays.
         """
         if profile.spec.extenders:
@@ -58,12 +58,12 @@ class Profiles:
         return entry
 
     def remove(self, name: str) -> None:
-        """The profile decides no more."""
+        """Takes the profile out of force."""
         if self._in_force.pop(name, None) is not None:
             self._rematch()
 
     def of(self, pod: Pod, cluster: Snapshot) -> InForce | None:
-        """The profile a pod belongs to; None: the pod is not ours."""
+        """The profile that takes the pod; None if there is none."""
         name = self._matcher.find(
             pod.shape.scheduler_name,
             pod.namespace,

@@ -1,4 +1,4 @@
-"""What the engine's parts share."""
+"""The state of the scheduler that the parts of the engine share."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SchedulerState:
-    """The cluster, the pods that wait, and the policy; changed on the event loop's thread only."""
+    """The cluster, the queue and the profiles; changed on the event loop's thread only."""
 
     state: ClusterState
     cluster: Snapshot
@@ -31,13 +31,13 @@ class SchedulerState:
     profiles: Profiles
     waiting: WaitingPods
     without_profile: dict[str, Pod] = field(default_factory=dict)
-    """Pods by key that no profile takes; one that does may come later."""
+    """Pods that no profile takes, by key; a profile that does may come later."""
     in_pre_bind: dict[str, Callable[[], object]] = field(default_factory=dict)
-    """By the uid of a pod in pre_bind, what calls its binding off."""
+    """What calls a binding off while PreBind plugins work, by the pod's uid."""
 
 
 def cache_sizes(scheduler: SchedulerState) -> Mapping[str, int]:
-    """Objects in the mirror by type, in the words of upstream's cache_size metric."""
+    """Objects in the mirror by type, as in kube-scheduler's metric cache_size."""
     state = scheduler.state
     return {
         "nodes": scheduler.cluster.node_count,
@@ -47,7 +47,7 @@ def cache_sizes(scheduler: SchedulerState) -> Mapping[str, int]:
 
 
 def unschedulable_pods(scheduler: SchedulerState) -> Mapping[tuple[str, str], int]:
-    """Refused pods by (plugin, profile); a pod rejected by two plugins counts in both."""
+    """Unschedulable pods by (plugin, profile); a pod rejected by two plugins counts in both."""
     return Counter(
         (plugin, queued.pipeline.profile)
         for queued in scheduler.queue
@@ -57,7 +57,7 @@ def unschedulable_pods(scheduler: SchedulerState) -> Mapping[tuple[str, str], in
 
 
 def configuration(scheduler: SchedulerState) -> Mapping[str, Any]:
-    """The policy in force by profile, defaults included, as JSON values."""
+    """Each profile in force with its defaults filled in, as JSON values."""
     return {
         name: entry.effective.policy(entry.profile).model_dump(
             mode="json", by_alias=True, exclude_none=True

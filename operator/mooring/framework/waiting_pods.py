@@ -1,8 +1,7 @@
-"""Pods that have a place and wait for the permission to be bound.
+"""Assumed pods that wait at Permit (waiting_pods_map.go).
 
-A permit plugin that answered `Wait` later calls `allow` or `reject`. What happens then is the
-engine's business: it gives a callback per pod and asks `expire` from time to time.
-Times are seconds on the engine's monotonic clock.
+A Permit plugin that answered `Wait` later calls `allow` or `reject`. The engine gives a callback
+per pod, and calls `expire` from time to time. Times are seconds on the engine's monotonic clock.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ __all__ = ["WaitingPod", "WaitingPods"]
 
 @dataclass(slots=True, eq=False)
 class WaitingPod:
-    """A pod at permit: `pending` maps each plugin it waits for to the deadline."""
+    """A pod at Permit: `pending` maps each plugin it waits for to the deadline."""
 
     pod: Pod
     node: str
@@ -26,7 +25,7 @@ class WaitingPod:
 
 
 class WaitingPods:
-    """All pods at permit, by uid."""
+    """All pods at Permit, by uid."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, WaitingPod] = {}
@@ -53,7 +52,7 @@ class WaitingPods:
         return self._waiting.get(uid)
 
     def allow(self, uid: str, plugin: str) -> None:
-        """The plugin agrees; the last one to agree lets the pod go on."""
+        """The plugin agrees; when all have agreed, the pod is bound."""
         waiting = self._waiting.get(uid)
         if waiting is None:
             return
@@ -63,13 +62,13 @@ class WaitingPods:
             waiting.decided(None, plugin)
 
     def reject(self, uid: str, plugin: str, reason: str) -> None:
-        """The pod loses its place."""
+        """Rejects the pod: it is forgotten and becomes unschedulable."""
         waiting = self._waiting.pop(uid, None)
         if waiting is not None:
             waiting.decided(Unschedulable(reason, resolvable=True), plugin)
 
     def expire(self, now: float) -> None:
-        """Pods that waited longer than a plugin granted are rejected (waiting_pods_map.go)."""
+        """Rejects the pods that have waited longer than a plugin allowed."""
         for waiting in self:
             for plugin, deadline in waiting.pending.items():
                 if deadline <= now:

@@ -110,7 +110,7 @@ class ClusterState:
         return (ClusterEvent(kind, Action.DELETE, before, None),) if before is not None else ()
 
     def known(self, kind: Kind, key: str) -> Any | None:
-        """The object as it was last seen; a pod only if it holds a place."""
+        """The object as it was last seen; a pod only if it is on a node."""
         if kind is Kind.POD:
             placed = self.pods.get(key)
             return placed.pod if placed is not None else None
