@@ -30,9 +30,9 @@ class RunSettings:
     retry_period: float = 2.0
     """Seconds between tries to get or renew the lease."""
     http_address: str = "0.0.0.0"
-    """Address of the health, metrics and debug endpoints."""
+    """Address of the health, metrics and debug endpoints; kubelet probes a pod at its own."""
     http_port: int = 10251
-    """Their port; 0 takes a free one."""
+    """Their port, where kube-scheduler served plain HTTP before its TLS on 10259; 0: a free one."""
     log_level: str = "info"
     """error, warning, info or debug."""
     log_format: str = "text"

@@ -3,12 +3,12 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 from mooring.engine.intake import Intake
 from mooring.engine.profiles import Profiles
 from mooring.framework.registry import PluginLoadError, Registry
+from mooring.kube.timestamps import time_now
 from mooring.policy.errors import ProfileInvalid
 from mooring.policy.resolve import load_profile
 from mooring.policy.status import Condition, SchedulingProfileStatus
@@ -137,7 +137,7 @@ def _transition_time(holds: str, before: Mapping[str, Any]) -> str:
     for condition in before.get("conditions") or ():
         if condition.get("type") == "Ready" and condition.get("status") == holds:
             return str(condition.get("lastTransitionTime"))
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return time_now()
 
 
 def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
