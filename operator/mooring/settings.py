@@ -38,7 +38,7 @@ class RunSettings:
     log_format: str = "text"
     """text for people, json for machines."""
     initial_backoff: float = 1.0
-    """Seconds a pod waits after its first refusal; doubled with each further one."""
+    """Seconds a pod waits after its first failed attempt; doubled with each further one."""
     max_backoff: float = 10.0
     """The longest of these waits, in seconds."""
     stop_seconds: float = 20.0
