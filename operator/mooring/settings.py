@@ -30,15 +30,15 @@ class RunSettings:
     retry_period: float = 2.0
     """Seconds between tries to get or renew the lease."""
     http_address: str = "0.0.0.0"
-    """Address of the health, metrics and debug endpoints."""
+    """Address of the health, metrics and debug endpoints; kubelet probes a pod at its own."""
     http_port: int = 10251
-    """Their port; 0 takes a free one."""
+    """Their port, where kube-scheduler served plain HTTP before its TLS on 10259; 0: a free one."""
     log_level: str = "info"
     """error, warning, info or debug."""
     log_format: str = "text"
     """text for people, json for machines."""
     initial_backoff: float = 1.0
-    """Seconds a pod waits after its first refusal; doubled with each further one."""
+    """Seconds a pod waits after its first failed attempt; doubled with each further one."""
     max_backoff: float = 10.0
     """The longest of these waits, in seconds."""
     stop_seconds: float = 20.0

@@ -74,8 +74,9 @@ def _fetched(url: str, pod: str) -> dict[str, Any] | None:
         with urlopen(address, timeout=_SECONDS) as answer:  # noqa: S310 - http and https only
             decisions: dict[str, Any] = json.load(answer)
     except HTTPError as error:
-        if error.code == 404 and b"no recent decision" in error.read():
-            return None
+        with error:  # it holds the connection
+            if error.code == 404 and b"no recent decision" in error.read():
+                return None
         raise InputError(f"{url}: answers {error.code} {error.reason}; is it Mooring?") from None
     except (URLError, TimeoutError) as error:
         reason = getattr(error, "reason", error)

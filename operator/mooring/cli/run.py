@@ -9,6 +9,7 @@ import click
 
 from mooring.cli.console import BAD_INPUT
 from mooring.kube.errors import KubeError
+from mooring.kube.lease import JITTER
 from mooring.observe.logs import FORMATS, LEVELS, configure
 from mooring.service import StartError
 from mooring.service import run as run_scheduler
@@ -18,8 +19,6 @@ __all__ = ["run"]
 
 _DEFAULTS: Final = asdict(RunSettings())
 _POSITIVE: Final = click.FloatRange(min=0, min_open=True)
-_JITTER: Final = 1.2
-"""The leader waits up to this many retry periods between two attempts."""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -124,5 +123,5 @@ def _check(settings: RunSettings) -> None:
         return
     if settings.lease_duration <= settings.renew_deadline:
         raise click.UsageError("--lease-duration must be longer than --renew-deadline")
-    if settings.renew_deadline <= _JITTER * settings.retry_period:
-        raise click.UsageError(f"--renew-deadline must be over {_JITTER} times --retry-period")
+    if settings.renew_deadline <= JITTER * settings.retry_period:
+        raise click.UsageError(f"--renew-deadline must be over {JITTER} times --retry-period")

@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 
 from mooring.engine.reports import Reports
 from mooring.engine.scheduler_state import SchedulerState
@@ -22,6 +21,7 @@ from mooring.kube.errors import (
     TooManyRequestsError,
     explain,
 )
+from mooring.kube.timestamps import time_now
 from mooring.kube.writes import PodWriter
 from mooring.model.pod import Pod
 
@@ -149,7 +149,7 @@ class PreemptionExecutor:
             "reason": "PreemptionByScheduler",
             "message": f"{preemptor.shape.scheduler_name}: preempting to accommodate a higher "
             "priority pod",
-            "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "lastTransitionTime": time_now(),
         }
         # A mark that lost a race of writers is no reason to keep the victim; if it is another pod
         # by now, the deletion says so too.

@@ -8,7 +8,7 @@
   monotonic clock; the times written in it are for readers and never compared (clocks differ).
 - Every write carries the resourceVersion it was decided on, so that only one replica can win.
 - Leading ends `renew_deadline` seconds after the last successful renewal was sent, which is
-  before `lease_duration` has passed for anybody else. (client-go counts from the answer, and
+  before `lease_duration` has passed for any other replica. (client-go counts from the answer, and
   may overrun when an answer is slow.) Finding another holder in the lease ends it at once.
 
 See client-go tools/leaderelection/leaderelection.go.
@@ -43,7 +43,7 @@ JITTER: Final = 1.2
 class LeaderElector:
     """One replica's part in the election; `identity` must differ between replicas.
 
-    The durations are upstream's `leaderElection` defaults, in seconds.
+    The durations are the defaults of kube-scheduler's `leaderElection`, in seconds.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class LeaderElector:
 
     @property
     def holder(self) -> str:
-        """The identity last seen in the lease; empty when nobody holds it."""
+        """The identity last seen in the lease; empty when no replica holds it."""
         return (self._lease.get("spec") or {}).get("holderIdentity") or ""
 
     async def run(self, on_started: Callable[[], None], on_lost: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""The mirror's feeds: one reflector per mirrored resource, and what is wrong with each."""
+"""One reflector per mirrored resource, and what is wrong with each."""
 
 import asyncio
 import time
@@ -21,7 +21,10 @@ class _Trouble:
 
 
 class Reflectors:
-    """Feed `sink` while `run` runs; `relisted` is told which resource had to be listed again."""
+    """Keep `sink` up to date while `run` runs.
+
+    `relisted` is called with the name of each resource that had to be listed again.
+    """
 
     def __init__(
         self,
@@ -52,12 +55,12 @@ class Reflectors:
                 group.create_task(reflector.run())
 
     async def synced(self) -> None:
-        """Everything has been seen once."""
+        """Return once every resource has been listed."""
         for reflector in self._reflectors.values():
             await reflector.synced.wait()
 
     def lacking(self) -> str | None:
-        """What has not been seen yet, and why; None if everything has."""
+        """Which resources have not been listed yet, and why; None if all have."""
         lacking = [
             f"{resource} ({self._troubles[resource].words})"
             if resource in self._troubles
@@ -68,7 +71,7 @@ class Reflectors:
         return f"not listed yet: {', '.join(lacking)}" if lacking else None
 
     def lags(self) -> Mapping[str, float]:
-        """For how many seconds each feed has been out of order; 0 for those that work."""
+        """For how many seconds each resource has not been watched; 0 for those that are."""
         now = self._clock()
         return {
             str(resource): now - self._troubles[resource].since

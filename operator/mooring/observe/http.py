@@ -14,13 +14,7 @@ from aiohttp import web
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
 
-__all__ = ["DEFAULT_ADDRESS", "DEFAULT_PORT", "Check", "Endpoints", "ListenError"]
-
-DEFAULT_ADDRESS = "0.0.0.0"
-"""All addresses, because kubelet probes a pod at its own."""
-
-DEFAULT_PORT = 10251
-"""Where kube-scheduler served plain HTTP before it moved to TLS on 10259."""
+__all__ = ["Check", "Endpoints", "ListenError"]
 
 Check = Callable[[], str | None]
 """Says in one line what is wrong, or None when all is well. Called on the event loop."""
