@@ -154,13 +154,13 @@ def test_the_work_goes_on_after_a_restart_of_etcd(scene: Scene, namespace: str) 
     assert_all_is_well(scene)
 
 
-def test_no_lost_answer_and_no_conflict_makes_a_pod_lost_or_bound_twice(
+def test_no_lost_or_failed_write_makes_a_pod_lost_or_bound_twice(
     scene: Scene, namespace: str
 ) -> None:
     scene.start_pair()
     fill(scene, namespace)
     writes = "POST|PATCH|DELETE"
-    for kind in (Kind.LOSE, Kind.DROP, Kind.CONFLICT, Kind.INTERNAL, Kind.UNAVAILABLE):
+    for kind in (Kind.LOSE, Kind.DROP, Kind.INTERNAL, Kind.UNAVAILABLE):
         scene.inject(Rule(kind, writes, "/pods", count=10, seconds=10.0, probability=0.1))
     limited = Rule(Kind.TOO_MANY, writes, "/pods", count=10, probability=0.1, delay=1.0)
     scene.inject(limited)
