@@ -125,6 +125,7 @@ class _Soak:
                 self._say(str(self._line(minute)))
                 minute += 1
             time.sleep(LOOK_AGAIN)
+        self._say(str(self._line(minute)))
 
     def _inject(self, episode: Episode) -> None:
         leader = self._scene.leader()
