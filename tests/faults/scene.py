@@ -282,6 +282,11 @@ class Scene:
             time.sleep(1.0)
         return audit(self.books.seen, self.journals(), quiet_since=quiet)
 
+    def save(self) -> None:
+        """The auditor's events stand in a file, a line each, for whoever looks into a verdict."""
+        lines = (repr(event) for event in self.books.seen)
+        (self._folder / "events.txt").write_text("\n".join(lines))
+
     def differences(self) -> list[str]:
         """Where the leader's own counts differ from the API server's objects for half a minute."""
         leader = self.wait_for_leader()
