@@ -19,6 +19,6 @@ ENV PATH=/opt/mooring/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     OPENBLAS_NUM_THREADS=1
 USER 65532:65532
-EXPOSE 10251
+EXPOSE 10259
 ENTRYPOINT ["python", "-m", "mooring"]
 CMD ["run"]

@@ -42,6 +42,7 @@ from mooring.kube.config import Connection
 from mooring.kube.lease import LeaderElector
 from mooring.kube.recorder import EventRecorder
 from mooring.kube.resources import POD, SCHEDULING_PROFILE
+from mooring.kube.reviews import Reviews
 from mooring.kube.writes import PodWriter
 from mooring.mirroring.comparer import CacheComparer, Compared
 from mooring.mirroring.mirror import Mirror
@@ -51,6 +52,7 @@ from mooring.observe.http import Endpoints
 from mooring.observe.metrics import Metrics
 from mooring.observe.readings import Readings
 from mooring.observe.records import DecisionLog
+from mooring.observe.tls import ServingTls
 from mooring.plugins import SHIPPED
 from mooring.queueing.queue import SchedulingQueue
 from mooring.settings import RunSettings
@@ -75,6 +77,7 @@ class Scheduler:
     def __init__(self, settings: RunSettings, connection: Connection, client: ApiClient) -> None:
         self._settings = settings
         self._client = client
+        self._connection = connection
         self._identity = f"{socket.gethostname()}_{uuid4()}"
         self._stop = asyncio.Event()
         self._exit_code = 0
@@ -134,11 +137,15 @@ class Scheduler:
         """Serve until told to stop; the exit code."""
         self._catch_signals()
         self._metrics.read_from(self._readings())
-        endpoints = self._endpoints()
-        address = self._settings.http_address
-        port = await endpoints.start(address, self._settings.http_port)
-        logger.info("serving health, metrics and decisions", extra={"address": f"{address}:{port}"})
+        # A client of its own, so that neither --qps nor a queue of bindings holds up a scrape.
+        reviews_client = ApiClient(self._connection)
+        endpoints = self._endpoints(Reviews(reviews_client))
+        address = self._settings.bind_address
         try:
+            port = await endpoints.start(address, self._settings.secure_port)
+            logger.info(
+                "serving health, metrics and decisions", extra={"address": f"{address}:{port}"}
+            )
             async with asyncio.TaskGroup() as group:
                 background = [
                     group.create_task(work)
@@ -150,6 +157,7 @@ class Scheduler:
                     task.cancel()
         finally:
             await endpoints.stop()
+            await reviews_client.close()
         logger.info("stopped")
         return self._exit_code
 
@@ -235,13 +243,24 @@ class Scheduler:
             retry_period=settings.retry_period,
         )
 
-    def _endpoints(self) -> Endpoints:
+    def _endpoints(self, reviews: Reviews) -> Endpoints:
+        settings = self._settings
+        looks_up_ca = not settings.authentication_skip_lookup and settings.client_ca_file is None
         return Endpoints(
             live={"ping": lambda: None},
             ready={"mirror": self._reflectors.lacking, "shutdown": self._stopping},
             metrics=self._metrics,
             decisions=self._decisions,
             configuration=partial(configuration, self._scheduler),
+            tls=ServingTls(
+                cert_file=settings.tls_cert_file,
+                key_file=settings.tls_private_key_file,
+                client_ca_file=settings.client_ca_file,
+                client_ca=reviews.client_ca if looks_up_ca else None,
+                names=(socket.gethostname(), "localhost", "127.0.0.1"),
+            ),
+            reviews=reviews,
+            always_allow_paths=settings.authorization_always_allow_paths.split(","),
         )
 
     def _is_busy(self) -> bool:

@@ -11,11 +11,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from heapq import nlargest
 from itertools import chain, islice
-from typing import Any
+from typing import Any, Final
 
 from mooring.framework.decision import Decision, NodeScore, Rejection
 
-__all__ = ["DecisionLog", "to_json"]
+__all__ = ["LATEST", "DecisionLog", "to_json"]
+
+LATEST: Final = 100
+"""Pods whose records one answer shows: bounds how long the event loop writes JSON."""
 
 
 def to_json(decision: Decision) -> dict[str, Any]:
@@ -132,6 +135,18 @@ class DecisionLog:
         `truncated`: the full size of each table that was shortened.
         """
         return [record.to_json() for record in reversed(self._by_pod.get(pod, ()))]
+
+    def latest(self, namespace: str = "") -> list[dict[str, Any]]:
+        """The latest record of each of the pods decided last, newest first, at most 100.
+
+        Args:
+            namespace: Whose pods; empty for all.
+        """
+        prefix = f"{namespace}/" if namespace else ""
+        found = (
+            records[-1] for pod, records in reversed(self._by_pod.items()) if pod.startswith(prefix)
+        )
+        return [record.to_json() for record in islice(found, LATEST)]
 
 
 def _best(
