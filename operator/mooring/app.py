@@ -29,7 +29,6 @@ from mooring.engine.scheduler_state import (
     SchedulerState,
     cache_sizes,
     configuration,
-    unschedulable_pods,
 )
 from mooring.framework.handle import Handle
 from mooring.framework.queued_pod import SubQueue
@@ -276,7 +275,7 @@ class Scheduler:
         scheduler = self._scheduler
         return Readings(
             pending_pods=scheduler.queue.counts,
-            unschedulable_pods=partial(unschedulable_pods, scheduler),
+            unschedulable_pods=scheduler.queue.unschedulable_counts,
             cache_size=partial(cache_sizes, scheduler),
             watch_lag_seconds=self._reflectors.lags,
             bindings_in_flight=lambda: self._loop.binding,

@@ -11,7 +11,6 @@ from mooring.engine.scheduler_state import (
     SchedulerState,
     cache_sizes,
     configuration,
-    unschedulable_pods,
 )
 from mooring.framework.registry import Registry
 from mooring.framework.waiting_pods import WaitingPods
@@ -58,38 +57,10 @@ def test_what_decisions_read_is_what_the_engine_changes() -> None:
     assert shared.cluster.node_count == 2
 
 
-def reject(
-    shared: SchedulerState, name: str, *plugins: str, scheduler: str = "default-scheduler"
-) -> None:
-    shared.queue.add(parse_pod(pod(name, spec={"schedulerName": scheduler})), 0.0)
-    queued = shared.queue.pop(0.0)
-    assert queued is not None
-    shared.queue.rejected(queued, frozenset(plugins), 0.0)
-
-
 def test_assumed_pods_are_counted_among_the_pods_and_by_themselves() -> None:
     shared = scheduler_state(node("a"), node("b"), pod("bound", node="a"))
     shared.state.assume(parse_pod(pod("assumed")), shared.state.nodes.row_of["b"])
     assert cache_sizes(shared) == {"nodes": 2, "pods": 2, "assumed_pods": 1}
-
-
-def test_a_pod_refused_by_two_plugins_counts_for_both() -> None:
-    shared = one_node()
-    put_profile(shared)
-    reject(shared, "a", "NodeResourcesFit", "TaintToleration")
-    reject(shared, "b", "NodeResourcesFit")
-    assert unschedulable_pods(shared) == {
-        ("NodeResourcesFit", "default-scheduler"): 2,
-        ("TaintToleration", "default-scheduler"): 1,
-    }
-
-
-def test_pods_that_may_be_tried_and_pods_without_a_profile_are_not_unschedulable() -> None:
-    shared = one_node()
-    put_profile(shared)
-    reject(shared, "nobodys", "NodeResourcesFit", scheduler="unknown")
-    shared.queue.add(parse_pod(pod("new")), 0.0)
-    assert unschedulable_pods(shared) == {}
 
 
 def test_the_configuration_is_that_in_force_with_its_defaults() -> None:

@@ -142,6 +142,7 @@ class SchedulingLoop:
         if profile is None or pod.terminating:
             scheduler.queue.done(queued, self._clock())
             return
+        queued.profile = profile.profile.name
         attempt = _Attempt(queued, profile, self._clock())
         try:
             outcome = self._decide(attempt)

@@ -1,12 +1,10 @@
 """What the engine's parts share."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from mooring.engine.profiles import Profiles
-from mooring.framework.queued_pod import SubQueue
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.model.pod import Pod
 from mooring.queueing.queue import SchedulingQueue
@@ -17,7 +15,6 @@ __all__ = [
     "SchedulerState",
     "cache_sizes",
     "configuration",
-    "unschedulable_pods",
 ]
 
 
@@ -44,17 +41,6 @@ def cache_sizes(scheduler: SchedulerState) -> Mapping[str, int]:
         "pods": len(state.pods),
         "assumed_pods": len(state.pods.assumed),
     }
-
-
-def unschedulable_pods(scheduler: SchedulerState) -> Mapping[tuple[str, str], int]:
-    """Refused pods by (plugin, profile); a pod rejected by two plugins counts in both."""
-    return Counter(
-        (plugin, profile.profile.name)
-        for queued in scheduler.queue.waiting()
-        if queued.part is SubQueue.UNSCHEDULABLE
-        and (profile := scheduler.profiles.of(queued.pod, scheduler.cluster)) is not None
-        for plugin in queued.unschedulable_plugins
-    )
 
 
 def configuration(scheduler: SchedulerState) -> Mapping[str, Any]:

@@ -26,8 +26,8 @@ class QueuedPod:
     `error_count` those in a row that ended in an error; backoff grows with the last two.
     `first_seen` is when the pod could first be tried. `since` is when it entered its present queue;
     pods of equal priority are tried in this order. `unschedulable_plugins` names the plugins that
-    rejected it last. `nominated` is the node on which preemption makes room for it. `part` is the
-    queue it is in, None while an attempt runs.
+    rejected it last, `profile` the profile of that attempt. `nominated` is the node on which
+    preemption makes room for it. `part` is the queue it is in, None while an attempt runs.
     """
 
     pod: Pod
@@ -40,6 +40,7 @@ class QueuedPod:
     part: SubQueue | None = None
     unschedulable_plugins: frozenset[str] = frozenset()
     nominated: str | None = None
+    profile: str = ""
     tries_for: Hashable = field(default=None, repr=False)
     """Signature of the rejected pods that hear how this one's attempt ends."""
     outdated: bool = field(default=False, repr=False)

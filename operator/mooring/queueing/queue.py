@@ -21,7 +21,7 @@ Every pod known here is in exactly one place. Times are seconds on the caller's 
 """
 
 import heapq
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from itertools import count
 from typing import Final
 
@@ -31,6 +31,7 @@ from mooring.model.pod import Pod
 from mooring.queueing.active import ActivePods, Order
 from mooring.queueing.in_flight import InFlight
 from mooring.queueing.unschedulable import UnschedulablePods
+from mooring.queueing.unschedulable_counts import UnschedulableCounts
 
 __all__ = ["SchedulingQueue"]
 
@@ -64,6 +65,7 @@ class SchedulingQueue:
         self._rejected: UnschedulablePods[QueuedPod] = UnschedulablePods(signature)
         self._tickets = count(1)
         self._counts = dict.fromkeys(SubQueue, 0)
+        self._unschedulable_counts = UnschedulableCounts()
 
     def get(self, key: str) -> QueuedPod | None:
         """The pod of this namespace/name, waiting or in flight."""
@@ -87,6 +89,10 @@ class SchedulingQueue:
     def counts(self) -> dict[str, int]:
         """How many pods each part holds, by its name."""
         return {part.value: number for part, number in self._counts.items()}
+
+    def unschedulable_counts(self) -> Mapping[tuple[str, str], int]:
+        """Unschedulable pods by (plugin, profile); rejected by two plugins, a pod counts twice."""
+        return self._unschedulable_counts.read()
 
     def add(self, pod: Pod, now: float, *, gated: bool = False) -> None:
         """The pod waits here from now on, or its newer version replaces the one that did.
@@ -277,11 +283,13 @@ class SchedulingQueue:
             self._active.add(queued)
         elif part is SubQueue.UNSCHEDULABLE:
             self._rejected.add(queued)
+            self._unschedulable_counts.add(queued)
 
     def _leave(self, queued: QueuedPod) -> None:
         if queued.part is not None:
             self._counts[queued.part] -= 1
         if queued.part is SubQueue.UNSCHEDULABLE:
             self._rejected.remove(queued.pod.key)
+            self._unschedulable_counts.remove(queued)
         queued.part = None
         queued.ticket = next(self._tickets)
