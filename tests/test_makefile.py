@@ -44,5 +44,16 @@ def test_help_lists_every_target(tmp_path: Path) -> None:
     shutil.copy(ROOT / "Makefile", tmp_path)
     (tmp_path / "requirements.lock").touch()
     listed = subprocess.check_output(["make", "help"], cwd=tmp_path, text=True)
-    for target in ("venv", "controlplane", "demo", "test", "check", "bench", "lock", "clean"):
+    for target in (
+        "venv",
+        "controlplane",
+        "demo",
+        "test",
+        "check",
+        "audit",
+        "sbom",
+        "bench",
+        "lock",
+        "clean",
+    ):
         assert f"make {target} " in listed
