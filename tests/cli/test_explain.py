@@ -31,7 +31,7 @@ PLACED = Decision(
     rejections={},
     message=None,
 )
-REFUSED = Decision(
+REJECTED = Decision(
     pod="team-a/large",
     profile="mine",
     node=None,
@@ -90,7 +90,7 @@ class Running:
 async def running(tmp_path: Path) -> AsyncIterator[Running]:
     decisions = DecisionLog(nodes=3)
     decisions.add(PLACED, time=0.0)
-    decisions.add(REFUSED, time=0.0)
+    decisions.add(REJECTED, time=0.0)
     pair = AUTHORITY.server()
     (tmp_path / "tls.crt").write_bytes(pair.certificate)
     (tmp_path / "tls.key").write_bytes(pair.key)
@@ -125,7 +125,7 @@ async def test_a_placed_pod_is_explained_by_the_scores(running: Running) -> None
     ]
 
 
-async def test_a_refused_pod_is_explained_by_message_victims_and_reasons(running: Running) -> None:
+async def test_a_rejected_pod_is_explained_by_message_victims_and_reasons(running: Running) -> None:
     result = await running.explain("team-a/large")
     assert result.stdout.splitlines()[1:5] == [
         "  0/4 nodes are available: 4 Insufficient cpu.",

@@ -130,7 +130,7 @@ def test_the_endpoints_tell_of_health_metrics_policy_and_decisions(
     assert json.loads(answer)["decisions"][-1]["node"] == node
 
 
-@pytest.mark.parametrize("path", ["/debug/decisions", "/debug/decisions?pod=no/such"])
+@pytest.mark.parametrize("path", ["/debug/decisions?pod=no", "/debug/decisions?pod=no/such"])
 def test_a_question_about_no_pod_is_answered_with_a_line(cluster: Cluster, path: str) -> None:
     status, answer = cluster.scheduler.get(path)
     assert status in (400, 404)

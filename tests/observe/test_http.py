@@ -233,14 +233,21 @@ async def test_a_token_that_is_not_accepted_is_unauthorized(path: str) -> None:
 
 
 @PROTECTED
-async def test_without_the_api_servers_word_nothing_is_shown(path: str) -> None:
+async def test_without_the_api_servers_word_nothing_is_shown(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
     reviews = Rights(ADMIN)
     reviews.down = True
     async with served(endpoints(reviews=reviews)) as client:
-        assert await get(client, path) == (
-            503,
-            "cannot find out who may see this: no answer from the API server\n",
-        )
+        for _ in range(2):
+            assert await get(client, path) == (
+                503,
+                "cannot find out who may see this: the API server does not say; "
+                "the log of this replica has the reason\n",
+            )
+    assert caplog.messages == [
+        "cannot find out who may read the endpoints: no answer from the API server"
+    ]
 
 
 async def test_each_path_is_a_right_of_its_own() -> None:

@@ -13,7 +13,7 @@ BUCKETS = {
     "scheduler_pod_scheduling_attempts": (1, 16, 5),
     "scheduler_preemption_victims": (1, 64, 7),
 }
-"""Upstream's first bound, last finite bound and number of bounds."""
+"""kube-scheduler's first bound, last finite bound and number of bounds."""
 
 
 def scrape(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

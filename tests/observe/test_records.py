@@ -118,8 +118,8 @@ def test_the_chosen_node_is_kept_among_equals() -> None:
 
 def test_a_rare_refusal_is_kept_beside_a_common_one() -> None:
     log = DecisionLog(nodes=2)
-    refusals = {"n1": NO_CPU, "n2": NO_CPU, "n3": TAINTED}
-    log.add(decision(rejections=refusals), time=0)
+    found = {"n1": NO_CPU, "n2": NO_CPU, "n3": TAINTED}
+    log.add(decision(rejections=found), time=0)
     (record,) = log.of("shop/cart-0")
     assert set(record["rejections"]) == {"n1", "n3"}
     assert record["truncated"] == {"rejections": 3}
@@ -154,8 +154,8 @@ def test_memory_is_bounded_in_every_direction(
 ) -> None:
     log = DecisionLog(attempts=attempts, attempts_per_pod=attempts_per_pod, nodes=nodes)
     for pod, scored, rejected in additions:
-        refusals = {f"r{i}": NO_CPU if i % 2 else TAINTED for i in range(rejected)}
-        log.add(decision(pod, scores=totals(*range(scored)), rejections=refusals), time=0)
+        found = {f"r{i}": NO_CPU if i % 2 else TAINTED for i in range(rejected)}
+        log.add(decision(pod, scores=totals(*range(scored)), rejections=found), time=0)
         latest = log.of(pod)[0]
         assert len(latest["scores"]) == min(scored, nodes)
         assert len(latest["rejections"]) == min(rejected, nodes)

@@ -54,7 +54,7 @@ Examples:
     "--lease-name",
     default=_DEFAULTS.lease_name,
     show_default=True,
-    help="The Lease whose holder is asked.",
+    help="The Lease whose holder keeps the decisions.",
 )
 @click.option(
     "--secure-port", default=DEFAULT_PORT, show_default=True, help="Port of its endpoints."
@@ -83,7 +83,8 @@ def explain(pod: str, namespace: str, output: str, **options: Any) -> None:
 
     Shows the latest decisions about the pod that the leading replica of a running scheduler keeps,
     to users who may get /debug/decisions and the pod. The credentials are those of the kubeconfig.
-    Exits with 0 if there are any, 1 if there is none, 2 if nobody could be asked.
+    Exits with 0 if there are any, 1 if there is none, 2 if the leading replica does not answer
+    or does not show them.
     """
     name = pod if "/" in pod else f"{namespace}/{pod}"
     with mistakes_reported():
@@ -106,7 +107,7 @@ def explain(pod: str, namespace: str, output: str, **options: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Leader:
-    """Where the leading replica is, and as whom it is asked; the fields are the options."""
+    """Where the leading replica is, and the credentials for it; the fields are the options."""
 
     kubeconfig: str | None
     context: str | None
@@ -281,13 +282,13 @@ def _lines(decision: Mapping[str, Any]) -> Iterator[str]:
         yield decision["message"]
     if decision["nominatedNode"]:
         yield f"will fit on {decision['nominatedNode']} without {', '.join(decision['victims'])}"
-    refused = Counter[tuple[str, str]]()
+    rejected = Counter[tuple[str, str]]()
     examples: dict[tuple[str, str], list[str]] = {}
     for node, rejection in decision["rejections"].items():
         why = (rejection["plugin"], ", ".join(rejection["reasons"]))
-        refused[why] += 1
+        rejected[why] += 1
         examples.setdefault(why, []).append(node)
-    for (plugin, reasons), count in refused.most_common():
+    for (plugin, reasons), count in rejected.most_common():
         nodes = examples[plugin, reasons][:_MOST_NODES]
         more = f" and {count - len(nodes)} more" if count > len(nodes) else ""
         yield f"{', '.join(nodes)}{more}: {plugin}: {reasons}"

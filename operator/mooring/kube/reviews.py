@@ -74,8 +74,8 @@ class _Cache(Generic[_K, _V]):
 class Reviews:
     """The reviews that `client` makes, and the client CA of the cluster.
 
-    Every method raises `ReviewError` when the API server gives no answer: without one nobody is
-    let in.
+    Every method raises `ReviewError` when the API server gives no answer; then
+    no request may be granted.
     """
 
     def __init__(self, client: ApiClient, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -71,7 +71,7 @@ class Reviews(Protocol):
 
 
 class ListenError(Exception):
-    """The endpoints cannot be served where they were asked to; the text is one line for users."""
+    """The endpoints cannot be served at this address or with this certificate, in one line."""
 
 
 class Endpoints:
@@ -115,6 +115,7 @@ class Endpoints:
         self._listener: _Listener | None = None
         self._reloading: asyncio.Task[None] | None = None
         self._trouble = ""
+        self._review_trouble = ""
 
     async def start(self, address: str, port: int) -> int:
         """The endpoints answer on `port` of the IP address `address`; port 0 takes a free one.
@@ -203,9 +204,15 @@ class Endpoints:
             user = await self._user_of(request)
             allowed = await self._reviews.allows(user, attributes)
         except ReviewError as error:
+            # Told to administrators, not to a user who is not known: it names the API server.
+            if str(error) != self._review_trouble:
+                logger.warning("cannot find out who may read the endpoints: %s", error)
+            self._review_trouble = str(error)
             raise web.HTTPServiceUnavailable(
-                text=f"cannot find out who may see this: {error}\n"
+                text="cannot find out who may see this: the API server does not say; "
+                "the log of this replica has the reason\n"
             ) from error
+        self._review_trouble = ""
         if not allowed:
             raise web.HTTPForbidden(text=f'forbidden: User "{user.name}" cannot {attributes}\n')
 
@@ -278,7 +285,7 @@ class _Listener:
     async def serve_with(self, context: ssl.SSLContext) -> bool:
         """New connections are served with `context`; False if they were before.
 
-        The socket stays open all the time, so that no connection is refused in between.
+        The socket stays open all the time, so that no client fails to connect in between.
         """
         if context is self._context:
             return False

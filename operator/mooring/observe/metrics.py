@@ -1,4 +1,4 @@
-"""Every number Mooring exports: upstream's under upstream's names, its own as `mooring_*`.
+"""Every number Mooring exports: kube-scheduler's under the same names, its own as `mooring_*`.
 
 Names, labels and buckets are those of kube-scheduler's pkg/scheduler/metrics/metrics.go, so that
 existing dashboards and alerts work unchanged. All durations are in seconds.
@@ -18,7 +18,7 @@ from mooring.observe.readings import Readings
 __all__ = ["RESULTS", "Metrics", "ProfileMetrics"]
 
 RESULTS = ("scheduled", "unschedulable", "error")
-"""How an attempt can end, as upstream's `result` label says it."""
+"""How an attempt can end, as kube-scheduler's `result` label says it."""
 
 ATTEMPTS_LABEL_LIMIT = 15
 """From this many attempts on the label `attempts` says "15+", which bounds its series."""
@@ -162,7 +162,7 @@ class Metrics(Collector):
         self._pod_attempts.child().observe(attempts)
 
     def permit_waited(self, result: str, seconds: float) -> None:
-        """A pod has left the waiting room; `result` is upstream's code for how."""
+        """A pod has left Permit; `result` is kube-scheduler's code for how."""
         self._permit_wait.child(result).observe(seconds)
 
     def preemption_attempted(self) -> None:

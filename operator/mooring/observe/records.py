@@ -77,7 +77,7 @@ class DecisionLog:
             the oldest loses its first.
         attempts_per_pod: How many attempts are kept of one pod.
         nodes: How many nodes are kept in each table of an attempt: the best scores, the chosen
-            node among them, and refusals of as many different kinds as there are.
+            node among them, and rejections of as many different kinds as there are.
     """
 
     def __init__(self, *, attempts: int = 1000, attempts_per_pod: int = 5, nodes: int = 10) -> None:
@@ -160,7 +160,7 @@ def _best(
 
 
 def _witnesses(rejections: Mapping[str, Rejection], limit: int) -> Mapping[str, Rejection]:
-    """At most `limit` refusals, one of each kind before a second of any."""
+    """At most `limit` rejections, one of each kind before a second of any."""
     if len(rejections) <= limit:
         return rejections
     first_of_kind: dict[Rejection, str] = {}
