@@ -240,11 +240,9 @@ async def test_without_the_api_servers_word_nothing_is_shown(
     reviews.down = True
     async with served(endpoints(reviews=reviews)) as client:
         for _ in range(2):
-            assert await get(client, path) == (
-                503,
-                "cannot find out who may see this: the API server does not say; "
-                "the log of this replica has the reason\n",
-            )
+            status, line = await get(client, path)
+            assert status == 503
+            assert line.startswith("cannot find out who may see this: the API server does not say;")
     assert caplog.messages == [
         "cannot find out who may read the endpoints: no answer from the API server"
     ]
