@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 
+from certificates import insecure
 from controlplane.processes import free_ports
 from kube.api_server import ApiServer
 from mooring.app import Scheduler
@@ -22,12 +23,12 @@ SECONDS = 20.0
 async def replica(server: ApiServer) -> AsyncIterator[tuple[str, asyncio.Task[int]]]:
     """The address of a running replica's endpoints, and the replica."""
     (port,) = free_ports(1)
-    settings = RunSettings(leader_elect=False, http_address="127.0.0.1", http_port=port)
+    settings = RunSettings(leader_elect=False, bind_address="127.0.0.1", secure_port=port)
     connection = Connection(server.url)
     async with ApiClient(connection) as client:
         running = asyncio.create_task(Scheduler(settings, connection, client).run())
         try:
-            yield f"http://127.0.0.1:{port}", running
+            yield f"https://127.0.0.1:{port}", running
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().remove_signal_handler(number)
@@ -38,7 +39,7 @@ async def answer(url: str) -> tuple[int, str]:
     async with aiohttp.ClientSession() as session, asyncio.timeout(SECONDS):
         while True:
             try:
-                async with session.get(url) as response:
+                async with session.get(url, ssl=insecure()) as response:
                     return response.status, await response.text()
             except aiohttp.ClientConnectionError:
                 await asyncio.sleep(0.01)

@@ -95,7 +95,7 @@ def test_image_deployment_and_program_agree_on_the_port() -> None:
     (exposed,) = re.findall(r"^EXPOSE (\d+)$", DOCKERFILE, flags=re.MULTILINE)
     (container,) = deployment()["containers"]
     (port,) = container["ports"]
-    assert int(exposed) == port["containerPort"] == RunSettings().http_port
+    assert int(exposed) == port["containerPort"] == RunSettings().secure_port
     for probe in ("livenessProbe", "readinessProbe"):
         assert container[probe]["httpGet"]["port"] == port["name"]
 

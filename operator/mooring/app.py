@@ -27,7 +27,6 @@ from mooring.engine.scheduler_state import (
     SchedulerState,
     cache_sizes,
     configuration,
-    unschedulable_pods,
 )
 from mooring.framework.handle import Handle
 from mooring.framework.queued_pod import SubQueue
@@ -40,6 +39,7 @@ from mooring.kube.config import Connection
 from mooring.kube.lease import LeaderElector
 from mooring.kube.recorder import EventRecorder
 from mooring.kube.resources import POD, SCHEDULING_PROFILE
+from mooring.kube.reviews import Reviews
 from mooring.kube.writes import PodWriter
 from mooring.mirroring.comparer import CacheComparer, Compared
 from mooring.mirroring.mirror import Mirror
@@ -49,6 +49,7 @@ from mooring.observe.http import Endpoints
 from mooring.observe.metrics import Metrics
 from mooring.observe.readings import Readings
 from mooring.observe.records import DecisionLog
+from mooring.observe.tls import ServingTls
 from mooring.plugins import SHIPPED
 from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
@@ -74,6 +75,7 @@ class Scheduler:
     def __init__(self, settings: RunSettings, connection: Connection, client: ApiClient) -> None:
         self._settings = settings
         self._client = client
+        self._connection = connection
         self._identity = f"{socket.gethostname()}_{uuid4()}"
         self._stop = asyncio.Event()
         self._exit_code = 0
@@ -149,11 +151,15 @@ class Scheduler:
         """Serve until told to stop; the exit code."""
         self._catch_signals()
         self._metrics.read_from(self._readings())
-        endpoints = self._endpoints()
-        address = self._settings.http_address
-        port = await endpoints.start(address, self._settings.http_port)
-        logger.info("serving health, metrics and decisions", extra={"address": f"{address}:{port}"})
+        # A client of its own, so that neither --qps nor a queue of bindings holds up a scrape.
+        reviews_client = ApiClient(self._connection)
+        endpoints = self._endpoints(Reviews(reviews_client))
+        address = self._settings.bind_address
         try:
+            port = await endpoints.start(address, self._settings.secure_port)
+            logger.info(
+                "serving health, metrics and decisions", extra={"address": f"{address}:{port}"}
+            )
             async with asyncio.TaskGroup() as group:
                 background = [
                     group.create_task(work)
@@ -165,6 +171,7 @@ class Scheduler:
                     task.cancel()
         finally:
             await endpoints.stop()
+            await reviews_client.close()
         logger.info("stopped")
         return self._exit_code
 
@@ -253,7 +260,9 @@ class Scheduler:
             retry_period=settings.retry_period,
         )
 
-    def _endpoints(self) -> Endpoints:
+    def _endpoints(self, reviews: Reviews) -> Endpoints:
+        settings = self._settings
+        looks_up_ca = not settings.authentication_skip_lookup and settings.client_ca_file is None
         return Endpoints(
             live={"ping": lambda: None},
             ready={
@@ -264,6 +273,15 @@ class Scheduler:
             metrics=self._metrics,
             decisions=self._decisions,
             configuration=partial(configuration, self._scheduler),
+            tls=ServingTls(
+                cert_file=settings.tls_cert_file,
+                key_file=settings.tls_private_key_file,
+                client_ca_file=settings.client_ca_file,
+                client_ca=reviews.client_ca if looks_up_ca else None,
+                names=(socket.gethostname(), "localhost", "127.0.0.1"),
+            ),
+            reviews=reviews,
+            always_allow_paths=settings.authorization_always_allow_paths.split(","),
         )
 
     def _is_busy(self) -> bool:
@@ -279,7 +297,7 @@ class Scheduler:
         scheduler = self._scheduler
         return Readings(
             pending_pods=scheduler.queue.counts,
-            unschedulable_pods=partial(unschedulable_pods, scheduler),
+            unschedulable_pods=scheduler.queue.unschedulable_counts,
             cache_size=partial(cache_sizes, scheduler),
             watch_lag_seconds=self._reflectors.lags,
             bindings_in_flight=lambda: self._loop.binding,
