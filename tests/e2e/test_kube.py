@@ -195,7 +195,8 @@ async def test_a_pod_is_bound_once(client: ApiClient, namespace: str, node: str)
         await writer.bind(namespace, "missing", uid, node)
     await writer.bind(namespace, "web", uid, node)
     with pytest.raises(ConflictError, match="already assigned"):
-        await writer.bind(namespace, "web", uid, node)
+        await writer.bind(namespace, "web", uid, "another-node")
+    await writer.bind(namespace, "web", uid, node)  # as a try that is repeated
 
 
 async def test_a_condition_is_merged_by_its_type(client: ApiClient, namespace: str) -> None:
