@@ -250,3 +250,16 @@ def test_a_leader_that_is_told_to_stop_is_followed_within_10_seconds(
     assert leader.program.wait(KILLED_SECONDS) == 0
     assert_all_is_well(scene)
     assert longest_gap(scene, moment) < STOPPED_SECONDS
+
+
+def test_a_victim_whose_deletion_is_answered_409_is_not_waited_for_forever(
+    scene: Scene, namespace: str
+) -> None:
+    leader, _ = scene.start_pair()
+    fill(scene, namespace)
+    # As an admission webhook answers that forbids the deletion for the moment.
+    conflict = Rule(Kind.CONFLICT, "DELETE", f"/{namespace}/pods/", count=4, seconds=10.0)
+    scene.inject(conflict, leader)
+    with scene.creating(namespace, preemptors(number=FIRST)):
+        eventually(lambda: leader.proxy.counts()[Kind.CONFLICT], bool, "a conflict")
+    assert_all_is_well(scene, FIRST)
