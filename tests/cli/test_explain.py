@@ -158,10 +158,22 @@ async def test_a_name_that_cannot_be_a_pods_is_bad_input(name: str) -> None:
 
 
 @pytest.mark.parametrize("server", ["file:///etc/passwd", "http://127.0.0.1:10251"])
-async def test_credentials_are_sent_over_https_only(server: str) -> None:
-    result = await ask("web", "--server", server)
+async def test_credentials_are_sent_over_https_only(server: str, running: Running) -> None:
+    running.url = server
+    result = await running.explain("web")
     assert result.exit_code == 2
     assert "must start with https://" in result.stderr
+
+
+@pytest.mark.parametrize("server", ["https://", "https://a:99999", "https://a:b", "https://[::"])
+async def test_a_server_that_is_no_url_is_one_line_that_says_what_to_do(
+    server: str, running: Running
+) -> None:
+    running.url = server
+    result = await running.explain("web")
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert "--server" in line
 
 
 async def test_credentials_are_not_sent_to_a_server_that_is_not_trusted(running: Running) -> None:

@@ -59,6 +59,7 @@ Examples:
 )
 @click.option(
     "--secure-port",
+    type=click.IntRange(1, 65_535),
     default=_DEFAULTS.secure_port,
     show_default=True,
     help="Port of its endpoints.",
@@ -148,8 +149,6 @@ class _Leader:
 
 def _decisions(leader: _Leader, pod: str) -> dict[str, Any] | None:
     """The decisions about the pod as the endpoint returns them; None if it has none."""
-    if leader.server is not None and urlsplit(leader.server).scheme != "https":
-        raise InputError(f"--server: {leader.server!r} must start with https://")
     target = f"/debug/decisions?{urlencode({'pod': pod})}"
     try:
         status, body = asyncio.run(_answer(leader, target))
@@ -183,24 +182,22 @@ async def _answer(leader: _Leader, target: str) -> tuple[int, bytes]:
         leader.kubeconfig, leader.context, user_agent=f"mooring/{__version__}"
     )
     tls = leader.tls(connection)
-    headers = dict(await connection.credentials.headers())
     if leader.server is not None:
-        parts = urlsplit(leader.server)
-        host, port = parts.hostname or "", parts.port or 443
+        host, port, path = _parts(leader.server)
+        headers = await connection.credentials.headers()
         name = leader.tls_server_name or host
-        target = parts.path.rstrip("/") + target
         try:
             reached = await asyncio.to_thread(
                 socket.create_connection, (host, port), timeout=_SECONDS
             )
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError) as error:  # ValueError: a host that IDNA cannot encode
             raise InputError(
                 f"{leader.server}: cannot be reached ({_words(error)}); correct --server, or "
                 "leave it out for a port-forward"
             ) from None
-        return await _fetched(reached, tls, name, target, headers, leader.server)
+        return await _fetched(reached, tls, name, path + target, headers, leader.server)
     pod = await _holder(connection, leader)
-    headers = dict(await connection.credentials.headers())
+    headers = await connection.credentials.headers()
     where = f"pod {leader.lease_namespace}/{pod}"
     async with port_forward(connection, leader.lease_namespace, pod, leader.secure_port) as forward:
         name = leader.tls_server_name or "localhost"
@@ -210,6 +207,18 @@ async def _answer(leader: _Leader, target: str) -> tuple[int, bytes]:
             if forward.error:
                 raise InputError(f"{where}: {' '.join(forward.error.split())}") from None
             raise error from None
+
+
+def _parts(server: str) -> tuple[str, int, str]:
+    """Host, port and path of the URL that --server gives."""
+    try:
+        parts = urlsplit(server)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise InputError(f"--server: {server!r} is no URL: {error}") from None
+    if parts.scheme != "https" or not host:
+        raise InputError(f"--server: {server!r} must start with https:// and a host")
+    return host, 443 if port is None else port, parts.path.rstrip("/")
 
 
 async def _holder(connection: Connection, leader: _Leader) -> str:
