@@ -134,11 +134,20 @@ def run(**given: Any) -> None:
 
 
 def _check(settings: RunSettings) -> None:
-    """Raise UsageError if settings contradict each other."""
+    """Raise UsageError if settings are invalid or contradict each other."""
     if settings.max_backoff < settings.initial_backoff:
         raise click.UsageError("--max-backoff must be at least --initial-backoff")
     if (settings.tls_cert_file is None) != (settings.tls_private_key_file is None):
         raise click.UsageError("--tls-cert-file and --tls-private-key-file need each other")
+    for path in filter(None, settings.authorization_always_allow_paths.split(",")):
+        if not path.startswith("/"):
+            raise click.UsageError(
+                f'--authorization-always-allow-paths: "{path}" must begin with /'
+            )
+        if "*" in path[:-1]:
+            raise click.UsageError(
+                f'--authorization-always-allow-paths: "{path}" may have * at its end only'
+            )
     if settings.burst is not None and settings.qps is None:
         raise click.UsageError("--burst needs --qps")
     if not settings.leader_elect:
