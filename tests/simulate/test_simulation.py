@@ -172,7 +172,10 @@ class Fails:
 def test_a_plugin_error_leaves_the_pod_without_a_node() -> None:
     enabled = profile("default-scheduler", plugins={"preFilter": {"enabled": [{"name": "Fails"}]}})
     (attempt,) = attempts(enabled, node("n1"), pod(), plugins=(Fails,))
-    assert (attempt.decision.node, attempt.decision.message) == (None, "the catalogue is empty")
+    assert (attempt.decision.node, attempt.decision.message) == (
+        None,
+        'running PreFilter plugin "Fails": the catalogue is empty',
+    )
 
 
 @pytest.mark.parametrize("percentage", [5, 0])
