@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from mooring.framework.plugin_failures import PluginFailures
 from mooring.framework.queued_pod import QueuedPod
 from mooring.queueing.active import ActivePods
 from mooring.testing.builders import pod
@@ -131,8 +132,12 @@ _EXPECTED = "it must return a tuple of at most 32 numbers and short texts"
     ],
 )
 def test_a_plugin_that_cannot_sort_is_logged_once_and_priority_decides(
-    key: str, problem: str, caplog: pytest.LogCaptureFixture
+    key: str,
+    problem: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setitem(SORTED, "One", replace(SORTED["One"], failures=PluginFailures()))
     with caplog.at_level(logging.ERROR):
         assert popped(
             queued("low", by="One", key=key), queued("high", by="One", key=key, priority=3)
