@@ -29,6 +29,7 @@ from mooring.engine.scheduler_state import (
     configuration,
 )
 from mooring.framework.handle import Handle
+from mooring.framework.plugin_failures import PluginFailures
 from mooring.framework.queued_pod import SubQueue
 from mooring.framework.registry import Registry
 from mooring.framework.waiting_pods import WaitingPods
@@ -90,7 +91,13 @@ class Scheduler:
         cluster, waiting, registry = Snapshot(state), WaitingPods(), Registry(SHIPPED)
         self._api = PluginApi(client, writer)
         handle = Handle(cluster, waiting, self._api, state)
-        profiles = Profiles(registry, handle)
+        failures = PluginFailures(
+            count=self._metrics.plugin_failed,
+            clock=time.monotonic,
+            slow_seconds=settings.plugin_slow_seconds,
+            timeout_seconds=settings.plugin_timeout_seconds,
+        )
+        profiles = Profiles(registry, handle, failures)
         queue = SchedulingQueue(
             QueueingHints(handle),
             initial_backoff=settings.initial_backoff,

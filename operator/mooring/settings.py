@@ -53,3 +53,7 @@ class RunSettings:
     """The longest of these waits, in seconds."""
     stop_seconds: float = 20.0
     """How long bindings in flight may take to finish after SIGTERM."""
+    plugin_slow_seconds: float = 1.0
+    """A synchronous call of a plugin that takes longer is logged and counted."""
+    plugin_timeout_seconds: float = 900.0
+    """How long PreBind, Bind and PostBind of a plugin that is not shipped may take."""

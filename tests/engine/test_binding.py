@@ -90,7 +90,8 @@ class Stage:
         assert queued is not None
         none = dict.fromkeys(("reserve", "permit", "pre_bind", "bind"), ())
         chosen: dict[str, Any] = none | {point: tuple(steps) for point, steps in points.items()}
-        pipeline = replace(self.profile.pipeline, **chosen)
+        distributions = {step.name: "acme" for steps in points.values() for step in steps}
+        pipeline = replace(self.profile.pipeline, **chosen, distributions=distributions)
         return assume_reserve_and_permit(queued, row, pipeline, self.scheduler_state, now=0.0)
 
     async def bind(self, attempted: AssumedPod) -> None:
@@ -162,7 +163,7 @@ def test_a_plugin_that_fails_to_unreserve_keeps_no_other_from_it(
         stage.take(reserve=[one, two])
     assert stage.said[-1] == "unreserve One"
     assert not stage.is_assumed()
-    assert "plugin Two failed to unreserve a for default/web" in caplog.text
+    assert caplog.messages == ["plugin Two of acme: failed at Unreserve: RuntimeError: stuck"]
 
 
 def test_a_rejection_at_permit_forgets_the_pod(stage: Stage) -> None:
@@ -241,7 +242,7 @@ def test_a_plugin_that_fails_is_named_and_everything_is_undone(stage: Stage, poi
 @pytest.mark.parametrize("point", ["reserve", "permit"])
 def test_a_plugin_that_answers_nonsense_fails(stage: Stage, point: str) -> None:
     points = {point: [stage.step("Odd", **{point: "yes"})]}
-    with pytest.raises(PluginError, match="plugin \"Odd\": it answered 'yes'"):
+    with pytest.raises(PluginError, match=f"plugin Odd of acme: {point} returned str"):
         stage.take(0, **points)
     assert not stage.is_assumed()
 
@@ -322,7 +323,7 @@ async def test_nothing_depends_on_post_bind(stage: Stage, caplog: pytest.LogCapt
     with caplog.at_level(logging.ERROR):
         await after_binding(attempted)
     assert stage.said[-2:] == ["post_bind Failing", "post_bind Next"]
-    assert "plugin Failing failed after default/web was bound" in caplog.text
+    assert "plugin Failing of acme: failed at PostBind: RuntimeError: too late" in caplog.text
     assert stage.is_assumed()
 
 

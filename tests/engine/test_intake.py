@@ -319,7 +319,9 @@ def test_a_pre_enqueue_that_fails_gates_that_pod_alone_and_is_reported(
         SubQueue.ACTIVE,
     ]
     assert door.failed == [("broken", "running PreEnqueue plugin \"Gatekeeper\": 'quota'")]
-    assert "plugin Gatekeeper failed at PreEnqueue for pod default/broken" in caplog.text
+    assert caplog.messages == [
+        "plugin Gatekeeper of mooring: failed at PreEnqueue: KeyError: 'quota'"
+    ]
 
 
 def test_a_pre_enqueue_that_fails_is_logged_once(

@@ -324,7 +324,9 @@ async def test_a_binding_that_fails_in_a_way_nothing_expects_leaves_nothing_assu
         await until(lambda: bindings.statuses and not engine.loop.binding)
     assert engine.scheduler_state.queue.counts()["backoff"] == 1
     assert len(engine.scheduler_state.state.pods) == 0
-    assert "binding pod default/web failed" in caplog.text
+    assert caplog.messages == [
+        "plugin Marked of mooring: failed at PreBind: UnprintableError: UnprintableError"
+    ]
 
 
 async def test_pods_rejected_at_reserve_do_not_move_one_another(

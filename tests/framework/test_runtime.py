@@ -245,6 +245,14 @@ def test_a_pre_score_returns_a_state_or_skip(plugin: type[Odd], answer: Any) -> 
             Nomination("n1", ("default/victim",)),  # type: ignore[arg-type]  # what is tested
             "post_filter returned victims that are no tuple of pods",
         ),
+        (
+            Nomination("n1", (parse_pod(pod("elsewhere")),) * 1_000_000),
+            "post_filter returned victims that are not on the nominated node",
+        ),
+        (
+            Unschedulable(7),  # type: ignore[arg-type]  # what is tested
+            "post_filter returned a reason that is int; it must be a text",
+        ),
     ],
 )
 def test_a_post_filter_returns_one_of_its_verdicts(answer: Any, problem: str) -> None:
@@ -253,6 +261,8 @@ def test_a_post_filter_returns_one_of_its_verdicts(answer: Any, problem: str) ->
 
 def test_a_nomination_of_a_node_and_pods_is_used() -> None:
     nomination = Nomination("n2", (parse_pod(pod("victim")),))
-    outcome = deciding(post_filter=always(nomination)).outcome(pod(cpu="99"))
+    found = deciding(post_filter=always(nomination))
+    found.place(pod("victim"), "n2")
+    outcome = found.outcome(pod(cpu="99"))
     assert isinstance(outcome, FitError)
     assert outcome.nomination is nomination

@@ -2,17 +2,26 @@
 
 import logging
 from dataclasses import replace
+from itertools import count
 from typing import Any, ClassVar
 
 import pytest
 
 from mooring.framework.plugin import QueuedPodInfo
+from mooring.framework.plugin_failures import PluginFailures
 from mooring.framework.queued_pod import QueuedPod
 from mooring.queueing.active import ActivePods
 from mooring.testing.builders import pod
 from mooring.testing.fakes import pipeline, queued_pod
 
 DEFAULT = pipeline()
+
+
+class Incomparable(int):
+    """A number that fails where it is compared."""
+
+    def __lt__(self, _other: object) -> bool:
+        raise RuntimeError("cannot be compared")
 
 
 class One:
@@ -25,8 +34,12 @@ class One:
         key = queued.pod.labels["key"]
         if key == "fail":
             raise ValueError("no key")
-        if key == "wrong":
-            return ([key],)
+        odd: dict[str, Any] = {"wrong": ([key],), "nan": (float("nan"),), "endless": count()}
+        if key in odd:
+            answer: tuple[Any, ...] = odd[key]
+            return answer
+        if key.startswith("odd"):
+            return (Incomparable(key.removeprefix("odd")),)
         return (int(key) if key.isdigit() else key,)
 
 
@@ -36,7 +49,10 @@ class Two(One):
     name = "Two"
 
 
-SORTED = {plugin.name: replace(DEFAULT, queue_sort=plugin()) for plugin in (One, Two)}
+SORTED = {
+    plugin.name: replace(DEFAULT, queue_sort=plugin(), distributions={plugin.name: "acme"})
+    for plugin in (One, Two)
+}
 
 
 def queued(name: str, ticket: int = 0, *, by: str = "", key: str = "", **fields: Any) -> QueuedPod:
@@ -94,17 +110,37 @@ def test_a_pod_with_a_new_ticket_is_not_here_any_more() -> None:
     assert active.pop() is None
 
 
+def test_keys_are_compared_as_plain_numbers_and_texts() -> None:
+    pods = [queued(key, by="One", key=key) for key in ("odd2", "odd1")]
+    assert popped(*pods) == ["odd1", "odd2"]
+
+
 def test_numbers_come_before_texts() -> None:
     pods = [queued(key, by="One", key=key) for key in ("a", "10", "9")]
     assert popped(*pods) == ["9", "10", "a"]
 
 
-@pytest.mark.parametrize("key", ["fail", "wrong"])
+_EXPECTED = "it must return a tuple of at most 32 numbers and short texts"
+
+
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [
+        ("fail", "failed at QueueSort: ValueError: no key"),
+        ("wrong", f"sort_key returned tuple; {_EXPECTED}"),
+        ("nan", f"sort_key returned tuple; {_EXPECTED}"),
+        ("endless", f"sort_key returned count; {_EXPECTED}"),
+    ],
+)
 def test_a_plugin_that_cannot_sort_is_logged_once_and_priority_decides(
-    key: str, caplog: pytest.LogCaptureFixture
+    key: str,
+    problem: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setitem(SORTED, "One", replace(SORTED["One"], failures=PluginFailures()))
     with caplog.at_level(logging.ERROR):
         assert popped(
             queued("low", by="One", key=key), queued("high", by="One", key=key, priority=3)
         ) == ["high", "low"]
-    assert caplog.messages == ["plugin One cannot sort pod default/low: priority decides instead"]
+    assert caplog.messages == [f"plugin One of acme: {problem}"]

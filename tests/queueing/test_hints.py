@@ -168,7 +168,8 @@ def test_a_hint_that_fails_counts_as_queue_and_is_logged_once(
         for _ in range(2):
             assert queueing_hint.is_worth_requeuing(queued, BIGGER)
     assert len(caplog.messages) == 1
-    assert "queueing hint of plugin Broken failed for pod default/web" in caplog.messages[0]
+    assert caplog.messages[0].startswith("plugin Broken of mooring: ")
+    assert "hint" in caplog.messages[0].lower()
 
 
 def test_a_hint_that_would_fail_does_not_run_for_other_events(queueing_hint: QueueingHints) -> None:

@@ -169,10 +169,39 @@ class Fails:
         raise PluginError("the catalogue is empty")
 
 
+class FailsForOne(Fails):
+    """Fails where it is called for the pod `broken`, and gates none."""
+
+    name = "FailsForOne"
+
+    def pre_enqueue(self, pod: Pod) -> None:
+        """Fails for the pod `broken` in a way that nothing expects."""
+        if pod.name == "broken":
+            raise SystemExit("the catalogue is empty")
+
+
+def test_a_pre_enqueue_that_fails_leaves_that_pod_alone_without_a_node() -> None:
+    enabled = profile(
+        "default-scheduler", plugins={"preEnqueue": {"enabled": [{"name": "FailsForOne"}]}}
+    )
+    found = attempts(enabled, node("n1"), pod("broken"), pod("web"), plugins=(FailsForOne,))
+    assert [(a.decision.pod, a.decision.node, a.decision.message) for a in found] == [
+        ("default/web", "n1", None),
+        (
+            "default/broken",
+            None,
+            'running PreEnqueue plugin "FailsForOne": the catalogue is empty',
+        ),
+    ]
+
+
 def test_a_plugin_error_leaves_the_pod_without_a_node() -> None:
     enabled = profile("default-scheduler", plugins={"preFilter": {"enabled": [{"name": "Fails"}]}})
     (attempt,) = attempts(enabled, node("n1"), pod(), plugins=(Fails,))
-    assert (attempt.decision.node, attempt.decision.message) == (None, "the catalogue is empty")
+    assert (attempt.decision.node, attempt.decision.message) == (
+        None,
+        'running PreFilter plugin "Fails": the catalogue is empty',
+    )
 
 
 @pytest.mark.parametrize("percentage", [5, 0])

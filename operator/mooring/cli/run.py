@@ -115,6 +115,16 @@ Examples:
     "Seconds in which bindings in flight may finish after SIGTERM.",
     click.FloatRange(min=0),
 )
+@_setting(
+    "plugin_slow_seconds",
+    "Seconds after which a synchronous call of a plugin is logged and counted as slow.",
+    _POSITIVE,
+)
+@_setting(
+    "plugin_timeout_seconds",
+    "Seconds after which PreBind, Bind and PostBind of a third-party plugin are cancelled.",
+    _POSITIVE,
+)
 def run(**given: Any) -> None:
     """Run the scheduler.
 

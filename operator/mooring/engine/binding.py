@@ -5,17 +5,19 @@ whatever happened: there is no other rollback.
 """
 
 import asyncio
-import logging
-from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, MutableMapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, Final
 
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
-from mooring.framework.plugin import ReservePlugin
+from mooring.framework.plugin import Plugin
+from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed, one_line
 from mooring.framework.queued_pod import QueuedPod
-from mooring.framework.verdicts import SKIP, PluginError, Unschedulable, Wait
+from mooring.framework.registry import SHIPPED_WITH
+from mooring.framework.runtime import check_async, run_permit, run_reserve, run_unreserve
+from mooring.framework.verdicts import SKIP, Unschedulable, Wait
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.kube.errors import KubeError, NotFoundError, explain
 from mooring.model.pod import Pod
@@ -31,9 +33,8 @@ __all__ = [
     "bind",
 ]
 
-logger = logging.getLogger(__name__)
-
-_Answer = TypeVar("_Answer")
+_TO_END_SECONDS: Final = 1.0
+"""How long a cancelled call of a plugin may take to end before it is left alone."""
 
 
 class PodRejected(Exception):  # noqa: N818 - a verdict of a plugin, not a fault
@@ -78,7 +79,7 @@ def assume_reserve_and_permit(
     Raises:
         PodRejected: by a Reserve or Permit plugin; the pod is forgotten and unreserved again, and
             no event about it was delivered.
-        PluginError: if one of them fails; the same.
+        PluginFailed: if one of them fails; the same.
     """
     pod, state = queued.pod, scheduler.state
     with assume_and_reserve(pod, row, pipeline, state) as undo:
@@ -94,28 +95,19 @@ def assume_and_reserve(pod: Pod, row: int, pipeline: Pipeline, state: ClusterSta
 
     Raises:
         PodRejected: by a Reserve plugin; the pod is forgotten and unreserved again.
-        PluginError: if a Reserve plugin fails; the same.
+        PluginFailed: if a Reserve plugin fails; the same.
     """
     node = state.nodes.names[row]
     with ExitStack() as undo:
         state.assume(pod, row)
         undo.callback(state.forget, pod)
         for plugin in pipeline.reserve:
-            undo.callback(_unreserve, plugin, pod, node)
+            undo.callback(run_unreserve, pipeline, plugin, pod, node)
         for plugin in pipeline.reserve:
-            with _failing_as(f'running Reserve plugin "{plugin.name}"'):
-                answer = _one_of(plugin.reserve(pod, node), Unschedulable)
+            answer = run_reserve(pipeline, plugin, pod, node)
             if answer is not None:
                 raise PodRejected(plugin.name, answer.reason)
         return undo.pop_all()
-
-
-def _unreserve(plugin: ReservePlugin, pod: Pod, node: str) -> None:
-    """Runs the plugin's unreserve; if it fails, the other plugins' run all the same."""
-    try:
-        plugin.unreserve(pod, node)
-    except Exception:
-        logger.exception("plugin %s failed to unreserve %s for %s", plugin.name, node, pod.key)
 
 
 def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.Future[None] | None":
@@ -123,8 +115,7 @@ def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.F
     pod, node = assumed.pod, assumed.node
     pending: dict[str, float] = {}
     for plugin in assumed.pipeline.permit:
-        with _failing_as(f'running Permit plugin "{plugin.name}"'):
-            answer = _one_of(plugin.permit(pod, node), Unschedulable, Wait)
+        answer = run_permit(assumed.pipeline, plugin, pod, node)
         if isinstance(answer, Unschedulable):
             raise PodRejected(plugin.name, answer.reason)
         if isinstance(answer, Wait):
@@ -139,27 +130,13 @@ def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.F
         if rejection is None:
             permitted.set_result(None)
         else:
-            permitted.set_exception(PodRejected(plugin, rejection.reason))
+            # The plugin chose both, and the queue and the API server must be able to use them.
+            known = isinstance(plugin, str) and plugin in assumed.pipeline.distributions
+            reason = one_line(rejection.reason)
+            permitted.set_exception(PodRejected(plugin if known else "", reason))
 
     waiting.enter(pod, node, pending, now, decided)
     return permitted
-
-
-@contextmanager
-def _failing_as(step: str) -> Iterator[None]:
-    """Whatever a plugin raises in here becomes PluginError with the name of the step."""
-    try:
-        yield
-    except Exception as error:
-        raise PluginError(f"{step}: {error}") from error
-
-
-def _one_of(answer: _Answer, *types: type) -> _Answer:
-    """The answer of a plugin, if it is None or of these types; else TypeError."""
-    if answer is not None and not isinstance(answer, types):
-        expected = " or ".join(("None", *(expected.__name__ for expected in types)))
-        raise TypeError(f"it answered {answer!r}, not {expected}")
-    return answer
 
 
 async def bind(assumed: AssumedPod, in_pre_bind: MutableMapping[str, Callable[[], object]]) -> None:
@@ -177,24 +154,22 @@ async def bind(assumed: AssumedPod, in_pre_bind: MutableMapping[str, Callable[[]
             await assumed.permitted
         with _called_off_through(in_pre_bind, pod):
             for plugin in pipeline.pre_bind:
-                with _step(f'running PreBind plugin "{plugin.name}"'):
-                    await plugin.pre_bind(pod, node)
+                await _run(pipeline, plugin, ExtensionPoint.PRE_BIND, plugin.pre_bind, pod, node)
         for binder in pipeline.bind:
-            with _step(f'binding rejected: running Bind plugin "{binder.name}"', binds=True):
-                if await binder.bind(pod, node) is not SKIP:
-                    break
+            answer = await _run(pipeline, binder, ExtensionPoint.BIND, binder.bind, pod, node)
+            if answer is not SKIP:
+                break
         else:
             raise BindingFailed("no bind plugin took the pod; check the profile's bind plugins")
         assumed.undo.pop_all()
 
 
 async def after_binding(assumed: AssumedPod) -> None:
-    """Runs the PostBind plugins; their failures are only logged."""
+    """Runs the PostBind plugins; their failures are only recorded."""
     for plugin in assumed.pipeline.post_bind:
-        try:
-            await plugin.post_bind(assumed.pod, assumed.node)
-        except Exception:
-            logger.exception("plugin %s failed after %s was bound", plugin.name, assumed.pod.key)
+        point, method = ExtensionPoint.POST_BIND, plugin.post_bind
+        with suppress(BindingFailed):
+            await _run(assumed.pipeline, plugin, point, method, assumed.pod, assumed.node)
 
 
 @contextmanager
@@ -214,15 +189,99 @@ def _called_off_through(
         raise asyncio.CancelledError
 
 
-@contextmanager
-def _step(name: str, *, binds: bool = False) -> Iterator[None]:
-    """Whatever a plugin raises in here becomes BindingFailed with the name of the step.
+async def _run(
+    pipeline: Pipeline,
+    plugin: Plugin,
+    point: ExtensionPoint,
+    method: Callable[[Pod, str], Awaitable[object]],
+    pod: Pod,
+    node: str,
+) -> object:
+    """What an asynchronous method of a plugin returns.
 
-    Only where the pod itself is written does "not found" mean that the pod has gone.
+    A shipped plugin has time-outs of its own and ends when it is cancelled, so it is awaited
+    here. A plugin of another distribution gets a task of its own, which is cancelled and left
+    alone when it takes too long: a plugin may catch CancelledError and go on.
+
+    Raises:
+        BindingFailed: if it fails. An error of the API server is not a failure of the plugin. Only
+            at Bind, where the pod itself is written, "not found" means that the pod has gone.
+    """
+    call = _checked(pipeline, plugin, point, method, pod, node)
+    try:
+        if pipeline.distributions.get(plugin.name) == SHIPPED_WITH:
+            return await call
+        return await _in_task(call, pipeline.failures.timeout_seconds)
+    except KubeError as error:
+        gone = point is ExtensionPoint.BIND and isinstance(error, NotFoundError)
+        text = f'running {point} plugin "{plugin.name}": {explain(error)}'
+        raise BindingFailed(_bind_prefix(point) + text, gone=gone) from error
+    except TimeoutError:
+        failure = pipeline.failures.timed_out(pipeline.blamed(plugin.name, point))
+        raise BindingFailed(_bind_prefix(point) + str(failure)) from None
+    except PluginFailed as failure:
+        raise BindingFailed(_bind_prefix(point) + str(failure)) from failure
+
+
+async def _checked(
+    pipeline: Pipeline,
+    plugin: Plugin,
+    point: ExtensionPoint,
+    method: Callable[[Pod, str], Awaitable[object]],
+    pod: Pod,
+    node: str,
+) -> object:
+    """What the method returns; what it raises by mistake is recorded and becomes PluginFailed.
+
+    A cancellation of the task that awaits this is passed on, and so is an error of the API server.
     """
     try:
-        yield
-    except Exception as error:
-        text = explain(error) if isinstance(error, KubeError) else str(error)
-        gone = binds and isinstance(error, NotFoundError)
-        raise BindingFailed(f"{name}: {text}", gone=gone) from error
+        answer = await method(pod, node)
+    except KubeError:
+        raise
+    except BaseException as error:
+        task = asyncio.current_task()
+        cancelled = isinstance(error, asyncio.CancelledError | GeneratorExit)
+        if cancelled and (task is None or task.cancelling()):
+            raise
+        raise pipeline.failures.error(pipeline.blamed(plugin.name, point), error) from error
+    if point is not ExtensionPoint.POST_BIND:
+        check_async(pipeline, plugin, point, answer)
+    return answer
+
+
+async def _in_task(call: Coroutine[Any, Any, object], seconds: float) -> object:
+    """The result of the call, which runs in a task of its own.
+
+    When the time is over, or when the waiting task is cancelled, the call is cancelled and gets a
+    moment to end. Then it is left alone, whatever it does.
+
+    Raises:
+        TimeoutError: after so many seconds.
+    """
+    task = asyncio.ensure_future(call)
+    task.add_done_callback(_retrieve)
+    try:
+        done, _ = await asyncio.wait((task,), timeout=seconds)
+    except asyncio.CancelledError:
+        await _cancel(task)
+        raise
+    if not done:
+        await _cancel(task)
+        raise TimeoutError
+    return task.result()
+
+
+async def _cancel(task: "asyncio.Task[object]") -> None:
+    task.cancel()
+    await asyncio.wait((task,), timeout=_TO_END_SECONDS)
+
+
+def _retrieve(task: "asyncio.Task[object]") -> None:
+    """Marks the exception of a task as seen, because the task may be left alone."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _bind_prefix(point: ExtensionPoint) -> str:
+    return "binding rejected: " if point is ExtensionPoint.BIND else ""

@@ -7,6 +7,7 @@ It changes nothing but the result cache, which never changes a result.
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import partial
+from typing import Final
 from zlib import crc32
 
 import numpy as np
@@ -29,6 +30,9 @@ __all__ = [
     "decide",
     "tie_break_seed",
 ]
+
+_LONGEST_MESSAGE: Final = 32_768
+"""Characters; the API's limit to the message of a condition (metav1.Condition)."""
 
 
 def decide(
@@ -89,7 +93,7 @@ def _fit_error(
     search: Search, diagnosis: Diagnosis, pre_filtered: PreFiltered | None, now: float
 ) -> FitError:
     """The outcome when no node fits: runs the post_filter plugins (RunPostFilterPlugins)."""
-    message = diagnosis.message
+    message = diagnosis.message[:_LONGEST_MESSAGE]
     if not diagnosis.total:
         return FitError(diagnosis, message)
     state = PostFilterState(
@@ -111,7 +115,7 @@ def _fit_error(
         if isinstance(answer, Unschedulable) and not answer.resolvable:
             break
     whole = " ".join(filter(None, (message, ", ".join(reasons))))
-    return FitError(diagnosis, whole, keeps_nomination=keeps_nomination)
+    return FitError(diagnosis, whole[:_LONGEST_MESSAGE], keeps_nomination=keeps_nomination)
 
 
 def tie_break_seed(uid: str, attempt: int, salt: int = 0) -> int:

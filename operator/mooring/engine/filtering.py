@@ -16,9 +16,10 @@ from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import FilterPlugin, ResourceFilterPlugin
 from mooring.framework.runtime import (
     NOT_A_FILTER_STATE,
-    check_pre_filter,
     run_explain,
     run_filter,
+    run_pre_filter,
+    run_resource_requests,
 )
 from mooring.framework.verdicts import SKIP, Explanation, PreFilterResult, Unschedulable
 from mooring.model.pod import Pod
@@ -71,9 +72,12 @@ class Search:
         cached = self.results.pre_filtered
         for plugin in self.pipeline.pre_filter:
             name = plugin.name
-            answer = cached[name] if name in cached else plugin.pre_filter(self.pod, self.cluster)
+            answer = (
+                cached[name]
+                if name in cached
+                else run_pre_filter(self.pipeline, plugin, self.pod, self.cluster)
+            )
             if type(answer) in NOT_A_FILTER_STATE:
-                check_pre_filter(self.pipeline, plugin, answer)
                 if isinstance(answer, Unschedulable):
                     rejections[name] = answer
                     if not answer.resolvable:
@@ -181,11 +185,10 @@ class Search:
             if pre_filtered.runs(plugin) and not getattr(plugin, "ignores_pods", False)
         ]
         plugin = self.pipeline.resource_filters.get(dependent[0]) if len(dependent) == 1 else None
-        return (
-            None
-            if plugin is None
-            else (plugin, plugin.resource_requests(pre_filtered.states[plugin.name]))
-        )
+        if plugin is None:
+            return None
+        state = pre_filtered.states.get(plugin.name)
+        return plugin, run_resource_requests(self.pipeline, plugin, state)
 
     def rejections_with_nominated(self, row: int) -> Sequence[RejectedNodes]:
         """Why the row rejects the pod with the pods nominated to it; empty if it does not."""

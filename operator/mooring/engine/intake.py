@@ -3,19 +3,18 @@
 Everything here runs on the event loop's thread and returns at once.
 """
 
-import logging
 from collections.abc import Callable, Iterable
 
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
+from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.queued_pod import SubQueue
+from mooring.framework.runtime import run_pre_enqueue
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.workloads import Namespace
 
 __all__ = ["Intake"]
-
-logger = logging.getLogger(__name__)
 
 
 class Intake:
@@ -39,7 +38,6 @@ class Intake:
         self._wake = wake
         self._left = left
         self._failed = failed
-        self._logged: set[str] = set()
 
     def pending(self, pod: Pod) -> None:
         """The API server shows the pod without a node, or showed it so a moment ago."""
@@ -154,14 +152,10 @@ class Intake:
         """Whether a PreEnqueue plugin holds the pod back, or fails."""
         for plugin in pipeline.pre_enqueue:
             try:
-                if plugin.pre_enqueue(pod) is not None:
+                if run_pre_enqueue(pipeline, plugin, pod) is not None:
                     return True
-            except Exception as error:
-                self._failed(pod, f'running PreEnqueue plugin "{plugin.name}": {error}')
-                if plugin.name not in self._logged:
-                    text = "plugin %s failed at PreEnqueue for pod %s: its pods are gated"
-                    logger.exception(text, plugin.name, pod.key)
-                    self._logged.add(plugin.name)
+            except PluginFailed as failure:
+                self._failed(pod, str(failure))
                 return True
         return False
 

@@ -27,8 +27,9 @@ from mooring.engine.reports import Reports
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
+from mooring.framework.plugin_failures import PluginFailed, text_of
 from mooring.framework.queued_pod import QueuedPod
-from mooring.framework.verdicts import PluginError
+from mooring.framework.slow_decisions import SlowDecisions
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
 
@@ -76,6 +77,7 @@ class SchedulingLoop:
         self._preemptions = preemptions
         self._clock = clock
         self._shared = ResultCache(scheduler.state.nodes)
+        self._slow = SlowDecisions()
         self._work = asyncio.Event()
         self._bindings: set[asyncio.Task[None]] = set()
         self._start = 0
@@ -149,16 +151,16 @@ class SchedulingLoop:
         except PodRejected as rejection:
             self._rejected(attempt, rejection)
         except Exception as error:
-            if not isinstance(error, PluginError):
+            if not isinstance(error, PluginFailed):
                 logger.exception("scheduling pod %s failed", pod.key)
-            self._fail(attempt, str(error))
+            self._fail(attempt, text_of(error))
 
     def _decide(self, attempt: _Attempt) -> Outcome:
         scheduler, queued, pipeline = self._scheduler, attempt.queued, attempt.pipeline
         try:
             outcome = decide(
                 queued.pod,
-                pipeline,
+                self._slow.pipeline_for(pipeline),
                 scheduler.cluster,
                 self._shared,
                 seed=tie_break_seed(queued.pod.uid, queued.attempts),
@@ -167,6 +169,7 @@ class SchedulingLoop:
             )
         finally:
             attempt.took = self._clock() - attempt.began
+            self._slow.decided(pipeline, queued.pod.key, attempt.took)
         if isinstance(outcome, ScheduleResult):
             self._start = (self._start + outcome.evaluated_nodes) % scheduler.cluster.node_count
         self._decisions.add(
@@ -245,7 +248,7 @@ class SchedulingLoop:
         except Exception as error:
             logger.exception("binding pod %s failed", pod.key)
             assumed.undo.close()
-            self._fail(attempt, str(error))
+            self._fail(attempt, text_of(error))
         else:
             now = self._clock()
             scheduler.state.expect_confirmation(pod, now + _CONFIRMATION_SECONDS)

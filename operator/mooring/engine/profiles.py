@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from mooring.framework.handle import Handle
 from mooring.framework.pipeline import Pipeline, build_pipeline
+from mooring.framework.plugin_failures import PluginFailures
 from mooring.framework.registry import Registry
 from mooring.model.pod import Pod
 from mooring.policy.errors import FieldError, ProfileInvalid
@@ -29,11 +30,15 @@ class Profiles:
     """The profiles in force, by name.
 
     A profile takes effect whole: `put` either replaces it, or raises and leaves what was in force.
+    `failures` records what plugins do wrong; without it that is logged, but not counted.
     """
 
-    def __init__(self, registry: Registry, handle: Handle) -> None:
+    def __init__(
+        self, registry: Registry, handle: Handle, failures: PluginFailures | None = None
+    ) -> None:
         self._registry = registry
         self._handle = handle
+        self._failures = failures
         self._in_force: dict[str, InForce] = {}
         self._matcher = ProfileMatcher(())
 
@@ -52,7 +57,7 @@ class Profiles:
         if profile.spec.extenders:
             message = "are not called by this version of Mooring: remove them"
             raise ProfileInvalid([FieldError("spec.extenders", message)])
-        pipeline = build_pipeline(profile, effective, self._registry, self._handle)
+        pipeline = build_pipeline(profile, effective, self._registry, self._handle, self._failures)
         entry = self._in_force[profile.name] = InForce(profile, effective, pipeline)
         self._rematch()
         return entry

@@ -25,6 +25,8 @@ _LANES: Final = 4
 """Status patches in flight; kube-scheduler's had no bound and starved its bindings (#142123)."""
 _MOST_CLASSES: Final = 3
 """Names that an event gives to one priority; more classes may have the same value."""
+_LONGEST_MESSAGE: Final = 32_768
+"""Characters; the API's limit to the message of a condition (metav1.Condition)."""
 _PAUSE_SECONDS: Final = 1.0
 """Between two tries of a lane to reach the API server."""
 
@@ -116,6 +118,7 @@ class Reports:
         self._pending.pop(uid, None)
 
     def _failed(self, pod: Pod, reason: str, message: str, nominated: str | None) -> None:
+        message = message[:_LONGEST_MESSAGE].encode(errors="replace").decode()
         self._recorder.record(_reference(pod), "Warning", "FailedScheduling", "Scheduling", message)
         already = self._said.get(pod.uid, (pod.unscheduled_message or "", pod.nominated_node))
         if already == (message, nominated):

@@ -21,6 +21,12 @@ from mooring.framework.plugin import (
     ResourceFilterPlugin,
     ScorePlugin,
 )
+from mooring.framework.plugin_failures import (
+    Blamed,
+    ExtensionPoint,
+    PluginFailures,
+    text_of,
+)
 from mooring.framework.registry import NoArgs, PluginLoadError, Registry
 from mooring.policy.points import Point
 from mooring.policy.profile import Preemption, SchedulingProfile
@@ -72,20 +78,36 @@ class Pipeline:
     """By name, the filters that depend on other pods only through their resource requests."""
     distributions: Mapping[str, str]
     """By plugin name, the distribution that it comes from; errors name it."""
+    failures: PluginFailures
+    """Records what the plugins do wrong."""
+
+    def blamed(self, plugin: str, point: ExtensionPoint) -> Blamed:
+        """The plugin with its distribution; a name that the profile does not have is not kept."""
+        source = self.distributions.get(plugin)
+        if source is None:
+            return Blamed("unknown", "an unknown distribution", point)
+        return Blamed(plugin, source, point)
 
 
 def build_pipeline(
-    profile: SchedulingProfile, effective: Effective, registry: Registry, handle: Handle
+    profile: SchedulingProfile,
+    effective: Effective,
+    registry: Registry,
+    handle: Handle,
+    failures: PluginFailures | None = None,
 ) -> Pipeline:
     """Build every plugin of the profile, once, with its arguments.
 
+    Without `failures` the plugins' failures are logged, but not counted.
+
     Raises PluginLoadError with the plugin's name if a constructor fails.
     """
+    failures = failures or PluginFailures()
     built: dict[str, Any] = {}
 
     def instance(name: str) -> Any:
         if name not in built:
-            built[name] = _built(name, effective, registry, handle)
+            built[name] = _built(name, effective, registry, handle, failures)
         return built[name]
 
     def at(point: Point) -> tuple[Any, ...]:
@@ -120,14 +142,26 @@ def build_pipeline(
             f.name: f for f in at(Point.FILTER) if isinstance(f, ResourceFilterPlugin)
         },
         distributions={name: registry.distribution(name) for name in built},
+        failures=failures,
     )
 
 
-def _built(name: str, effective: Effective, registry: Registry, handle: Handle) -> Any:
-    args = effective.args.get(name)
+def _built(
+    name: str, effective: Effective, registry: Registry, handle: Handle, failures: PluginFailures
+) -> Any:
+    """The plugin; what its constructor does wrong is recorded."""
+    args, plugin = effective.args.get(name), registry.plugin(name)
+    blamed = Blamed(name, registry.distribution(name), ExtensionPoint.CONSTRUCTOR)
+    began = failures.clock()
     try:
-        return registry.plugin(name)(args if args is not None else NoArgs(), handle)
-    except Exception as error:
-        raise PluginLoadError(
-            f"plugin {name} cannot be built: {type(error).__name__}: {error}"
-        ) from error
+        built = plugin(args if args is not None else NoArgs(), handle)
+    except BaseException as error:
+        failures.error(blamed, error)
+        text = f"plugin {name} cannot be built: {type(error).__name__}: {text_of(error)}"
+        raise PluginLoadError(text) from error
+    if not isinstance(built, plugin):
+        problem = f"its constructor returned {type(built).__name__}"
+        raise PluginLoadError(str(failures.invalid(blamed, problem)))
+    if (seconds := failures.clock() - began) > failures.slow_seconds:
+        failures.slow(blamed, seconds)
+    return built

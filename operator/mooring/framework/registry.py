@@ -18,11 +18,14 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict
 
 from mooring.framework.plugin import POINT_METHODS, points_of
+from mooring.framework.plugin_failures import text_of
 from mooring.policy.points import Point
 
-__all__ = ["ENTRY_POINT_GROUP", "NoArgs", "PluginLoadError", "Registry"]
+__all__ = ["ENTRY_POINT_GROUP", "SHIPPED_WITH", "NoArgs", "PluginLoadError", "Registry"]
 
 ENTRY_POINT_GROUP = "mooring.plugins"
+SHIPPED_WITH: Final = "mooring"
+"""The distribution of the shipped plugins."""
 _ASYNC: Final = frozenset({Point.PRE_BIND, Point.BIND, Point.POST_BIND})
 
 
@@ -49,7 +52,7 @@ class Registry:
     def __init__(
         self, shipped: Iterable[type[Any]], announced: Mapping[str, EntryPoint] | None = None
     ) -> None:
-        self._specs = {p.name: _Spec(p, points_of(p), "mooring") for p in shipped}
+        self._specs = {p.name: _Spec(p, points_of(p), SHIPPED_WITH) for p in shipped}
         if announced is None:
             announced = {e.name: e for e in entry_points(group=ENTRY_POINT_GROUP)}
         self._announced = announced
@@ -100,9 +103,12 @@ def _load(entry: EntryPoint) -> _Spec:
     source = f"{entry.value} of {distribution}"
     try:
         plugin = entry.load()
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a module that calls sys.exit() ends nothing but its profile
         raise PluginLoadError(
-            f"plugin {entry.name} ({source}) cannot be imported: {type(error).__name__}: {error}"
+            f"plugin {entry.name} ({source}) cannot be imported: "
+            f"{type(error).__name__}: {text_of(error)}"
         ) from error
     problem = _problem(entry.name, plugin)
     if problem:

@@ -1,37 +1,53 @@
-"""Runs a plugin's deciding methods and checks what they return (framework/runtime/framework.go).
+"""Runs a plugin's methods and checks what they return (framework/runtime/framework.go).
 
 numpy would stretch an array of the wrong length silently, and a node that is rejected could be
-chosen. So the type, shape and dtype of every result are checked, once per call. What is wrong is a
-`PluginError` of one line that names the plugin and the distribution it comes from.
+chosen. So the type, shape and dtype of every result are checked, once per call. Texts that users
+read are checked too: they must be valid Unicode and not longer than 1,024 characters.
+
+Whatever a plugin raises or returns by mistake is recorded in the pipeline's `failures` and becomes
+`PluginFailed`, a text of one line. SystemExit is treated as any exception; KeyboardInterrupt is
+passed on. The methods that decide (from `pre_filter` to `score`) are not timed here, because they
+run too often; `mooring.framework.slow_decisions` says how the slow ones are found.
 """
 
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from enum import EnumMeta
 from types import CoroutineType
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, TypeGuard, TypeVar
 
 import numpy as np
 
 from mooring.framework.hints import QueueingHint
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import (
+    EnqueueExtensions,
     FilterPlugin,
     Normalize,
+    PermitPlugin,
     Plugin,
     PostFilterPlugin,
+    PreEnqueuePlugin,
     PreFilterPlugin,
     PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ResourceFilterPlugin,
     ScorePlugin,
 )
+from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed, one_line
 from mooring.framework.post_filter import Nomination, NotEligible, PostFilterState
+from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.scores import MAX_SCORE
 from mooring.framework.verdicts import (
+    SKIP,
     Explanation,
-    PluginError,
     PreFilterResult,
     Skip,
     Unschedulable,
     Wait,
 )
+from mooring.model.events import ClusterEvent
 from mooring.model.pod import Pod
 from mooring.state.columns import IntArray
 from mooring.state.snapshot import Snapshot
@@ -39,18 +55,32 @@ from mooring.state.view import BoolArray, NodeView
 
 __all__ = [
     "NOT_A_FILTER_STATE",
-    "check_pre_filter",
+    "check_async",
     "run_explain",
     "run_filter",
+    "run_permit",
     "run_post_filter",
+    "run_pre_enqueue",
     "run_pre_filter",
     "run_pre_score",
+    "run_queueing_hint",
+    "run_reserve",
+    "run_resource_requests",
     "run_score",
+    "run_sort_key",
+    "run_unreserve",
     "wrong_explanation",
     "wrong_mask",
     "wrong_scores",
 ]
 
+_Answer = TypeVar("_Answer")
+
+_LONGEST_REASON: Final = 1024
+"""Characters of a reason, and of a text in a sort key."""
+_LONGEST_KEY: Final = 32
+"""Items of a sort key."""
+_MOST_AMOUNT: Final = 2**63
 _BOOL: Final = np.dtype(np.bool_)
 _INT64: Final = np.dtype(np.int64)
 _UINT64: Final = np.dtype(np.uint64)
@@ -62,38 +92,73 @@ _MISTAKES: Final = frozenset(
     {type, EnumMeta, CoroutineType, Explanation, Nomination, NotEligible, QueueingHint, Wait}
 )
 """Types of what is a mistake where a state is expected: verdicts of other methods, classes."""
-_POST_FILTER_REJECTIONS: Final = frozenset({Unschedulable, NotEligible})
 NOT_A_FILTER_STATE: Final = _MISTAKES | {PreFilterResult, Unschedulable}
 """Types of all results of `pre_filter` that are not simply a state for `filter`."""
+
+
+def run_pre_enqueue(pipeline: Pipeline, plugin: PreEnqueuePlugin, pod: Pod) -> Unschedulable | None:
+    """What `pre_enqueue` returns."""
+    point = ExtensionPoint.PRE_ENQUEUE
+    answer = _timed(pipeline, plugin, point, plugin.pre_enqueue, pod)
+    if problem := _wrong_verdict(answer, Unschedulable):
+        raise _error(pipeline, plugin, point, f"pre_enqueue {problem}")
+    return answer
+
+
+def run_sort_key(
+    pipeline: Pipeline, plugin: QueueSortPlugin, queued: QueuedPod
+) -> tuple[int | float | str, ...]:
+    """What `sort_key` returns; subclasses of numbers and texts become plain ones."""
+    point = ExtensionPoint.QUEUE_SORT
+    key = _timed(pipeline, plugin, point, plugin.sort_key, queued)
+    plain = _plain(key)
+    if plain is None:
+        expected = f"a tuple of at most {_LONGEST_KEY} numbers and short texts"
+        raise _error(pipeline, plugin, point, f"sort_key {_instead(key, expected)}")
+    return plain
+
+
+def run_queueing_hint(
+    pipeline: Pipeline, plugin: EnqueueExtensions, pod: Pod, event: ClusterEvent, cluster: Snapshot
+) -> QueueingHint:
+    """What `queueing_hint` returns; SKIP for an event that is not in `events_to_register`."""
+    point = ExtensionPoint.QUEUEING_HINT
+    try:
+        registered = (event.kind, event.action) in plugin.events_to_register
+    except BaseException as error:
+        raise _failed(pipeline, plugin, point, error) from error
+    if not registered:
+        return QueueingHint.SKIP
+    hint = _timed(pipeline, plugin, point, plugin.queueing_hint, pod, event, cluster)
+    if not isinstance(hint, QueueingHint):
+        raise _error(pipeline, plugin, point, f"queueing_hint {_instead(hint, 'a QueueingHint')}")
+    return hint
 
 
 def run_pre_filter(
     pipeline: Pipeline, plugin: PreFilterPlugin, pod: Pod, cluster: Snapshot
 ) -> Any | Skip | PreFilterResult | Unschedulable:
     """What `pre_filter` returns."""
-    answer = plugin.pre_filter(pod, cluster)
-    if type(answer) in NOT_A_FILTER_STATE:
-        check_pre_filter(pipeline, plugin, answer)
+    try:
+        answer = plugin.pre_filter(pod, cluster)
+    except BaseException as error:
+        raise _failed(pipeline, plugin, ExtensionPoint.PRE_FILTER, error) from error
+    if type(answer) in NOT_A_FILTER_STATE and (problem := _wrong_pre_filter(answer)):
+        raise _error(pipeline, plugin, ExtensionPoint.PRE_FILTER, f"pre_filter {problem}")
     return answer
-
-
-def check_pre_filter(pipeline: Pipeline, plugin: PreFilterPlugin, answer: object) -> None:
-    """Raises PluginError if `pre_filter` may not return this."""
-    if type(answer) in _MISTAKES:
-        expected = "a state for filter, SKIP, PreFilterResult or Unschedulable"
-        raise _error(pipeline, plugin, f"pre_filter {_instead(answer, expected)}")
-    if isinstance(answer, PreFilterResult) and not _are_texts(answer.node_names, frozenset):
-        problem = "returned a PreFilterResult whose node_names are no frozenset of texts"
-        raise _error(pipeline, plugin, f"pre_filter {problem}")
 
 
 def run_filter(
     pipeline: Pipeline, plugin: FilterPlugin, pod: Pod, nodes: NodeView, state: Any
 ) -> BoolArray:
     """What `filter` returns: bool[nodes]."""
-    mask = plugin.filter(pod, nodes, state)
+    try:
+        mask = plugin.filter(pod, nodes, state)
+    except BaseException as error:
+        raise _failed(pipeline, plugin, ExtensionPoint.FILTER, error) from error
     if not _is_array(mask, _BOOL, len(nodes)):
-        raise _error(pipeline, plugin, f"filter {wrong_mask(mask, len(nodes))}")
+        problem = wrong_mask(mask, len(nodes))
+        raise _error(pipeline, plugin, ExtensionPoint.FILTER, f"filter {problem}")
     return mask
 
 
@@ -101,20 +166,45 @@ def run_explain(
     pipeline: Pipeline, plugin: FilterPlugin, pod: Pod, nodes: NodeView, state: Any
 ) -> Explanation:
     """What `explain` returns, for nodes that `filter` rejected."""
-    why = plugin.explain(pod, nodes, state)
+    try:
+        why = plugin.explain(pod, nodes, state)
+    except BaseException as error:
+        raise _failed(pipeline, plugin, ExtensionPoint.FILTER, error) from error
     if problem := wrong_explanation(why, len(nodes)):
-        raise _error(pipeline, plugin, f"explain {problem}")
+        raise _error(pipeline, plugin, ExtensionPoint.FILTER, f"explain {problem}")
     return why
+
+
+def run_resource_requests(
+    pipeline: Pipeline, plugin: ResourceFilterPlugin, state: Any
+) -> Mapping[str, int]:
+    """What `resource_requests` returns: amounts from 0 on, by resource."""
+    try:
+        amounts = plugin.resource_requests(state)
+        right = isinstance(amounts, Mapping) and all(
+            isinstance(name, str) and isinstance(amount, int) and 0 <= amount < _MOST_AMOUNT
+            for name, amount in amounts.items()
+        )
+    except BaseException as error:
+        raise _failed(pipeline, plugin, ExtensionPoint.FILTER, error) from error
+    if not right:
+        expected = "a mapping of resources to amounts from 0 on"
+        problem = f"resource_requests {_instead(amounts, expected)}"
+        raise _error(pipeline, plugin, ExtensionPoint.FILTER, problem)
+    return amounts
 
 
 def run_post_filter(
     pipeline: Pipeline, plugin: PostFilterPlugin, state: PostFilterState
 ) -> Nomination | Unschedulable | NotEligible:
-    """What `post_filter` returns; a nominated node exists."""
-    answer = plugin.post_filter(state)
+    """What `post_filter` returns; a nominated node exists, and the victims are on it."""
+    try:
+        answer = plugin.post_filter(state)
+    except BaseException as error:
+        raise _failed(pipeline, plugin, ExtensionPoint.POST_FILTER, error) from error
     problem = _wrong_post_filter(answer, state.cluster)
     if problem:
-        raise _error(pipeline, plugin, f"post_filter {problem}")
+        raise _error(pipeline, plugin, ExtensionPoint.POST_FILTER, f"post_filter {problem}")
     return answer
 
 
@@ -122,10 +212,13 @@ def run_pre_score(
     pipeline: Pipeline, plugin: PreScorePlugin, pod: Pod, nodes: NodeView, cluster: Snapshot
 ) -> Any | Skip:
     """What `pre_score` returns."""
-    answer = plugin.pre_score(pod, nodes, cluster)
+    try:
+        answer = plugin.pre_score(pod, nodes, cluster)
+    except BaseException as error:
+        raise _failed(pipeline, plugin, ExtensionPoint.PRE_SCORE, error) from error
     if type(answer) in NOT_A_FILTER_STATE:
-        expected = "a state for score or SKIP"
-        raise _error(pipeline, plugin, f"pre_score {_instead(answer, expected)}")
+        problem = f"pre_score {_instead(answer, 'a state for score or SKIP')}"
+        raise _error(pipeline, plugin, ExtensionPoint.PRE_SCORE, problem)
     return answer
 
 
@@ -133,10 +226,50 @@ def run_score(
     pipeline: Pipeline, plugin: ScorePlugin, pod: Pod, nodes: NodeView, state: Any
 ) -> IntArray:
     """What `score` returns: int64[nodes], from 0 on, up to 100 where it is not normalised."""
-    raw = plugin.score(pod, nodes, state)
+    try:
+        raw = plugin.score(pod, nodes, state)
+    except BaseException as error:
+        raise _failed(pipeline, plugin, ExtensionPoint.SCORE, error) from error
     if problem := wrong_scores(raw, len(nodes), plugin.normalize):
-        raise _error(pipeline, plugin, f"score {problem}")
+        raise _error(pipeline, plugin, ExtensionPoint.SCORE, f"score {problem}")
     return raw
+
+
+def run_reserve(
+    pipeline: Pipeline, plugin: ReservePlugin, pod: Pod, node: str
+) -> Unschedulable | None:
+    """What `reserve` returns."""
+    point = ExtensionPoint.RESERVE
+    answer = _timed(pipeline, plugin, point, plugin.reserve, pod, node)
+    if problem := _wrong_verdict(answer, Unschedulable):
+        raise _error(pipeline, plugin, point, f"reserve {problem}")
+    return answer
+
+
+def run_unreserve(pipeline: Pipeline, plugin: ReservePlugin, pod: Pod, node: str) -> None:
+    """Runs `unreserve`; what it raises is recorded, and the other plugins' run all the same."""
+    with suppress(PluginFailed):
+        _timed(pipeline, plugin, ExtensionPoint.UNRESERVE, plugin.unreserve, pod, node)
+
+
+def run_permit(
+    pipeline: Pipeline, plugin: PermitPlugin, pod: Pod, node: str
+) -> Wait | Unschedulable | None:
+    """What `permit` returns; the seconds of a Wait are a number from 0 on, or infinite."""
+    point = ExtensionPoint.PERMIT
+    answer = _timed(pipeline, plugin, point, plugin.permit, pod, node)
+    if problem := _wrong_verdict(answer, Unschedulable, Wait):
+        raise _error(pipeline, plugin, point, f"permit {problem}")
+    return answer
+
+
+def check_async(pipeline: Pipeline, plugin: Plugin, point: ExtensionPoint, answer: object) -> None:
+    """Raises PluginFailed if `pre_bind` or `bind` may not return this."""
+    if answer is None or (point is ExtensionPoint.BIND and answer is SKIP):
+        return
+    expected = "None or SKIP" if point is ExtensionPoint.BIND else "None"
+    method = "bind" if point is ExtensionPoint.BIND else "pre_bind"
+    raise _error(pipeline, plugin, point, f"{method} {_instead(answer, expected)}")
 
 
 def wrong_mask(mask: object, nodes: int) -> str:
@@ -172,21 +305,104 @@ def wrong_explanation(why: object, nodes: int) -> str:
         return f"returned resolvable that is {found}; it must be {expected}"
     if not _are_texts(why.reasons, tuple):
         return "returned reasons that are no tuple of texts"
+    return next((problem for reason in why.reasons if (problem := _wrong_reason(reason))), "")
+
+
+def _wrong_pre_filter(answer: object) -> str:
+    """What is wrong with a result of `pre_filter` that is not simply a state."""
+    if isinstance(answer, Unschedulable):
+        return _wrong_reason(answer.reason)
+    if not isinstance(answer, PreFilterResult):
+        return _instead(answer, "a state for filter, SKIP, PreFilterResult or Unschedulable")
+    if not _are_texts(answer.node_names, frozenset):
+        return "returned a PreFilterResult whose node_names are no frozenset of texts"
     return ""
 
 
 def _wrong_post_filter(answer: object, cluster: Snapshot) -> str:
-    if type(answer) in _POST_FILTER_REJECTIONS:
-        return ""
+    if isinstance(answer, Unschedulable | NotEligible):
+        # Its length is not limited: preemption may have to list a reason for every node.
+        return _wrong_reason(answer.reason, most=None)
     if not isinstance(answer, Nomination):
         return _instead(answer, "Nomination, Unschedulable or NotEligible")
     row = cluster.row(answer.node) if isinstance(answer.node, str) else None
     if row is None or cluster.node(row) is None:
-        return f"nominated the node {answer.node!r}, which does not exist"
+        return f"nominated the node {one_line(answer.node)!r}, which does not exist"
     victims: object = answer.victims
     if not isinstance(victims, tuple) or not all(isinstance(v, Pod) for v in victims):
         return "returned victims that are no tuple of pods"
+    on_node = {placed.pod.uid for placed in cluster.pods_on(row)}
+    if len(victims) > len(on_node) or not {v.uid for v in victims} <= on_node:
+        return "returned victims that are not on the nominated node"
     return ""
+
+
+def _wrong_verdict(answer: object, *types: type) -> str:
+    """What is wrong with a result that must be None or of one of the types; "" if nothing is."""
+    if answer is None:
+        return ""
+    if not isinstance(answer, types):
+        return _instead(answer, " or ".join(("None", *(expected.__name__ for expected in types))))
+    if isinstance(answer, Unschedulable):
+        return _wrong_reason(answer.reason)
+    seconds = answer.seconds if isinstance(answer, Wait) else 0.0
+    # A comparison with NaN is False.
+    if not (isinstance(seconds, int | float | np.integer | np.floating) and seconds >= 0):
+        return f"returned a Wait of {one_line(seconds)} seconds; they must be a number from 0 on"
+    return ""
+
+
+def _wrong_reason(reason: object, most: int | None = _LONGEST_REASON) -> str:
+    """What is wrong with a text that users read; "" if nothing is."""
+    if not isinstance(reason, str):
+        return f"returned a reason that is {_described(reason)}; it must be a text"
+    if most is not None and len(reason) > most:
+        return f"returned a reason of {len(reason)} characters; it may have {most}"
+    if not reason.isascii():
+        try:
+            reason.encode()
+        except UnicodeEncodeError:
+            return "returned a reason that is not valid Unicode"
+    return ""
+
+
+def _plain(key: object) -> tuple[int | float | str, ...] | None:
+    """The items of a sort key as plain numbers and texts, because a subclass may compare oddly.
+
+    None if the key may not be used: NaN is neither before nor after any number.
+    """
+    if not isinstance(key, tuple) or len(key) > _LONGEST_KEY:
+        return None
+    plain: list[int | float | str] = []
+    for item in key:
+        if isinstance(item, int):
+            plain.append(int.__int__(item))
+        elif isinstance(item, float) and item == item:  # noqa: PLR0124 - NaN is not
+            plain.append(float.__float__(item))
+        elif isinstance(item, str) and len(item) <= _LONGEST_REASON:
+            plain.append(str.__str__(item))
+        else:
+            return None
+    return tuple(plain)
+
+
+def _timed(
+    pipeline: Pipeline,
+    plugin: Plugin,
+    point: ExtensionPoint,
+    method: Callable[..., _Answer],
+    *arguments: Any,
+) -> _Answer:
+    """What the method returns; an exception, and a call that takes too long, are recorded."""
+    failures = pipeline.failures
+    began = failures.clock()
+    try:
+        return method(*arguments)
+    except BaseException as error:
+        raise _failed(pipeline, plugin, point, error) from error
+    finally:
+        if (seconds := failures.clock() - began) > failures.slow_seconds:
+            failures.slow(pipeline.blamed(plugin.name, point), seconds)
 
 
 def _is_array(found: object, dtype: np.dtype[Any], length: int) -> TypeGuard[np.ndarray[Any, Any]]:
@@ -216,6 +432,11 @@ def _array(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
     return f"an array {dtype}[{','.join(map(str, shape))}]"
 
 
-def _error(pipeline: Pipeline, plugin: Plugin, problem: str) -> PluginError:
-    source = pipeline.distributions.get(plugin.name, "an unknown distribution")
-    return PluginError(f"plugin {plugin.name} of {source}: {problem}")
+def _error(pipeline: Pipeline, plugin: Plugin, point: ExtensionPoint, problem: str) -> PluginFailed:
+    return pipeline.failures.invalid(pipeline.blamed(plugin.name, point), problem)
+
+
+def _failed(
+    pipeline: Pipeline, plugin: Plugin, point: ExtensionPoint, error: BaseException
+) -> PluginFailed:
+    return pipeline.failures.error(pipeline.blamed(plugin.name, point), error)

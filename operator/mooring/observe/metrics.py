@@ -143,6 +143,12 @@ class Metrics(Collector):
             ("resource",),
         )
 
+        self._plugin_failures = self._counter(
+            "mooring_plugin_failures_total",
+            "Calls of plugins that raised, returned a wrong result or took too long.",
+            ("plugin", "extension_point", "kind"),
+        )
+
     def for_profile(self, profile: str) -> ProfileMetrics:
         """The recorder of this profile, always the same one; keep it beside the pipeline."""
         recorder = self._profiles.get(profile)
@@ -176,6 +182,10 @@ class Metrics(Collector):
     def relisted(self, resource: str) -> None:
         """`resource` (pods, replicasets.apps) was listed again instead of resuming its watch."""
         self._relists.child(resource).add()
+
+    def plugin_failed(self, plugin: str, extension_point: str, kind: str) -> None:
+        """A call of a plugin failed; `kind` is error, invalid or slow."""
+        self._plugin_failures.child(plugin, extension_point, kind).add()
 
     def read_from(self, readings: Readings) -> None:
         """From now on each scrape shows the readings too; before, they are absent."""

@@ -6,15 +6,14 @@ longest.
 """
 
 import heapq
-import logging
 from typing import Any, NamedTuple
 
 from mooring.framework.plugin import by_priority
+from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.runtime import run_sort_key
 
 __all__ = ["ActivePods"]
-
-logger = logging.getLogger(__name__)
 
 
 class _Order(NamedTuple):
@@ -32,7 +31,6 @@ class ActivePods:
 
     def __init__(self) -> None:
         self._heaps: dict[str, _Heap] = {}
-        self._failed: set[str] = set()
 
     def add(self, queued: QueuedPod) -> None:
         """Adds the pod where its QueueSort plugin puts it."""
@@ -49,14 +47,11 @@ class ActivePods:
 
     def _order(self, queued: QueuedPod) -> _Order:
         """The plugin's key for the pod; priority and time if the plugin fails."""
-        plugin = queued.pipeline.queue_sort
+        pipeline = queued.pipeline
+        plugin = pipeline.queue_sort
         try:
-            return _Order(plugin.name, _comparable(plugin.sort_key(queued)))
-        except Exception:
-            if plugin.name not in self._failed:
-                text = "plugin %s cannot sort pod %s: priority decides instead"
-                logger.exception(text, plugin.name, queued.pod.key)
-                self._failed.add(plugin.name)
+            return _Order(plugin.name, _comparable(run_sort_key(pipeline, plugin, queued)))
+        except PluginFailed:
             return _Order("", by_priority(queued))
 
 
@@ -72,12 +67,5 @@ def _first_by_priority(heap: _Heap) -> tuple[int, float]:
 
 
 def _comparable(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The key in a form of which any two can be compared: numbers come before texts.
-
-    Raises:
-        TypeError: if the key has anything but numbers and texts.
-    """
-    for item in key:
-        if not isinstance(item, int | float | str):
-            raise TypeError(f"a sort key has numbers and texts, not {item!r}")
+    """The key in a form of which any two can be compared: numbers come before texts."""
     return tuple((isinstance(item, str), item) for item in key)

@@ -1,17 +1,16 @@
 """Queueing hints: which cluster events may make which unschedulable pods schedulable."""
 
-import logging
 from collections.abc import Hashable
 
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint
+from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.runtime import run_queueing_hint
 from mooring.model.events import ClusterEvent
 from mooring.model.pod import Pod
 
 __all__ = ["QueueingHints"]
-
-logger = logging.getLogger(__name__)
 
 
 class QueueingHints:
@@ -19,7 +18,6 @@ class QueueingHints:
 
     def __init__(self, handle: Handle) -> None:
         self._cluster = handle.cluster
-        self._failed: set[str] = set()
 
     def signature(self, queued: QueuedPod) -> Hashable:
         """A value that is equal for pods which the same cluster events may make schedulable.
@@ -53,19 +51,14 @@ class QueueingHints:
         return any(self._hint(name, queued, event) for name in queued.unschedulable_plugins)
 
     def _hint(self, name: str, queued: QueuedPod, event: ClusterEvent) -> bool:
-        """The hint of one plugin; a plugin that fails counts as QUEUE and is logged once."""
-        plugin = queued.pipeline.enqueue_extensions.get(name)
+        """Whether the hint of one plugin is QUEUE; that of a plugin that fails counts as QUEUE."""
+        pipeline = queued.pipeline
+        plugin = pipeline.enqueue_extensions.get(name)
         if plugin is None:
             return True
         try:
-            if (event.kind, event.action) not in plugin.events_to_register:
-                return False
-            hint = QueueingHint(plugin.queueing_hint(queued.pod, event, self._cluster))
-        except Exception:
-            if name not in self._failed:
-                text = "queueing hint of plugin %s failed for pod %s: its pods are tried again"
-                logger.exception(text, name, queued.pod.key)
-                self._failed.add(name)
+            hint = run_queueing_hint(pipeline, plugin, queued.pod, event, self._cluster)
+        except PluginFailed:
             return True
         return hint is QueueingHint.QUEUE
 

@@ -15,7 +15,8 @@ from mooring.framework.handle import Handle
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.registry import Registry
-from mooring.framework.verdicts import PluginError, Unschedulable
+from mooring.framework.runtime import run_pre_enqueue
+from mooring.framework.verdicts import PluginError
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.model.pod import Pod
 from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile, SchedulingProfileSpec
@@ -93,7 +94,7 @@ class _Simulation:
                 self._state.nominate(pod, pod.nominated_node)
             gate = _gate(pod, profile)
             if gate is not None:
-                rejected.append(_rejected(pod, profile, gate.reason))
+                rejected.append(_rejected(pod, profile, gate))
             else:
                 active.add(_queued(pod, profile.pipeline, ticket=len(chosen)))
                 chosen.append(profile)
@@ -115,6 +116,8 @@ class _Simulation:
             assume_and_reserve(pod, outcome.row, profile.pipeline, self._state)
         except PodRejected as rejection:
             return _rejected(pod, profile, rejection.message)
+        except PluginError as error:
+            return _rejected(pod, profile, str(error))
         return Attempt(decision, outcome.feasible_nodes)
 
     def _decide(self, pod: Pod, profile: InForce) -> Outcome:
@@ -163,9 +166,14 @@ def _queued(pod: Pod, pipeline: Pipeline, *, ticket: int) -> QueuedPod:
     return QueuedPod(pod, pipeline, entered, entered, ticket=ticket)
 
 
-def _gate(pod: Pod, profile: InForce) -> Unschedulable | None:
-    answers = (plugin.pre_enqueue(pod) for plugin in profile.pipeline.pre_enqueue)
-    return next((answer for answer in answers if answer is not None), None)
+def _gate(pod: Pod, profile: InForce) -> str | None:
+    """Why a PreEnqueue plugin holds the pod back, or how it fails; None if none does."""
+    pipeline = profile.pipeline
+    try:
+        answers = (run_pre_enqueue(pipeline, plugin, pod) for plugin in pipeline.pre_enqueue)
+        return next((answer.reason for answer in answers if answer is not None), None)
+    except PluginError as error:
+        return str(error)
 
 
 def _rejected(pod: Pod, profile: InForce | None, message: str) -> Attempt:

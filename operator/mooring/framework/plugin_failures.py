@@ -1,0 +1,210 @@
+"""Records what plugins do wrong: each message is logged once, each failure is counted.
+
+A failure is an exception, a result that the extension point does not allow, or a call that takes
+too long. It costs one attempt of one pod and never the scheduler: of all exceptions only
+KeyboardInterrupt is not caught, because with it a user ends `mooring simulate`. A failure of a
+constructor costs the profile that names the plugin (`PluginLoadError`).
+
+A synchronous call that takes too long cannot be interrupted: it is logged and counted when it has
+returned, and its result is used. The clock is an argument, because what decides imports none.
+"""
+
+import logging
+import traceback
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from mooring.framework.verdicts import PluginError
+
+__all__ = [
+    "Blamed",
+    "ExtensionPoint",
+    "FailureKind",
+    "PluginFailed",
+    "PluginFailures",
+    "one_line",
+    "text_of",
+]
+
+logger = logging.getLogger(__name__)
+
+_MOST_MESSAGES: Final = 32
+"""Messages remembered per plugin and extension point; further ones are not logged."""
+_FORGET_SECONDS: Final = 3600.0
+"""So long after the first of its messages, those of a plugin are forgotten and logged again."""
+_MOST_CHARACTERS: Final = 1024
+"""Of the text of an exception."""
+_MOST_FRAMES: Final = 20
+"""Of a traceback: the last ones, where the plugin is."""
+_MOST_TRACEBACK: Final = 16_384
+"""Characters of a traceback."""
+
+
+class ExtensionPoint(StrEnum):
+    """Where a plugin is called; the values of the label `extension_point`.
+
+    They are kube-scheduler's, and Constructor and QueueingHint. `explain` and `resource_requests`
+    belong to Filter.
+    """
+
+    CONSTRUCTOR = "Constructor"
+    PRE_ENQUEUE = "PreEnqueue"
+    QUEUE_SORT = "QueueSort"
+    QUEUEING_HINT = "QueueingHint"
+    PRE_FILTER = "PreFilter"
+    FILTER = "Filter"
+    POST_FILTER = "PostFilter"
+    PRE_SCORE = "PreScore"
+    SCORE = "Score"
+    RESERVE = "Reserve"
+    UNRESERVE = "Unreserve"
+    PERMIT = "Permit"
+    PRE_BIND = "PreBind"
+    BIND = "Bind"
+    POST_BIND = "PostBind"
+
+
+class FailureKind(StrEnum):
+    """What went wrong: an exception, a result that is not allowed, or too much time."""
+
+    ERROR = "error"
+    INVALID = "invalid"
+    SLOW = "slow"
+
+
+class Blamed(NamedTuple):
+    """A plugin, the distribution that it comes from, and the extension point at which it failed."""
+
+    plugin: str
+    distribution: str
+    point: ExtensionPoint
+
+    def __str__(self) -> str:
+        return f"plugin {self.plugin} of {self.distribution}"
+
+
+class PluginFailed(PluginError):  # noqa: N818 - says what happened, as BindingFailed
+    """A plugin failed, and that is recorded; the text is one line for users."""
+
+
+class PluginFailures:
+    """Logs and counts the failures of all plugins.
+
+    Args:
+        count: Is called for each failure with the plugin's name, the extension point and the kind.
+        clock: Seconds since any time, for the calls that are timed.
+        slow_seconds: A synchronous call that takes longer is slow.
+        timeout_seconds: After so long an asynchronous call is cancelled, and is slow; calls of the
+            shipped plugins have time-outs of their own.
+    """
+
+    def __init__(
+        self,
+        *,
+        count: Callable[[str, str, str], None] = lambda _plugin, _point, _kind: None,
+        clock: Callable[[], float] = lambda: 0.0,
+        slow_seconds: float = 1.0,
+        timeout_seconds: float = 900.0,
+    ) -> None:
+        self._count = count
+        self.clock = clock
+        self.slow_seconds = slow_seconds
+        self.timeout_seconds = timeout_seconds
+        self._messages: dict[Blamed, set[str]] = {}
+        self._since: dict[Blamed, float] = {}
+
+    def error(self, blamed: Blamed, error: BaseException) -> PluginFailed:
+        """Records what a plugin raised; returns the exception to raise instead.
+
+        The traceback is logged, except that of a PluginError, which a plugin raises on purpose.
+
+        Raises:
+            KeyboardInterrupt: if it is one.
+            PluginFailed: if it is one, because another plugin called by this one failed.
+        """
+        if isinstance(error, KeyboardInterrupt | PluginFailed):
+            raise error
+        text = text_of(error)
+        if isinstance(error, PluginError):
+            self._record(blamed, FailureKind.ERROR, f"failed at {blamed.point}: {text}")
+        else:
+            problem = f"failed at {blamed.point}: {type(error).__name__}: {text}"
+            self._record(blamed, FailureKind.ERROR, problem, error)
+        return PluginFailed(f'running {blamed.point} plugin "{blamed.plugin}": {text}')
+
+    def invalid(self, blamed: Blamed, problem: str) -> PluginFailed:
+        """Records a result that is not allowed; returns the exception to raise.
+
+        `problem` is such as "filter returned None; it must return ...".
+        """
+        self._record(blamed, FailureKind.INVALID, problem)
+        return PluginFailed(f"{blamed}: {problem}")
+
+    def slow(self, blamed: Blamed, seconds: float) -> None:
+        """Records a call, or all calls of one attempt at this point, that took so long."""
+        limit = f"took longer than {self.slow_seconds:g} s"
+        self._record(blamed, FailureKind.SLOW, f"{limit} at {blamed.point}", seconds=seconds)
+
+    def timed_out(self, blamed: Blamed) -> PluginFailed:
+        """Records an asynchronous call that was cancelled; returns the exception to raise."""
+        problem = f"was cancelled at {blamed.point} after {self.timeout_seconds:g} s"
+        self._record(blamed, FailureKind.SLOW, problem)
+        return PluginFailed(f"{blamed}: {problem}")
+
+    def _record(
+        self,
+        blamed: Blamed,
+        kind: FailureKind,
+        problem: str,
+        error: BaseException | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        self._count(blamed.plugin, blamed.point, kind)
+        if not self._is_new(blamed, f"{kind} {problem}"):
+            return
+        fields: dict[str, object] = {} if seconds is None else {"seconds": round(seconds, 3)}
+        if error is not None:
+            fields["traceback"] = _traceback(error)
+        logger.error("%s: %s", blamed, problem, extra=fields)
+
+    def _is_new(self, blamed: Blamed, message: str) -> bool:
+        """Whether the message is to be logged; it is not for the next hour."""
+        now = self.clock()
+        if now - self._since.setdefault(blamed, now) > _FORGET_SECONDS:
+            self._since[blamed] = now
+            self._messages.pop(blamed, None)
+        messages = self._messages.setdefault(blamed, set())
+        if message in messages or len(messages) > _MOST_MESSAGES:
+            return False
+        messages.add(message)
+        if len(messages) <= _MOST_MESSAGES:
+            return True
+        text = "%s has failed at %s in %d ways: more are not logged for an hour, only counted"
+        logger.error(text, blamed, blamed.point, _MOST_MESSAGES)
+        return False
+
+
+def text_of(error: BaseException) -> str:
+    """The text of an exception: one line, valid Unicode, at most 1,024 characters.
+
+    It is the name of the type if there is no text, or if making it fails.
+    """
+    return one_line(error) or type(error).__name__
+
+
+def one_line(found: object) -> str:
+    """The object as one line: valid Unicode, at most 1,024 characters, "" if it has no text."""
+    try:
+        text = str(found)[:_MOST_CHARACTERS]
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - __str__ may raise anything, SystemExit too
+        return ""
+    return " ".join(text.encode(errors="replace").decode().split())
+
+
+def _traceback(error: BaseException) -> str:
+    """The last frames, without locals; the text of an exception that has none is left out."""
+    lines = traceback.format_exception(error, limit=-_MOST_FRAMES)
+    return "".join(lines)[-_MOST_TRACEBACK:].encode(errors="replace").decode()

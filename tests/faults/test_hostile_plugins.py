@@ -1,0 +1,477 @@
+"""A plugin that does wrong costs its attempt and nothing else, wherever it is called.
+
+Three pods are hostile: for them one method of the plugin `Hostile` does wrong. The other pods are
+scheduled by the same profile at the same time.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import pytest
+
+from kube.api_server import ApiServer, Request
+from mooring.engine.api import PluginApi
+from mooring.engine.intake import Intake
+from mooring.engine.loop import SchedulingLoop
+from mooring.engine.preemption_executor import PreemptionExecutor
+from mooring.engine.profiles import Profiles
+from mooring.engine.reports import Reports
+from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint
+from mooring.framework.plugin import Normalize
+from mooring.framework.plugin_failures import PluginFailures
+from mooring.framework.post_filter import Nomination, PostFilterState
+from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.registry import NoArgs, PluginLoadError, Registry
+from mooring.framework.verdicts import SKIP, Explanation, PreFilterResult, Unschedulable, Wait
+from mooring.framework.waiting_pods import WaitingPods
+from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
+from mooring.kube.recorder import EventRecorder
+from mooring.kube.writes import PodWriter
+from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.objects import parse_object
+from mooring.model.pod import Pod, parse_pod
+from mooring.observe.metrics import Metrics
+from mooring.observe.records import DecisionLog
+from mooring.plugins import SHIPPED
+from mooring.queueing.hints import QueueingHints
+from mooring.queueing.queue import SchedulingQueue
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import NodeView
+from mooring.testing.builders import cluster, node, pod
+from scheduler_states import put_profile
+
+SECONDS: Final = 20.0
+HOSTILE: Final = [f"hostile-{i}" for i in range(3)]
+PLAIN: Final = [f"plain-{i}" for i in range(3)]
+
+ASYNC: Final = {"pre_bind": "PreBind", "bind": "Bind", "post_bind": "PostBind"}
+DECIDING: Final = {
+    "pre_filter": "PreFilter",
+    "filter": "Filter",
+    "explain": "Filter",
+    "post_filter": "PostFilter",
+    "pre_score": "PreScore",
+    "score": "Score",
+}
+SYNCHRONOUS: Final = {
+    "pre_enqueue": "PreEnqueue",
+    "sort_key": "QueueSort",
+    "queueing_hint": "QueueingHint",
+    "reserve": "Reserve",
+    "unreserve": "Unreserve",
+    "permit": "Permit",
+    **DECIDING,
+}
+POINTS: Final = SYNCHRONOUS | ASYNC
+
+LONE_SURROGATE: Final = "\ud800"
+WRONG: Final[dict[str, list[Any]]] = {
+    "pre_enqueue": [True, Unschedulable(7), Unschedulable(LONE_SURROGATE)],  # type: ignore[arg-type]  # what is tested
+    "sort_key": [7, (object(),), (float("nan"),)],
+    "queueing_hint": [None, "QueueSkip"],
+    "pre_filter": [
+        Wait(1.0),
+        PreFilterResult(None, frozenset({3})),  # type: ignore[arg-type]  # what is tested
+        Unschedulable("x" * 1_000_000),
+    ],
+    "filter": [None, np.True_, np.ones(9, np.bool_), np.ones((3, 1), np.bool_)],
+    "explain": [
+        "no",
+        Explanation(("no",), np.ones(9, np.uint64), np.ones(9, np.bool_)),
+        Explanation(("x" * 1_000_000,), np.ones(3, np.uint64), np.ones(3, np.bool_)),
+        Explanation((LONE_SURROGATE,), np.ones(3, np.uint64), np.ones(3, np.bool_)),
+    ],
+    "post_filter": [
+        None,
+        Nomination("nowhere", ()),
+        Nomination("n0", (parse_pod(pod("elsewhere")),) * 100_000),
+        Unschedulable(LONE_SURROGATE),
+    ],
+    "pre_score": [Unschedulable("no")],
+    "score": [np.int64(7), np.ones(9, np.int64), np.ones(3), np.full(3, -1)],
+    "reserve": [False, Unschedulable(LONE_SURROGATE)],
+    "permit": [1.0, Wait(float("nan")), Wait(-1.0), Wait("soon")],  # type: ignore[arg-type]  # what is tested
+    "pre_bind": [True, Unschedulable("no")],
+    "bind": [True, Unschedulable("no")],
+}
+"""Results that are not allowed, by method; the results of unreserve and post_bind are ignored."""
+
+
+class Unprintable(BaseException):
+    """Its text cannot be made."""
+
+    def __str__(self) -> str:
+        raise SystemExit(4)
+
+
+ERRORS: Final[list[BaseException]] = [
+    ValueError("broken " + LONE_SURROGATE + "x" * 1_000_000),
+    SystemExit(3),
+    RecursionError("too deep"),
+    MemoryError(),
+    asyncio.CancelledError(),
+    Unprintable(),
+]
+
+
+class Hostile:
+    """Lets every pod pass; for a hostile pod the method `at` does something else."""
+
+    name: ClassVar[str] = "Hostile"
+    row_local: ClassVar[bool] = False
+    normalize: ClassVar[Normalize] = Normalize.MAX
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        {(Kind.NODE, Action.ADD)}
+    )
+    at: ClassVar[str] = ""
+    does: ClassVar[Callable[[Any], Any]]
+
+    def __init__(self, _args: NoArgs, _handle: Handle) -> None: ...
+
+    def pre_enqueue(self, pod: Pod) -> Any:
+        return self._answer("pre_enqueue", pod, None)
+
+    def queueing_hint(self, pod: Pod, _event: ClusterEvent, _cluster: Snapshot) -> Any:
+        return self._answer("queueing_hint", pod, QueueingHint.SKIP)
+
+    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> Any:
+        return self._answer("pre_filter", pod, None)
+
+    def filter(self, pod: Pod, nodes: NodeView, _state: Any) -> Any:
+        rejects = self._is_hostile(pod) and self.at in {"explain", "post_filter", "queueing_hint"}
+        return self._answer("filter", pod, np.full(len(nodes), not rejects))
+
+    def explain(self, pod: Pod, nodes: NodeView, _state: Any) -> Any:
+        why = Explanation.single("hostile", len(nodes), resolvable=True)
+        return self._answer("explain", pod, why)
+
+    def post_filter(self, state: PostFilterState) -> Any:
+        return self._answer("post_filter", state.pod, Unschedulable("no", resolvable=True))
+
+    def pre_score(self, pod: Pod, _nodes: NodeView, _cluster: Snapshot) -> Any:
+        return self._answer("pre_score", pod, None)
+
+    def score(self, pod: Pod, nodes: NodeView, _state: Any) -> Any:
+        return self._answer("score", pod, np.zeros(len(nodes), np.int64))
+
+    def reserve(self, pod: Pod, _node: str) -> Any:
+        rejects = self._is_hostile(pod) and self.at == "unreserve"
+        return self._answer("reserve", pod, Unschedulable("hostile") if rejects else None)
+
+    def unreserve(self, pod: Pod, _node: str) -> Any:
+        return self._answer("unreserve", pod, None)
+
+    def permit(self, pod: Pod, _node: str) -> Any:
+        return self._answer("permit", pod, None)
+
+    async def pre_bind(self, pod: Pod, _node: str) -> Any:
+        return await self._awaited("pre_bind", pod, None)
+
+    async def bind(self, pod: Pod, _node: str) -> Any:
+        return await self._awaited("bind", pod, SKIP)
+
+    async def post_bind(self, pod: Pod, _node: str) -> Any:
+        return await self._awaited("post_bind", pod, None)
+
+    @staticmethod
+    def _is_hostile(pod: Pod) -> bool:
+        return pod.name in HOSTILE
+
+    def _answer(self, method: str, pod: Pod, usual: Any) -> Any:
+        return type(self).does(usual) if self.at == method and self._is_hostile(pod) else usual
+
+    async def _awaited(self, method: str, pod: Pod, usual: Any) -> Any:
+        answer = self._answer(method, pod, usual)
+        return await answer if isinstance(answer, Coroutine) else answer
+
+
+class HostileOrder(Hostile):
+    """The same, and sorts the queue."""
+
+    def sort_key(self, queued: QueuedPod) -> Any:
+        """Pods as they come."""
+        return self._answer("sort_key", queued.pod, (0,))
+
+
+class HostileRows(Hostile):
+    """The same, with results that are kept per shape."""
+
+    row_local: ClassVar[bool] = True
+
+
+class Clock:
+    """The event loop's time, and what the plugins pretend to have taken."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        return asyncio.get_running_loop().time() + self.ahead
+
+
+def announced(plugin: type[Hostile]) -> Registry:
+    """A registry that finds the plugin in the distribution acme."""
+    entry: Any = SimpleNamespace(
+        name="Hostile", value="acme:Hostile", dist=SimpleNamespace(name="acme"), load=lambda: plugin
+    )
+    return Registry(SHIPPED, {"Hostile": entry})
+
+
+class Engine:
+    """A loop with the real writers over three nodes, and a profile that names Hostile."""
+
+    def __init__(self, client: ApiClient, plugin: type[Hostile], clock: Clock) -> None:
+        self.point = POINTS.get(plugin.at, "")
+        state = cluster(*(node(f"n{i}") for i in range(3)))
+        snapshot, waiting, writer = Snapshot(state), WaitingPods(), PodWriter(client)
+        handle = Handle(snapshot, waiting, PluginApi(client, writer), state)
+        registry = announced(plugin)
+        self.failures: Counter[tuple[str, str, str]] = Counter()
+        self.metrics = Metrics()
+        failures = PluginFailures(
+            count=self._count, clock=clock, slow_seconds=1.0, timeout_seconds=0.01
+        )
+        profiles = Profiles(registry, handle, failures)
+        queue = SchedulingQueue(QueueingHints(handle))
+        self.state = SchedulerState(state, snapshot, queue, profiles, waiting)
+        uses = [{"name": "Hostile"}]
+        points: dict[str, Any] = {
+            "multiPoint": {"enabled": uses},
+            "bind": {"disabled": [{"name": "*"}], "enabled": [*uses, {"name": "DefaultBinder"}]},
+        }
+        if hasattr(plugin, "sort_key"):
+            points["queueSort"] = {"disabled": [{"name": "*"}], "enabled": uses}
+        put_profile(self.state, registry=registry, plugins=points)
+        self.reports = Reports(writer, EventRecorder(client, "mooring", "test"))
+        self.loop = SchedulingLoop(
+            self.state,
+            reports=self.reports,
+            metrics=self.metrics,
+            decisions=DecisionLog(),
+            preemptions=PreemptionExecutor(self.state, writer, self.reports, clock),
+            clock=clock,
+        )
+        self.intake = Intake(
+            self.state,
+            clock=clock,
+            wake=self.loop.wake,
+            left=self.reports.forget,
+            failed=self.reports.error,
+        )
+        state.on_events(self.intake.on_events)
+
+    def _count(self, plugin: str, point: str, kind: str) -> None:
+        self.failures[plugin, point, kind] += 1
+        self.metrics.plugin_failed(plugin, point, kind)
+
+    def settled(self, bound: list[str]) -> bool:
+        """Whether each pod is bound, or unassumed and in exactly one queue."""
+        queue, pods = self.state.queue, self.state.state.pods
+        if self.loop.binding or sum(queue.counts().values()) != len(list(queue)):
+            return False
+        for name in (*HOSTILE, *PLAIN):
+            queued, assumed = queue.get(f"default/{name}"), pods.get(f"default/{name}")
+            if name in bound:
+                if queued is not None or assumed is None:
+                    return False
+            elif queued is None or queued.queue in {None, "active"} or assumed is not None:
+                return False
+        return set(PLAIN) <= set(bound)
+
+
+class Bindings:
+    """Accepts every write, and remembers which pods were bound."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+
+    def __call__(self, request: Request) -> None:
+        if request.path.endswith("/binding"):
+            self.made.append(request.path.split("/")[-2])
+        request.reply({}, 201 if request.path.endswith("/binding") else 200)
+
+
+@pytest.fixture
+def bindings() -> Bindings:
+    return Bindings()
+
+
+@pytest.fixture
+async def client(bindings: Bindings) -> AsyncIterator[ApiClient]:
+    async with ApiServer(bindings) as server, ApiClient(Connection(server.url)) as connected:
+        yield connected
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def plugin_at(method: str, does: Callable[[Any], Any], base: type[Hostile] = Hostile) -> Any:
+    if method == "sort_key":
+        base = HostileOrder
+    return type("Hostile", (base,), {"at": method, "does": staticmethod(does)})
+
+
+async def run(engine: Engine, bindings: Bindings, kind: str, times: int = 2) -> None:
+    """Schedules all pods until each is settled and the failure was counted so many times."""
+    point = engine.point
+    wanted = ("Hostile", point, kind)
+    tasks = [asyncio.create_task(work) for work in (engine.loop.run(), engine.reports.run())]
+    try:
+        for name in (x for pair in zip(HOSTILE, PLAIN, strict=True) for x in pair):
+            # Requests of their own, so that the hostile pods share no results with the others.
+            engine.intake.pending(parse_pod(pod(name, cpu="1m" if name in HOSTILE else "2m")))
+        await until(lambda: engine.settled(bindings.made), tasks)
+        if point == "QueueingHint":
+            for name in ("n3", "n4"):
+                raw = parse_object(Kind.NODE, node(name))
+                engine.state.state.put(Kind.NODE, name, raw)
+                await until(lambda: engine.settled(bindings.made), tasks)
+        assert engine.failures[wanted] >= times
+        assert set(engine.failures) == {wanted}
+    finally:
+        for task in tasks:
+            task.cancel()
+    page = engine.metrics.exposition("text/plain")[0].decode()
+    sample = f'{{extension_point="{point}",kind="{kind}",plugin="Hostile"}}'
+    assert f"mooring_plugin_failures_total{sample}" in page
+
+
+async def until(holds: Callable[[], object], tasks: list["asyncio.Task[None]"]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not holds():
+            assert not any(task.done() for task in tasks), "a part of the scheduler ended"
+            await asyncio.sleep(0)
+
+
+def blames(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was logged; all of it must be about Hostile and name its distribution."""
+    found = [r for r in caplog.records if r.name != "mooring.framework.slow_decisions"]
+    assert all(record.levelno == logging.ERROR for record in found)
+    assert all("\n" not in r.getMessage() and len(r.getMessage()) < 2000 for r in found)
+    assert all(not record.exc_info for record in found)
+    messages = [record.getMessage() for record in found]
+    assert all(m.startswith("plugin Hostile of acme: ") for m in messages), messages
+    return messages
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize("method", POINTS)
+async def test_a_plugin_that_raises_costs_its_attempt_alone(
+    method: str,
+    error: BaseException,
+    client: ApiClient,
+    bindings: Bindings,
+    clock: Clock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def does(_usual: Any) -> Any:
+        raise error
+
+    await run(Engine(client, plugin_at(method, does), clock), bindings, "error")
+    (message,) = blames(caplog)
+    assert f"failed at {POINTS[method]}: {type(error).__name__}: " in message
+
+
+@pytest.mark.parametrize(
+    ("method", "answer"),
+    [(method, answer) for method, answers in WRONG.items() for answer in answers],
+    ids=lambda value: value if isinstance(value, str) and value in POINTS else type(value).__name__,
+)
+async def test_a_plugin_that_returns_the_wrong_thing_costs_its_attempt_alone(
+    method: str,
+    answer: Any,
+    client: ApiClient,
+    bindings: Bindings,
+    clock: Clock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    plugin = plugin_at(method, lambda _usual: answer)
+    await run(Engine(client, plugin, clock), bindings, "invalid")
+    (message,) = blames(caplog)
+    assert method in message
+
+
+@pytest.mark.parametrize("base", [Hostile, HostileRows])
+@pytest.mark.parametrize("method", SYNCHRONOUS)
+async def test_a_synchronous_call_that_is_slow_is_found_and_its_result_is_used(
+    method: str,
+    base: type[Hostile],
+    client: ApiClient,
+    bindings: Bindings,
+    clock: Clock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def does(usual: Any) -> Any:
+        clock.ahead += 5.0
+        return usual
+
+    engine = Engine(client, plugin_at(method, does, base), clock)
+    await run(engine, bindings, "slow", times=1)
+    (message,) = blames(caplog)
+    assert f"took longer than 1 s at {POINTS[method]}" in message
+    unschedulable = {"explain", "post_filter", "queueing_hint", "unreserve"}
+    assert (len(bindings.made) == len(PLAIN)) == (method in unschedulable)
+
+
+async def for_ever(_usual: Any = None) -> None:
+    await asyncio.Event().wait()
+
+
+async def for_ever_whatever_comes(_usual: Any = None) -> None:
+    """Ignores the scheduler's cancellation; the one at the end of the test ends it."""
+    for _ in range(2):
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            continue
+
+
+@pytest.mark.parametrize("method", ASYNC)
+@pytest.mark.parametrize("does", [for_ever, for_ever_whatever_comes])
+async def test_an_asynchronous_call_that_is_slow_is_cancelled_and_the_pod_forgotten(
+    method: str,
+    does: Callable[[Any], Any],
+    client: ApiClient,
+    bindings: Bindings,
+    clock: Clock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mooring.engine.binding._TO_END_SECONDS", 0.01)
+    await run(Engine(client, plugin_at(method, does), clock), bindings, "slow")
+    (message,) = blames(caplog)
+    assert f"was cancelled at {POINTS[method]} after 0.01 s" in message
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda e: type(e).__name__)
+async def test_a_constructor_that_raises_costs_its_profile_alone(
+    error: BaseException, client: ApiClient, clock: Clock
+) -> None:
+    engine = Engine(client, Hostile, clock)
+
+    class Broken(Hostile):
+        def __init__(self, _args: NoArgs, _handle: Handle) -> None:
+            raise error
+
+    uses = {"multiPoint": {"enabled": [{"name": "Hostile"}]}}
+    handle = Handle(engine.state.cluster, WaitingPods(), None, None)  # type: ignore[arg-type]  # not used
+    state = SchedulerState(
+        engine.state.state,
+        engine.state.cluster,
+        engine.state.queue,
+        Profiles(announced(Broken), handle, PluginFailures(count=engine._count)),
+        engine.state.waiting,
+    )
+    with pytest.raises(PluginLoadError, match=f"Hostile cannot be built: {type(error).__name__}"):
+        put_profile(state, registry=announced(Broken), plugins=uses)
+    assert engine.failures == {("Hostile", "Constructor", "error"): 1}
