@@ -45,7 +45,13 @@ class Cluster:
         self.seen: list[Request] = []
         self.ends: list[int] = []
         self._small = SmallApi()
-        profile = {"metadata": {"name": "mooring", "resourceVersion": "1", "uid": "1"}, "spec": {}}
+        metadata = {"name": "mooring", "resourceVersion": "1", "uid": "1", "generation": 1}
+        profile = {
+            "apiVersion": SCHEDULING_PROFILE.api_version,
+            "kind": SCHEDULING_PROFILE.kind,
+            "metadata": metadata,
+            "spec": {},
+        }
         web = pod("web", spec={"schedulerName": "mooring"})
         web["metadata"]["resourceVersion"] = "1"
         self._small.items[SCHEDULING_PROFILE] = [profile]
@@ -142,10 +148,12 @@ async def electing(cluster: Cluster) -> AsyncIterator[asyncio.Task[int]]:
             end_process=cluster.ends.append,
         )
         running = asyncio.create_task(scheduler.run())
-        with signals_restored():
-            yield running
-            async with asyncio.timeout(SECONDS):
-                await running
+        try:
+            with signals_restored():
+                yield running
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
 
 
 async def until(holds: Callable[[], object]) -> None:
