@@ -42,4 +42,4 @@ class RunSettings:
     max_backoff: float = 10.0
     """The longest of these waits, in seconds."""
     stop_seconds: float = 20.0
-    """How long bindings in flight may take to finish after SIGTERM."""
+    """How long evictions, bindings and events in flight may take to finish after SIGTERM."""
