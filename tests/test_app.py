@@ -1,22 +1,114 @@
-"""One replica as a whole, without a cluster worth the name; with one: tests/e2e."""
+"""One replica as a whole, against a small API server; with a cluster worth the name: tests/e2e."""
 
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final
 
 import aiohttp
+import pytest
+import yaml
 
 from certificates import insecure
 from controlplane.processes import free_ports
-from kube.api_server import ApiServer
+from handlers.small_api import KOPF, SmallApi
+from kube.api_server import ApiServer, Request, bookmark, event
+from kube.lease_server import COLLECTION, LeaseServer
+from mooring import app as app_module
 from mooring.app import Scheduler
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
+from mooring.kube.lease import LeaderElector, Leadership
+from mooring.kube.resources import NODE, POD, SCHEDULING_PROFILE
+from mooring.mirroring import reflectors as reflectors_module
+from mooring.mirroring.mirror import MIRRORED
 from mooring.settings import RunSettings
+from mooring.testing.builders import node, pod
+from replica import ROOT
 
-SECONDS = 20.0
+SECONDS: Final = 20.0
+QUICK: Final[dict[str, Any]] = {
+    "lease_duration": 3,
+    "renew_deadline": 2.0,
+    "retry_period": 0.05,
+}
+
+
+class Cluster:
+    """The responder of an API server with one node, one profile, one lease and one pending pod."""
+
+    def __init__(self) -> None:
+        self.leases = LeaseServer()
+        self.nodes_allowed = True
+        self.bindings: list[Request] = []
+        self.seen: list[Request] = []
+        self.ends: list[int] = []
+        self._small = SmallApi()
+        metadata = {"name": "mooring", "resourceVersion": "1", "uid": "1", "generation": 1}
+        profile = {
+            "apiVersion": SCHEDULING_PROFILE.api_version,
+            "kind": SCHEDULING_PROFILE.kind,
+            "metadata": metadata,
+            "spec": {},
+        }
+        web = pod("web", spec={"schedulerName": "mooring"})
+        web["metadata"]["resourceVersion"] = "1"
+        self._small.items[SCHEDULING_PROFILE] = [profile]
+        self._small.items[POD] = [web]
+        self._paths = {resource.path() for resource in MIRRORED}
+        self._node_watches: list[Request] = []
+
+    def __call__(self, request: Request) -> None:
+        self.seen.append(request)
+        if request.path.startswith(COLLECTION):
+            self.leases.respond(request)
+        elif request.path.endswith("/binding"):
+            self.bindings.append(request)  # and never answered
+        elif request.path == NODE.path() and not self.nodes_allowed:
+            request.refuse(403, "Forbidden", "nodes are not for you")
+        elif "sendInitialEvents" in request.query and request.path in self._paths:
+            self._mirrored(request)
+        else:
+            self._small.respond(request)
+
+    def _mirrored(self, request: Request) -> None:
+        objects = []
+        if request.path == NODE.path():
+            raw = node("a")
+            raw["metadata"]["resourceVersion"] = "1"
+            objects.append(event("ADDED", raw))
+            self._node_watches.append(request)
+        request.send(*objects, bookmark(1, initial_end=True))
+
+    def stop_serving_nodes(self) -> None:
+        """Watches of nodes end, and no others are accepted."""
+        self.nodes_allowed = False
+        for request in self._node_watches:
+            request.cut()
+
+    @property
+    def writes(self) -> list[Request]:
+        """Every request to change something, in the order of arrival."""
+        return [request for request in self.seen if request.method != "GET"]
+
+    @property
+    def holder(self) -> str | None:
+        """Who holds the lease; None as long as nobody has asked for it."""
+        if self.leases.lease is None:
+            return None
+        holder: str = self.leases.spec["holderIdentity"]
+        return holder
+
+
+@contextmanager
+def signals_restored() -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().remove_signal_handler(number)
 
 
 @asynccontextmanager
@@ -27,11 +119,48 @@ async def replica(server: ApiServer) -> AsyncIterator[tuple[str, asyncio.Task[in
     connection = Connection(server.url)
     async with ApiClient(connection) as client:
         running = asyncio.create_task(Scheduler(settings, connection, client).run())
-        try:
+        with signals_restored():
             yield f"https://127.0.0.1:{port}", running
+
+
+@asynccontextmanager
+async def electing(cluster: Cluster) -> AsyncIterator[asyncio.Task[int]]:
+    """A replica that takes part in the election; `cluster.ends` gets its ends at once."""
+    settings = RunSettings(bind_address="127.0.0.1", secure_port=0, stop_seconds=0.2, **QUICK)
+    leadership = Leadership()
+    async with (
+        ApiServer(cluster) as server,
+        ApiClient(Connection(server.url), may_write=leadership.valid) as client,
+        ApiClient(Connection(server.url)) as leases,
+    ):
+        elector = LeaderElector(
+            leases,
+            name="mooring",
+            namespace="kube-system",
+            identity="here",
+            leadership=leadership,
+            **QUICK,
+        )
+        scheduler = Scheduler(
+            settings,
+            Connection(server.url, user_agent=KOPF),
+            client,
+            elector,
+            end_process=cluster.ends.append,
+        )
+        running = asyncio.create_task(scheduler.run())
+        try:
+            with signals_restored():
+                yield running
         finally:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                asyncio.get_running_loop().remove_signal_handler(number)
+            running.cancel()
+            await asyncio.wait([running])
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not holds():  # noqa: ASYNC110 - the replica has no event for every state
+            await asyncio.sleep(0.01)
 
 
 async def answer(url: str) -> tuple[int, str]:
@@ -48,7 +177,9 @@ async def answer(url: str) -> tuple[int, str]:
 async def test_a_replica_that_has_not_seen_the_cluster_lives_but_is_not_ready() -> None:
     refusing = ApiServer(lambda request: request.refuse(500, "InternalError", "no etcd"))
     async with refusing as server, replica(server) as (url, running):
-        assert (await answer(f"{url}/livez"))[0] == 200
+        status, page = await answer(f"{url}/livez?verbose")
+        assert status == 200
+        assert "[+]leaderElection ok\n[+]scheduling ok" in page
         status, words = await answer(f"{url}/readyz?verbose")
         assert status == 500
         assert "not listed yet" in words
@@ -56,3 +187,74 @@ async def test_a_replica_that_has_not_seen_the_cluster_lives_but_is_not_ready() 
         os.kill(os.getpid(), signal.SIGTERM)
         async with asyncio.timeout(SECONDS):
             assert await running == 0
+
+
+async def test_a_replica_asks_for_the_lease_only_once_it_has_seen_the_whole_cluster() -> None:
+    cluster = Cluster()
+    cluster.nodes_allowed = False
+    async with electing(cluster) as running:
+        await until(lambda: sum(request.path == NODE.path() for request in cluster.seen) > 1)
+        assert cluster.leases.lease is None
+        cluster.nodes_allowed = True
+        await until(lambda: cluster.holder == "here")
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await running == 0
+    synced = max(n for n, request in enumerate(cluster.seen) if request.path == NODE.path())
+    asked = [n for n, request in enumerate(cluster.seen) if request.path.startswith(COLLECTION)]
+    assert synced < min(asked)
+
+
+async def test_on_sigterm_the_lease_is_released_after_the_last_write_and_within_the_deadline() -> (
+    None
+):
+    """A Binding that is never answered is given up at the deadline."""
+    cluster = Cluster()
+    async with electing(cluster) as running:
+        await until(lambda: cluster.bindings)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await running == 0
+    assert cluster.writes[-1].path.startswith(COLLECTION)
+    assert cluster.holder == ""
+    assert cluster.ends == []
+
+
+async def test_a_replica_whose_lease_is_lost_ends_the_process_at_once() -> None:
+    cluster = Cluster()
+    async with electing(cluster) as running:
+        await until(lambda: cluster.bindings)
+        cluster.leases.write("another")
+        await until(lambda: cluster.ends)
+        writes = len(cluster.writes)
+        assert await running == 1
+    assert cluster.ends == [1]
+    assert len(cluster.writes) == writes
+    assert cluster.holder == "another"
+
+
+async def test_a_leader_that_cannot_work_gives_the_lease_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for module, name in (
+        (app_module, "_UNABLE_SECONDS"),
+        (app_module, "_HEALTH_SECONDS"),
+        (reflectors_module, "DEAD_SECONDS"),
+    ):
+        monkeypatch.setattr(module, name, 0.01)
+    cluster = Cluster()
+    async with electing(cluster) as running:
+        await until(lambda: cluster.bindings)
+        cluster.stop_serving_nodes()
+        assert await running == 1
+    assert cluster.holder == ""
+    assert cluster.ends == []
+    assert "this replica cannot work and gives the lease up: not watched for" in caplog.text
+
+
+def test_a_replica_stops_within_the_grace_period_of_the_shipped_deployment() -> None:
+    """What follows --stop-seconds: undoing, the last writers, the release, the endpoints."""
+    settings = RunSettings()
+    with (ROOT / "manifests" / "deployment.yaml").open() as manifests:
+        deployment = next(yaml.safe_load_all(manifests))
+    grace = deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    after = 1.0 + 1.0 + settings.retry_period + 1.0
+    assert settings.stop_seconds + after <= grace - 5

@@ -1,16 +1,19 @@
 """The composition root: builds the parts of a replica, starts and stops them in order.
 
-Every replica mirrors the cluster, so that a stand-by is warm; kopf and the scheduling loop run only
-while this replica leads. Losing the lease ends the process, as kube-scheduler does.
+Every replica mirrors the cluster, so that a stand-by is warm, and asks for the lease only once it
+has seen the whole cluster and can watch what kopf needs. kopf and the scheduling loop run only
+while it leads. Losing the lease ends the process at once, as kube-scheduler does. A leader that has
+been unable to work for too long stops as it does on SIGTERM, which releases the lease.
 """
 
 import asyncio
 import gc
 import logging
+import os
 import signal
 import socket
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
@@ -58,26 +61,52 @@ from mooring.settings import RunSettings
 from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
 
-__all__ = ["Scheduler"]
+__all__ = ["Scheduler", "new_identity"]
 
 logger = logging.getLogger(__name__)
 
-_EVICTION_SECONDS: Final = 5.0
-"""How long evictions in flight may take to finish after SIGTERM."""
 _BUSY: Final = 16
 """Requests in flight that matter more than events; a server that keeps up has fewer."""
 _EVENT_SECONDS: Final = 5.0
-"""How long events may then take to be written."""
+"""How long events may take to be written after the last binding, if there is time left."""
+_LAST_SECONDS: Final = 1.0
+"""How long what has been cancelled may take to end, even if no time is left."""
+_HEALTH_SECONDS: Final = 1.0
+"""How often a leader looks whether it is able to work."""
+_UNABLE_SECONDS: Final = 60.0
+"""A leader that has not been ready for longer gives the lease up.
+
+It becomes unready after a watch has been dead for a minute; together that is longer than an API
+server needs to restart, or etcd to elect a leader.
+"""
+
+
+def new_identity() -> str:
+    """A name for this process that no other replica has, as kube-scheduler makes it."""
+    return f"{socket.gethostname()}_{uuid4()}"
 
 
 class Scheduler:
-    """One replica: its parts, and the order in which they start and stop."""
+    """One replica: its parts, and the order in which they start and stop.
 
-    def __init__(self, settings: RunSettings, connection: Connection, client: ApiClient) -> None:
+    Without `elector` it leads always. `end_process` ends the process at once, with the exit code.
+    """
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        connection: Connection,
+        client: ApiClient,
+        elector: LeaderElector | None = None,
+        *,
+        end_process: Callable[[int], object] = os._exit,
+    ) -> None:
         self._settings = settings
         self._client = client
         self._connection = connection
-        self._identity = f"{socket.gethostname()}_{uuid4()}"
+        self._elector = elector
+        self._end_process = end_process
+        self._identity = elector.identity if elector is not None else new_identity()
         self._stop = asyncio.Event()
         self._exit_code = 0
         self._leading = False
@@ -167,15 +196,11 @@ class Scheduler:
             logger.info(
                 "serving health, metrics and decisions", extra={"address": f"{address}:{port}"}
             )
-            async with asyncio.TaskGroup() as group:
-                background = [
-                    group.create_task(work)
-                    for work in (self._reflectors.run(), self._recorder.run(), self._reports.run())
-                ]
+            reflectors = self._start(self._reflectors.run())
+            try:
                 await self._lead_until_stopped()
-                await self._recorder.drain(_EVENT_SECONDS)
-                for task in background:
-                    task.cancel()
+            finally:
+                await _cancelled(reflectors)
         finally:
             await endpoints.stop()
             await reviews_client.close()
@@ -183,50 +208,96 @@ class Scheduler:
         return self._exit_code
 
     async def _lead_until_stopped(self) -> None:
-        """Wait for the lease, lead, and on the way out finish what is in flight."""
+        """Wait for the lease, lead, finish what is in flight, and only then release the lease."""
         async with AsyncExitStack() as on_the_way_out:
+            if not await self._unless_stopped(self._able_to_lead()):
+                return
             started = asyncio.Event()
-            if self._settings.leader_elect:
-                election = asyncio.create_task(self._elector().run(started.set, self._lost))
+            if self._elector is not None:
+                election = self._start(self._elector.run(started.set, self._lost, self._is_able))
                 on_the_way_out.push_async_callback(_cancelled, election)
-                election.add_done_callback(self._ended)
             else:
                 started.set()
-            if not await self._unless_stopped(self._may_begin(started)):
+            if not await self._unless_stopped(started.wait()):
                 return
             self._leading = True
             _calm_the_collector()
-            on_the_way_out.push_async_callback(self._finish)
-            for work in (
-                self._loop.run(),
-                self._kopf.run(self._catch_signals),
-                self._housekeeping.run(),
-                self._comparer.run(),
-            ):
-                task = asyncio.create_task(work)
-                task.add_done_callback(self._ended)
-                on_the_way_out.push_async_callback(_cancelled, task)
+            writers = [self._start(work) for work in (self._recorder.run(), self._reports.run())]
+            workers = [
+                self._start(work)
+                for work in (
+                    self._loop.run(),
+                    self._kopf.run(self._catch_signals),
+                    self._housekeeping.run(),
+                    self._comparer.run(),
+                )
+            ]
+            if self._elector is not None:
+                workers.append(self._start(self._give_up_when_unable()))
+            on_the_way_out.push_async_callback(self._finish, workers, writers)
             await self._stop.wait()
             logger.info("stopping: %d bindings in flight", self._loop.binding)
 
-    async def _may_begin(self, leading: asyncio.Event) -> None:
-        """This replica leads and has seen the whole cluster."""
-        await leading.wait()
-        await self._reflectors.synced()
+    def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """A task without which this replica cannot go on."""
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._ended)
+        return task
 
-    async def _unless_stopped(self, awaited: Coroutine[Any, Any, None]) -> bool:
+    async def _able_to_lead(self) -> None:
+        """This replica has seen the whole cluster, and kopf may watch what it needs."""
+        await self._reflectors.synced()
+        await self._kopf.until_watchable()
+
+    def _is_able(self) -> bool:
+        return self._reflectors.lacking() is None
+
+    async def _give_up_when_unable(self) -> None:
+        """Ends when this replica leads, and has been unable to do its work for too long."""
+        able_at = time.monotonic()
+        while True:
+            await asyncio.sleep(_HEALTH_SECONDS)
+            trouble = self._reflectors.lacking() or self._kopf.lacking()
+            if trouble is None:
+                able_at = time.monotonic()
+            elif time.monotonic() - able_at > _UNABLE_SECONDS:
+                logger.error("this replica cannot work and gives the lease up: %s", trouble)
+                self._exit_code = 1
+                return
+
+    async def _unless_stopped(self, awaited: Coroutine[Any, Any, Any]) -> bool:
         """True once it is done, False if this replica is told to stop first."""
         task, stop = asyncio.create_task(awaited), asyncio.create_task(self._stop.wait())
         await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
+        if task.done():
+            task.result()
+            return True
         task.cancel()
-        return task.done()
+        return False
 
-    async def _finish(self) -> None:
-        """Nothing is in flight any more; without the lease nothing more may be finished."""
-        leads = self._leading
-        await self._preemptions.finish(_EVICTION_SECONDS if leads else 0.0)
-        await self._loop.finish(self._settings.stop_seconds if leads else 0.0)
+    async def _finish(
+        self,
+        workers: "Sequence[asyncio.Task[None]]",
+        writers: "Sequence[asyncio.Task[None]]",
+    ) -> None:
+        """Nothing is in flight any more, after --stop-seconds at the latest.
+
+        What a leader runs has been told to end; whatever has not ended by then may write nothing
+        once the lease is released.
+        """
+        now = asyncio.get_running_loop().time
+        deadline = now() + self._settings.stop_seconds
+        self._loop.halt()
+        for task in workers:
+            task.cancel()
+        await asyncio.gather(
+            self._preemptions.finish(deadline - now()), self._loop.finish(deadline - now())
+        )
+        await self._recorder.drain(max(0.0, min(_EVENT_SECONDS, deadline - now())))
+        for task in writers:
+            task.cancel()
+        await asyncio.wait((*workers, *writers), timeout=max(_LAST_SECONDS, deadline - now()))
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         """A part that should run as long as we lead has ended: nothing works without it."""
@@ -242,10 +313,16 @@ class Scheduler:
             loop.add_signal_handler(number, self._stop.set)
 
     def _lost(self) -> None:
-        logger.error("the lease is lost; another replica binds now")
+        """The lease is lost: no decision and no write from here on, and the process ends at once.
+
+        The elector has already ended the leadership that every write checks.
+        """
+        self._loop.halt()
         self._leading = False
         self._exit_code = 1
         self._stop.set()
+        logger.error("the lease is lost; another replica binds now")
+        self._end_process(self._exit_code)
 
     def _on_events(self, events: tuple[ClusterEvent, ...]) -> None:
         self._intake.on_events(events)
@@ -255,23 +332,15 @@ class Scheduler:
         """Called when kopf has listed objects again and may have missed a deletion."""
         self._comparer.hint()
 
-    def _elector(self) -> LeaderElector:
-        settings = self._settings
-        return LeaderElector(
-            self._client,
-            name=settings.lease_name,
-            namespace=settings.lease_namespace,
-            identity=self._identity,
-            lease_duration=settings.lease_duration,
-            renew_deadline=settings.renew_deadline,
-            retry_period=settings.retry_period,
-        )
-
     def _endpoints(self, reviews: Reviews) -> Endpoints:
         settings = self._settings
         looks_up_ca = not settings.authentication_skip_lookup and settings.client_ca_file is None
         return Endpoints(
-            live={"ping": lambda: None},
+            live={
+                "ping": lambda: None,
+                "leaderElection": self._elector.check if self._elector else lambda: None,
+                "scheduling": self._loop.stuck,
+            },
             ready={
                 "mirror": self._reflectors.lacking,
                 "kopf": self._kopf.lacking,

@@ -2,16 +2,18 @@
 
 import asyncio
 import logging
+from contextlib import AsyncExitStack
 from typing import Any
 
 import uvloop
 
 from mooring import __version__
-from mooring.app import Scheduler
+from mooring.app import Scheduler, new_identity
 from mooring.handlers.operator import is_kopfs
 from mooring.kube.client import ApiClient
 from mooring.kube.config import load_connection
 from mooring.kube.errors import KubeError, explain
+from mooring.kube.lease import LeaderElector, Leadership
 from mooring.kube.limiter import TokenBucket
 from mooring.kube.resources import SCHEDULING_PROFILE
 from mooring.observe.http import ListenError
@@ -43,9 +45,21 @@ async def _serve(settings: RunSettings) -> int:
             context=settings.context,
             user_agent=f"mooring/{__version__}",
         )
-        async with ApiClient(connection, limiter=_limiter(settings)) as client:
+        async with AsyncExitStack() as stack:
+            leadership = Leadership() if settings.leader_elect else None
+            client = ApiClient(
+                connection,
+                limiter=_limiter(settings),
+                may_write=leadership.valid if leadership is not None else None,
+            )
+            await stack.enter_async_context(client)
             await client.request("GET", SCHEDULING_PROFILE.path(), params={"limit": "1"})
-            return await Scheduler(settings, connection, client).run()
+            elector = None
+            if leadership is not None:
+                # Renewals wait for no other request: a client of their own, without a limit.
+                leases = await stack.enter_async_context(ApiClient(connection))
+                elector = _elector(settings, leases, leadership)
+            return await Scheduler(settings, connection, client, elector).run()
     except KubeError as error:
         raise StartError(explain(error)) from error
     except ListenError as error:
@@ -63,6 +77,19 @@ def _on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> 
         logger.debug("kopf did not stop cleanly: %s", context["message"])
     else:
         loop.default_exception_handler(context)
+
+
+def _elector(settings: RunSettings, client: ApiClient, leadership: Leadership) -> LeaderElector:
+    return LeaderElector(
+        client,
+        name=settings.lease_name,
+        namespace=settings.lease_namespace,
+        identity=new_identity(),
+        leadership=leadership,
+        lease_duration=settings.lease_duration,
+        renew_deadline=settings.renew_deadline,
+        retry_period=settings.retry_period,
+    )
 
 
 def _limiter(settings: RunSettings) -> TokenBucket | None:

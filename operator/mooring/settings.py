@@ -52,7 +52,7 @@ class RunSettings:
     max_backoff: float = 10.0
     """The longest of these waits, in seconds."""
     stop_seconds: float = 20.0
-    """How long bindings in flight may take to finish after SIGTERM."""
+    """How long evictions, bindings and events in flight may take to finish after SIGTERM."""
     plugin_slow_seconds: float = 1.0
     """A synchronous call of a plugin that takes longer is logged and counted."""
     plugin_timeout_seconds: float = 900.0

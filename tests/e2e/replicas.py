@@ -117,6 +117,14 @@ class Replica:
         os.kill(self._program.pid, signal.SIGKILL)
         self._program.wait()
 
+    def pause(self) -> None:
+        """It does nothing until it is resumed, as on a host that is suspended."""
+        os.kill(self._program.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """It goes on where it was paused."""
+        os.kill(self._program.pid, signal.SIGCONT)
+
     def _messages(self) -> str:
         return "\n".join(record["message"] for record in self.log())
 

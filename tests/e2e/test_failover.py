@@ -1,12 +1,16 @@
 """Several replicas, of which one binds; and what a replica knows that has only just begun."""
 
+import re
+import time
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 
 import replica
 from controlplane import ControlPlane
 from controlplane.client import Client
+from controlplane.namespaces import create_namespace, delete_namespace
 from controlplane.nodes import create_nodes
 from e2e.replicas import (
     PROFILES,
@@ -20,6 +24,14 @@ from e2e.replicas import (
     ready,
 )
 
+SLOWLY: Final = ("--qps=20", "--burst=20")
+MANY: Final = 120
+"""Pods whose bindings wait for longer in this limit than a quick lease lives."""
+PAUSE_SECONDS: Final = 5.0
+"""Longer than a quick lease lives."""
+BINDING_REQUESTS: Final = re.compile(
+    r'^apiserver_request_total\{[^}]*subresource="binding"[^}]*\} (\d+)', re.MULTILINE
+)
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/mooring-system/leases/mooring"
 
 
@@ -41,6 +53,23 @@ def place(client: Client, name: str, scheduler: str = "mooring") -> None:
     """A new pod is bound."""
     create_pods(client, "default", pod(name, cpu="1m", scheduler=scheduler))
     eventually(lambda: bound(client, "default"), lambda nodes: name in nodes, f"{name} bound")
+
+
+@pytest.fixture
+def namespace(plane: ControlPlane) -> Iterator[str]:
+    name = create_namespace(plane.access)
+    yield name
+    delete_namespace(plane.access, name)
+
+
+def binding_requests(plane: ControlPlane) -> int:
+    """How many Bindings the API server has answered, whatever the answers were."""
+    page = plane.access.kubectl("get", "--raw", "/metrics")
+    return sum(map(int, BINDING_REQUESTS.findall(page)))
+
+
+def all_bound(client: Client, namespace: str, count: int) -> None:
+    eventually(lambda: len(bound(client, namespace)), lambda n: n == count, f"{count} bound")
 
 
 def holder(client: Client) -> str:
@@ -90,6 +119,53 @@ def test_a_leader_whose_lease_is_taken_away_ends_with_an_error(
     assert leader.wait() == 1
     assert leader.says("another replica binds now")
     client.delete(LEASE)
+
+
+def test_a_leader_keeps_its_lease_while_bindings_wait_for_the_client_limit(
+    client: Client, namespace: str, replicas: Replicas
+) -> None:
+    leader = replicas.start(*QUICK_LEASE, *SLOWLY)
+    leader.wait_until_leads()
+    create_pods(client, namespace, *(pod(f"p{n}", cpu="1m") for n in range(MANY)))
+    all_bound(client, namespace, MANY)
+    assert not leader.says("is lost")
+    assert leader.terminate() == 0
+
+
+def test_a_paused_leader_sends_no_binding_after_another_has_taken_over(
+    plane: ControlPlane, client: Client, namespace: str, replicas: Replicas
+) -> None:
+    """The client limit holds its bindings back, so that it has some to send when it resumes."""
+    leader = replicas.start(*QUICK_LEASE, *SLOWLY)
+    leader.wait_until_leads()
+    standby = replicas.start(*QUICK_LEASE)
+    eventually(lambda: standby.get("/readyz"), lambda page: page[0] == 200, "a warm stand-by")
+    create_pods(client, namespace, *(pod(f"p{n}", cpu="1m") for n in range(MANY)))
+    eventually(lambda: len(bound(client, namespace)), bool, "the first one bound")
+    leader.pause()
+    assert len(bound(client, namespace)) < MANY
+    standby.wait_until_says("leading:")
+    all_bound(client, namespace, MANY)
+    before = binding_requests(plane)
+    leader.resume()
+    assert leader.wait() == 1
+    assert leader.says("another replica binds now")
+    assert binding_requests(plane) == before > 0
+    assert standby.terminate() == 0
+
+
+def test_a_paused_leader_goes_on_if_no_other_replica_has_taken_over(
+    client: Client, namespace: str, replicas: Replicas
+) -> None:
+    leader = replicas.start(*QUICK_LEASE)
+    leader.wait_until_leads()
+    leader.pause()
+    time.sleep(PAUSE_SECONDS)  # the fault itself: its lease expires meanwhile
+    leader.resume()
+    create_pods(client, namespace, pod("p", cpu="1m"))
+    all_bound(client, namespace, 1)
+    assert not leader.says("is lost")
+    assert leader.terminate() == 0
 
 
 def test_a_new_replica_goes_on_with_the_last_good_version_of_a_broken_profile(

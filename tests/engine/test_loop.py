@@ -92,7 +92,12 @@ PLUGINS = Registry((*SHIPPED, Marked), {})
 class Engine:
     """A loop over its own cluster, with the real writers behind it."""
 
-    def __init__(self, client: ApiClient, *objects: dict[str, object]) -> None:
+    def __init__(
+        self,
+        client: ApiClient,
+        *objects: dict[str, object],
+        clock: Callable[[], float] | None = None,
+    ) -> None:
         state = cluster(*objects)
         snapshot, waiting, writer = Snapshot(state), WaitingPods(), PodWriter(client)
         api = PluginApi(client, writer)
@@ -104,13 +109,14 @@ class Engine:
         put_profile(self.scheduler_state, registry=PLUGINS, plugins=points)
         self.decisions, self.metrics = DecisionLog(), Metrics()
         self.reports = reports = Reports(writer, EventRecorder(client, "mooring", "test"))
-        self.clock = asyncio.get_running_loop().time
+        self.clock = clock or asyncio.get_running_loop().time
         self.loop = SchedulingLoop(
             self.scheduler_state,
             reports=reports,
             metrics=self.metrics,
             decisions=self.decisions,
             preemptions=PreemptionExecutor(self.scheduler_state, writer, reports, self.clock),
+            clock=self.clock,
         )
         self.intake = Intake(
             self.scheduler_state,
@@ -183,6 +189,43 @@ async def test_pods_are_bound_the_most_important_first(
     assert engine.decisions.of("default/high")[0]["node"] == "a"
     assert len(engine.scheduler_state.state.pods.assumed) == 2
     assert engine.scheduler_state.queue.get("default/low") is None
+
+
+async def test_a_halted_loop_decides_nothing_more(client: ApiClient, bindings: Bindings) -> None:
+    engine = Engine(client, node("a"))
+    engine.pending(pod("web"))
+    engine.loop.halt()
+    async with asyncio.timeout(SECONDS):
+        await engine.loop.run()
+    assert engine.scheduler_state.queue.counts()[SubQueue.ACTIVE] == 1
+    assert bindings.made == []
+
+
+async def test_halting_ends_a_loop_that_waits_for_work(client: ApiClient) -> None:
+    engine = Engine(client, node("a"))
+    running = asyncio.create_task(engine.loop.run())
+    await asyncio.sleep(0)
+    engine.loop.halt()
+    async with asyncio.timeout(SECONDS):
+        await running
+
+
+async def test_a_loop_that_has_not_turned_for_long_is_stuck(client: ApiClient) -> None:
+    now = 1000.0
+    engine = Engine(client, node("a"), clock=lambda: now)
+    assert engine.loop.stuck() is None
+    running = asyncio.create_task(engine.loop.run())
+    await asyncio.sleep(0)
+    now += 60.0
+    assert engine.loop.stuck() is None
+    now += 1.0
+    assert engine.loop.stuck() == "the scheduling loop has not turned for 61 seconds"
+    engine.loop.wake()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert engine.loop.stuck() is None
+    engine.loop.halt()
+    await running
 
 
 async def test_an_unschedulable_pod_waits_until_a_node_comes(

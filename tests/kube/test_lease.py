@@ -13,9 +13,10 @@ from kube.lease_server import PATH, LeaseServer
 from kube.virtual_clock import VirtualClock
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
-from mooring.kube.lease import LeaderElector
+from mooring.kube.lease import TOLERATED_SECONDS, LeaderElector, Leadership
 
 RETRY = 2.0
+TRY = 5.0
 DEADLINE = 10.0
 DURATION = 15
 
@@ -32,19 +33,31 @@ class Replica:
 
     def __init__(self, client: ApiClient, identity: str, clock: VirtualClock) -> None:
         self.told: list[str] = []
+        self.able = True
+        self.leadership = Leadership(clock)
         self.elector = LeaderElector(
             client,
             name="mooring",
             namespace="kube-system",
             identity=identity,
+            leadership=self.leadership,
             clock=clock,
             sleep=clock.sleep,
             now=lambda: datetime.fromtimestamp(clock.time, UTC),
             random=NoJitter(),
         )
         self.task = asyncio.create_task(
-            self.elector.run(lambda: self.told.append("started"), lambda: self.told.append("lost"))
+            self.elector.run(lambda: self.tell("started"), lambda: self.tell("lost"), self.is_able)
         )
+
+    def tell(self, what: str) -> None:
+        """Remember what the elector told, and whether writes were allowed at that moment."""
+        self.told.append(what)
+        assert self.leadership.valid() == (what == "started")
+
+    def is_able(self) -> bool:
+        """Whether the test lets the replica lead."""
+        return self.able
 
     async def stop(self) -> None:
         self.task.cancel()
@@ -188,7 +201,7 @@ async def test_a_short_failure_does_not(cluster: Cluster) -> None:
     replica = await cluster.leader()
     for _ in range(5):
         cluster.leases.fails = True
-        await cluster.pass_time(DEADLINE - 2 * RETRY)
+        await cluster.pass_time(DEADLINE - 3 * RETRY)
         cluster.leases.fails = False
         await cluster.pass_time(RETRY)
     assert replica.told == ["started"]
@@ -198,29 +211,144 @@ async def test_a_server_that_hangs_costs_the_lease_on_time(cluster: Cluster) -> 
     replica = await cluster.leader()
     cluster.leases.hangs = True
     await cluster.clock.advance(RETRY)
-    await cluster.clock.sleepers(seconds=DEADLINE - RETRY)
-    await cluster.clock.advance(DEADLINE - RETRY - 0.1)
+    await cluster.clock.sleepers(seconds=TRY)
+    await cluster.clock.advance(TRY)
+    await cluster.clock.sleepers(seconds=RETRY)
+    await cluster.clock.advance(RETRY)
+    left = DEADLINE - RETRY - TRY - RETRY
+    await cluster.clock.sleepers(seconds=left)
     assert replica.told == ["started"]
-    await cluster.clock.advance(0.1)
+    await cluster.clock.advance(left)
     await replica.task
     assert replica.told == ["started", "lost"]
 
 
-async def test_leading_is_counted_from_the_sending_of_a_renewal(cluster: Cluster) -> None:
-    """An answer that took 7 s leaves 3 s, not another 10: others count from the write."""
+async def test_a_renewal_that_hangs_leaves_time_for_another_one(cluster: Cluster) -> None:
     replica = await cluster.leader()
     cluster.leases.hangs = True
     await cluster.clock.advance(RETRY)
     await cluster.leases.holding.wait()
-    await cluster.clock.advance(7)
+    await cluster.clock.sleepers(seconds=TRY)
+    cluster.leases.hangs = False
+    await cluster.clock.advance(TRY)
+    await cluster.clock.sleepers(seconds=RETRY)
+    await cluster.pass_time(2 * RETRY)
+    assert replica.told == ["started"]
+    assert replica.leadership.valid()
+
+
+async def test_leading_is_counted_from_the_sending_of_a_renewal(cluster: Cluster) -> None:
+    """An answer that took 4.5 s leaves 5.5 s, not another 10: others count from the write."""
+    replica = await cluster.leader()
+    cluster.leases.hangs = True
+    await cluster.clock.advance(RETRY)
+    await cluster.leases.holding.wait()
+    await cluster.clock.advance(4.5)
     cluster.leases.answer_held_back()
     cluster.leases.fails = True
     await cluster.clock.sleepers(seconds=RETRY)
-    await cluster.clock.advance(RETRY)
-    await cluster.clock.sleepers(seconds=DEADLINE - 7 - RETRY)
-    await cluster.clock.advance(DEADLINE - 7 - RETRY)
+    for _ in range(2):
+        await cluster.clock.advance(RETRY)
+        left = DEADLINE - (cluster.clock.time - 1000.0 - RETRY)
+        await cluster.clock.sleepers(seconds=min(RETRY, left))
+    assert replica.told == ["started"]
+    await cluster.clock.advance(left)
     await replica.task
     assert replica.told == ["started", "lost"]
+
+
+async def test_writes_are_allowed_until_the_renew_deadline_of_the_last_renewal(
+    cluster: Cluster,
+) -> None:
+    replica = await cluster.replica()
+    assert not replica.leadership.valid()
+    await cluster.clock.sleepers(seconds=RETRY)
+    assert replica.leadership.valid()
+    cluster.clock.time += DEADLINE - 0.1
+    assert replica.leadership.valid()
+    cluster.clock.time += 0.1
+    assert not replica.leadership.valid()
+
+
+async def test_after_a_pause_past_the_deadline_the_lease_is_kept_if_no_other_has_it(
+    cluster: Cluster,
+) -> None:
+    replica = await cluster.leader()
+    cluster.leases.hangs = True
+    await cluster.clock.advance(20)
+    await cluster.leases.holding.wait()
+    assert not replica.leadership.valid()
+    cluster.leases.answer_held_back()
+    await cluster.clock.sleepers(seconds=RETRY)
+    assert replica.told == ["started"]
+    assert replica.leadership.valid()
+
+
+async def test_after_a_pause_past_the_deadline_a_lease_of_another_is_lost(
+    cluster: Cluster,
+) -> None:
+    replica = await cluster.leader("a")
+    cluster.leases.write("b")
+    await cluster.clock.advance(20)
+    await replica.task
+    assert replica.told == ["started", "lost"]
+    assert cluster.leases.spec["holderIdentity"] == "b"
+
+
+async def test_a_pause_during_a_renewal_gives_one_more_attempt(cluster: Cluster) -> None:
+    replica = await cluster.leader()
+    cluster.leases.hangs = True
+    await cluster.clock.advance(RETRY)
+    await cluster.leases.holding.wait()
+    await cluster.clock.sleepers(seconds=TRY)
+    cluster.leases.hangs = False
+    await cluster.clock.advance(20)
+    await cluster.clock.sleepers(seconds=RETRY)
+    assert replica.told == ["started"]
+    assert replica.leadership.valid()
+
+
+async def test_after_a_pause_past_the_deadline_it_is_renewed_within_another_deadline_or_lost(
+    cluster: Cluster,
+) -> None:
+    replica = await cluster.leader()
+    cluster.leases.fails = True
+    await cluster.clock.advance(20)
+    await cluster.clock.sleepers(seconds=RETRY)
+    await cluster.pass_time(DEADLINE - 2 * RETRY)
+    assert replica.told == ["started"]
+    assert not replica.leadership.valid()
+    await cluster.clock.advance(RETRY)
+    await cluster.clock.sleepers(seconds=RETRY)
+    await cluster.clock.advance(RETRY)
+    await replica.task
+    assert replica.told == ["started", "lost"]
+
+
+async def test_a_replica_that_is_not_able_to_lead_does_not_ask_for_the_lease(
+    cluster: Cluster,
+) -> None:
+    replica = await cluster.replica()
+    replica.able = False
+    await cluster.clock.sleepers(seconds=RETRY)
+    await cluster.pass_time(20)
+    assert cluster.server.seen == []
+    replica.able = True
+    await cluster.pass_time(RETRY)
+    assert replica.told == ["started"]
+
+
+async def test_a_leader_that_does_not_notice_how_old_its_lease_is_is_not_live(
+    cluster: Cluster,
+) -> None:
+    replica = await cluster.replica()
+    cluster.clock.time += DURATION + TOLERATED_SECONDS + 1
+    assert replica.elector.check() is None
+    await cluster.clock.sleepers(seconds=RETRY)
+    cluster.clock.time += DURATION + TOLERATED_SECONDS
+    assert replica.elector.check() is None
+    cluster.clock.time += 1
+    assert replica.elector.check() == "the lease has not been renewed for 36 seconds"
 
 
 async def test_a_lease_touched_by_others_is_read_again_and_renewed(cluster: Cluster) -> None:

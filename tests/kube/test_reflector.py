@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from kube.api_server import ApiServer, Request, bookmark, event, pod, status_object
 from kube.faulty_server import CHANGES, CONNECTIONS, Connection, FaultyServer
 from kube.mirror import reflecting
-from mooring.kube.errors import ForbiddenError, GoneError, UnansweredError
+from mooring.kube.errors import ForbiddenError, GoneError, UnansweredError, explain
 
 GONE = event("ERROR", status_object(410, "Expired", "too old resource version"))
 
@@ -254,14 +254,32 @@ async def test_an_object_that_the_mirror_refuses_does_not_stop_the_feed(
     assert refusals[0].exc_info
 
 
-async def test_a_set_that_the_mirror_refuses_is_not_in_sync(server: ApiServer) -> None:
+async def test_a_set_that_the_mirror_refuses_is_listed_again(server: ApiServer) -> None:
     async with reflecting(server.url) as (mirror, reflector):
         mirror.refuses = "everything"
-        request = await initial(server, pod("a", 1), version=1)
-        await mirror.until(lambda: bool(mirror.replaced))
-        request.end()
-        await resumed(server, 1)
+        await initial(server, pod("a", 1), version=1)
+        await mirror.until(lambda: bool(mirror.troubles))
         assert not reflector.synced.is_set()
+        mirror.refuses = None
+        await initial(server, pod("a", 1), version=1)
+        await reflector.synced.wait()
+    trouble = mirror.troubles[0]
+    assert trouble is not None
+    assert "the mirror refused the objects" in explain(trouble)
+
+
+async def test_a_listed_set_that_the_mirror_refuses_is_listed_again(server: ApiServer) -> None:
+    async with reflecting(server.url) as (mirror, reflector):
+        mirror.refuses = "everything"
+        (await server.next()).refuse(422, "Invalid", "sendInitialEvents is forbidden")
+        listing = {"metadata": {"resourceVersion": "7"}, "items": [pod("a", 1)]}
+        (await server.next()).reply(listing)
+        await mirror.until(lambda: bool(mirror.troubles))
+        assert not reflector.synced.is_set()
+        mirror.refuses = None
+        (await server.next()).reply(listing)
+        await resumed(server, 7)
+        assert reflector.synced.is_set()
 
 
 async def test_cancelling_ends_the_watch_at_the_server(server: ApiServer) -> None:

@@ -15,6 +15,7 @@ from mooring.kube.config import Connection
 from mooring.kube.credentials import Credentials
 from mooring.kube.errors import (
     ForbiddenError,
+    NotLeadingError,
     TooManyRequestsError,
     UnansweredError,
     UnauthorizedError,
@@ -287,3 +288,97 @@ def test_a_line_is_held_back_until_it_ends() -> None:
     assert splitter.feed(b":1") == []
     assert splitter.feed(b'}\n{"b"') == [b'{"a":1}']
     assert splitter.feed(b":2}\n") == [b'{"b":2}']
+
+
+class Lease:
+    """Says whether the lease is valid; the test changes that."""
+
+    def __init__(self) -> None:
+        self.valid = True
+
+    def __call__(self) -> bool:
+        return self.valid
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+async def test_without_a_valid_lease_no_write_is_sent(server: ApiServer, method: str) -> None:
+    lease = Lease()
+    lease.valid = False
+    async with ApiClient(Connection(server.url), may_write=lease) as client:
+        with pytest.raises(NotLeadingError) as failure:
+            await client.request(method, POD.path("default", "web"))
+    assert server.seen == []
+    assert explain(failure.value).endswith(
+        "pods default/web was not sent: the lease of this replica is not valid at the moment"
+    )
+
+
+async def test_through_a_proxy_neither(server: ApiServer) -> None:
+    lease = Lease()
+    lease.valid = False
+    connection = Connection("http://api.invalid", proxy=server.url)
+    async with ApiClient(connection, may_write=lease) as client:
+        with pytest.raises(NotLeadingError):
+            await client.request("DELETE", POD.path("default", "web"))
+    assert server.seen == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", PODS),
+        ("POST", "/apis/authentication.k8s.io/v1/tokenreviews"),
+        ("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews"),
+    ],
+)
+async def test_what_changes_nothing_needs_no_lease(method: str, path: str) -> None:
+    async with (
+        ApiServer(lambda request: request.reply({})) as server,
+        ApiClient(Connection(server.url), may_write=lambda: False) as client,
+    ):
+        assert await client.request(method, path) == b"{}"
+
+
+async def test_the_lease_is_checked_after_the_client_limit_has_been_waited_for(
+    server: ApiServer,
+) -> None:
+    lease, clock = Lease(), VirtualClock()
+    limiter = TokenBucket(1.0, 1, clock=clock, sleep=clock.sleep)
+    await limiter.acquire()
+    async with ApiClient(Connection(server.url), limiter=limiter, may_write=lease) as client:
+        write = asyncio.create_task(client.request("DELETE", POD.path("default", "web")))
+        await clock.sleepers(seconds=1.0)
+        lease.valid = False
+        await clock.advance(1.0)
+        with pytest.raises(NotLeadingError):
+            await write
+    assert server.seen == []
+
+
+async def test_the_lease_is_checked_again_before_a_write_is_sent_again(server: ApiServer) -> None:
+    lease, clock = Lease(), VirtualClock()
+    async with ApiClient(Connection(server.url), sleep=clock.sleep, may_write=lease) as client:
+        write = asyncio.create_task(client.request("DELETE", POD.path("default", "web")))
+        request = await server.next()
+        request.refuse(429, "TooManyRequests", "busy", Retry_After="1")
+        await clock.sleepers(seconds=1.0)
+        lease.valid = False
+        await clock.advance(1.0)
+        with pytest.raises(NotLeadingError):
+            await write
+    assert len(server.seen) == 1
+
+
+async def test_a_connection_whose_write_was_held_back_serves_the_next_request() -> None:
+    lease = Lease()
+    async with (
+        ApiServer(lambda request: request.reply({})) as server,
+        ApiClient(Connection(server.url), may_write=lease) as client,
+    ):
+        await client.request("GET", "/version")
+        lease.valid = False
+        with pytest.raises(NotLeadingError):
+            await client.request("DELETE", POD.path("default", "web"))
+        await client.request("GET", "/version")
+    assert len({request.peer for request in server.seen}) == 1
+    assert len(server.seen) == 2

@@ -12,7 +12,7 @@ from mooring.kube.config import Connection
 from mooring.kube.reflector import EventType
 from mooring.kube.resources import NODE, POD, Resource
 from mooring.mirroring.mirror import ASSIGNED_PODS, MIRRORED
-from mooring.mirroring.reflectors import Reflectors
+from mooring.mirroring.reflectors import DEAD_SECONDS, Reflectors
 from mooring.testing.builders import node
 
 WAIT_SECONDS = 10.0
@@ -176,6 +176,23 @@ async def test_a_feed_that_fails_is_named_with_the_reason_and_its_lag(
     lags = dict(feeding.reflectors.lags())
     assert lags.pop("nodes") == 7.0
     assert set(lags.values()) == {0.0}
+
+
+async def test_a_watch_that_fails_is_lacking_only_once_it_is_dead(
+    streams: Streams, feeding: Feeding
+) -> None:
+    feeding.start()
+    await feeding.synced()
+    streams.nodes_allowed = False
+    feeding.clock_read.clear()
+    streams.open[NODE.path()].cut()
+    await feeding.troubled()
+    feeding.time += DEAD_SECONDS
+    assert feeding.reflectors.lacking() is None
+    feeding.time += 1.0
+    lacking = feeding.reflectors.lacking()
+    assert lacking is not None
+    assert lacking.startswith("not watched for 61 seconds: nodes (")
 
 
 async def test_a_feed_that_works_again_lags_no_more(streams: Streams, feeding: Feeding) -> None:

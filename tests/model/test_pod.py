@@ -78,33 +78,35 @@ def test_the_owner_is_the_controller() -> None:
 
 
 @pytest.mark.parametrize(
-    ("condition", "message", "disrupted"),
+    ("condition", "message", "disruption"),
     [
-        ({"type": "PodScheduled", "status": "False", "message": "0/3"}, "0/3", False),
-        ({"type": "PodScheduled", "status": "False"}, "", False),
-        ({"type": "PodScheduled", "status": "True", "message": "x"}, None, False),
+        ({"type": "PodScheduled", "status": "False", "message": "0/3"}, "0/3", ""),
+        ({"type": "PodScheduled", "status": "False"}, "", ""),
+        ({"type": "PodScheduled", "status": "True", "message": "x"}, None, ""),
         (
             {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"},
             None,
-            True,
+            "disrupted",
         ),
         (
             {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"},
             None,
-            False,
+            "evicted",
         ),
         (
             {"type": "DisruptionTarget", "status": "False", "reason": "PreemptionByScheduler"},
             None,
-            False,
+            "",
         ),
     ],
 )
 def test_conditions_show_earlier_attempts_and_preemption(
-    condition: dict[str, str], message: str | None, *, disrupted: bool
+    condition: dict[str, str], message: str | None, disruption: str
 ) -> None:
     parsed = parse_pod(pod(status={"conditions": [{"type": "Ready"}, condition]}))
-    assert (parsed.unscheduled_message, parsed.disrupted) == (message, disrupted)
+    assert parsed.unscheduled_message == message
+    assert parsed.disrupted == (disruption == "disrupted")
+    assert parsed.evicted == (disruption == "evicted")
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ Examples:
 )
 @_setting(
     "stop_seconds",
-    "Seconds in which bindings in flight may finish after SIGTERM.",
+    "Seconds in which evictions, bindings and events may finish after SIGTERM.",
     click.FloatRange(min=0),
 )
 @_setting(

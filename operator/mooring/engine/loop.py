@@ -41,6 +41,12 @@ _SLICE_SECONDS: Final = 0.002
 _MOST_BINDING: Final = 256
 _CONFIRMATION_SECONDS: Final = 60.0
 """How long the watch may take to show a pod bound; then the API server is asked."""
+_IDLE_SECONDS: Final = 10.0
+"""The loop turns at least so often, which shows that it is alive."""
+_STUCK_SECONDS: Final = 60.0
+"""A loop that has not turned for longer needs a restart; one decision takes milliseconds."""
+_CANCELLED_SECONDS: Final = 1.0
+"""How long bindings that are cancelled may take to undo what they did."""
 _RECORDED_NODES: Final = 3
 
 
@@ -81,6 +87,8 @@ class SchedulingLoop:
         self._work = asyncio.Event()
         self._bindings: set[asyncio.Task[None]] = set()
         self._start = 0
+        self._halted = False
+        self._turned: float | None = None
 
     @property
     def binding(self) -> int:
@@ -96,11 +104,25 @@ class SchedulingLoop:
         """There may be something to do."""
         self._work.set()
 
+    def halt(self) -> None:
+        """Decide nothing more; bindings that have begun go on."""
+        self._halted = True
+        self.wake()
+
+    def stuck(self) -> str | None:
+        """For how long `run` has not turned, if that is too long; None before and after it runs."""
+        if self._turned is None or self._halted:
+            return None
+        seconds = self._clock() - self._turned
+        if seconds <= _STUCK_SECONDS:
+            return None
+        return f"the scheduling loop has not turned for {seconds:.0f} seconds"
+
     async def run(self) -> None:
-        """Schedule until cancelled."""
+        """Schedule until cancelled or halted."""
         slice_end = self._clock() + _SLICE_SECONDS
-        while True:
-            now = self._clock()
+        while not self._halted:
+            self._turned = now = self._clock()
             queued = self._scheduler.queue.pop(now) if self._may_bind() else None
             if queued is None:
                 await self._idle(now)
@@ -119,18 +141,19 @@ class SchedulingLoop:
             for task in late:
                 task.cancel()
             if late:
-                await asyncio.wait(late)
+                await asyncio.wait(late, timeout=_CANCELLED_SECONDS)
 
     def _may_bind(self) -> bool:
         """Whether one more binding may be in flight."""
         return self.requesting < _MOST_BINDING
 
     async def _idle(self, now: float) -> None:
-        """Wait for work, for the end of a binding, or for the end of the next backoff."""
+        """Wait for work, for the end of a binding or the next backoff; for a while at most."""
         self._work.clear()
         due = self._scheduler.queue.next_due() if self._may_bind() else None
+        seconds = _IDLE_SECONDS if due is None else min(max(due - now, 0.0), _IDLE_SECONDS)
         try:
-            async with asyncio.timeout(None if due is None else max(due - now, 0.0)):
+            async with asyncio.timeout(seconds):
                 await self._work.wait()
         except TimeoutError:
             return

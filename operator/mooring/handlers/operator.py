@@ -150,6 +150,14 @@ class KopfOperator:
         finally:
             self._unwatched.clear()
 
+    async def until_watchable(self) -> None:
+        """Wait until kopf may watch what it needs; a replica that must wait here is not able."""
+        backoff = Backoff(Random())  # noqa: S311 - spreads load, hides nothing
+        self._watches_nothing()
+        for resource in _NEEDED:
+            await self._until_watchable(resource, backoff)
+        self._unwatched.clear()
+
     def lacking(self) -> str | None:
         """What kopf has not watched for longer than a minute, and why; None if it does or rests."""
         now = self._clock()

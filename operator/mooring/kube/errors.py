@@ -5,6 +5,7 @@
       ApiError                 any request that did not succeed
         UnreachableError       no connection: the request never left
           UnansweredError      it left, no whole answer came: a write may have happened
+          NotLeadingError      a write that was not sent, because the lease is not valid
         UnauthorizedError 401, ForbiddenError 403, NotFoundError 404, ConflictError 409,
         GoneError 410, TooManyRequestsError 429, InvalidError 400 and 422, ServerError 5xx
 
@@ -34,6 +35,7 @@ __all__ = [
     "InvalidError",
     "KubeError",
     "NotFoundError",
+    "NotLeadingError",
     "ServerError",
     "TooManyRequestsError",
     "UnansweredError",
@@ -107,6 +109,10 @@ class UnreachableError(ApiError):
 
 class UnansweredError(UnreachableError):
     """The connection broke or timed out after sending: a write may or may not have happened."""
+
+
+class NotLeadingError(UnreachableError):
+    """This replica's lease is not valid at this moment, so the write was not sent."""
 
 
 class UnauthorizedError(ApiError):
@@ -195,7 +201,9 @@ def explain(error: KubeError) -> str:
     if not isinstance(error, ApiError):
         return " ".join(str(error).split())
     user = _refused_user(error)
-    if isinstance(error, UnansweredError):
+    if isinstance(error, NotLeadingError):
+        line = f"{error.call} was not sent: {error.message}"
+    elif isinstance(error, UnansweredError):
         line = (
             f"no answer from the API server at {error.server} to {error.call}: {error.message}; "
             "it is tried again where that is safe"

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 import httptools
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-__all__ = ["Answer", "BrokenExchangeError", "Exchange", "NoConnectionError"]
+__all__ = ["Answer", "BrokenExchangeError", "Exchange", "NoConnectionError", "NotSentError"]
 
 CONNECT_SECONDS: Final = 10.0
 
@@ -32,6 +32,10 @@ class NoConnectionError(Exception):
 
 class BrokenExchangeError(Exception):
     """The request went out and no whole answer came back: it may have been carried out."""
+
+
+class NotSentError(Exception):
+    """The caller did not want the request sent any more."""
 
 
 class Answer(NamedTuple):
@@ -169,11 +173,15 @@ class Exchange:
         body: bytes | None,
         *,
         seconds: float,
+        may_send: Callable[[], bool] | None = None,
     ) -> Answer:
         """The answer to one request, which is sent once; `seconds` from its sending on.
 
+        `may_send` is called when there is a connection, immediately before the request is sent.
+
         Raises:
             NoConnectionError: nothing was sent.
+            NotSentError: nothing was sent, because `may_send` returned False.
             BrokenExchangeError: it was sent, and what came of it is not known.
         """
         fields = f"{self._fixed}{_lines(headers)}"
@@ -185,6 +193,9 @@ class Exchange:
             raise NoConnectionError from OSError("the client is closed")
         async with self._slots:
             wire = self._kept() or await self._connected()
+            if may_send is not None and not may_send():
+                self.free(wire)
+                raise NotSentError
             try:
                 return await wire.ask(request, seconds)
             except asyncio.CancelledError:

@@ -7,9 +7,15 @@
 - Another's lease has expired when it has not *changed* for its duration on this process's own
   monotonic clock; the times written in it are for readers and never compared (clocks differ).
 - Every write carries the resourceVersion it was decided on, so that only one replica can win.
+- A replica asks for the lease only while it is able to lead.
 - Leading ends `renew_deadline` seconds after the last successful renewal was sent, which is
   before `lease_duration` has passed for any other replica. (client-go counts from the answer, and
   may overrun when an answer is slow.) Finding another holder in the lease ends it at once.
+- One attempt to renew may take half of the renew deadline, so that there is time for another
+  one on a new connection.
+- After a stall of this process (it was paused, or its event loop was blocked) past the deadline
+  nothing may be written, but the deadline for a renewal begins anew: if no other replica has
+  taken the lease meanwhile, this one goes on.
 
 See client-go tools/leaderelection/leaderelection.go.
 """
@@ -18,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random as random_module
 import time
 from datetime import UTC, datetime
@@ -32,7 +39,7 @@ if TYPE_CHECKING:
 
     from mooring.kube.client import ApiClient
 
-__all__ = ["LeaderElector"]
+__all__ = ["LeaderElector", "Leadership"]
 
 logger = logging.getLogger(__name__)
 
@@ -40,10 +47,36 @@ JITTER: Final = 1.2
 """A waiting replica tries every 1 to 2.2 retry periods, so that replicas do not march in step."""
 
 
+TOLERATED_SECONDS: Final = 20.0
+"""A leader whose lease expired longer ago is not live; kube-scheduler tolerates as much."""
+
+
+class Leadership:
+    """Whether this replica may write: it holds the lease, and its renew deadline is ahead."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._until = -math.inf
+
+    def valid(self) -> bool:
+        """Whether the lease is valid at this moment; a look at the clock, and no more."""
+        return self._clock() < self._until
+
+    def extend(self, until: float) -> None:
+        """The lease is valid until that time of the clock."""
+        self._until = until
+
+    def end(self) -> None:
+        """The lease is not valid any more."""
+        self._until = -math.inf
+
+
 class LeaderElector:
     """One replica's part in the election; `identity` must differ between replicas.
 
-    The durations are the defaults of kube-scheduler's `leaderElection`, in seconds.
+    `client` should serve nothing else and have no client limit, so that renewals wait for no other
+    request. `leadership` is kept up to date. The durations are kube-scheduler's `leaderElection`
+    defaults, in seconds.
     """
 
     def __init__(
@@ -53,6 +86,7 @@ class LeaderElector:
         name: str,
         namespace: str,
         identity: str,
+        leadership: Leadership | None = None,
         lease_duration: int = 15,
         renew_deadline: float = 10.0,
         retry_period: float = 2.0,
@@ -67,10 +101,11 @@ class LeaderElector:
                 f"> 0, not {lease_duration:g}, {renew_deadline:g} and {retry_period:g} seconds"
             )
         self.is_leader = False
+        self.identity = identity
         self._client = client
+        self._leadership = leadership or Leadership(clock)
         self._name = name
         self._namespace = namespace
-        self._identity = identity
         self._lease_duration = lease_duration
         self._renew_deadline = renew_deadline
         self._retry_period = retry_period
@@ -88,14 +123,29 @@ class LeaderElector:
         """The identity last seen in the lease; empty when no replica holds it."""
         return (self._lease.get("spec") or {}).get("holderIdentity") or ""
 
-    async def run(self, on_started: Callable[[], None], on_lost: Callable[[], None]) -> None:
+    def check(self) -> str | None:
+        """Why this replica is not live; None if it is, or does not lead.
+
+        Its lease expired long ago and it has not noticed, see HealthzAdaptor of client-go.
+        """
+        silent = self._clock() - self._renewed_at
+        if not self.is_leader or silent <= self._lease_duration + TOLERATED_SECONDS:
+            return None
+        return f"the lease has not been renewed for {silent:.0f} seconds"
+
+    async def run(
+        self,
+        on_started: Callable[[], None],
+        on_lost: Callable[[], None],
+        able: Callable[[], bool] = lambda: True,
+    ) -> None:
         """Wait for the lease, lead, and return when it is lost.
 
         `on_started` is called once it is held, `on_lost` as soon as it is not; both must be
-        quick. Cancelling releases the lease without `on_lost`: stop what only a leader may do
-        before cancelling.
+        quick. While `able` returns False, this replica does not ask for the lease. Cancelling
+        releases the lease without `on_lost`: stop what only a leader may do before cancelling.
         """
-        while not await self._try():
+        while not (able() and await self._within(self._try_seconds, self._try())):
             await self._sleep(self._retry_period * (1 + JITTER * self._random.random()))
         self.is_leader = True
         logger.info("leading: this replica holds lease %s/%s", self._namespace, self._name)
@@ -103,29 +153,52 @@ class LeaderElector:
             on_started()
             await self._keep()
         except asyncio.CancelledError:
+            self._leadership.end()
             await self._within(self._retry_period, self._release())
             raise
         finally:
+            self._leadership.end()
             self.is_leader = False
-        how = "was not renewed in time" if self.holder == self._identity else "is another's now"
+        how = "was not renewed in time" if self.holder == self.identity else "is another's now"
         logger.error("lease %s/%s %s", self._namespace, self._name, how)
         on_lost()
 
+    @property
+    def _try_seconds(self) -> float:
+        return self._renew_deadline / 2
+
     async def _keep(self) -> None:
-        """Renew until that fails for too long."""
+        """Renew until that fails for too long, or another replica holds the lease."""
         held = True
         while held:
             await self._sleep(self._retry_period)
-            left = self._renewed_at + self._renew_deadline - self._clock()
-            held = await self._within(left, self._renew())
+            held = await self._renew()
 
     async def _renew(self) -> bool:
-        """True once renewed, False when another holds the lease; tries until then."""
-        while not await self._try():
-            if self.holder not in {self._identity, ""}:
+        """True once renewed; False when another holds the lease, or at the renew deadline.
+
+        Where the deadline has passed in a stall of this process, it begins anew.
+        """
+        deadline = self._renewed_at + self._renew_deadline
+        if self._clock() >= deadline:
+            deadline = self._clock() + self._renew_deadline
+        while True:
+            due = min(self._clock() + self._try_seconds, deadline)
+            if await self._within(due - self._clock(), self._try()):
+                return True
+            if self.holder not in {self.identity, ""}:
                 return False
-            await self._sleep(self._retry_period)
-        return True
+            if self._clock() < deadline:
+                due = min(self._clock() + self._retry_period, deadline)
+                await self._sleep(due - self._clock())
+            if self._clock() >= deadline:
+                if not self._stalled_since(due):
+                    return False
+                deadline = self._clock() + self._renew_deadline
+
+    def _stalled_since(self, due: float) -> bool:
+        """Whether what was due at that time came so late that this process must have stalled."""
+        return self._clock() - due > self._retry_period
 
     async def _try(self) -> bool:
         """Take or renew the lease; True if it is held now."""
@@ -157,7 +230,7 @@ class LeaderElector:
             await self._write({})
             return True
         self._observe(lease)
-        if self.holder not in {self._identity, ""} and not self._expired():
+        if self.holder not in {self.identity, ""} and not self._expired():
             return False
         await self._write(lease)
         return True
@@ -176,11 +249,11 @@ class LeaderElector:
         old = lease.get("spec") or {}
         now = micro_time(self._now())
         spec = {
-            "holderIdentity": self._identity,
+            "holderIdentity": self.identity,
             "leaseDurationSeconds": self._lease_duration,
             "renewTime": now,
         }
-        if old.get("holderIdentity") == self._identity:
+        if old.get("holderIdentity") == self.identity:
             spec["acquireTime"] = old.get("acquireTime", now)
             spec["leaseTransitions"] = old.get("leaseTransitions", 0)
         else:
@@ -195,6 +268,7 @@ class LeaderElector:
             written = await self._client.create(LEASE, {**body, "spec": spec})
         self._observe(written)
         self._renewed_at = sent_at
+        self._leadership.extend(sent_at + self._renew_deadline)
 
     async def _release(self) -> bool:
         """Let the next replica take over at once instead of after the lease's duration."""
@@ -203,7 +277,7 @@ class LeaderElector:
             # Read first: a renewal that was cancelled may have been written all the same.
             lease = await self._client.get(LEASE, self._name, self._namespace)
             self._observe(lease)
-            if self.holder != self._identity:
+            if self.holder != self.identity:
                 return False
             spec = {
                 "holderIdentity": "",

@@ -65,8 +65,8 @@ INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 class Sink(Protocol):
     """Keeps the objects that a reflector reads; called on the event loop's thread, must not block.
 
-    It copes with objects it cannot use. An exception is logged, once per resource, and the
-    stream goes on.
+    It copes with objects it cannot use. An exception is logged, once per resource. Then the stream
+    goes on after an event; after a whole set, the set is listed again.
     """
 
     def replace(self, resource: Resource, items: list[dict[str, Any]]) -> None:
@@ -226,12 +226,13 @@ class Reflector:
     def _replace(self, items: list[dict[str, Any]]) -> None:
         try:
             self._sink.replace(self._resource, items)
-        except Exception as error:  # noqa: BLE001 - the stream outlives whatever the sink does
+        except Exception as error:
             self._log_refusal(error)
-        else:
-            if self.synced.is_set():
-                self._on_relist(self._resource)
-            self.synced.set()
+            self._version = None
+            raise self._broken(f"the mirror refused the objects: {error!r}") from error
+        if self.synced.is_set():
+            self._on_relist(self._resource)
+        self.synced.set()
 
     def _apply(self, kind: EventType, obj: dict[str, Any]) -> None:
         try:

@@ -19,7 +19,12 @@ from urllib.parse import urlencode
 import aiohttp
 from yarl import URL
 
-from mooring.kube.errors import UnansweredError, UnreachableError, error_from_response
+from mooring.kube.errors import (
+    NotLeadingError,
+    UnansweredError,
+    UnreachableError,
+    error_from_response,
+)
 from mooring.kube.exchange import (
     CONNECT_SECONDS,
     KEEPALIVE_SECONDS,
@@ -27,6 +32,7 @@ from mooring.kube.exchange import (
     BrokenExchangeError,
     Exchange,
     NoConnectionError,
+    NotSentError,
 )
 from mooring.kube.resources import Call
 
@@ -51,6 +57,9 @@ LONGEST_RETRY_AFTER: Final = 10.0
 
 JSON: Final = "application/json"
 
+REVIEWS: Final = ("/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/")
+"""Objects of these groups are questions about a user: creating one changes nothing."""
+
 READ_BUFFER: Final = 256 * 1024
 """Bytes of an answer read at once: a burst of events costs one wake-up, not one each."""
 
@@ -66,6 +75,11 @@ class _Request(NamedTuple):
     def call(self) -> Call:
         """The request in the words of an error; worked out only when there is one."""
         return Call.parse(self.method, self.path, watch="watch" in (self.params or {}))
+
+    @property
+    def is_write(self) -> bool:
+        """Whether the request may change an object."""
+        return self.method != "GET" and not self.path.startswith(REVIEWS)
 
 
 class _Answered(Protocol):
@@ -85,7 +99,9 @@ class Transport:
     """A session with one API server; must be created while the event loop runs.
 
     `timeout` bounds each try, from the request's sending to the answer's last byte, in seconds;
-    `pool` the connections for requests, and apart from them those for watches.
+    `pool` the connections for requests, and apart from them those for watches. `may_write` is
+    called immediately before each write is sent, also before it is sent again; where it returns
+    False, the write is not sent and NotLeadingError is raised.
     """
 
     def __init__(
@@ -95,6 +111,7 @@ class Transport:
         limiter: TokenBucket | None = None,
         timeout: float = 30.0,
         pool: int = 100,
+        may_write: Callable[[], bool] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.url = connection.url
@@ -102,6 +119,7 @@ class Transport:
         self._credentials = connection.credentials
         self._limiter = limiter
         self._timeout = timeout
+        self._may_write = may_write
         self._sleep = sleep
         headers = {"Accept-Encoding": "identity", "User-Agent": connection.user_agent}
         self._exchange = Exchange(
@@ -206,8 +224,15 @@ class Transport:
             target = f"{target}?{urlencode(request.params)}"
         try:
             return await self._exchange.ask(
-                request.method, target, headers, request.body, seconds=self._timeout
+                request.method,
+                target,
+                headers,
+                request.body,
+                seconds=self._timeout,
+                may_send=self._may_write if request.is_write else None,
             )
+        except NotSentError as error:
+            raise self._not_leading(request) from error
         except NoConnectionError as error:
             words = _words(error.__cause__ or error)
             raise UnreachableError(request.call, words, server=self.url) from error
@@ -216,6 +241,8 @@ class Transport:
 
     async def _ask_by_proxy(self, request: _Request, headers: Mapping[str, str]) -> Answer:
         """A whole answer through the proxy, which aiohttp knows how to talk to."""
+        if request.is_write and self._may_write is not None and not self._may_write():
+            raise self._not_leading(request)
         patience = aiohttp.ClientTimeout(total=self._timeout, sock_connect=CONNECT_SECONDS)
         response = await self._open(request, headers, patience=patience)
         with self._transport_errors(request):
@@ -249,6 +276,10 @@ class Transport:
             raise UnreachableError(request.call, _words(error), server=self.url) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UnansweredError(request.call, _words(error), server=self.url) from error
+
+    def _not_leading(self, request: _Request) -> NotLeadingError:
+        words = "the lease of this replica is not valid at the moment"
+        return NotLeadingError(request.call, words, server=self.url)
 
     def _refusal(self, request: _Request, answer: Answer) -> ApiError:
         return error_from_response(

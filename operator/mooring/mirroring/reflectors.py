@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, explain
@@ -12,6 +13,9 @@ from mooring.kube.resources import POD, Resource
 from mooring.mirroring.mirror import ASSIGNED_PODS, MIRRORED
 
 __all__ = ["Reflectors"]
+
+DEAD_SECONDS: Final = 60.0
+"""A watch that has failed for longer is dead; API servers restart and etcd elects in less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +64,31 @@ class Reflectors:
             await reflector.synced.wait()
 
     def lacking(self) -> str | None:
-        """Which resources have not been listed yet, and why; None if all have."""
-        lacking = [
-            f"{resource} ({self._troubles[resource].words})"
-            if resource in self._troubles
-            else str(resource)
+        """What has not been listed yet or not been watched for long, and why; None if all is."""
+        unlisted = [
+            self._described(resource)
             for resource, reflector in self._reflectors.items()
             if not reflector.synced.is_set()
         ]
-        return f"not listed yet: {', '.join(lacking)}" if lacking else None
+        if unlisted:
+            return f"not listed yet: {', '.join(unlisted)}"
+        dead = [resource for resource in self._troubles if self._lag(resource) > DEAD_SECONDS]
+        if dead:
+            longest = max(map(self._lag, dead))
+            return f"not watched for {longest:.0f} seconds: {', '.join(map(self._described, dead))}"
+        return None
+
+    def _described(self, resource: Resource) -> str:
+        trouble = self._troubles.get(resource)
+        return f"{resource} ({trouble.words})" if trouble is not None else str(resource)
 
     def lags(self) -> Mapping[str, float]:
         """For how many seconds each resource has not been watched; 0 for those that are."""
-        now = self._clock()
-        return {
-            str(resource): now - self._troubles[resource].since
-            if resource in self._troubles
-            else 0.0
-            for resource in self._reflectors
-        }
+        return {str(resource): self._lag(resource) for resource in self._reflectors}
+
+    def _lag(self, resource: Resource) -> float:
+        trouble = self._troubles.get(resource)
+        return 0.0 if trouble is None else self._clock() - trouble.since
 
     def _on_trouble(self, resource: Resource, error: ApiError | None) -> None:
         if error is None:

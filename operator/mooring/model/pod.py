@@ -38,6 +38,7 @@ class Pod:
 
     Times are in seconds since the epoch. `nominated_node` and `node_name` are None if not set.
     `disrupted`: the pod has the condition DisruptionTarget=True with reason PreemptionByScheduler.
+    `evicted`: it has that condition with reason EvictionByEvictionAPI.
     """
 
     key: str
@@ -53,6 +54,7 @@ class Pod:
     nominated_node: str | None
     terminating: bool
     disrupted: bool
+    evicted: bool
     phase: str
     owner: OwnerRef | None
     volumes: tuple[PodVolume, ...]
@@ -71,7 +73,7 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
     namespace, name = namespace_of(raw), name_of(raw)
     metadata, spec, status = raw["metadata"], required(raw, "spec"), mapping(raw, "status")
     node_name = text(spec, "nodeName", "spec") or None
-    unscheduled_message, disrupted = _conditions(mappings(status, "conditions", "status"))
+    unscheduled_message, disruption = _conditions(mappings(status, "conditions", "status"))
     return Pod(
         key=f"{namespace}/{name}",
         namespace=namespace,
@@ -85,7 +87,8 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         node_name=node_name,
         nominated_node=text(status, "nominatedNodeName", "status") or None,
         terminating=metadata.get("deletionTimestamp") is not None,
-        disrupted=disrupted,
+        disrupted=disruption == "PreemptionByScheduler",
+        evicted=disruption == "EvictionByEvictionAPI",
         phase=text(status, "phase", "status") or "Pending",
         owner=_controller(mappings(metadata, "ownerReferences", "metadata")),
         volumes=pod_volumes(raw),
@@ -93,16 +96,16 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
     )
 
 
-def _conditions(raw: Iterable[Mapping[str, Any]]) -> tuple[str | None, bool]:
-    """The message of PodScheduled=False, and whether preemption has set DisruptionTarget."""
-    message, disrupted = None, False
+def _conditions(raw: Iterable[Mapping[str, Any]]) -> tuple[str | None, object]:
+    """The message of PodScheduled=False, and the reason of DisruptionTarget=True."""
+    message, disruption = None, None
     for index, condition in enumerate(raw):
         kind, status = condition.get("type"), condition.get("status")
         if kind == "PodScheduled" and status == "False":
             message = text(condition, "message", f"status.conditions[{index}]")
         elif kind == "DisruptionTarget" and status == "True":
-            disrupted = condition.get("reason") == "PreemptionByScheduler"
-    return message, disrupted
+            disruption = condition.get("reason")
+    return message, disruption
 
 
 def _controller(raw: Iterable[Mapping[str, Any]]) -> OwnerRef | None:

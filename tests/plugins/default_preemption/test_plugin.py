@@ -238,13 +238,17 @@ def test_a_pod_that_is_rejected_at_pre_filter_loses_its_nomination() -> None:
     assert (outcome.nomination, outcome.keeps_nomination) == (None, False)
 
 
-def terminating_on_a() -> tuple[Deciding, dict[str, object]]:
+def terminating_on_a(
+    reason: str = "PreemptionByScheduler", *, priority: int = 0, budgets: str = "Default"
+) -> tuple[Deciding, dict[str, object]]:
     """A pod nominated to node a, where a victim of an earlier leader is terminating."""
-    condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason}
+    status = {"conditions": [condition]}
     deciding = Deciding(
         node("a", cpu="1"),
-        pod("gone", cpu="1", node="a", terminating=True, status={"conditions": [condition]}),
+        pod("gone", cpu="1", node="a", terminating=True, priority=priority, status=status),
         *full("b", LOW, LOW, LOW, LOW),
+        preemption={"disruptionBudgets": budgets},
     )
     raw = pod("new", cpu="1", priority=HIGH)
     deciding.nominate(raw, "a")
@@ -256,6 +260,30 @@ def test_a_terminating_victim_of_an_earlier_leader_is_recognised_by_its_conditio
     outcome = deciding.outcome(raw)
     assert isinstance(outcome, FitError)
     assert outcome.keeps_nomination
+
+
+def test_a_victim_that_an_earlier_leader_evicted_for_a_strict_profile_is_recognised() -> None:
+    deciding, raw = terminating_on_a("EvictionByEvictionAPI", budgets="Strict")
+    outcome = deciding.outcome(raw)
+    assert isinstance(outcome, FitError)
+    assert outcome.keeps_nomination
+
+
+@pytest.mark.parametrize(
+    ("budgets", "priority", "reason"),
+    [
+        ("Default", 0, "EvictionByEvictionAPI"),
+        ("Strict", HIGH, "EvictionByEvictionAPI"),
+        ("Strict", 0, "DeletionByTaintManager"),
+    ],
+)
+def test_other_terminating_pods_on_the_nominated_node_are_no_victims(
+    budgets: str, priority: int, reason: str
+) -> None:
+    deciding, raw = terminating_on_a(reason, priority=priority, budgets=budgets)
+    outcome = deciding.outcome(raw)
+    assert isinstance(outcome, FitError)
+    assert outcome.nomination is not None
 
 
 def test_terminating_pods_on_a_cordoned_node_do_not_keep_a_pod_from_preempting() -> None:

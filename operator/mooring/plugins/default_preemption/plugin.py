@@ -122,7 +122,9 @@ def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
     """Why the pod may not preempt, or not yet; None if it may.
 
     A pod waits for the victims of its last preemption, unless its nominated node does not exist any
-    more or has become unresolvable. See PodEligibleToPreemptOthers in
+    more or has become unresolvable. Victims of an earlier leader are recognised by their condition.
+    A profile with `disruptionBudgets: Strict` evicts its victims, and the API server writes the
+    condition then. See PodEligibleToPreemptOthers in
     framework/plugins/defaultpreemption/default_preemption.go.
     """
     pod, cluster = state.pod, state.cluster
@@ -135,10 +137,12 @@ def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
         return None
     if cluster.evictions.awaits_victims(pod):
         return _TERMINATING
+    strict = state.limits.disruption_budgets == "Strict"
     for placed in cluster.pods_on(nominee.row):
         victim = placed.pod
-        terminating_by_preemption = victim.terminating and victim.disrupted
-        if victim.shape.priority < pod.shape.priority and terminating_by_preemption:
+        preempted = victim.disrupted or (strict and victim.evicted)
+        lower = victim.shape.priority < pod.shape.priority
+        if lower and victim.terminating and preempted:
             return _TERMINATING
     return None
 
