@@ -35,8 +35,7 @@ def waiting(name: str, **features: object) -> Pod:
 
 
 def cpu(state: ClusterState) -> list[int]:
-    column = state.nodes.requested.column("cpu").data
-    return [int(column[row]) for row in range(state.nodes.row_count)]
+    return [state.nodes.requested.at("cpu", row) for row in range(state.nodes.row_count)]
 
 
 def test_an_object_is_added_once_and_updated_after() -> None:
