@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
@@ -32,6 +32,9 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+
+_LONGEST_WAIT_SECONDS: Final = 15 * 60.0
+"""At Permit, whatever the plugin says (maxTimeout in framework/runtime/framework.go)."""
 
 _Answer = TypeVar("_Answer")
 
@@ -128,7 +131,7 @@ def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.F
         if isinstance(answer, Unschedulable):
             raise PodRejected(plugin.name, answer.reason)
         if isinstance(answer, Wait):
-            pending[plugin.name] = now + answer.seconds
+            pending[plugin.name] = now + min(answer.seconds, _LONGEST_WAIT_SECONDS)
     if not pending:
         return None
     permitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -6,7 +6,7 @@ shape.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from mooring.model.affinity import (
 from mooring.model.demand import Demand, pod_demand, pod_limits, qos_class
 from mooring.model.errors import ManifestError
 from mooring.model.fields import integer, mapping, mappings, optional_mapping, strings, text
+from mooring.model.limits import Counted, exceeded
 from mooring.model.node import Node, normalised_image
 from mooring.model.selectors import (
     LabelSelector,
@@ -92,6 +93,8 @@ class PodShape:
     spread: tuple[SpreadConstraint, ...]
     claims_devices: bool
     """Whether the pod has resourceClaims."""
+    limit_exceeded: str | None = None
+    """The limit of `mooring.model.limits` that these fields exceed, as a sentence."""
 
     def selects(self, node: Node) -> bool:
         """Whether the nodeSelector and the required node affinity select the node."""
@@ -173,7 +176,7 @@ def _shape(key: bytes) -> PodShape:
     containers = list(_containers(spec))
     images = [text(container, "image", path) for path, container in containers]
     images += spec.get("imageVolumes", ())
-    return PodShape(
+    shape = PodShape(
         namespace=namespace,
         demand=pod_demand(spec, status, assigned=status is not None),
         limits=pod_limits(spec),
@@ -196,6 +199,36 @@ def _shape(key: bytes) -> PodShape:
         spread=parse_spread_constraints(mappings(spec, "topologySpreadConstraints", "spec")),
         claims_devices=bool(spec.get("resourceClaims")),
     )
+    limit_exceeded = exceeded({Counted.BYTES: len(key), **_counts(shape)})
+    return replace(shape, limit_exceeded=limit_exceeded) if limit_exceeded is not None else shape
+
+
+def _counts(shape: PodShape) -> dict[Counted, int]:
+    """How many of each thing the shape has, for its limits."""
+    node_terms = [preferred.term for preferred in shape.preferred_nodes]
+    node_terms += shape.required_nodes.terms if shape.required_nodes is not None else ()
+    affinity = shape.affinity
+    pod_terms = [*affinity.required, *affinity.required_anti]
+    pod_terms += [preferred.term for preferred in affinity.preferred]
+    selectors = [shape.node_selector, *(constraint.selector for constraint in shape.spread)]
+    for term in pod_terms:
+        selectors += (term.selector, term.namespace_selector)
+    requirements = [r for s in selectors if s is not None for r in s.requirements]
+    for node_term in node_terms:
+        requirements += (*node_term.expressions, *node_term.fields)
+    return {
+        Counted.NODE_TERMS: len(node_terms),
+        Counted.POD_TERMS: len(pod_terms),
+        Counted.SPREAD_CONSTRAINTS: len(shape.spread),
+        Counted.REQUIREMENTS: len(requirements),
+        Counted.VALUES: sum(len(requirement.values) for requirement in requirements)
+        + sum(len(term.namespaces) for term in pod_terms),
+        Counted.RESOURCES: len(shape.demand.resources),
+        Counted.TOLERATIONS: len(shape.tolerations),
+        Counted.HOST_PORTS: len(shape.host_ports),
+        Counted.IMAGES: len(shape.images),
+        Counted.CONTAINERS: shape.container_count,
+    }
 
 
 def _containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
