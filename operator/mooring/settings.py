@@ -41,5 +41,7 @@ class RunSettings:
     """Seconds a pod waits after its first refusal; doubled with each further one."""
     max_backoff: float = 10.0
     """The longest of these waits, in seconds."""
+    queue_fairness: str = "none"
+    """none: kube-scheduler's order. namespace: namespaces take turns among equal priorities."""
     stop_seconds: float = 20.0
     """How long bindings in flight may take to finish after SIGTERM."""

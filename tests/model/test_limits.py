@@ -42,7 +42,7 @@ ONE_TOO_MANY: dict[Counted, dict[str, Any]] = {
     Counted.VALUES: node_terms(
         1, {"key": "zone", "operator": "NotIn", "values": names(Counted.VALUES)}
     ),
-    Counted.RESOURCES: {"requests": dict.fromkeys(names(Counted.RESOURCES), 1)},
+    Counted.RESOURCES: {"requests": {f"example.com/{n}": 1 for n in names(Counted.RESOURCES)}},
     Counted.TOLERATIONS: {"tolerations": [{"operator": "Exists"}] * more(Counted.TOLERATIONS)},
     Counted.HOST_PORTS: {"ports": range(1, more(Counted.HOST_PORTS) + 1)},
     Counted.IMAGES: {

@@ -2,16 +2,17 @@
 
 Keys of different plugins cannot be compared, so each plugin has a heap of its own. Of the first
 pods of all heaps, the one with the highest priority is popped, of equals the one that has waited
-longest.
+longest. If namespaces take turns, this order holds within each namespace and priority.
 """
 
 import heapq
 import logging
+from collections import OrderedDict
 from typing import Any, NamedTuple
 
 from mooring.framework.queued_pod import QueuedPod, by_priority
 
-__all__ = ["ActivePods"]
+__all__ = ["ActivePods", "ActivePodsByNamespace"]
 
 logger = logging.getLogger(__name__)
 
@@ -29,9 +30,10 @@ _Heap = list[tuple[tuple[Any, ...], int, QueuedPod]]
 class ActivePods:
     """Pods to be scheduled; a pod whose ticket changed after it was added has left."""
 
-    def __init__(self) -> None:
+    def __init__(self, failed: set[str] | None = None) -> None:
+        """`failed` has the QueueSort plugins whose failure is logged already."""
         self._heaps: dict[str, _Heap] = {}
-        self._failed: set[str] = set()
+        self._failed: set[str] = set() if failed is None else failed
 
     def add(self, queued: QueuedPod) -> None:
         """Adds the pod where its QueueSort plugin puts it."""
@@ -57,6 +59,41 @@ class ActivePods:
                 logger.exception(text, plugin.name, queued.pod.key)
                 self._failed.add(plugin.name)
             return _Order("", by_priority(queued))
+
+
+class ActivePodsByNamespace:
+    """Pods to be scheduled, of which namespaces with pods of the highest priority take turns.
+
+    So a namespace waits for at most one pod of each other namespace before its next pod is popped,
+    however many pods of the same priority the others have.
+    """
+
+    def __init__(self) -> None:
+        self._by_priority: dict[int, OrderedDict[str, ActivePods]] = {}
+        self._failed: set[str] = set()
+
+    def add(self, queued: QueuedPod) -> None:
+        """Adds the pod; a namespace that had none of its priority gets the last turn."""
+        namespaces = self._by_priority.setdefault(queued.pod.shape.priority, OrderedDict())
+        pods = namespaces.get(queued.pod.namespace)
+        if pods is None:
+            pods = namespaces[queued.pod.namespace] = ActivePods(self._failed)
+        pods.add(queued)
+
+    def pop(self) -> QueuedPod | None:
+        """Takes off the first pod of the namespace whose turn it is; None if there is none."""
+        while self._by_priority:
+            priority = max(self._by_priority)
+            namespaces = self._by_priority[priority]
+            while namespaces:
+                namespace, pods = next(iter(namespaces.items()))
+                queued = pods.pop()
+                if queued is not None:
+                    namespaces.move_to_end(namespace)
+                    return queued
+                del namespaces[namespace]
+            del self._by_priority[priority]
+        return None
 
 
 def _has_first(heap: _Heap) -> bool:
