@@ -35,7 +35,7 @@ LIMITS: Final[Mapping[Counted, int]] = MappingProxyType(
     {
         Counted.BYTES: 256 * 1024,
         Counted.NODE_TERMS: 1000,
-        Counted.POD_TERMS: 200,
+        Counted.POD_TERMS: 100,
         Counted.SPREAD_CONSTRAINTS: 100,
         Counted.REQUIREMENTS: 2000,
         Counted.VALUES: 10_000,
