@@ -5,9 +5,9 @@ So a spec is parsed once per template, and results of plugins can be cached by t
 shape.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -33,7 +33,7 @@ from mooring.model.selectors import (
 )
 from mooring.model.taints import Toleration, parse_tolerations
 
-__all__ = ["HostPort", "PodShape", "pod_shape"]
+__all__ = ["HostPort", "PodShape", "ShapeCache", "pod_shape"]
 
 _CONTAINER_FIELDS: Final = ("name", "image", "resources", "ports", "restartPolicy")
 _SPEC_FIELDS: Final = (
@@ -111,7 +111,7 @@ def pod_shape(
     Raises:
         ManifestError: with the path of a malformed field.
     """
-    return _shape(_shape_key(namespace, spec, status, assigned=assigned))
+    return _SHAPES.of(_shape_key(namespace, spec, status, assigned=assigned))
 
 
 def _shape_key(
@@ -163,7 +163,41 @@ def _resize_status(status: Mapping[str, Any]) -> dict[str, Any]:
     return picked | {"conditions": pending} if pending else picked
 
 
-@lru_cache(maxsize=65_536)
+class ShapeCache:
+    """The shapes that were used last, at most `most_bytes` of JSON.
+
+    A shape takes about ten times the memory of its JSON. A pod may be a thousand times as large as
+    an ordinary one, so a number of shapes would be no bound.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._shapes: OrderedDict[bytes, PodShape] = OrderedDict()
+        self.bytes = 0
+        """The JSON of all shapes that are kept."""
+
+    def __len__(self) -> int:
+        return len(self._shapes)
+
+    def of(self, key: bytes) -> PodShape:
+        """The shape of this JSON; what is larger than a hundredth of the bound is not kept."""
+        shape = self._shapes.get(key)
+        if shape is not None:
+            self._shapes.move_to_end(key)
+            return shape
+        shape = _shape(key)
+        if len(key) * 100 <= self._most_bytes:
+            self._shapes[key] = shape
+            self.bytes += len(key)
+            while self.bytes > self._most_bytes:
+                oldest, _ = self._shapes.popitem(last=False)
+                self.bytes -= len(oldest)
+        return shape
+
+
+_SHAPES: Final = ShapeCache(32 * 1024 * 1024)
+
+
 def _shape(key: bytes) -> PodShape:
     loaded = orjson.loads(key)
     namespace, spec, status = loaded["namespace"], loaded["spec"], loaded.get("status")
