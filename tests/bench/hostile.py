@@ -9,6 +9,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import click
+
 from mooring.engine.cycle import decide
 from mooring.engine.result_cache import ResultCache
 from mooring.model.events import Kind
@@ -30,8 +32,10 @@ def hostile_pods() -> Mapping[str, Pod]:
     terms = range(LIMITS[Counted.POD_TERMS])
     names = [f"n{i}" for i in range(LIMITS[Counted.VALUES])]
     resources = {f"example.com/r{i}": 1 for i in range(LIMITS[Counted.RESOURCES])}
-    anti = {"podAntiAffinity": {_REQUIRED: [_all_pods_but(i, _HOST) for i in terms]}}
-    preferred = [{"weight": 1, "podAffinityTerm": _all_pods_but(0, f"invented-{i}")} for i in terms]
+    anti = {"podAntiAffinity": {_REQUIRED: [_in_every_namespace(i, _HOST) for i in terms]}}
+    preferred = [
+        {"weight": 1, "podAffinityTerm": _in_every_namespace(0, f"invented-{i}")} for i in terms
+    ]
     spread = [
         {**_all_pods_but(i, f"invented-{i}"), "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
         for i in range(LIMITS[Counted.SPREAD_CONSTRAINTS])
@@ -81,6 +85,10 @@ def _all_pods_but(number: int, key: str) -> dict[str, Any]:
     return {"topologyKey": key, "labelSelector": {"matchExpressions": [expression]}}
 
 
+def _in_every_namespace(number: int, key: str) -> dict[str, Any]:
+    return {**_all_pods_but(number, key), "namespaceSelector": {}}
+
+
 def _prefers(requirements: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
     terms = [
         {
@@ -95,9 +103,9 @@ def _prefers(requirements: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
 def _main(nodes: int) -> None:
     found = longest_decisions(nodes)
     for what, (first, second) in found.items():
-        print(f"{what:34}{1000 * first:8.1f} ms first {1000 * second:8.1f} ms second")
+        click.echo(f"{what:34}{1000 * first:8.1f} ms first {1000 * second:8.1f} ms second")
     longest = max(max(took) for took in found.values())
-    print(f"the longest decision on {nodes} nodes: {1000 * longest:.0f} ms")
+    click.echo(f"the longest decision on {nodes} nodes: {1000 * longest:.0f} ms")
 
 
 if __name__ == "__main__":

@@ -334,7 +334,9 @@ def test_no_more_candidates_are_compared_than_the_profile_asks_for(candidates: i
 def test_a_pod_with_many_terms_is_tried_on_fewer_nodes(
     most_checks: int, not_tried: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mooring.plugins.default_preemption.plugin._MOST_TERM_CHECKS", most_checks)
+    module = "mooring.plugins.default_preemption.plugin"
+    monkeypatch.setattr(f"{module}._MANY_TERMS", 1)
+    monkeypatch.setattr(f"{module}._MOST_TERM_CHECKS", most_checks)
     deciding = Deciding(*(o for name in "abc" for o in full(name, LOW, HIGH)))
     terms = [
         {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"on": on}}}
