@@ -34,7 +34,7 @@ _TERMINATING: Final = "not eligible due to a terminating pod on the nominated no
 _NOT_TRIED: Final = "node(s) were not tried, because the pod has many inter-pod terms"
 _MANY_TERMS: Final = 10
 """A pod with more inter-pod terms and topology spread constraints is tried on fewer nodes."""
-_MOST_TERM_CHECKS: Final = 5_000
+_MOST_TERM_CHECKS: Final = 3_000
 """Dry runs of one decision times the terms and constraints of such a pod."""
 _NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 
