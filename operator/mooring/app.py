@@ -131,6 +131,7 @@ class Scheduler:
             QueueingHints(handle),
             initial_backoff=settings.initial_backoff,
             max_backoff=settings.max_backoff,
+            namespaces_take_turns=settings.queue_fairness == "namespace",
         )
         self._scheduler = SchedulerState(state, cluster, queue, profiles, waiting)
         self._preemptions = PreemptionExecutor(

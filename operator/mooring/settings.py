@@ -51,6 +51,8 @@ class RunSettings:
     """Seconds a pod waits after its first failed attempt; doubled with each further one."""
     max_backoff: float = 10.0
     """The longest of these waits, in seconds."""
+    queue_fairness: str = "none"
+    """none: kube-scheduler's order. namespace: namespaces take turns among equal priorities."""
     stop_seconds: float = 20.0
     """How long evictions, bindings and events in flight may take to finish after SIGTERM."""
     plugin_slow_seconds: float = 1.0

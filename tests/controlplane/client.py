@@ -49,7 +49,7 @@ class Client:
         self, method: str, path: str, body: object = None, *, content_type: str = "application/json"
     ) -> Any:
         """The decoded answer; raises ApiError for a refusal and OSError for a lost connection."""
-        payload = None if body is None else json.dumps(body)
+        payload = None if body is None else body if isinstance(body, bytes) else json.dumps(body)
         headers = self._headers if body is None else {**self._headers, "Content-Type": content_type}
         self._connection.request(method, path, payload, headers)
         response = self._connection.getresponse()

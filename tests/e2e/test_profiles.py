@@ -1,7 +1,8 @@
 """Profiles are applied, changed, broken and deleted while Mooring runs."""
 
+import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -197,3 +198,21 @@ def test_a_profile_that_was_never_valid_schedules_no_pods(tested: AppliedProfile
     assert ready(broken)[:2] == ("False", "Invalid")
     assert broken["status"]["inForceGeneration"] == 0
     assert "effective" not in broken["status"]
+
+
+def test_a_profile_nested_too_deeply_to_be_parsed_harms_no_other(
+    pool: NodePool, tested: AppliedProfile
+) -> None:
+    """Python's JSON parser fails at 1,000 levels; the API server stores up to 10,000."""
+    pool.add_nodes()
+    deep = f"{pool.name}-deep"
+    config = {"name": "NodeResourcesFit", "args": {"deep": "HERE"}}
+    made = json.dumps(profile(deep, pluginConfig=[config]))
+    body = made.replace('"HERE"', '{"a":' * 3000 + "1" + "}" * 3000).encode()
+    with suppress(RecursionError):  # of this test, which cannot parse the answer either
+        pool.client.post(PROFILES, body)
+    tested.apply()
+    assert place(pool, 1, scheduler=pool.name) == [1]
+    with suppress(RecursionError):
+        pool.client.delete(f"{PROFILES}/{deep}")
+    assert ready(tested.apply(**PACK))[:2] == ("True", "InForce")

@@ -247,6 +247,14 @@ def test_a_plugin_that_answers_nonsense_fails(stage: Stage, point: str) -> None:
     assert not stage.is_assumed()
 
 
+@pytest.mark.parametrize(("seconds", "deadline"), [(10.0, 10.0), (1e9, 900.0)])
+async def test_a_pod_waits_at_permit_for_15_minutes_at_most(
+    stage: Stage, seconds: float, deadline: float
+) -> None:
+    stage.take(permit=[stage.step("Gang", permit=Wait(seconds))])
+    assert stage.scheduler_state.waiting.next_deadline() == deadline
+
+
 async def test_a_pod_waits_for_every_permit_before_it_is_bound(stage: Stage) -> None:
     gangs = [stage.step(name, permit=Wait(10.0)) for name in ("First", "Second")]
     attempted = stage.take(permit=gangs, bind=[stage.step("Binder")])

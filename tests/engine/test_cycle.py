@@ -123,7 +123,7 @@ def test_deciding_changes_nothing() -> None:
     assert deciding.decision(raw) == first
     assert [p.pod.name for p in deciding.state.pods] == ["victim"]
     assert len(deciding.state.nominations) == 0
-    assert deciding.state.nodes.requested.column("cpu").data[0] == 1000
+    assert deciding.state.nodes.requested.at("cpu", 0) == 1000
 
 
 def test_the_same_pod_attempt_and_salt_give_the_same_seed() -> None:

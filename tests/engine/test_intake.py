@@ -373,3 +373,37 @@ def test_a_pod_is_known_while_it_waits_is_decided_or_has_a_node(open_door: Door)
 def test_a_pod_that_no_profile_takes_is_known(door: Door) -> None:
     without_profile = door.comes()
     assert door.intake.knows(without_profile.key, without_profile.uid)
+
+
+class TestLimits:
+    def test_a_pod_beyond_a_limit_is_gated_and_told_which_limit(self, open_door: Door) -> None:
+        resources = {f"example.com/r{i}": 1 for i in range(201)}
+        open_door.comes(requests=resources)
+        assert open_door.queue() is SubQueue.GATED
+        sentence = "the pod has 201 requested resources; Mooring schedules at most 200"
+        assert open_door.failed == [("web", sentence)]
+
+    def test_it_is_told_once_for_each_version_and_is_never_attempted(self, open_door: Door) -> None:
+        large = {f"label-{i}": "x" for i in range(1001)}
+        open_door.comes(labels=large)
+        for _ in range(5):
+            open_door.now += UNSCHEDULABLE_TIMEOUT
+            open_door.intake.flush()
+        assert len(open_door.failed) == 1
+        assert open_door.scheduler_state.queue.pop(open_door.now) is None
+        open_door.comes(labels={**large, "one": "more"})
+        assert len(open_door.failed) == 2
+
+    def test_it_is_queued_once_it_is_small_enough(self, open_door: Door) -> None:
+        open_door.comes(labels={f"label-{i}": "x" for i in range(1001)})
+        open_door.comes(labels={"app": "web"})
+        assert open_door.queue() is SubQueue.ACTIVE
+
+    def test_others_are_scheduled_meanwhile(self, open_door: Door) -> None:
+        open_door.comes("large", labels={f"label-{i}": "x" for i in range(1001)})
+        open_door.comes("web")
+        assert open_door.popped().pod.name == "web"
+
+    def test_its_nomination_counts_against_nobody(self, open_door: Door) -> None:
+        open_door.comes(labels={f"l-{i}": "x" for i in range(1001)}, nominated="a")
+        assert len(open_door.scheduler_state.state.nominations) == 0

@@ -191,3 +191,12 @@ def test_a_diagnosis_is_kept_until_a_row_changes_unless_it_has_very_many_reasons
     assert few[0] is few[1]
     assert many[0] is not many[1]
     assert many[0].message == many[1].message
+
+
+def test_results_are_kept_up_to_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mooring.engine.result_cache._MOST_BYTES", 1)
+    cached = Cached(Counting)
+    for cpu in ("1m", "2m"):
+        cached.rows_run_for(pod("a", cpu=cpu))
+    assert cached.rows_run_for(pod("b", cpu="2m")) == []
+    assert cached.rows_run_for(pod("c", cpu="1m")) == [[0, 1, 2, 3, 4]]

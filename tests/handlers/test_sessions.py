@@ -1,6 +1,7 @@
 """What kopf is given to talk with, and that nothing of it is left when it stops."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -10,6 +11,7 @@ from kube.api_server import ApiServer
 from mooring.handlers.sessions import KopfSessions
 from mooring.kube.config import Connection
 from mooring.kube.credentials import Credentials, NoToken
+from mooring.kube.resources import SCHEDULING_PROFILE
 
 
 @pytest.fixture
@@ -114,3 +116,22 @@ async def test_a_request_without_an_answer_does_not_hold_up_the_end(
     await sessions.close()
     await request.gone.wait()
     await asyncio.gather(asking, return_exceptions=True)
+
+
+@pytest.mark.parametrize("query", ["", "?watch=true"])
+async def test_profiles_that_are_nested_too_deeply_can_be_parsed(
+    server: ApiServer, sessions: KopfSessions, query: str
+) -> None:
+    session = await session_of(sessions)
+    path = f"/base{SCHEDULING_PROFILE.path()}"
+    asking = asyncio.create_task(session.get(f"{server.url}{path}{query}"))
+    request = await server.next()
+    deep = b'{"object":' + b"[" * 5000 + b"]" * 5000 + b"}"
+    request.send_bytes(deep + b'\n{"object":1}\n')
+    request.end()
+    answer = await asking
+    body = b"".join([data async for data in answer.content.iter_chunked(1000)])
+    first, second = (json.loads(line) for line in body.splitlines())
+    assert first["object"]
+    assert second == {"object": 1}
+    await sessions.close()

@@ -1,10 +1,11 @@
 from typing import Any
 
+import orjson
 import pytest
 
 from mooring.model.errors import ManifestError
 from mooring.model.pod import parse_pod
-from mooring.model.shape import HostPort, PodShape
+from mooring.model.shape import HostPort, PodShape, ShapeCache
 from mooring.testing.builders import pod, toleration
 
 
@@ -167,3 +168,30 @@ def test_a_malformed_field_raises_an_error_with_its_name(
 def test_a_value_that_json_does_not_have_raises_an_error() -> None:
     with pytest.raises(ManifestError, match="Pod default/web spec: cannot be written as JSON"):
         parse_pod(spec(nodeSelector={1: "a"}))
+
+
+class TestShapeCache:
+    @staticmethod
+    def key(number: int, size: int = 0) -> bytes:
+        spec = {"nodeSelector": {"n": str(number), "x": "x" * size}}
+        return orjson.dumps({"namespace": "default", "spec": spec})
+
+    def test_equal_fields_have_one_shape(self) -> None:
+        cache = ShapeCache(100_000)
+        assert cache.of(self.key(1)) is cache.of(self.key(1))
+
+    def test_it_keeps_so_many_bytes_and_drops_what_was_used_longest_ago(self) -> None:
+        cache = ShapeCache(10_000)
+        first = cache.of(self.key(0))
+        for number in range(1, 1000):
+            cache.of(self.key(number))
+            assert cache.of(self.key(0)) is first
+        assert cache.bytes <= 10_000
+        assert 100 <= len(cache) < 200
+
+    def test_a_huge_shape_drops_no_others(self) -> None:
+        cache = ShapeCache(10_000)
+        first = cache.of(self.key(0))
+        cache.of(self.key(1, size=9_000))
+        assert cache.of(self.key(0)) is first
+        assert len(cache) == 1

@@ -15,6 +15,7 @@ from mooring.model.node import ZONE, Node, parse_node
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.shape import HostPort
 from mooring.state.cluster import ClusterState
+from mooring.state.columns import IntArray, ResourceColumns
 from mooring.state.labels import ABSENT
 from mooring.testing.builders import node, pod
 
@@ -319,9 +320,10 @@ class Cluster(RuleBasedStateMachine):
         table = self.state.nodes
         expected: dict[str, Any] = {
             "pods": table.pod_count.data,
-            "cpu": table.requested.column("cpu").data,
-            "memory": table.requested.column("memory").data,
-            GPU: table.requested.column(GPU).data,
+            **{
+                name: every(table.requested, name, len(table.pod_count.data))
+                for name in ("cpu", "memory", GPU)
+            },
             "scored cpu": table.requested_scored_cpu.data,
             "scored memory": table.requested_scored_memory.data,
         }
@@ -350,8 +352,7 @@ class Cluster(RuleBasedStateMachine):
             known = self.model.nodes.get(name)
             offered = known.allocatable if known is not None else {}
             for resource in ("cpu", "memory", GPU):
-                column = table.allocatable.column(resource).data
-                assert column[row] == offered.get(resource, 0)
+                assert table.allocatable.at(resource, row) == offered.get(resource, 0)
             assert table.pod_slots.data[row] == (known.pod_slots if known else 0)
             assert bool(table.unschedulable.data[row]) == bool(known and known.unschedulable)
             taints = table.taints.values[table.taints.codes.data[row]]
@@ -418,6 +419,12 @@ class Cluster(RuleBasedStateMachine):
         nominated = {entry[:2] for entry in found if entry[3]}
         assert nominated == {(f"default/{n}", on) for n, on in self.model.nominated.items()}
         assert [entry for entry in found if not entry[3]] == sorted(placed)
+
+
+def every(resources: ResourceColumns, resource: str, rows: int) -> IntArray:
+    """The amounts of all rows."""
+    amounts = resources.amounts(resource, rows)
+    return np.zeros(rows, np.int64) if amounts is None else amounts
 
 
 def amount(held: Held, what: str) -> int:

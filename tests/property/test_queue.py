@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -89,6 +89,8 @@ class Known:
 class QueueMachine(RuleBasedStateMachine):
     """Pods come, change, are tried and go, while the cluster changes and time passes."""
 
+    namespaces: ClassVar[dict[str, str]] = dict.fromkeys(NAMES, "default")
+
     def __init__(self) -> None:
         super().__init__()
         self.now = 1000.0
@@ -98,7 +100,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def make_pod(self, name: str, shape: int, uid: str | None = None) -> Pod:
         self.uids += 1
-        raw = builders.pod(name, **SHAPES[shape])
+        raw = builders.pod(name, namespace=self.namespaces[name], **SHAPES[shape])
         raw["metadata"]["uid"] = uid or str(self.uids)
         return parse_pod(raw)
 
@@ -136,7 +138,7 @@ class QueueMachine(RuleBasedStateMachine):
     def a_pod_appears_or_changes(
         self, name: str, shape: int, profile: int = 0, *, gated: bool
     ) -> None:
-        known, plugins = self.known.get(f"default/{name}"), PIPELINES[profile]
+        known, plugins = self.known.get(f"{self.namespaces[name]}/{name}"), PIPELINES[profile]
         pod = self.make_pod(name, shape, known.pod.uid if known else None)
         self.queue.add(pod, plugins, self.now, gated=gated)
         if known is None:
@@ -193,9 +195,14 @@ class QueueMachine(RuleBasedStateMachine):
             return
         known = self.known[queued.pod.key]
         assert known in (active or moved)
-        assert not active or known.sort == min(other.sort for other in active)
+        if active:
+            self.is_first(known, active)
         known.state, known.attempt = "flying", queued
         known.moved, known.outdated, known.missed = False, False, []
+
+    def is_first(self, known: Known, active: list[Known]) -> None:
+        """The pod is popped in the right order."""
+        assert known.sort == min(other.sort for other in active)
 
     def landed(self, data: st.DataObject) -> tuple[Known, QueuedPod]:
         """Some pod in flight, whose attempt ends now."""
@@ -335,5 +342,28 @@ class QueueMachine(RuleBasedStateMachine):
                         self.queue.done(queued, self.now)
 
 
+class TurnsMachine(QueueMachine):
+    """The same where namespaces take turns."""
+
+    namespaces: ClassVar[dict[str, str]] = {"a": "x", "b": "x", "c": "x", "d": "y"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = SchedulingQueue(FakeHints(), namespaces_take_turns=True)
+        self.passed_over: Counter[str] = Counter()
+
+    def is_first(self, known: Known, active: list[Known]) -> None:
+        """The first of its namespace and priority; no other namespace is passed over twice."""
+        priority = max(other.pod.shape.priority for other in active)
+        equals = [other for other in active if other.pod.shape.priority == priority]
+        own = [other for other in equals if other.pod.namespace == known.pod.namespace]
+        assert known.sort == min(other.sort for other in own)
+        waiting = {f"{other.pod.namespace} {priority}" for other in equals if other not in own}
+        self.passed_over = Counter({key: self.passed_over[key] + 1 for key in waiting})
+        assert not self.passed_over or max(self.passed_over.values()) == 1
+
+
 TestQueue = QueueMachine.TestCase
 TestQueue.settings = settings(max_examples=250, stateful_step_count=50, deadline=None)
+TestTurns = TurnsMachine.TestCase
+TestTurns.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)

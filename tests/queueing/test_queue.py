@@ -508,3 +508,65 @@ def test_a_pod_that_was_gated_during_its_attempt_is_gated_afterwards(
     end(queue, queued, ending)
     assert queue_of(queue, "web") == "gated"
     assert queue.pop(100.0) is None
+
+
+class TestNamespacesTakeTurns:
+    """A namespace waits for one attempt of each other namespace, not for all their pods."""
+
+    @staticmethod
+    def attempts_before_modest(queue: SchedulingQueue, greedy: int) -> int:
+        """How many pods of another namespace are popped before the three of `modest` are."""
+        for i in range(greedy):
+            queue.add(make_pod(f"greedy-{i}", namespace="greedy"), DEFAULT, 0.0)
+        for i in range(3):
+            queue.add(make_pod(f"modest-{i}", namespace="modest"), DEFAULT, 1.0)
+        popped_names = pop_all(queue, 2.0)
+        return popped_names.index("modest-2") + 1 - 3
+
+    @pytest.mark.parametrize("greedy", [10, 1000])
+    def test_the_pods_of_another_namespace_do_not_count(
+        self, hints: FakeHints, greedy: int
+    ) -> None:
+        queue = SchedulingQueue(hints, namespaces_take_turns=True)
+        assert self.attempts_before_modest(queue, greedy) == 3
+
+    def test_without_the_setting_the_order_is_kube_schedulers(self, queue: SchedulingQueue) -> None:
+        assert self.attempts_before_modest(queue, 1000) == 1000
+
+    def test_a_flush_of_unschedulable_pods_delays_another_namespace_by_one_attempt(
+        self, hints: FakeHints
+    ) -> None:
+        queue = SchedulingQueue(hints, namespaces_take_turns=True)
+        for i in range(100):
+            queue.add(make_pod(f"greedy-{i}", namespace="greedy", cpu=i + 1), DEFAULT, 0.0)
+        while (queued := queue.pop(0.0)) is not None:
+            queue.add_unschedulable(queued, FIT, 0.0)
+        assert queue.flush_unschedulable(300.0)
+        queue.add(make_pod("modest", namespace="modest"), DEFAULT, 301.0)
+        assert "modest" in [popped(queue, 302.0).pod.name for _ in range(2)]
+
+    def test_a_higher_priority_still_comes_first(self, hints: FakeHints) -> None:
+        queue = SchedulingQueue(hints, namespaces_take_turns=True)
+        queue.add(make_pod("low", namespace="modest"), DEFAULT, 0.0)
+        for i in range(5):
+            queue.add(make_pod(f"h{i}", namespace="greedy", priority=9), DEFAULT, 1.0)
+        assert pop_all(queue, 2.0) == ["h0", "h1", "h2", "h3", "h4", "low"]
+
+    def test_a_namespace_that_comes_back_has_the_last_turn(self, hints: FakeHints) -> None:
+        queue = SchedulingQueue(hints, namespaces_take_turns=True)
+        for namespace in ("x", "y"):
+            for i in range(2):
+                queue.add(make_pod(f"{namespace}{i}", namespace=namespace), DEFAULT, 0.0)
+        assert popped(queue, 1.0).pod.name == "x0"
+        queue.add(make_pod("z0", namespace="z"), DEFAULT, 0.0)
+        assert pop_all(queue, 1.0) == ["y0", "x1", "z0", "y1"]
+
+
+def test_a_flush_moves_at_most_ten_thousand_pods_and_the_next_one_the_others(
+    queue: SchedulingQueue,
+) -> None:
+    reject(queue, *(f"p{i}" for i in range(10_002)))
+    moved = []
+    while queue.flush_unschedulable(1000.0):
+        moved.append(queue.counts()["active"])
+    assert moved == [10_000, 10_002]

@@ -35,8 +35,7 @@ def waiting(name: str, **features: object) -> Pod:
 
 
 def cpu(state: ClusterState) -> list[int]:
-    column = state.nodes.requested.column("cpu").data
-    return [int(column[row]) for row in range(state.nodes.row_count)]
+    return [state.nodes.requested.at("cpu", row) for row in range(state.nodes.row_count)]
 
 
 def test_an_object_is_added_once_and_updated_after() -> None:
@@ -253,3 +252,29 @@ def test_a_trial_is_undone_when_it_ends_in_an_error() -> None:
     with pytest.raises(RuntimeError):
         fail()
     assert cpu(state) == [1000]
+
+
+def test_after_pods_of_many_invented_resources_are_deleted_no_column_is_left() -> None:
+    state = ClusterState()
+    for i in range(100):
+        state.put(Kind.NODE, f"n{i}", parse_node(node(f"n{i}")))
+    before = state.nodes.bytes, state.pod_columns.bytes
+    hostile = [
+        parse_pod(
+            pod(
+                f"p{i}",
+                namespace=f"ns{i}",
+                node=f"n{i}",
+                requests={f"example.com/r{n}": 1 for n in range(200)},
+            )
+        )
+        for i in range(100)
+    ]
+    for bound in hostile:
+        state.put(Kind.POD, bound.key, bound)
+    assert state.nodes.bytes > before[0]
+    for bound in hostile:
+        state.delete(Kind.POD, bound.key)
+    grown = state.pod_columns.bytes / before[1]
+    assert (state.nodes.bytes, [*state.nodes.requested]) == (before[0], [])
+    assert grown <= 2  # the slots of 100 pods instead of 64, and no resource

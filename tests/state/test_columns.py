@@ -1,5 +1,7 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mooring.state.columns import ChangeLog, Columns, Interned, ResourceColumns, read_only
 
@@ -36,12 +38,51 @@ def test_reserving_rows_that_exist_changes_nothing() -> None:
     assert column.data is data
 
 
-def test_a_resource_has_one_column_from_its_first_mention_on() -> None:
-    columns = Columns()
-    resources = ResourceColumns(columns)
-    assert resources.known("cpu") is None
-    assert resources.column("cpu") is resources.column("cpu") is resources.known("cpu")
-    assert [*resources] == ["cpu"]
+class TestResourceColumns:
+    def test_a_resource_of_few_rows_takes_no_column(self) -> None:
+        columns = Columns()
+        columns.reserve(8192)
+        resources = ResourceColumns(columns)
+        for i in range(500):
+            resources.put(f"example.com/r{i}", i, 5)
+        assert columns.bytes == 0
+        amounts = resources.amounts("example.com/r7", 9)
+        assert amounts is not None
+        assert amounts.tolist() == [0, 0, 0, 0, 0, 0, 0, 5, 0]
+
+    def test_a_resource_of_many_rows_has_a_column_until_the_last_row_is_without_it(self) -> None:
+        columns = Columns()
+        resources = ResourceColumns(columns)
+        for row in range(4):
+            resources.put("cpu", row, row + 1)
+        assert columns.bytes == columns.capacity * 8
+        for row in range(4):
+            resources.put("cpu", row, 0)
+        assert (columns.bytes, [*resources], resources.amounts("cpu", 4)) == (0, [], None)
+
+    @given(
+        changes=st.lists(
+            st.tuples(st.integers(0, 200), st.sampled_from((0, 0, 1, 7, 2**62))), max_size=80
+        )
+    )
+    def test_amounts_are_what_was_put_last(self, changes: list[tuple[int, int]]) -> None:
+        columns = Columns()
+        columns.reserve(256)
+        resources, expected = ResourceColumns(columns), [0] * 201
+        for row, amount in changes:
+            resources.put("cpu", row, amount)
+            expected[row] = amount
+            assert resources.at("cpu", row) == amount
+        amounts = resources.amounts("cpu", 201)
+        assert expected == ([0] * 201 if amounts is None else amounts.tolist())
+
+    def test_sums_beyond_int64_wrap_around_and_come_back(self) -> None:
+        resources = ResourceColumns(Columns())
+        for _ in range(2):
+            resources.add("cpu", 0, 2**63 - 1)
+        assert resources.at("cpu", 0) == -2
+        resources.add("cpu", 0, 1 - 2**63)
+        assert resources.at("cpu", 0) == 2**63 - 1
 
 
 def test_equal_values_share_a_code_and_rows_begin_with_the_first() -> None:
@@ -54,6 +95,15 @@ def test_equal_values_share_a_code_and_rows_begin_with_the_first() -> None:
     values = [interned.values[code] for code in interned.codes.data[:4]]
     assert values == ["nothing", "nothing", "b", "a"]
     assert interned.values == ["nothing", "a", "b"]
+
+
+def test_codes_are_reused_so_that_values_that_come_and_go_leave_nothing_behind() -> None:
+    interned: Interned[str] = Interned(Columns(), "")
+    for i in range(1000):
+        interned.put(i % 3, f"value-{i}")
+    assert len(interned.values) <= 5
+    assert interned.code_of("value-1") is None
+    assert interned.code_of("value-999") is not None
 
 
 class TestChangeLog:

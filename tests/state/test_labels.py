@@ -13,7 +13,8 @@ CHANGES = st.lists(
 
 
 def column() -> LabelColumn:
-    return LabelColumn("zone", Columns().add(np.int64, ABSENT))
+    columns = Columns()
+    return LabelColumn("zone", columns, columns.add(np.int64, ABSENT))
 
 
 def put(zones: LabelColumn, row: int, value: str | None) -> None:
@@ -64,9 +65,33 @@ def test_a_value_keeps_its_code_while_a_row_has_it() -> None:
 def test_a_column_is_filled_on_the_first_call_and_follows_the_nodes_afterwards() -> None:
     columns = LabelColumns(Columns())
     rows = [(0, {"zone": "a"}), (1, {"rack": "r"})]
+    for row, labels in rows:
+        columns.put(row, {}, labels)
     zones = columns.column("zone", rows)
     assert columns.column("zone", ()) is zones
     assert values(zones, 2) == ["a", None]
-    columns.put(1, {"zone": "b"})
-    columns.put(0, {})
+    columns.put(1, {"rack": "r"}, {"zone": "b"})
+    columns.put(0, {"zone": "a"}, {})
     assert values(zones, 2) == [None, "b"]
+
+
+def test_keys_that_no_node_has_take_no_memory_over_the_nodes() -> None:
+    table = Columns()
+    columns = LabelColumns(table)
+    table.reserve(8192)
+    before = table.bytes
+    kept = [columns.column(f"invented-{i}", ()) for i in range(1000)]
+    assert (table.bytes, len(columns)) == (before, 0)
+    assert all(column.held == 0 for column in kept)
+
+
+def test_a_column_kept_by_a_reader_follows_its_key_through_no_node_and_back() -> None:
+    table = Columns()
+    columns = LabelColumns(table)
+    zones, before = columns.column("zone", ()), table.bytes
+    columns.put(3, {}, {"zone": "a"})
+    assert columns.column("zone", ()) is zones
+    assert values(zones, 4) == [None, None, None, "a"]
+    columns.put(3, {"zone": "a"}, {"rack": "r"})
+    assert (values(zones, 4), table.bytes, len(columns)) == ([None] * 4, before, 0)
+    assert columns.column("zone", ()) is zones

@@ -25,14 +25,14 @@ def names_in_order(table: NodeTable) -> list[str]:
 def test_a_node_is_a_row_of_its_quantities() -> None:
     table = table_of(node("n1", cpu="2", memory="1Gi", pods=5, resources={GPU: 3}))
     row = table.row_of["n1"]
-    offered = {name: int(table.allocatable.column(name).data[row]) for name in table.allocatable}
+    offered = {name: table.allocatable.at(name, row) for name in table.allocatable}
     assert offered == {"cpu": 2000, "memory": 2**30, GPU: 3}
     assert (int(table.pod_slots.data[row]), bool(table.present.data[row])) == (5, True)
 
 
 def test_a_resource_a_node_no_longer_names_is_gone() -> None:
     table = table_of(node("n1", resources={GPU: 3}), node("n1"))
-    assert table.allocatable.column(GPU).data[0] == 0
+    assert table.allocatable.at(GPU, 0) == 0
 
 
 def test_put_returns_what_was_known_before() -> None:
@@ -50,7 +50,7 @@ def test_pods_may_be_there_before_their_node_and_after_it() -> None:
     table.add_pod(row, early)
     assert (table.present_count, bool(table.present.data[row])) == (0, False)
     table.put(parse_node(node("n1")))
-    assert table.requested.column("cpu").data[row] == 1000
+    assert table.requested.at("cpu", row) == 1000
     table.drop("n1")
     assert table.row_of == {"n1": row}
     table.remove_pod(row, early)

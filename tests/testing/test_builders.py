@@ -100,7 +100,7 @@ def test_a_cluster_places_pods_on_their_nodes_and_keeps_the_other_objects() -> N
         api_object("CSINode", "n1", spec={"drivers": []}),
     )
     assert [placed.pod.key for placed in state.pods] == ["default/web"]
-    assert state.nodes.requested.column("cpu").data[0] == 1000
+    assert state.nodes.requested.at("cpu", 0) == 1000
     assert state.objects.namespace_labels("team-a")["env"] == "prod"
     assert [*state.objects.of(Kind.SERVICE)] == ["default/front"]
     assert state.objects.of(Kind.PRIORITY_CLASS)["high"].preemption_policy == "Never"

@@ -111,6 +111,11 @@ Examples:
     _POSITIVE,
 )
 @_setting(
+    "queue_fairness",
+    "namespace: namespaces take turns among pods of equal priority. none: kube-scheduler's order.",
+    click.Choice(("none", "namespace")),
+)
+@_setting(
     "stop_seconds",
     "Seconds in which evictions, bindings and events may finish after SIGTERM.",
     click.FloatRange(min=0),

@@ -35,6 +35,8 @@ __all__ = [
 
 _TO_END_SECONDS: Final = 1.0
 """How long a cancelled call of a plugin may take to end before it is left alone."""
+_LONGEST_WAIT_SECONDS: Final = 15 * 60.0
+"""At Permit, whatever the plugin says (maxTimeout in framework/runtime/framework.go)."""
 
 
 class PodRejected(Exception):  # noqa: N818 - a verdict of a plugin, not a fault
@@ -119,7 +121,7 @@ def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.F
         if isinstance(answer, Unschedulable):
             raise PodRejected(plugin.name, answer.reason)
         if isinstance(answer, Wait):
-            pending[plugin.name] = now + answer.seconds
+            pending[plugin.name] = now + min(answer.seconds, _LONGEST_WAIT_SECONDS)
     if not pending:
         return None
     permitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()

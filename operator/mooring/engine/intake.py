@@ -21,7 +21,8 @@ class Intake:
     """Finds the profile of every pod without a node, and adds the pod to the queue.
 
     `wake` is called when the queue may have work, `left` with the uid of a pod that is not without
-    a node any more, `failed` with a pod that is gated because a PreEnqueue plugin failed, and why.
+    a node any more, `failed` with a pod that is gated because it exceeds a limit or a PreEnqueue
+    plugin failed, and why.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Intake:
         if pipeline is None:
             self._set_aside(pod)
             return
-        if pod.nominated_node is not None and known is None:
+        if pod.nominated_node is not None and known is None and pod.limit_exceeded is None:
             # Nominated before this process knew the pod: by a former leader, or by an autoscaler.
             scheduler.state.nominate(pod, pod.nominated_node)
         self._add(pod, pipeline)
@@ -149,7 +150,12 @@ class Intake:
         self._scheduler.queue.add(pod, pipeline, self._clock(), gated=gated)
 
     def _is_gated(self, pod: Pod, pipeline: Pipeline) -> bool:
-        """Whether a PreEnqueue plugin holds the pod back, or fails."""
+        """Whether the pod exceeds a limit, or a PreEnqueue plugin holds it back, or fails."""
+        if (limit := pod.limit_exceeded) is not None:
+            queued = self._scheduler.queue.get(pod.key)
+            if queued is None or queued.pod is not pod:
+                self._failed(pod, limit)  # once for each version of the pod
+            return True
         for plugin in pipeline.pre_enqueue:
             try:
                 if run_pre_enqueue(pipeline, plugin, pod) is not None:

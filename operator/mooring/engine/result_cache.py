@@ -28,6 +28,7 @@ from mooring.state.view import BoolArray, NodeView
 __all__ = ["ResultCache", "ShapeResults"]
 
 _MOST_SHAPES: Final = 256
+_MOST_BYTES: Final = 128 * 1024 * 1024
 
 
 class _RowResults:
@@ -151,6 +152,14 @@ class ShapeResults:
         return diagnosis
 
     @property
+    def bytes(self) -> int:
+        """The memory of all arrays."""
+        arrays = [self.fits, self.unnormalized_total]
+        for part in (self._by_node, self._by_node_and_pods):
+            arrays += (part.fits, part.unnormalized_total, *part.raw.values())
+        return sum(array.nbytes for array in arrays)
+
+    @property
     def rejection(self) -> Unschedulable | None:
         """The rejection by the first row-local pre_filter that rejects the shape, if any."""
         return next((r for r in self.pre_filtered.values() if isinstance(r, Unschedulable)), None)
@@ -182,7 +191,7 @@ def _ignores_pods(plugin: Any) -> bool:
 
 
 class ResultCache:
-    """The results for the 256 shapes that were used last."""
+    """The results for the shapes that were used last: at most 256, and at most 128 MiB."""
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
@@ -194,10 +203,16 @@ class ResultCache:
         results = self._shapes.get(key)
         if results is None:
             results = self._shapes[key] = ShapeResults(pod, pipeline, cluster, self._table)
-            if len(self._shapes) > _MOST_SHAPES:
-                self._shapes.popitem(last=False)
+            self._make_space()
         else:
             self._shapes.move_to_end(key)
         if results.rejection is None:
             results.refresh(pod, cluster.nodes)
         return results
+
+    def _make_space(self) -> None:
+        """Drops the results that were used longest ago, but not the newest, until they are few."""
+        kept = sum(results.bytes for results in self._shapes.values())
+        while len(self._shapes) > _MOST_SHAPES or (kept > _MOST_BYTES and len(self._shapes) > 1):
+            _, dropped = self._shapes.popitem(last=False)
+            kept -= dropped.bytes

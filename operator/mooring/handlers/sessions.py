@@ -6,7 +6,7 @@ are aborted, because closing a TLS connection waits for the other side.
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any, Final, Protocol
 from weakref import WeakSet
 
@@ -15,6 +15,8 @@ import kopf
 from yarl import URL
 
 from mooring.kube.config import Connection
+from mooring.kube.nesting import cut_nesting
+from mooring.kube.resources import SCHEDULING_PROFILE
 from mooring.kube.transport import abort
 
 __all__ = ["KopfSessions", "OnWatch"]
@@ -76,6 +78,9 @@ class KopfSessions:
             self._on_watch(path, accepted=False)
         answer = await self._finished(send(request))
         self._answers.add(answer)
+        if path.startswith(SCHEDULING_PROFILE.path()):
+            # aiohttp declares a StreamReader, of which kopf and the answer itself use two methods.
+            answer.content = _CutContent(answer.content)  # type: ignore[assignment]
         if "watch" in request.url.query and answer.status == 200:
             self._on_watch(path, accepted=True)
         return answer
@@ -90,6 +95,33 @@ class KopfSessions:
         except asyncio.CancelledError:
             request.add_done_callback(_drop)
             raise
+
+
+class _CutContent:
+    """The body of an answer about profiles, cut where it is nested too deeply to be parsed."""
+
+    def __init__(self, content: aiohttp.StreamReader) -> None:
+        self._content = content
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._content, name)
+
+    async def read(self, n: int = -1) -> bytes:
+        """The whole body, or `n` bytes of it."""
+        data = await self._content.read(n)
+        return cut_nesting(data) if n < 0 else data
+
+    async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
+        """The body, in whole lines."""
+        lines: list[bytes] = []
+        async for data in self._content.iter_chunked(n):
+            *whole, rest = data.split(b"\n")
+            for line in whole:
+                yield cut_nesting(b"".join((*lines, line))) + b"\n"
+                lines.clear()
+            lines.append(rest)
+        if last := b"".join(lines):
+            yield cut_nesting(last)
 
 
 def _drop(request: asyncio.Future[aiohttp.ClientResponse]) -> None:

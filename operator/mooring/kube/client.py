@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import orjson
 
 from mooring.kube.errors import GoneError, ServerError
+from mooring.kube.nesting import cut_nesting
 from mooring.kube.resources import Call
 from mooring.kube.transport import JSON, Transport
 
@@ -127,7 +128,7 @@ class ApiClient(Transport):
     async def _json(self, method: str, path: str, **options: Any) -> dict[str, Any]:
         answer = await self.request(method, path, **options)
         try:
-            parsed: dict[str, Any] = orjson.loads(answer)
+            parsed: dict[str, Any] = orjson.loads(cut_nesting(answer))
         except orjson.JSONDecodeError as error:
             words = "the answer is not JSON; is this the URL of an API server?"
             raise ServerError(Call.parse(method, path), words, server=self.url) from error

@@ -53,6 +53,11 @@ class PodAffinity:
         """Whether the pod has no inter-pod term at all."""
         return not (self.required or self.required_anti or self.preferred)
 
+    @property
+    def term_count(self) -> int:
+        """The number of all inter-pod terms."""
+        return len(self.required) + len(self.required_anti) + len(self.preferred)
+
 
 @dataclass(frozen=True, slots=True)
 class SpreadConstraint:

@@ -17,6 +17,7 @@ from mooring.model.fields import (
     strings,
     text,
 )
+from mooring.model.limits import Counted, exceeded
 from mooring.model.shape import PodShape, pod_shape
 from mooring.model.volumes import PodVolume, pod_volumes
 
@@ -65,6 +66,12 @@ class Pod:
     def finished(self) -> bool:
         """Whether the pod has ended and no longer uses resources."""
         return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def limit_exceeded(self) -> str | None:
+        """The limit of `mooring.model.limits` that the pod exceeds, as a sentence."""
+        counts = {Counted.LABELS: len(self.labels), Counted.VOLUMES: len(self.volumes)}
+        return self.shape.limit_exceeded or exceeded(counts)
 
 
 @naming_the_object("Pod")

@@ -5,9 +5,9 @@ So a spec is parsed once per template, and results of plugins can be cached by t
 shape.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
@@ -21,6 +21,7 @@ from mooring.model.affinity import (
 from mooring.model.demand import Demand, pod_demand, pod_limits, qos_class
 from mooring.model.errors import ManifestError
 from mooring.model.fields import integer, mapping, mappings, optional_mapping, strings, text
+from mooring.model.limits import Counted, exceeded
 from mooring.model.node import Node, normalised_image
 from mooring.model.selectors import (
     LabelSelector,
@@ -32,7 +33,7 @@ from mooring.model.selectors import (
 )
 from mooring.model.taints import Toleration, parse_tolerations
 
-__all__ = ["HostPort", "PodShape", "pod_shape"]
+__all__ = ["HostPort", "PodShape", "ShapeCache", "pod_shape"]
 
 _CONTAINER_FIELDS: Final = ("name", "image", "resources", "ports", "restartPolicy")
 _SPEC_FIELDS: Final = (
@@ -92,6 +93,8 @@ class PodShape:
     spread: tuple[SpreadConstraint, ...]
     claims_devices: bool
     """Whether the pod has resourceClaims."""
+    limit_exceeded: str | None = None
+    """The limit of `mooring.model.limits` that these fields exceed, as a sentence."""
 
     def selects(self, node: Node) -> bool:
         """Whether the nodeSelector and the required node affinity select the node."""
@@ -108,7 +111,7 @@ def pod_shape(
     Raises:
         ManifestError: with the path of a malformed field.
     """
-    return _shape(_shape_key(namespace, spec, status, assigned=assigned))
+    return _SHAPES.of(_shape_key(namespace, spec, status, assigned=assigned))
 
 
 def _shape_key(
@@ -160,7 +163,41 @@ def _resize_status(status: Mapping[str, Any]) -> dict[str, Any]:
     return picked | {"conditions": pending} if pending else picked
 
 
-@lru_cache(maxsize=65_536)
+class ShapeCache:
+    """The shapes that were used last, at most `most_bytes` of JSON.
+
+    A shape takes about ten times the memory of its JSON. A pod may be a thousand times as large as
+    an ordinary one, so a number of shapes would be no bound.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._shapes: OrderedDict[bytes, PodShape] = OrderedDict()
+        self.bytes = 0
+        """The JSON of all shapes that are kept."""
+
+    def __len__(self) -> int:
+        return len(self._shapes)
+
+    def of(self, key: bytes) -> PodShape:
+        """The shape of this JSON; what is larger than a hundredth of the bound is not kept."""
+        shape = self._shapes.get(key)
+        if shape is not None:
+            self._shapes.move_to_end(key)
+            return shape
+        shape = _shape(key)
+        if len(key) * 100 <= self._most_bytes:
+            self._shapes[key] = shape
+            self.bytes += len(key)
+            while self.bytes > self._most_bytes:
+                oldest, _ = self._shapes.popitem(last=False)
+                self.bytes -= len(oldest)
+        return shape
+
+
+_SHAPES: Final = ShapeCache(32 * 1024 * 1024)
+
+
 def _shape(key: bytes) -> PodShape:
     loaded = orjson.loads(key)
     namespace, spec, status = loaded["namespace"], loaded["spec"], loaded.get("status")
@@ -173,7 +210,7 @@ def _shape(key: bytes) -> PodShape:
     containers = list(_containers(spec))
     images = [text(container, "image", path) for path, container in containers]
     images += spec.get("imageVolumes", ())
-    return PodShape(
+    shape = PodShape(
         namespace=namespace,
         demand=pod_demand(spec, status, assigned=status is not None),
         limits=pod_limits(spec),
@@ -196,6 +233,36 @@ def _shape(key: bytes) -> PodShape:
         spread=parse_spread_constraints(mappings(spec, "topologySpreadConstraints", "spec")),
         claims_devices=bool(spec.get("resourceClaims")),
     )
+    limit_exceeded = exceeded({Counted.BYTES: len(key), **_counts(shape)})
+    return replace(shape, limit_exceeded=limit_exceeded) if limit_exceeded is not None else shape
+
+
+def _counts(shape: PodShape) -> dict[Counted, int]:
+    """How many of each thing the shape has, for its limits."""
+    node_terms = [preferred.term for preferred in shape.preferred_nodes]
+    node_terms += shape.required_nodes.terms if shape.required_nodes is not None else ()
+    affinity = shape.affinity
+    pod_terms = [*affinity.required, *affinity.required_anti]
+    pod_terms += [preferred.term for preferred in affinity.preferred]
+    selectors = [shape.node_selector, *(constraint.selector for constraint in shape.spread)]
+    for term in pod_terms:
+        selectors += (term.selector, term.namespace_selector)
+    requirements = [r for s in selectors if s is not None for r in s.requirements]
+    for node_term in node_terms:
+        requirements += (*node_term.expressions, *node_term.fields)
+    return {
+        Counted.NODE_TERMS: len(node_terms),
+        Counted.POD_TERMS: len(pod_terms),
+        Counted.SPREAD_CONSTRAINTS: len(shape.spread),
+        Counted.REQUIREMENTS: len(requirements),
+        Counted.VALUES: sum(len(requirement.values) for requirement in requirements)
+        + sum(len(term.namespaces) for term in pod_terms),
+        Counted.RESOURCES: len(shape.demand.resources),
+        Counted.TOLERATIONS: len(shape.tolerations),
+        Counted.HOST_PORTS: len(shape.host_ports),
+        Counted.IMAGES: len(shape.images),
+        Counted.CONTAINERS: shape.container_count,
+    }
 
 
 def _containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -160,7 +160,7 @@ def _together(nodes: NodeView, counts: _Counts) -> BoolArray:
     return fits
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def _terms(shape: PodShape) -> _Terms:
     affinity: PodAffinity = shape.affinity
     required: tuple[AffinityTerm, ...] = affinity.required

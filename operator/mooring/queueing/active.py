@@ -2,10 +2,11 @@
 
 Keys of different plugins cannot be compared, so each plugin has a heap of its own. Of the first
 pods of all heaps, the one with the highest priority is popped, of equals the one that has waited
-longest.
+longest. If namespaces take turns, this order holds within each namespace and priority.
 """
 
 import heapq
+from collections import OrderedDict
 from typing import Any, NamedTuple
 
 from mooring.framework.plugin import by_priority
@@ -13,7 +14,7 @@ from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.runtime import run_sort_key
 
-__all__ = ["ActivePods"]
+__all__ = ["ActivePods", "ActivePodsByNamespace"]
 
 
 class _Order(NamedTuple):
@@ -53,6 +54,40 @@ class ActivePods:
             return _Order(plugin.name, _comparable(run_sort_key(pipeline, plugin, queued)))
         except PluginFailed:
             return _Order("", by_priority(queued))
+
+
+class ActivePodsByNamespace:
+    """Pods to be scheduled, of which namespaces with pods of the highest priority take turns.
+
+    So a namespace waits for at most one pod of each other namespace before its next pod is popped,
+    however many pods of the same priority the others have.
+    """
+
+    def __init__(self) -> None:
+        self._by_priority: dict[int, OrderedDict[str, ActivePods]] = {}
+
+    def add(self, queued: QueuedPod) -> None:
+        """Adds the pod; a namespace that had none of its priority gets the last turn."""
+        namespaces = self._by_priority.setdefault(queued.pod.shape.priority, OrderedDict())
+        pods = namespaces.get(queued.pod.namespace)
+        if pods is None:
+            pods = namespaces[queued.pod.namespace] = ActivePods()
+        pods.add(queued)
+
+    def pop(self) -> QueuedPod | None:
+        """Takes off the first pod of the namespace whose turn it is; None if there is none."""
+        while self._by_priority:
+            priority = max(self._by_priority)
+            namespaces = self._by_priority[priority]
+            while namespaces:
+                namespace, pods = next(iter(namespaces.items()))
+                queued = pods.pop()
+                if queued is not None:
+                    namespaces.move_to_end(namespace)
+                    return queued
+                del namespaces[namespace]
+            del self._by_priority[priority]
+        return None
 
 
 def _has_first(heap: _Heap) -> bool:

@@ -14,6 +14,9 @@ Backoff lasts one second after the first unschedulable attempt and doubles to te
 event moved to the backoff queue may be popped early when no pod is active; a pod that is there
 after an error may not (SchedulerPopFromBackoffQ).
 
+Among pods of equal priority, namespaces may take turns, so that the pods of one namespace do not
+wait behind all those of another.
+
 Unschedulable pods are grouped by signature, and an event moves one pod of a group, which is tried
 for all of them. When it is rejected with the same signature again, the others stay where they are.
 When its attempt ends in any other way, or never comes, the next pod of the group is moved.
@@ -23,13 +26,13 @@ A pod is in exactly one queue or in flight. Times are seconds on the caller's mo
 
 import heapq
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from itertools import count
+from itertools import count, islice
 from typing import TYPE_CHECKING, Final, Protocol
 
 from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.model.events import ClusterEvent
 from mooring.model.pod import Pod
-from mooring.queueing.active import ActivePods
+from mooring.queueing.active import ActivePods, ActivePodsByNamespace
 from mooring.queueing.in_flight import InFlight
 from mooring.queueing.unschedulable import UnschedulablePods
 
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["Hints", "SchedulingQueue"]
 
 UNSCHEDULABLE_TIMEOUT: Final = 300.0
+_MOST_FLUSHED: Final = 10_000
 
 
 class Hints(Protocol):
@@ -58,14 +62,19 @@ class SchedulingQueue:
     """All pods without a node that a profile takes, by key; backoffs are in seconds."""
 
     def __init__(
-        self, hints: Hints, *, initial_backoff: float = 1.0, max_backoff: float = 10.0
+        self,
+        hints: Hints,
+        *,
+        initial_backoff: float = 1.0,
+        max_backoff: float = 10.0,
+        namespaces_take_turns: bool = False,
     ) -> None:
         self._hints = hints
         self._initial_backoff = initial_backoff
         self._max_backoff = max_backoff
         self._pods: dict[str, QueuedPod] = {}
         self._in_flight = InFlight()
-        self._active = ActivePods()
+        self._active = ActivePodsByNamespace() if namespaces_take_turns else ActivePods()
         self._backoff: list[tuple[float, int, QueuedPod]] = []
         self._error_backoff: list[tuple[float, int, QueuedPod]] = []
         self._unschedulable = UnschedulablePods(hints.signature, hints.nominated_node)
@@ -219,16 +228,20 @@ class SchedulingQueue:
             self._try_for_group(queued, now)
 
     def flush_unschedulable(self, now: float) -> bool:
-        """Moves the pods that have been unschedulable for five minutes; True if there are any."""
-        late = [
+        """Moves pods that have been unschedulable for five minutes; True if there are any.
+
+        At most 10,000, the longest waiting first; the others follow at the next call.
+        """
+        late = (
             queued
             for queued in self._pods.values()
             if queued.queue is SubQueue.UNSCHEDULABLE
             and now - queued.timestamp >= UNSCHEDULABLE_TIMEOUT
-        ]
-        for queued in late:
+        )
+        moved = tuple(islice(late, _MOST_FLUSHED))
+        for queued in moved:
             self._try_for_group(queued, now)
-        return bool(late)
+        return bool(moved)
 
     def next_due(self) -> float | None:
         """When the next backoff after an error ends, or earlier; None if there is none."""

@@ -50,6 +50,15 @@ class Columns:
         self._columns.append(column)
         return column
 
+    def remove(self, column: Column) -> None:
+        """Removes a column of this table, so that its memory is freed."""
+        self._columns.remove(column)
+
+    @property
+    def bytes(self) -> int:
+        """The memory of all columns."""
+        return sum(column.data.nbytes for column in self._columns)
+
     def reserve(self, rows: int) -> None:
         """Makes space for at least `rows` rows in every column."""
         if rows <= self.capacity:
@@ -61,47 +70,141 @@ class Columns:
 
 
 class ResourceColumns:
-    """One int64 column per resource name, made when the resource is first seen."""
+    """The amounts of each resource by row; a resource that no row has takes no memory.
 
-    __slots__ = ("_by_name", "_columns")
+    A pod may name any resource. So a resource is a dict while few rows have it, and an int64 column
+    only while many do.
+    """
+
+    __slots__ = ("_columns", "_dense", "_sparse")
+
+    _DENSE_FROM: Final = 64
+    """A resource gets a column once more than one of this many rows has it."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
-        self._by_name: dict[str, Column] = {}
+        self._sparse: dict[str, dict[int, int]] = {}
+        self._dense: dict[str, tuple[Column, int]] = {}
+        """The column, and how many rows have the resource."""
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._by_name)
+        return iter((*self._dense, *self._sparse))
 
-    def column(self, resource: str) -> Column:
-        """The column of a resource, all zero if it is new."""
-        column = self._by_name.get(resource)
-        if column is None:
-            column = self._by_name[resource] = self._columns.add(np.int64)
-        return column
+    def at(self, resource: str, row: int) -> int:
+        """The row's amount of the resource, 0 if it has none."""
+        dense = self._dense.get(resource)
+        if dense is not None:
+            return int(dense[0].data.item(row))
+        sparse = self._sparse.get(resource)
+        return sparse.get(row, 0) if sparse is not None else 0
 
-    def known(self, resource: str) -> Column | None:
-        """The column of a resource, or None where no object ever named it."""
-        return self._by_name.get(resource)
+    def put(self, resource: str, row: int, amount: int) -> None:
+        """Sets the row's amount of the resource."""
+        dense = self._dense.get(resource)
+        if dense is None:
+            self._put_sparse(resource, row, amount)
+            return
+        column, rows = dense
+        had = bool(column.data.item(row))
+        column.data[row] = amount
+        if had == bool(amount):
+            return
+        rows += 1 if amount else -1
+        self._dense[resource] = (column, rows)
+        if 2 * self._DENSE_FROM * rows < self._columns.capacity:
+            self._columns.remove(column)
+            del self._dense[resource]
+            if rows:
+                at = np.flatnonzero(column.data)
+                self._sparse[resource] = dict(
+                    zip(at.tolist(), column.data[at].tolist(), strict=True)
+                )
+
+    def add(self, resource: str, row: int, amount: int) -> None:
+        """Adds to the row's amount of the resource, which may be negative."""
+        total = self.at(resource, row) + amount
+        # Sums beyond int64 wrap around as in Go, so that taking the pod off gives the old sum.
+        self.put(resource, row, (total + 2**63) % 2**64 - 2**63)
+
+    def amounts(self, resource: str, rows: int) -> IntArray | None:
+        """int64[rows]: the amounts of the first rows, read-only; None if no row has any."""
+        dense = self._dense.get(resource)
+        if dense is not None:
+            return read_only(dense[0].data[:rows])
+        sparse = self._sparse.get(resource)
+        if sparse is None:
+            return None
+        amounts = np.zeros(rows, np.int64)
+        amounts[list(sparse)] = list(sparse.values())
+        return read_only(amounts)
+
+    def _put_sparse(self, resource: str, row: int, amount: int) -> None:
+        sparse = self._sparse.get(resource)
+        if not amount:
+            if sparse is not None:
+                sparse.pop(row, None)
+                if not sparse:
+                    del self._sparse[resource]
+            return
+        if sparse is None:
+            sparse = self._sparse[resource] = {}
+        sparse[row] = amount
+        if self._DENSE_FROM * len(sparse) > self._columns.capacity:
+            del self._sparse[resource]
+            column = self._columns.add(np.int64)
+            column.data[list(sparse)] = list(sparse.values())
+            self._dense[resource] = (column, len(sparse))
 
 
 class Interned(Generic[_Value]):
-    """A column of which many rows hold the same few values: `codes` (int32) index `values`."""
+    """A column of which many rows hold the same few values: `codes` (int32) index `values`.
 
-    __slots__ = ("_index", "codes", "values")
+    The code of a value that no row holds any more is reused; until then its value is the first one.
+    """
+
+    __slots__ = ("_free", "_holders", "_index", "codes", "values")
 
     def __init__(self, columns: Columns, first: _Value) -> None:
         """`first`, whose code is 0, is what rows hold in the beginning."""
         self.codes = columns.add(np.int32)
         self.values: list[_Value] = [first]
         self._index: dict[_Value, int] = {first: 0}
+        self._holders = [0]
+        self._free: list[int] = []
+
+    def code_of(self, value: _Value) -> int | None:
+        """The code of the value; None if no row holds it."""
+        return self._index.get(value)
 
     def put(self, row: int, value: _Value) -> None:
         """The row holds the value."""
+        before = self.codes.data.item(row)
         code = self._index.get(value)
         if code is None:
-            code = self._index[value] = len(self.values)
-            self.values.append(value)
+            code = self._new_code()
+            self._index[value] = code
+            self.values[code] = value
+        if code == before:
+            return
         self.codes.data[row] = code
+        self._holders[code] += 1
+        self._leave(before)
+
+    def _new_code(self) -> int:
+        if self._free:
+            return self._free.pop()
+        self.values.append(self.values[0])
+        self._holders.append(0)
+        return len(self.values) - 1
+
+    def _leave(self, code: int) -> None:
+        if not code:
+            return  # rows hold the first value without having been put
+        self._holders[code] -= 1
+        if not self._holders[code]:
+            del self._index[self.values[code]]
+            self.values[code] = self.values[0]
+            self._free.append(code)
 
 
 class ChangeLog:

@@ -1,11 +1,18 @@
-"""Topology domains of nodes: by the value of a label, or one per node."""
+"""Topology domains of nodes: by the value of a label, or one per node.
 
+A pod may name any label key. So a key that no node has takes no memory over the nodes: all such
+keys share one array in which every row is ABSENT.
+"""
+
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 
+from mooring.model.selectors import parse_int64
 from mooring.state.columns import Column, Columns, IntArray
 
 __all__ = ["ABSENT", "EACH_NODE", "Domains", "LabelColumn", "LabelColumns"]
@@ -32,37 +39,72 @@ class Domains:
 
 
 class LabelColumn(Domains):
-    """The values of one label over all rows; a code is reused once no node has its value."""
+    """The values of one label over all rows; a code is reused once no node has its value.
 
-    __slots__ = ("_free", "_holders", "held", "index")
+    While no node has the label, `codes` is the array that all such columns share.
+    """
 
-    def __init__(self, key: str, codes: Column) -> None:
-        super().__init__(key, codes, [])
+    __slots__ = (
+        "__weakref__",
+        "_absent",
+        "_columns",
+        "_free",
+        "_holders",
+        "_numbers",
+        "held",
+        "index",
+    )
+
+    def __init__(self, key: str, columns: Columns, absent: Column) -> None:
+        """`absent` is a column in which every row is ABSENT; it is never written."""
+        super().__init__(key, absent, [])
+        self._columns = columns
+        self._absent = absent
         self.index: dict[str, int] = {}
         self.held = 0
         """How many nodes carry the label."""
         self._holders: IntArray = np.zeros(8, np.int64)
         self._free: list[int] = []
+        self._numbers: tuple[IntArray, IntArray] | None = None
 
     @property
     def inhabited(self) -> npt.NDArray[np.bool_]:
         """True at codes that a node has; one item longer than `values`, whose last is False."""
         return self._holders[: len(self.values) + 1] > 0
 
+    @property
+    def numbers(self) -> tuple[IntArray, IntArray]:
+        """The codes of the values that are integers, and these integers (int64 each)."""
+        if self._numbers is None:
+            known = [
+                (code, number)
+                for value, code in self.index.items()
+                if (number := parse_int64(value)) is not None
+            ]
+            codes, numbers = zip(*known, strict=True) if known else ((), ())
+            self._numbers = np.array(codes, np.int64), np.array(numbers, np.int64)
+        return self._numbers
+
     def put(self, row: int, labels: Mapping[str, str]) -> None:
         """Sets the row's code to that of its label value, or ABSENT."""
         before, value = int(self.codes.data[row]), labels.get(self.key)
         if value == (None if before == ABSENT else self.values[before]):
             return
+        if not self.held:
+            self.codes = self._columns.add(np.int64, ABSENT)
+        self.codes.data[row] = ABSENT if value is None else self._enter(value)
         if before != ABSENT:
             self._leave(before)
-        self.codes.data[row] = ABSENT if value is None else self._enter(value)
+        if not self.held:
+            self._columns.remove(self.codes)
+            self.codes = self._absent
 
     def _enter(self, value: str) -> int:
         code = self.index.get(value)
         if code is None:
             code = self.index[value] = self._new_code()
             self.values[code] = value
+            self._numbers = None
         self._holders[code] += 1
         self.held += 1
         return code
@@ -74,6 +116,7 @@ class LabelColumn(Domains):
             del self.index[self.values[code]]
             self.values[code] = ""
             self._free.append(code)
+            self._numbers = None
 
     def _new_code(self) -> int:
         if self._free:
@@ -85,23 +128,51 @@ class LabelColumn(Domains):
 
 
 class LabelColumns:
-    """The label columns of a node table."""
+    """The label columns of a node table.
+
+    A column is made when its key is first read. It is dropped when no node has the key any more;
+    what still reads the column then, such as a kept count, keeps it without memory over the nodes.
+    """
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
+        self._absent = columns.add(np.int64, ABSENT)
+        self._carriers: Counter[str] = Counter()
         self._by_key: dict[str, LabelColumn] = {}
+        self._unheld: WeakValueDictionary[str, LabelColumn] = WeakValueDictionary()
+
+    def __len__(self) -> int:
+        """How many columns take memory over the nodes."""
+        return len(self._by_key)
 
     def column(self, key: str, rows: Iterable[tuple[int, Mapping[str, str]]]) -> LabelColumn:
-        """The column of a key; `rows` (row, labels) fills it on the first call."""
-        column = self._by_key.get(key)
+        """The column of a key; `rows` (row, labels) fills it if it is new and not empty."""
+        column = self._by_key.get(key) or self._unheld.get(key)
         if column is None:
-            column = LabelColumn(key, self._columns.add(np.int64, ABSENT))
-            self._by_key[key] = column
-            for row, labels in rows:
-                column.put(row, labels)
+            column = LabelColumn(key, self._columns, self._absent)
+            if key in self._carriers:
+                for row, labels in rows:
+                    column.put(row, labels)
+            self._keep(column)
         return column
 
-    def put(self, row: int, labels: Mapping[str, str]) -> None:
-        """Updates all columns with the row's labels."""
-        for column in self._by_key.values():
-            column.put(row, labels)
+    def put(self, row: int, before: Mapping[str, str], labels: Mapping[str, str]) -> None:
+        """Updates all columns with the row's labels, which were `before` until now."""
+        for key in before.keys() - labels.keys():
+            self._carriers[key] -= 1
+            if not self._carriers[key]:
+                del self._carriers[key]
+        self._carriers.update(labels.keys() - before.keys())
+        for key in before.keys() | labels.keys():
+            column = self._by_key.get(key) or self._unheld.get(key)
+            if column is not None:
+                column.put(row, labels)
+                self._keep(column)
+
+    def _keep(self, column: LabelColumn) -> None:
+        if column.held:
+            self._by_key[column.key] = column
+            self._unheld.pop(column.key, None)
+        else:
+            self._by_key.pop(column.key, None)
+            self._unheld[column.key] = column

@@ -120,8 +120,13 @@ class NodeTable:
         """
         return self._columns.add(dtype, fill)
 
+    @property
+    def bytes(self) -> int:
+        """The memory of all columns."""
+        return self._columns.bytes
+
     def label(self, key: str) -> LabelColumn:
-        """The column of a node label, kept up to date from the first call on."""
+        """The column of a node label, kept up to date as long as the caller keeps it."""
         labelled = ((i, node.labels) for i, node in enumerate(self.nodes) if node is not None)
         return self._labels.column(key, labelled)
 
@@ -165,7 +170,7 @@ class NodeTable:
         self._put_allocatable(row, node, before)
         relabelled = before is None or before.labels != node.labels
         if relabelled:
-            self._labels.put(row, node.labels)
+            self._labels.put(row, before.labels if before is not None else {}, node.labels)
         if relabelled or before is None or before.taints != node.taints:
             self.topology_version += 1
         if before is None or before.images != node.images or before.zone_key != node.zone_key:
@@ -189,10 +194,10 @@ class NodeTable:
         self.zones.put(row, ("", ""))
         self._put_avoided(row, frozenset(), before)
         for resource in before.allocatable:
-            self.allocatable.column(resource).data[row] = 0
+            self.allocatable.put(resource, row, 0)
         for image in before.images:
             self._forget_image(image, row)
-        self._labels.put(row, {})
+        self._labels.put(row, before.labels, {})
         self.set_version += 1
         self.topology_version += 1
         self.changes.mark(row)
@@ -218,7 +223,7 @@ class NodeTable:
         demand = pod.shape.demand
         self.pod_count.data[row] += sign
         for resource, amount in demand.resources.items():
-            self.requested.column(resource).data[row] += sign * amount
+            self.requested.add(resource, row, sign * amount)
         self.requested_scored_cpu.data[row] += sign * demand.node_scored_cpu
         self.requested_scored_memory.data[row] += sign * demand.node_scored_memory
         self.changes.mark(row)
@@ -228,9 +233,7 @@ class NodeTable:
         if self.pod_count.data.item(row) >= self.pod_slots.data.item(row):
             return False
         for resource, amount in amounts.items():
-            offered, taken = self.allocatable.known(resource), self.requested.known(resource)
-            held = taken.data.item(row) if taken is not None else 0
-            if offered is None or amount > offered.data.item(row) - held:
+            if amount > self.allocatable.at(resource, row) - self.requested.at(resource, row):
                 return False
         return True
 
@@ -260,9 +263,9 @@ class NodeTable:
     def _put_allocatable(self, row: int, node: Node, before: Node | None) -> None:
         if before is not None:
             for resource in before.allocatable.keys() - node.allocatable.keys():
-                self.allocatable.column(resource).data[row] = 0
+                self.allocatable.put(resource, row, 0)
         for resource, amount in node.allocatable.items():
-            self.allocatable.column(resource).data[row] = amount
+            self.allocatable.put(resource, row, amount)
 
     def _put_avoided(
         self, row: int, avoided: frozenset[tuple[str, str]], before: Node | None

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.model.pod import Pod
-from mooring.state.columns import Columns, IntArray, ResourceColumns, read_only
+from mooring.state.columns import Columns, IntArray, Interned, ResourceColumns, read_only
 
 __all__ = ["MutablePodColumns", "PodColumns"]
 
@@ -32,12 +32,16 @@ class PodColumns:
         self._started = columns.add(np.float64)
         self._nominated = columns.add(np.bool_)
         self._evicting = columns.add(np.bool_)
-        self._namespaces = columns.add(np.int64)
-        self._namespace_codes: dict[str, int] = {}
+        self._namespaces: Interned[str] = Interned(columns, "")
         self._requests = ResourceColumns(columns)
         self._pods: list[Pod | None] = []
         self._slots: dict[tuple[str, bool], int] = {}
         self._free: list[int] = []
+
+    @property
+    def bytes(self) -> int:
+        """The memory of all columns."""
+        return self._columns.bytes
 
     @property
     def pods(self) -> Sequence[Pod | None]:
@@ -75,8 +79,8 @@ class PodColumns:
 
     def in_namespaces(self, names: Iterable[str]) -> npt.NDArray[np.bool_]:
         """True for slots of pods in one of the namespaces."""
-        codes = [self._namespace_codes[name] for name in names if name in self._namespace_codes]
-        return np.isin(self._namespaces.data[: len(self._pods)], codes)
+        codes = [code for name in names if (code := self._namespaces.code_of(name)) is not None]
+        return np.isin(self._namespaces.codes.data[: len(self._pods)], codes)
 
     def nominated_demand(
         self, resources: Iterable[str], least_priority: int, other_than: str, rows: int
@@ -99,10 +103,8 @@ class PodColumns:
 
     def requests(self, resource: str) -> IntArray:
         """What the pods request of a resource, 0 where they request none."""
-        column = self._requests.known(resource)
-        if column is None:
-            return np.zeros(len(self._pods), np.int64)
-        return read_only(column.data[: len(self._pods)])
+        requests = self._requests.amounts(resource, len(self._pods))
+        return np.zeros(len(self._pods), np.int64) if requests is None else requests
 
 
 class MutablePodColumns(PodColumns):
@@ -121,18 +123,18 @@ class MutablePodColumns(PodColumns):
         self._started.data[slot] = _NOT_STARTED if pod.started is None else pod.started
         self._nominated.data[slot] = nominated
         self._evicting.data[slot] = evicting
-        codes = self._namespace_codes
-        self._namespaces.data[slot] = codes.setdefault(pod.namespace, len(codes))
+        self._namespaces.put(slot, pod.namespace)
         for resource, amount in pod.shape.demand.resources.items():
-            self._requests.column(resource).data[slot] = amount
+            self._requests.put(resource, slot, amount)
 
     def drop(self, pod: Pod, *, nominated: bool) -> None:
         """Removes the placed or nominated pod."""
         slot = self._slots.pop((pod.key, nominated))
         self._pods[slot] = None
         self._rows.data[slot] = _NOWHERE
+        self._namespaces.put(slot, "")
         for resource in pod.shape.demand.resources:
-            self._requests.column(resource).data[slot] = 0
+            self._requests.put(resource, slot, 0)
         self._free.append(slot)
 
     def renew(self, pod: Pod) -> None:

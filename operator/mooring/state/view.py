@@ -16,7 +16,7 @@ from mooring.model.selectors import (
 )
 from mooring.model.shape import HostPort
 from mooring.model.taints import Taint
-from mooring.state.columns import Column, IntArray, read_only
+from mooring.state.columns import Column, IntArray, ResourceColumns, read_only
 from mooring.state.labels import ABSENT, Domains, LabelColumn
 from mooring.state.nodes import Conditions, NodeTable
 
@@ -87,11 +87,11 @@ class NodeView:
 
     def allocatable(self, resource: str) -> IntArray:
         """What the node offers of a resource."""
-        return self._amounts(self._table.allocatable.known(resource))
+        return self._amounts(self._table.allocatable, resource)
 
     def requested(self, resource: str) -> IntArray:
         """What the node's pods request of a resource."""
-        return self._amounts(self._table.requested.known(resource))
+        return self._amounts(self._table.requested, resource)
 
     def requested_scored(self, resource: str) -> IntArray:
         """Like `requested`, with 100m and 200Mi for containers that name no cpu or memory."""
@@ -181,7 +181,10 @@ class NodeView:
 
     def meets(self, requirement: Requirement) -> BoolArray:
         """True where the node's label satisfies the requirement."""
-        column, codes = self.label(requirement.key), self.label_codes(requirement.key)
+        column = self.label(requirement.key)
+        if not column.held:
+            return np.full(len(self), requirement.operator in ("DoesNotExist", "NotIn"))
+        codes: IntArray = self._taken(column.codes)
         match requirement.operator:
             case "Exists":
                 return np.not_equal(codes, ABSENT)
@@ -201,6 +204,8 @@ class NodeView:
         mask = np.ones(len(self), np.bool_)
         for requirement in term.expressions:
             mask &= self.meets(requirement)
+            if not mask.any():
+                return mask
         for requirement in term.fields:
             named = self.named(requirement.values[0])
             mask &= named if requirement.operator == "In" else ~named
@@ -224,8 +229,11 @@ class NodeView:
         chosen[list(rows)] = True
         return chosen if self._all else chosen[self._rows]
 
-    def _amounts(self, column: Column | None) -> IntArray:
-        return np.zeros(len(self), np.int64) if column is None else self._taken(column)
+    def _amounts(self, resources: ResourceColumns, resource: str) -> IntArray:
+        amounts = resources.amounts(resource, self._table.row_count)
+        if amounts is None:
+            return np.zeros(len(self), np.int64)
+        return amounts if self._all else amounts[self._rows]
 
     def _taken(self, column: Column) -> npt.NDArray[Any]:
         if self._all:
@@ -269,19 +277,24 @@ class NodeViewWithNominated(NodeView):
 
 
 def _among(codes: IntArray, column: LabelColumn, values: tuple[str, ...]) -> BoolArray:
-    wanted = [column.index[v] for v in values if v in column.index]
-    if len(wanted) == 1:
-        return np.equal(codes, wanted[0])
-    return np.isin(codes, wanted)
+    return _has_code(codes, column, [column.index[v] for v in values if v in column.index])
 
 
 def _compared(codes: IntArray, column: LabelColumn, requirement: Requirement) -> BoolArray:
     bound = parse_int64(requirement.values[0]) if requirement.values else None
-    wanted = [
-        code
-        for value, code in column.index.items()
-        if (number := parse_int64(value)) is not None
-        and bound is not None
-        and (number > bound if requirement.operator == "Gt" else number < bound)
-    ]
-    return np.isin(codes, wanted)
+    if bound is None:
+        return np.zeros(len(codes), np.bool_)
+    known, numbers = column.numbers
+    wanted = numbers > bound if requirement.operator == "Gt" else numbers < bound
+    return _has_code(codes, column, known[wanted])
+
+
+def _has_code(codes: IntArray, column: LabelColumn, wanted: Sequence[int] | IntArray) -> BoolArray:
+    """True where the code is one of those wanted."""
+    if len(wanted) == 1:
+        return np.equal(codes, wanted[0])
+    by_code = np.zeros(len(column.values) + 1, np.bool_)
+    by_code[wanted] = True
+    by_code[ABSENT] = False
+    chosen: BoolArray = by_code[codes]
+    return chosen

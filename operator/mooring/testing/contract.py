@@ -270,11 +270,14 @@ def _fingerprint(state: ClusterState) -> dict[str, Any]:
         "scored cpu": table.requested_scored_cpu,
         "scored memory": table.requested_scored_memory,
     }
-    for resource in table.allocatable:
-        columns[f"allocatable {resource}"] = table.allocatable.column(resource)
-    for resource in table.requested:
-        columns[f"requested {resource}"] = table.requested.column(resource)
+    amounts = {
+        f"{what} {resource}": array.tolist()
+        for what, resources in (("allocatable", table.allocatable), ("requested", table.requested))
+        for resource in resources
+        if (array := resources.amounts(resource, rows)) is not None
+    }
     return {
+        **amounts,
         **{name: column.data[:rows].tolist() for name, column in columns.items()},
         "pods": [(placed.pod.key, placed.row, placed.assumed) for placed in state.pods],
         "nominated": sorted((nominee.pod.key, nominee.row) for nominee in state.nominations),

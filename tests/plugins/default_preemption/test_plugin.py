@@ -356,3 +356,23 @@ def test_no_more_candidates_are_compared_than_the_profile_asks_for(candidates: i
     )
     expected = "guessed" if candidates == 1 else "better"
     assert deciding.decision(pod("new", cpu="1", priority=HIGH)).nominated_node == expected
+
+
+@pytest.mark.parametrize(("most_checks", "not_tried"), [(6, 0), (4, 1), (2, 2)])
+def test_a_pod_with_many_terms_is_tried_on_fewer_nodes(
+    most_checks: int, not_tried: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = "mooring.plugins.default_preemption.plugin"
+    monkeypatch.setattr(f"{module}._MANY_TERMS", 1)
+    monkeypatch.setattr(f"{module}._MOST_TERM_CHECKS", most_checks)
+    deciding = Deciding(*(o for name in "abc" for o in full(name, LOW, HIGH)))
+    terms = [
+        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"on": on}}}
+        for on in ("a", "b")
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    raw = pod("new", cpu="4", priority=HIGH, affinity={"podAntiAffinity": required})
+    message = deciding.decision(raw).message
+    assert message is not None
+    found = f"{not_tried} node(s) were not tried, because the pod has many inter-pod terms"
+    assert (found in message) == bool(not_tried)

@@ -263,7 +263,7 @@ def _missing(nodes: NodeView, keys: tuple[str, ...]) -> BoolArray:
     return missing
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def _own_rules(shape: PodShape, labels: frozenset[Pair], *, hard: bool) -> tuple[_Rule, ...]:
     known = dict(labels)
     return tuple(_rule(c, shape.namespace, known) for c in shape.spread if c.hard is hard)

@@ -115,9 +115,14 @@ class TopologyCounts:
         if source not in self._by_source and isinstance(source, Selection):
             self._selections.add(source, source)
         self._by_source.setdefault(source, []).append(counts)
-        for equivalent in self._counted_by(source):
+        counted = self._counted_by(source)
+        for equivalent in counted:
             equivalent.counted_in.append(counts)
-            _add_all(counts, equivalent, 1)
+        # All at once, because a new count may include every pod of the cluster.
+        counts.add_each(
+            [row for equivalent in counted for row in equivalent.pods_on],
+            [number for equivalent in counted for number in equivalent.pods_on.values()],
+        )
         if len(self._counts) > self._most_kept:
             self._drop(*next(iter(self._counts)))
         return counts

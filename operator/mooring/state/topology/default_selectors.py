@@ -13,7 +13,8 @@ from mooring.state.topology.selection import Pair, PodSelector, Selection, selec
 
 __all__ = ["DefaultSelectors"]
 
-_MOST_KEPT: Final = 16_384
+_MOST_KEPT: Final = 262_144
+"""Labels of all pods whose selectors are kept; each takes about 200 bytes."""
 _OWNERS: Final[Mapping[str, Kind]] = {
     "ReplicaSet": Kind.REPLICA_SET,
     "ReplicationController": Kind.REPLICATION_CONTROLLER,
@@ -38,6 +39,7 @@ class DefaultSelectors:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._known: dict[tuple[str, frozenset[Pair]], _Known] = {}
+        self._kept = 0
 
     def of(self, pod: Pod) -> Selection | None:
         """The pods that all selectors of the pod's Services and controller select.
@@ -59,8 +61,10 @@ class DefaultSelectors:
         key = (pod.namespace, frozenset(pod.labels.items()))
         known = self._known.get(key)
         if known is None or known.in_namespace is not services or known.owner is not owner:
-            if len(self._known) >= _MOST_KEPT:
+            self._kept += len(pod.labels) + 1
+            if self._kept > _MOST_KEPT:
                 self._known.clear()
+                self._kept = len(pod.labels) + 1
             own = tuple(sorted((s for s in services if _selects(s, pod)), key=_name))
             behind = _selected_by_all(pod.namespace, own)
             pods = behind if owner is None else _selected_by_all(pod.namespace, (*own, owner))

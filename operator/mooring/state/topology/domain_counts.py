@@ -1,5 +1,7 @@
 """Counts of pods per topology domain."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -54,3 +56,15 @@ class MutableDomainCounts(DomainCounts):
             self._reserve(code)
             self._counts[code] += number
             self.total += number
+
+    def add_each(self, rows: Sequence[int], numbers: Sequence[int]) -> None:
+        """Adds as many pods to each of the rows."""
+        codes = self.domains.codes.data[np.array(rows, np.int64)]
+        inside = codes != ABSENT
+        added = np.array(numbers, np.int64)[inside]
+        if not len(added):
+            return
+        sums = np.bincount(codes[inside], added)
+        self._reserve(len(sums) - 1)
+        self._counts[: len(sums)] += sums.astype(np.int32)
+        self.total += int(added.sum())

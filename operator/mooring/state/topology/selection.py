@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from mooring.model.affinity import AffinityTerm
 from mooring.model.selectors import LabelSelector
@@ -49,7 +49,7 @@ class PodSelector:
         return wanted.empty or (namespace_labels is not None and wanted.matches(namespace_labels))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Selection:
     """Pods that every one of `parts` (at least one) selects; made by `selection`.
 
@@ -66,10 +66,20 @@ class Selection:
         return all(part.selects(namespace, namespace_labels, labels) for part in self.parts)
 
 
-@lru_cache(maxsize=16_384)
+_SELECTIONS: Final[WeakValueDictionary[tuple[tuple[PodSelector, ...], bool], Selection]] = (
+    WeakValueDictionary()
+)
+
+
 def selection(parts: tuple[PodSelector, ...], *, terminating: bool) -> Selection:
-    """The selection of these parts, with or without terminating pods."""
-    return Selection(parts, terminating)
+    """The selection of these parts, with or without terminating pods; one while anything keeps it.
+
+    What keeps a selection, a count or a pod with the term, bounds how many there are.
+    """
+    known = _SELECTIONS.get((parts, terminating))
+    if known is None:
+        known = _SELECTIONS[parts, terminating] = Selection(parts, terminating)
+    return known
 
 
 def term_selector(term: AffinityTerm) -> PodSelector:

@@ -1,0 +1,36 @@
+"""Cuts JSON that is nested deeper than a parser can follow.
+
+The `args` of a SchedulingProfile keep unknown fields, so the API server stores any nesting there,
+up to 10,000 levels. Python's parser raises RecursionError at about 1,000, which would end kopf's
+watch again and again, for every profile.
+"""
+
+import re
+from typing import Final
+
+__all__ = ["DEEPEST", "cut_nesting"]
+
+DEEPEST: Final = 100
+"""Levels that are kept; a Deployment has 15."""
+
+_TOO_DEEP: Final = b'"(nested too deeply)"'
+_TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]', re.DOTALL)
+
+
+def cut_nesting(text: bytes) -> bytes:
+    """The JSON text with a string in place of every value nested deeper than `DEEPEST` levels."""
+    if text.count(b"{") + text.count(b"[") <= DEEPEST:
+        return text
+    kept: list[bytes] = []
+    depth = start = 0
+    for token in _TOKEN.finditer(text):
+        match token.group():
+            case b"{" | b"[":
+                depth += 1
+                if depth == DEEPEST + 1:
+                    kept += (text[start : token.start()], _TOO_DEEP)
+            case b"}" | b"]":
+                if depth == DEEPEST + 1:
+                    start = token.end()
+                depth -= 1
+    return b"".join((*kept, text[start:])) if kept else text

@@ -1,0 +1,58 @@
+"""How large a pod may be: far beyond anything real, and small enough to decide about at once.
+
+One pod of 1 MB, which the API server accepts, could stop a scheduler for seconds. A pod beyond a
+limit is not scheduled; its PodScheduled condition names the limit and what the pod has. A pod that
+is bound already is counted on its node whatever it has.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+__all__ = ["LIMITS", "Counted", "exceeded"]
+
+
+class Counted(StrEnum):
+    """What is counted of a pod, as users read it."""
+
+    BYTES = "bytes of JSON in the fields that scheduling reads"
+    NODE_TERMS = "node affinity terms"
+    POD_TERMS = "inter-pod affinity and anti-affinity terms"
+    SPREAD_CONSTRAINTS = "topology spread constraints"
+    REQUIREMENTS = "requirements in selectors"
+    VALUES = "values in selectors and namespaces in terms"
+    RESOURCES = "requested resources"
+    TOLERATIONS = "tolerations"
+    HOST_PORTS = "host ports"
+    IMAGES = "images"
+    CONTAINERS = "containers"
+    LABELS = "labels"
+    VOLUMES = "volumes"
+
+
+LIMITS: Final[Mapping[Counted, int]] = MappingProxyType(
+    {
+        Counted.BYTES: 256 * 1024,
+        Counted.NODE_TERMS: 1000,
+        Counted.POD_TERMS: 100,
+        Counted.SPREAD_CONSTRAINTS: 100,
+        Counted.REQUIREMENTS: 2000,
+        Counted.VALUES: 10_000,
+        Counted.RESOURCES: 200,
+        Counted.TOLERATIONS: 1000,
+        Counted.HOST_PORTS: 1000,
+        Counted.IMAGES: 500,
+        Counted.CONTAINERS: 500,
+        Counted.LABELS: 1000,
+        Counted.VOLUMES: 1000,
+    }
+)
+
+
+def exceeded(counts: Mapping[Counted, int]) -> str | None:
+    """Which limit is exceeded, and by what; None if none is."""
+    for counted, number in counts.items():
+        if number > LIMITS[counted]:
+            return f"the pod has {number} {counted}; Mooring schedules at most {LIMITS[counted]}"
+    return None

@@ -1,0 +1,46 @@
+"""Deep nesting is cut so that every parser can follow, and all else stays as it is."""
+
+import json
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mooring.kube.nesting import DEEPEST, cut_nesting
+
+VALUES = st.recursive(
+    st.none() | st.integers() | st.text('ab{}[]\\"'),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text("k{["), inner),
+    max_leaves=200,
+)
+
+
+def nested(levels: int) -> bytes:
+    return b'{"a":[' * (levels // 2) + b"1" + b"]}" * (levels // 2)
+
+
+def depth(value: object) -> int:
+    inner = list(value.values()) if isinstance(value, dict) else value
+    return 1 + max(map(depth, inner), default=0) if isinstance(inner, list) else 0
+
+
+@pytest.mark.parametrize("levels", [DEEPEST + 2, 1_000, 10_000])
+def test_what_is_too_deep_becomes_a_string(levels: int) -> None:
+    text = b'{"first":%b,"last":{"x":1}}' % nested(levels)
+    cut = orjson.loads(cut_nesting(text))
+    assert cut == json.loads(cut_nesting(text))
+    assert depth(cut) == DEEPEST
+    assert cut["last"] == {"x": 1}
+    assert b"(nested too deeply)" in cut_nesting(text)
+
+
+def test_the_deepest_level_is_kept() -> None:
+    text = nested(DEEPEST)
+    assert cut_nesting(text) == text
+
+
+@given(value=VALUES)
+def test_what_is_not_too_deep_stays_as_it_is(value: object) -> None:
+    text = json.dumps([value] * (DEEPEST + 1)).encode()
+    assert cut_nesting(text) == text

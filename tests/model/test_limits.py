@@ -1,0 +1,78 @@
+"""Pods beyond the limits are known by the first limit that they exceed."""
+
+from typing import Any
+
+import pytest
+
+from mooring.model.limits import LIMITS, Counted, exceeded
+from mooring.model.pod import parse_pod
+from mooring.testing.builders import pod
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+EXISTS = {"key": "zone", "operator": "Exists"}
+
+
+def node_terms(number: int, *expressions: Any) -> dict[str, Any]:
+    terms = [{"matchExpressions": [*(expressions or [EXISTS])]}] * number
+    return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}}
+
+
+def pod_terms(number: int, **fields: Any) -> dict[str, Any]:
+    term = {"topologyKey": "zone", **fields}
+    return {"affinity": {"podAntiAffinity": {REQUIRED: [term] * number}}}
+
+
+def more(counted: Counted) -> int:
+    return LIMITS[counted] + 1
+
+
+def names(counted: Counted) -> list[str]:
+    return [f"n{i}" for i in range(more(counted))]
+
+
+ONE_TOO_MANY: dict[Counted, dict[str, Any]] = {
+    Counted.BYTES: {"node_selector": {"key": "v" * more(Counted.BYTES)}},
+    Counted.NODE_TERMS: node_terms(more(Counted.NODE_TERMS)),
+    Counted.POD_TERMS: pod_terms(more(Counted.POD_TERMS)),
+    Counted.SPREAD_CONSTRAINTS: {
+        "spread": [{"topologyKey": "zone", "maxSkew": 1}] * more(Counted.SPREAD_CONSTRAINTS)
+    },
+    Counted.REQUIREMENTS: node_terms(1, *([EXISTS] * more(Counted.REQUIREMENTS))),
+    Counted.VALUES: node_terms(
+        1, {"key": "zone", "operator": "NotIn", "values": names(Counted.VALUES)}
+    ),
+    Counted.RESOURCES: {"requests": {f"example.com/{n}": 1 for n in names(Counted.RESOURCES)}},
+    Counted.TOLERATIONS: {"tolerations": [{"operator": "Exists"}] * more(Counted.TOLERATIONS)},
+    Counted.HOST_PORTS: {"ports": range(1, more(Counted.HOST_PORTS) + 1)},
+    Counted.IMAGES: {
+        "spec": {"volumes": [{"name": n, "image": {"reference": n}} for n in names(Counted.IMAGES)]}
+    },
+    Counted.CONTAINERS: {"images": [""] * more(Counted.CONTAINERS)},
+    Counted.LABELS: {"labels": dict.fromkeys(names(Counted.LABELS), "x")},
+    Counted.VOLUMES: {"claims": names(Counted.VOLUMES)},
+}
+"""The fields of pods that exceed one limit."""
+
+
+@pytest.mark.parametrize("counted", Counted)
+def test_one_more_than_a_limit_exceeds_it(counted: Counted) -> None:
+    found = parse_pod(pod(**ONE_TOO_MANY[counted])).limit_exceeded
+    assert found is not None
+    assert str(counted) in found
+    assert str(LIMITS[counted]) in found
+
+
+def test_an_ordinary_pod_exceeds_nothing() -> None:
+    ordinary = pod(cpu="1", labels={"app": "web"}, claims=["data"], ports=[80], **node_terms(3))
+    assert parse_pod(ordinary).limit_exceeded is None
+
+
+def test_exactly_the_limit_is_allowed() -> None:
+    assert parse_pod(pod(**node_terms(LIMITS[Counted.NODE_TERMS]))).limit_exceeded is None
+    assert exceeded(dict(LIMITS)) is None
+
+
+def test_what_is_bound_already_is_parsed_and_counted_whatever_it_has() -> None:
+    bound = parse_pod(pod(node="n1", cpu="1", **ONE_TOO_MANY[Counted.RESOURCES]))
+    assert len(bound.shape.demand.resources) == more(Counted.RESOURCES) + 1
