@@ -1,5 +1,11 @@
+# The base is named by tag, so that this file builds everywhere. For what runs in a cluster name it by
+# digest, which only your registry can tell you:
+#   docker buildx imagetools inspect python:3.11-slim --format '{{.Manifest.Digest}}'
+#   docker build --build-arg BASE=python@sha256:... .
+ARG BASE=python:3.11-slim
+
 # Build: every dependency is a wheel with a known hash; nothing is compiled.
-FROM python:3.11-slim AS build
+FROM ${BASE} AS build
 RUN python -m venv --without-pip /opt/mooring
 COPY requirements-run.lock /tmp/
 RUN python -m pip --python /opt/mooring/bin/python install --no-cache-dir --no-deps \
@@ -7,7 +13,7 @@ RUN python -m pip --python /opt/mooring/bin/python install --no-cache-dir --no-d
 COPY operator /opt/mooring/operator
 RUN /opt/mooring/bin/python -m compileall -q /opt/mooring/operator
 
-FROM python:3.11-slim
+FROM ${BASE}
 # A running scheduler installs nothing. To add plugins, build on this image and copy them from a
 # stage of your own.
 RUN python -m pip uninstall --yes --root-user-action=ignore setuptools wheel pip
@@ -19,6 +25,6 @@ ENV PATH=/opt/mooring/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     OPENBLAS_NUM_THREADS=1
 USER 65532:65532
-EXPOSE 10251
+EXPOSE 10259
 ENTRYPOINT ["python", "-m", "mooring"]
 CMD ["run"]

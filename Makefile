@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv controlplane demo test check bench soak lock clean
+.PHONY: help venv controlplane demo test check audit sbom bench soak lock clean
 
 PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11, \
 	$(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
@@ -44,11 +44,18 @@ demo: venv controlplane ## a scheduler, 20 nodes, a changed policy; KEEP=1 leave
 test: check controlplane ## every test, those against a real control plane included
 	$(PY) -m pytest
 
-check: venv ## ruff, mypy --strict, import-linter
+check: venv ## ruff, mypy --strict, import-linter, audit
 	$(VENV)/bin/ruff check operator tests
 	$(VENV)/bin/ruff format --check operator tests
 	$(VENV)/bin/mypy operator tests
 	$(VENV)/bin/lint-imports
+	@$(PY) -m supply_chain audit
+
+audit: venv ## look up advisories about the image's packages; skipped without a connection
+	@$(PY) -m supply_chain audit
+
+sbom: venv ## list the image's Python packages as CycloneDX JSON on standard output
+	@$(PY) -m supply_chain sbom
 
 bench: venv controlplane ## Mooring and kube-scheduler on the same server; BENCH='...' for arguments
 	@$(PY) -m bench $(BENCH)

@@ -1,5 +1,10 @@
 """What every test may use."""
 
+import gc
+import sys
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
 
 # A busy machine is no failure: nothing is timed in tests.
@@ -7,3 +12,31 @@ settings.register_profile("mooring", deadline=None)
 settings.load_profile("mooring")
 
 pytest_plugins = ["controlplane.fixtures"]
+
+_OPENS = frozenset({"socket.__new__", "subprocess.Popen"})
+"""Audit events of what has to be closed; a new event loop makes sockets too."""
+_opened: list[str] = []
+
+
+def _note_opening(event: str, _: object) -> None:
+    if event in _OPENS and not _opened:
+        _opened.append(event)
+
+
+def pytest_collection_finish() -> None:
+    """Take what exists before the first test out of the collector's work, which is then short."""
+    sys.addaudithook(_note_opening)
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_to_the_collector() -> Iterator[None]:
+    """A test fails if it leaves a socket, a transport or an event loop to the garbage collector.
+
+    Without this the warning would come while a later test runs, and fail that one.
+    """
+    _opened.clear()
+    yield
+    if _opened:
+        gc.collect()

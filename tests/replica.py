@@ -46,7 +46,7 @@ def apply_manifests(access: Access) -> None:
     access.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(without))
 
 
-def command(kubeconfig: Path, http_port: int, *options: str) -> list[str]:
+def command(kubeconfig: Path, secure_port: int, *options: str) -> list[str]:
     """The command line of a replica that serves its endpoints on loopback."""
     return [
         sys.executable,
@@ -54,8 +54,8 @@ def command(kubeconfig: Path, http_port: int, *options: str) -> list[str]:
         "mooring",
         "run",
         f"--kubeconfig={kubeconfig}",
-        "--http-address=127.0.0.1",
-        f"--http-port={http_port}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={secure_port}",
         *options,
     ]
 
@@ -66,9 +66,9 @@ def environment() -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT / "operator")}
 
 
-def wait_until_ready(program: Program, http_port: int) -> None:
+def wait_until_ready(program: Program, secure_port: int) -> None:
     """The replica mirrors the whole cluster; ControlPlaneError if it ends or takes too long."""
-    wait_until_healthy(program, f"http://127.0.0.1:{http_port}/readyz", READY_SECONDS)
+    wait_until_healthy(program, f"https://127.0.0.1:{secure_port}/readyz", READY_SECONDS)
 
 
 def _wait_until_established(access: Access) -> None:

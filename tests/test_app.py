@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 import yaml
 
+from certificates import insecure
 from controlplane.processes import free_ports
 from handlers.small_api import KOPF, SmallApi
 from kube.api_server import ApiServer, Request, bookmark, event
@@ -114,18 +115,18 @@ def signals_restored() -> Iterator[None]:
 async def replica(server: ApiServer) -> AsyncIterator[tuple[str, asyncio.Task[int]]]:
     """The address of a running replica's endpoints, and the replica."""
     (port,) = free_ports(1)
-    settings = RunSettings(leader_elect=False, http_address="127.0.0.1", http_port=port)
+    settings = RunSettings(leader_elect=False, bind_address="127.0.0.1", secure_port=port)
     connection = Connection(server.url)
     async with ApiClient(connection) as client:
         running = asyncio.create_task(Scheduler(settings, connection, client).run())
         with signals_restored():
-            yield f"http://127.0.0.1:{port}", running
+            yield f"https://127.0.0.1:{port}", running
 
 
 @asynccontextmanager
 async def electing(cluster: Cluster) -> AsyncIterator[asyncio.Task[int]]:
     """A replica that takes part in the election; `cluster.ends` gets its ends at once."""
-    settings = RunSettings(http_address="127.0.0.1", http_port=0, stop_seconds=0.2, **QUICK)
+    settings = RunSettings(bind_address="127.0.0.1", secure_port=0, stop_seconds=0.2, **QUICK)
     leadership = Leadership()
     async with (
         ApiServer(cluster) as server,
@@ -167,7 +168,7 @@ async def answer(url: str) -> tuple[int, str]:
     async with aiohttp.ClientSession() as session, asyncio.timeout(SECONDS):
         while True:
             try:
-                async with session.get(url) as response:
+                async with session.get(url, ssl=insecure()) as response:
                     return response.status, await response.text()
             except aiohttp.ClientConnectionError:
                 await asyncio.sleep(0.01)

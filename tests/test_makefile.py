@@ -50,6 +50,8 @@ def test_help_lists_every_target(tmp_path: Path) -> None:
         "demo",
         "test",
         "check",
+        "audit",
+        "sbom",
         "bench",
         "soak",
         "lock",

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from mooring import __version__
-from mooring.observe.http import DEFAULT_PORT
 from mooring.policy.args import KUBE_SCHEDULER_ARGS
 from mooring.policy.profile import read_profile
+from mooring.settings import RunSettings
 
 ROOT = Path(__file__).parents[1]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -95,7 +95,7 @@ def test_image_deployment_and_program_agree_on_the_port() -> None:
     (exposed,) = re.findall(r"^EXPOSE (\d+)$", DOCKERFILE, flags=re.MULTILINE)
     (container,) = deployment()["containers"]
     (port,) = container["ports"]
-    assert int(exposed) == port["containerPort"] == DEFAULT_PORT
+    assert int(exposed) == port["containerPort"] == RunSettings().secure_port
     for probe in ("livenessProbe", "readinessProbe"):
         assert container[probe]["httpGet"]["port"] == port["name"]
 

@@ -32,6 +32,6 @@ def test_a_missing_kubeconfig_is_one_line(tmp_path: Path) -> None:
 
 def test_a_server_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(StartError) as failure:
-        run(RunSettings(kubeconfig=kubeconfig(tmp_path, "http://127.0.0.1:1"), http_port=0))
+        run(RunSettings(kubeconfig=kubeconfig(tmp_path, "http://127.0.0.1:1"), secure_port=0))
     assert str(failure.value).startswith("cannot reach the API server at http://127.0.0.1:1")
     assert "\n" not in str(failure.value)

@@ -30,7 +30,6 @@ from mooring.engine.scheduler_state import (
     SchedulerState,
     cache_sizes,
     configuration,
-    unschedulable_pods,
 )
 from mooring.framework.handle import Handle
 from mooring.framework.queued_pod import SubQueue
@@ -43,6 +42,7 @@ from mooring.kube.config import Connection
 from mooring.kube.lease import LeaderElector
 from mooring.kube.recorder import EventRecorder
 from mooring.kube.resources import POD, SCHEDULING_PROFILE
+from mooring.kube.reviews import Reviews
 from mooring.kube.writes import PodWriter
 from mooring.mirroring.comparer import CacheComparer, Compared
 from mooring.mirroring.mirror import Mirror
@@ -52,6 +52,7 @@ from mooring.observe.http import Endpoints
 from mooring.observe.metrics import Metrics
 from mooring.observe.readings import Readings
 from mooring.observe.records import DecisionLog
+from mooring.observe.tls import ServingTls
 from mooring.plugins import SHIPPED
 from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
@@ -101,6 +102,7 @@ class Scheduler:
     ) -> None:
         self._settings = settings
         self._client = client
+        self._connection = connection
         self._elector = elector
         self._end_process = end_process
         self._identity = elector.identity if elector is not None else new_identity()
@@ -178,16 +180,23 @@ class Scheduler:
         """Serve until told to stop; the exit code."""
         self._catch_signals()
         self._metrics.read_from(self._readings())
-        endpoints = self._endpoints()
-        address = self._settings.http_address
-        port = await endpoints.start(address, self._settings.http_port)
-        logger.info("serving health, metrics and decisions", extra={"address": f"{address}:{port}"})
-        reflectors = self._start(self._reflectors.run())
+        # A client of its own, so that neither --qps nor a queue of bindings holds up a scrape.
+        reviews_client = ApiClient(self._connection)
+        endpoints = self._endpoints(Reviews(reviews_client))
+        address = self._settings.bind_address
+        reflectors: asyncio.Task[None] | None = None
         try:
+            port = await endpoints.start(address, self._settings.secure_port)
+            logger.info(
+                "serving health, metrics and decisions", extra={"address": f"{address}:{port}"}
+            )
+            reflectors = self._start(self._reflectors.run())
             await self._lead_until_stopped()
         finally:
-            await _cancelled(reflectors)
+            if reflectors is not None:
+                await _cancelled(reflectors)
             await endpoints.stop()
+            await reviews_client.close()
         logger.info("stopped")
         return self._exit_code
 
@@ -316,7 +325,9 @@ class Scheduler:
         """Called when kopf has listed objects again and may have missed a deletion."""
         self._comparer.hint()
 
-    def _endpoints(self) -> Endpoints:
+    def _endpoints(self, reviews: Reviews) -> Endpoints:
+        settings = self._settings
+        looks_up_ca = not settings.authentication_skip_lookup and settings.client_ca_file is None
         return Endpoints(
             live={
                 "ping": lambda: None,
@@ -331,6 +342,15 @@ class Scheduler:
             metrics=self._metrics,
             decisions=self._decisions,
             configuration=partial(configuration, self._scheduler),
+            tls=ServingTls(
+                cert_file=settings.tls_cert_file,
+                key_file=settings.tls_private_key_file,
+                client_ca_file=settings.client_ca_file,
+                client_ca=reviews.client_ca if looks_up_ca else None,
+                names=(socket.gethostname(), "localhost", "127.0.0.1"),
+            ),
+            reviews=reviews,
+            always_allow_paths=settings.authorization_always_allow_paths.split(","),
         )
 
     def _is_busy(self) -> bool:
@@ -346,7 +366,7 @@ class Scheduler:
         scheduler = self._scheduler
         return Readings(
             pending_pods=scheduler.queue.counts,
-            unschedulable_pods=partial(unschedulable_pods, scheduler),
+            unschedulable_pods=scheduler.queue.unschedulable_counts,
             cache_size=partial(cache_sizes, scheduler),
             watch_lag_seconds=self._reflectors.lags,
             bindings_in_flight=lambda: self._loop.binding,

@@ -67,7 +67,7 @@ async def _serve(settings: RunSettings) -> int:
 
 
 def _on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Errors that nobody waits for are logged.
+    """Log an error of a task or callback that no code awaits.
 
     Of no interest are those of kopf's when it is stopped: it leaves generators half-way, which are
     then closed all at once and fail at it, and a callback of its that expects to be in a task.

@@ -29,16 +29,26 @@ class RunSettings:
     """Seconds for which the leader tries to renew before it gives up."""
     retry_period: float = 2.0
     """Seconds between tries to get or renew the lease."""
-    http_address: str = "0.0.0.0"
-    """Address of the health, metrics and debug endpoints."""
-    http_port: int = 10251
-    """Their port; 0 takes a free one."""
+    bind_address: str = "0.0.0.0"
+    """IP address of the health, metrics and debug endpoints; kubelet probes a pod at its own."""
+    secure_port: int = 10259
+    """Their port, HTTPS only, kube-scheduler's; 0 chooses a free one."""
+    tls_cert_file: str | None = None
+    """Their certificate, PEM. None: a self-signed one is made at the start."""
+    tls_private_key_file: str | None = None
+    """The certificate's private key, PEM."""
+    client_ca_file: str | None = None
+    """CAs of client certificates, PEM. None: the cluster's, unless that look-up is skipped."""
+    authentication_skip_lookup: bool = False
+    """Whether the cluster's CA of client certificates is not looked up."""
+    authorization_always_allow_paths: str = "/healthz,/readyz,/livez"
+    """Paths shown without authorization, with commas between them; kubelet has no credentials."""
     log_level: str = "info"
     """error, warning, info or debug."""
     log_format: str = "text"
     """text for people, json for machines."""
     initial_backoff: float = 1.0
-    """Seconds a pod waits after its first refusal; doubled with each further one."""
+    """Seconds a pod waits after its first failed attempt; doubled with each further one."""
     max_backoff: float = 10.0
     """The longest of these waits, in seconds."""
     stop_seconds: float = 20.0

@@ -46,23 +46,23 @@ def test_without_options_the_settings_are_the_defaults() -> None:
 
 
 def test_options_set_the_settings() -> None:
-    found = settings("--http-port", "0", "--no-leader-elect", "--qps", "20", "--log-format=json")
-    assert found == RunSettings(http_port=0, leader_elect=False, qps=20.0, log_format="json")
+    found = settings("--secure-port", "0", "--no-leader-elect", "--qps", "20", "--log-format=json")
+    assert found == RunSettings(secure_port=0, leader_elect=False, qps=20.0, log_format="json")
 
 
 def test_environment_variables_set_the_settings_and_options_override_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("MOORING_HTTP_PORT", "1234")
+    monkeypatch.setenv("MOORING_SECURE_PORT", "1234")
     monkeypatch.setenv("MOORING_LEADER_ELECT", "false")
-    assert settings() == RunSettings(http_port=1234, leader_elect=False)
-    assert settings("--http-port", "1").http_port == 1
+    assert settings() == RunSettings(secure_port=1234, leader_elect=False)
+    assert settings("--secure-port", "1").secure_port == 1
 
 
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--http-port", "70000"], "--http-port"),
+        (["--secure-port", "70000"], "--secure-port"),
         (["--log-level", "loud"], "--log-level"),
         (["--qps", "0"], "--qps"),
     ],
@@ -77,6 +77,11 @@ def test_a_value_out_of_range_is_a_usage_error(words: list[str], complaint: str)
     ("words", "complaint"),
     [
         (["--burst", "5"], "--burst needs --qps"),
+        (["--tls-cert-file", "a"], "--tls-cert-file and --tls-private-key-file need each other"),
+        (["--tls-private-key-file", "a"], "need each other"),
+        (["--authorization-always-allow-paths=/a, /b"], '" /b" must begin with /'),
+        (["--authorization-always-allow-paths=healthz"], '"healthz" must begin with /'),
+        (["--authorization-always-allow-paths=/a*b"], r'"/a\*b" may have \* at its end only'),
         (["--max-backoff", "0.5"], "--max-backoff must be at least --initial-backoff"),
         (["--renew-deadline", "15"], "--lease-duration must be longer than --renew-deadline"),
         (["--retry-period", "9"], "--renew-deadline must be over 1.2 times --retry-period"),

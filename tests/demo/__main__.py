@@ -5,6 +5,7 @@ import signal
 import sys
 
 from controlplane import ControlPlaneError
+from controlplane.access import ADMIN
 from demo.errors import DemoError
 from demo.stage import KEPT_NAME, Operator, Stage, kept_stage, temporary_stage
 from demo.story import tell
@@ -43,7 +44,9 @@ def _say_how_to_reach(stage: Stage, operator: Operator, narrator: Narrator) -> N
     narrator.say("done; everything is left running")
     narrator.note(f"reach it:  export KUBECONFIG={stage.access.admin_kubeconfig}")
     narrator.note(f"           {stage.access.kubectl_program} get pods -o wide")
-    narrator.note(f"Mooring:   {operator.url}/metrics, log: {operator.program.log}")
+    token = stage.access.tokens[ADMIN]
+    narrator.note(f"metrics:   curl -k -H 'Authorization: Bearer {token}' {operator.url}/metrics")
+    narrator.note(f"log:       {operator.program.log}")
     narrator.note(
         f"stop it:   kill {operator.program.pid}; "
         f"{sys.executable} -m controlplane down --name {KEPT_NAME}"

@@ -30,13 +30,13 @@ class Operator:
     """The running operator."""
 
     program: Program
-    http_port: int
+    secure_port: int
     kubeconfig: Path
 
     @property
     def url(self) -> str:
         """Where its health, metrics and debug endpoints are."""
-        return f"http://127.0.0.1:{self.http_port}"
+        return f"https://127.0.0.1:{self.secure_port}"
 
 
 @dataclass(frozen=True)

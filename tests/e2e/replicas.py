@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import replica
+from certificates import insecure
 from controlplane import Access
+from controlplane.access import ADMIN
 from controlplane.client import Client
 from controlplane.processes import ProcessGroup, Program
 
@@ -60,8 +62,9 @@ def eventually(ask: Callable[[], T], holds: Callable[[T], object], what: str) ->
 class Replica:
     """One `mooring run`."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, token: str) -> None:
         self._program = program
+        self._token = token
 
     def log(self) -> list[Raw]:
         """The records written so far; a line that is no record stands as its own message."""
@@ -81,11 +84,20 @@ class Replica:
         self.wait_until_says("leading:")
         eventually(lambda: self.get("/readyz")[0], lambda status: status == 200, "readiness")
 
-    def get(self, path: str) -> tuple[int, str]:
-        """Status and text of one of its endpoints."""
+    @property
+    def url(self) -> str:
+        """Where its endpoints are, once they are served."""
         [address] = eventually(self._addresses, bool, "an open port")
+        return f"https://{address}"
+
+    def get(self, path: str, token: str | None = None) -> tuple[int, str]:
+        """Status and text of one of its endpoints, as admin or as the token's user."""
+        headers = {"Authorization": f"Bearer {token or self._token}"}
+        request = urllib.request.Request(f"{self.url}{path}", headers=headers)  # noqa: S310 - https
         try:
-            with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(  # noqa: S310 - the address is https
+                request, timeout=15, context=insecure()
+            ) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as rejection:
             with rejection:
@@ -125,6 +137,7 @@ class Replicas:
 
     def __init__(self, access: Access, folder: Path, group: ProcessGroup) -> None:
         self._kubeconfig = access.kubeconfig_for_service_account(*replica.SERVICE_ACCOUNT)
+        self._token = access.tokens[ADMIN]
         self._folder = folder
         self._group = group
         self._started = 0
@@ -148,7 +161,7 @@ class Replicas:
             log=log,
             env=replica.environment(),
         )
-        return Replica(program)
+        return Replica(program, self._token)
 
 
 def pod(name: str, *, cpu: str = "100m", scheduler: str = "mooring", **fields: Any) -> Raw:

@@ -181,10 +181,11 @@ async def test_every_write_to_a_pod_is_refused_for_another_of_its_name(
     other = "00000000-0000-0000-0000-000000000000"
     with pytest.raises(ConflictError):
         await writer.bind(namespace, "web", other, node)
-    with pytest.raises(ConflictError):
-        await writer.delete_pod(namespace, "web", other)
     with pytest.raises(ConflictError, match="uid"):
         await writer.patch_pod_status(namespace, "web", other, {"nominatedNodeName": node})
+    assert not await writer.delete_pod(namespace, "web", other)
+    assert not await writer.evict_pod(namespace, "web", other)
+    assert "deletionTimestamp" not in (await client.get(POD, "web", namespace))["metadata"]
 
 
 async def test_a_pod_is_bound_once(client: ApiClient, namespace: str, node: str) -> None:
@@ -195,7 +196,8 @@ async def test_a_pod_is_bound_once(client: ApiClient, namespace: str, node: str)
         await writer.bind(namespace, "missing", uid, node)
     await writer.bind(namespace, "web", uid, node)
     with pytest.raises(ConflictError, match="already assigned"):
-        await writer.bind(namespace, "web", uid, node)
+        await writer.bind(namespace, "web", uid, "another-node")
+    await writer.bind(namespace, "web", uid, node)  # as a try that is repeated
 
 
 async def test_a_condition_is_merged_by_its_type(client: ApiClient, namespace: str) -> None:
@@ -225,7 +227,7 @@ async def test_an_eviction_keeps_within_the_budget(
     with pytest.raises(TooManyRequestsError):
         await writer.evict_pod(namespace, "web", uid)
     await client.delete(POD_DISRUPTION_BUDGET, "budget", namespace)
-    await writer.evict_pod(namespace, "web", uid)
+    assert await writer.evict_pod(namespace, "web", uid)
 
 
 async def test_repeated_events_are_one_event_with_a_series(

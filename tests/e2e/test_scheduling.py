@@ -130,7 +130,7 @@ def test_the_endpoints_show_health_metrics_profiles_and_decisions(
     assert json.loads(answer)["decisions"][-1]["node"] == node
 
 
-@pytest.mark.parametrize("path", ["/debug/decisions", "/debug/decisions?pod=no/such"])
+@pytest.mark.parametrize("path", ["/debug/decisions?pod=no", "/debug/decisions?pod=no/such"])
 def test_a_request_without_a_pod_is_answered_with_one_line(cluster: Cluster, path: str) -> None:
     status, answer = cluster.scheduler.get(path)
     assert status in (400, 404)

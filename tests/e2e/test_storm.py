@@ -141,7 +141,7 @@ def test_the_work_goes_on_after_the_api_server_was_away(
     with plane.access.client() as reconnected:
         assert_every_place_is_taken_once(reconnected, namespace)
         storm(reconnected, namespace, PODS, PODS + 1)
-        scheduler.wait_until_says("the feed works again")
+        scheduler.wait_until_says("the watch works again")
         delete_now(reconnected, namespace, "p0")
         eventually(
             lambda: bound(reconnected, namespace),

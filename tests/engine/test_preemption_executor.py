@@ -69,12 +69,13 @@ class Stage:
 
 
 class Answers:
-    """Answers every request with 200, or as `refuse` says; keeps the requests."""
+    """Answers every request with 200, or as `refuse` and `bodies_of` say; keeps the requests."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str]] = []
         self.bodies: list[object] = []
         self.refuse: dict[tuple[str, str], tuple[int, str]] = {}
+        self.bodies_of: dict[tuple[str, str], dict[str, object]] = {}
 
     def __call__(self, request: Request) -> None:
         call = (request.method, request.path.removeprefix("/api/v1/namespaces/default/pods/"))
@@ -83,7 +84,7 @@ class Answers:
         if call in self.refuse:
             request.refuse(*self.refuse[call], "no")
         else:
-            request.reply({})
+            request.reply(self.bodies_of.get(call, {}))
 
 
 @pytest.fixture
@@ -269,3 +270,15 @@ async def test_a_victim_in_pre_bind_is_called_off_and_can_be_bound_elsewhere(
     state.assume(victim, state.nodes.row_of["b"])
     assert not state.evictions.evicting(victim)
     assert not state.evictions.awaits_victims(stage.preemptor)
+
+
+async def test_a_victim_that_stays_because_of_a_conflict_ends_the_preemption(
+    stage: Stage, answers: Answers
+) -> None:
+    answers.refuse["DELETE", "low-0"] = (409, "Conflict")
+    (victim,) = stage.victims(0)
+    answers.bodies_of["GET", "low-0"] = {"metadata": {"uid": victim.uid}, "spec": {}}
+    await stage.carry_out(0)
+    assert not stage.scheduler.state.evictions.evicting(victim)
+    assert stage.scheduler.state.nominations.get("default/high") is None
+    assert stage.queued.queue is SubQueue.BACKOFF

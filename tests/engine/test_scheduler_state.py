@@ -8,14 +8,12 @@ from mooring.engine.scheduler_state import (
     SchedulerState,
     cache_sizes,
     configuration,
-    unschedulable_pods,
 )
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod
-from mooring.testing.fakes import pipeline
 from scheduler_states import put_profile, scheduler_state
 
 
@@ -44,34 +42,10 @@ def test_what_decisions_read_is_what_the_engine_changes() -> None:
     assert shared.cluster.node_count == 2
 
 
-def reject(shared: SchedulerState, name: str, *plugins: str) -> None:
-    shared.queue.add(parse_pod(pod(name)), pipeline(), 0.0)
-    queued = shared.queue.pop(0.0)
-    assert queued is not None
-    shared.queue.add_unschedulable(queued, frozenset(plugins), 0.0)
-
-
 def test_assumed_pods_are_counted_among_the_pods_and_by_themselves() -> None:
     shared = scheduler_state(node("a"), node("b"), pod("bound", node="a"))
     shared.state.assume(parse_pod(pod("assumed")), shared.state.nodes.row_of["b"])
     assert cache_sizes(shared) == {"nodes": 2, "pods": 2, "assumed_pods": 1}
-
-
-def test_a_pod_rejected_by_two_plugins_counts_for_both() -> None:
-    shared = one_node()
-    put_profile(shared)
-    reject(shared, "a", "NodeResourcesFit", "TaintToleration")
-    reject(shared, "b", "NodeResourcesFit")
-    assert unschedulable_pods(shared) == {
-        ("NodeResourcesFit", "default-scheduler"): 2,
-        ("TaintToleration", "default-scheduler"): 1,
-    }
-
-
-def test_pods_that_may_be_tried_are_not_unschedulable() -> None:
-    shared = one_node()
-    shared.queue.add(parse_pod(pod("new")), pipeline(), 0.0)
-    assert unschedulable_pods(shared) == {}
 
 
 def test_the_configuration_is_that_in_force_with_its_defaults() -> None:

@@ -607,9 +607,13 @@ class _Evictions:
             ]
             if not preemptors:
                 yield at, f"{victim.key} left {victim.node}, and no preemptor came"
-            elif self._had_room(victim.node, at, spare=victim.uid):
+            elif self._had_room(victim.node, at, self._others(victim, at)):
                 yield at, f"{victim.key} left {victim.node}, which had room for its preemptors"
-            elif elsewhere := self._elsewhere(preemptors, victim.node, at):
+            elif elsewhere := self._elsewhere(
+                [pod for pod in preemptors if pod.uid in self._nominations[victim.node]],
+                victim.node,
+                at,
+            ):
                 yield at, f"{victim.key} left {victim.node}, but {elsewhere}"
 
     def _claims(self, node: str, since: float, at: float) -> list[tuple[PodSeen, float]]:
@@ -624,19 +628,27 @@ class _Evictions:
                 claims[pod.uid] = pod, when
         return list(claims.values())
 
-    def _had_room(self, node: str, at: float, *, spare: str, also: Amount | None = None) -> bool:
-        """Whether all claims fitted in each state, all victims but `spare` being gone."""
-        since = at - KNOWN_LATE_SECONDS
-        leaving = [
-            (self._gone.get(pod.uid, math.inf), pod.need)
+    def _others(self, victim: PodSeen, at: float) -> list[PodSeen]:
+        """The other victims of the victim's node that may belong to the same preemptions."""
+        return [
+            pod
             for when, pod in self.all
-            if pod.node == node and pod.uid != spare and when >= since
+            if pod.node == victim.node
+            and pod.uid != victim.uid
+            and abs(when - at) <= KNOWN_LATE_SECONDS
         ]
+
+    def _had_room(
+        self, node: str, at: float, leaving: Iterable[PodSeen], also: Amount | None = None
+    ) -> bool:
+        """Whether all claims fitted in each state, the leaving pods being gone."""
+        since = at - KNOWN_LATE_SECONDS
+        leave = [(self._gone.get(pod.uid, math.inf), pod.need) for pod in leaving]
         claims = self._claims(node, since, at)
         states = _between(self._replay.history[node], since, at)
         for when, free, may in states:
             left = free - (also or Amount())
-            for gone, need in leaving:
+            for gone, need in leave:
                 left += need if gone > when else Amount()
             for pod, until in claims:
                 left -= pod.need if until > when else Amount()
@@ -649,7 +661,7 @@ class _Evictions:
             for name, other in self._replay.nodes.items():
                 begun = self._replay.history[name][0][0] < at - KNOWN_LATE_SECONDS
                 takes = begun and name != node and self._replay.takes(other, pod)
-                if takes and self._had_room(name, at, spare="", also=pod.need):
+                if takes and self._had_room(name, at, (), pod.need):
                     return f"{name} had room for {pod.key}"
         return ""
 

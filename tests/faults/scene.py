@@ -1,6 +1,6 @@
 """A cluster on which things go wrong: replicas behind proxies of their own, books beside them.
 
-Mooring is seen from outside only: as a process, through the API server and its HTTP endpoints.
+Mooring is seen from outside only: as a process, through the API server and its HTTPS endpoints.
 """
 
 import os
@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import replica
+from certificates import insecure
 from controlplane import Access, ApiError, ControlPlane
+from controlplane.access import ADMIN
 from controlplane.client import Client
 from controlplane.processes import ProcessGroup, Program, free_ports
 from e2e.replicas import create_pods, eventually, pod
@@ -69,11 +71,14 @@ def drained_pod(name: str, priority: str, cpu: str, *, grace: int = 0, **fields:
 class Member:
     """One `mooring run` behind its proxy."""
 
-    def __init__(self, name: str, program: Program, proxy: FaultProxy, port: int) -> None:
+    def __init__(
+        self, name: str, program: Program, proxy: FaultProxy, port: int, token: str
+    ) -> None:
         self.name = name
         self.proxy = proxy
         self.program = program
         self._port = port
+        self._token = token
 
     @property
     def pid(self) -> int:
@@ -90,10 +95,14 @@ class Member:
         return self.program.log.read_text()
 
     def get(self, path: str) -> tuple[int, str]:
-        """Status and text of one of its endpoints; status 0 if it does not answer."""
+        """Status and text of one of its endpoints, as admin; status 0 if it does not answer."""
+        url = f"https://127.0.0.1:{self._port}{path}"
+        headers = {"Authorization": f"Bearer {self._token}"}
+        request = urllib.request.Request(url, headers=headers)
         try:
-            url = f"http://127.0.0.1:{self._port}{path}"
-            with urllib.request.urlopen(url, timeout=ANSWER_SECONDS) as answer:
+            with urllib.request.urlopen(  # noqa: S310 - the address is https
+                request, timeout=ANSWER_SECONDS, context=insecure()
+            ) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as rejection:
             with rejection:
@@ -215,7 +224,7 @@ class Scene:
             log=log,
             env={**environment, "PYTHONPATH": paths},
         )
-        self.members.append(Member(name, program, proxy, port))
+        self.members.append(Member(name, program, proxy, port, access.tokens[ADMIN]))
         return self.members[-1]
 
     def start_pair(self, *options: str) -> tuple[Member, Member]:
@@ -281,6 +290,11 @@ class Scene:
         while placeable(self.books.seen) and time.monotonic() - quiet < seconds:
             time.sleep(1.0)
         return audit(self.books.seen, self.journals(), quiet_since=quiet)
+
+    def save(self) -> None:
+        """The auditor's events stand in a file, a line each, for whoever looks into a verdict."""
+        lines = (repr(event) for event in self.books.seen)
+        (self._folder / "events.txt").write_text("\n".join(lines))
 
     def differences(self) -> list[str]:
         """Where the leader's own counts differ from the API server's objects for half a minute."""

@@ -170,6 +170,15 @@ def test_a_victim_is_not_needless_if_room_came_only_shortly_before() -> None:
     assert history.verdict().needless == ()
 
 
+def test_room_that_is_made_elsewhere_later_was_no_room() -> None:
+    far = seen("far", node="m")
+    history = History().add(node_seen(), node_seen("m"), victim(), far, preemptor()).later(60)
+    history.add(preemptor(nominated="n"), marked(victim()), preemptor(node="n")).later(60)
+    second = seen("second", priority=10, nominated="m")
+    history.add(second, marked(far)).add(far, deleted=True)
+    assert history.add(seen("second", priority=10, node="m")).verdict().needless == ()
+
+
 def test_a_write_after_the_lease_was_anothers_is_told() -> None:
     lease = "/apis/coordination.k8s.io/v1/namespaces/x/leases/mooring"
     history = History().add(LeaseSeen("mooring", "l", "one")).later(10)

@@ -115,7 +115,7 @@ def pending_pod(name: str) -> Raw:
     return named("Pod", "v1", name, spec={"schedulerName": "kopf-test", "containers": containers})
 
 
-async def test_each_object_reaches_its_room_and_only_statuses_are_written(
+async def test_each_object_reaches_its_handler_and_only_statuses_are_written(
     control_plane: ControlPlane, client: Client, namespace: str
 ) -> None:
     shared, pods = scheduler_state(), f"/api/v1/namespaces/{namespace}/pods"

@@ -219,7 +219,7 @@ async def test_trouble_is_told_every_time_and_logged_once(
     assert mirror.troubles[3] is None
     assert caplog.messages == [
         'pods: user "dora" may not watch pods; grant it with: kubectl apply -k manifests/',
-        "pods: the feed works again",
+        "pods: the watch works again",
     ]
 
 

@@ -2,10 +2,16 @@
 
 from datetime import UTC, datetime, timedelta, timezone
 
-from mooring.kube.timestamps import micro_time
+from mooring.kube.timestamps import micro_time, time_now
 
 
-def test_a_time_has_six_digits_and_is_in_utc() -> None:
+def test_the_present_time_is_in_whole_seconds_and_in_utc() -> None:
+    before = datetime.now(UTC).replace(microsecond=0)
+    now = datetime.strptime(time_now(), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    assert before <= now <= datetime.now(UTC)
+
+
+def test_a_micro_time_has_six_digits_and_is_in_utc() -> None:
     assert micro_time(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)) == "2026-01-02T03:04:05.000000Z"
     east = timezone(timedelta(hours=2))
     assert micro_time(datetime(2026, 1, 2, 3, 4, 5, 7, tzinfo=east)) == (

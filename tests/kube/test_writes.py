@@ -234,3 +234,36 @@ async def test_an_eviction_that_a_budget_forbids_is_not_repeated(
     with pytest.raises(TooManyRequestsError):
         await task
     assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("write", ["delete_pod", "evict_pod"])
+@pytest.mark.parametrize(
+    ("read", "gone"),
+    [
+        (bound("u1", "node-1"), False),
+        (bound("successor", "node-1"), True),
+        ({"metadata": {"uid": "u1", "deletionTimestamp": "2026-01-01T00:00:00Z"}}, True),
+    ],
+)
+async def test_a_conflict_on_a_deletion_says_gone_only_if_the_pod_is_gone_or_terminating(
+    server: ApiServer, writer: PodWriter, write: str, read: dict[str, Any], *, gone: bool
+) -> None:
+    task = asyncio.create_task(getattr(writer, write)("team-a", "web", "u1"))
+    (await server.next()).refuse(409, "Conflict", "the precondition failed")
+    question = await server.next()
+    question.reply(read)
+    assert (question.method, question.path) == ("GET", POD_PATH)
+    if gone:
+        assert not await task
+    else:
+        with pytest.raises(ConflictError):
+            await task
+
+
+@pytest.mark.parametrize("write", ["delete_pod", "evict_pod"])
+async def test_a_pod_that_is_not_found_was_gone_before_its_deletion(
+    server: ApiServer, writer: PodWriter, write: str
+) -> None:
+    task = asyncio.create_task(getattr(writer, write)("team-a", "web", "u1"))
+    (await server.next()).refuse(404, "NotFound", "pods web not found")
+    assert not await task

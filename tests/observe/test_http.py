@@ -1,15 +1,20 @@
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
+from certificates import Authority, Pair, insecure
 from mooring.framework.decision import Decision
+from mooring.model.access import Attributes, ReviewError, User
 from mooring.observe.http import Check, Endpoints, ListenError
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
+from mooring.observe.tls import ServingTls
 
 LOOPBACK = "127.0.0.1"
 
@@ -22,6 +27,33 @@ def failing(reason: str) -> Check:
     return lambda: reason
 
 
+class Rights:
+    """An API server's answers: tokens are user names, rights are (user, what)."""
+
+    def __init__(self, *rights: tuple[str, str]) -> None:
+        self.rights = set(rights)
+        self.users: list[User] = []
+        self.down = False
+
+    async def user_of(self, token: str) -> User | None:
+        if self.down:
+            raise ReviewError("no answer from the API server")
+        return User(token) if token.isalpha() else None
+
+    async def allows(self, user: User, attributes: Attributes) -> bool:
+        if self.down:
+            raise ReviewError("no answer from the API server")
+        self.users.append(user)
+        return (user.name, "everything") in self.rights or (
+            user.name,
+            str(attributes),
+        ) in self.rights
+
+
+ADMIN = ("admin", "everything")
+READ_DECISIONS = 'get path "/debug/decisions"'
+
+
 def endpoints(
     *,
     live: Mapping[str, Check] | None = None,
@@ -29,6 +61,9 @@ def endpoints(
     metrics: Metrics | None = None,
     decisions: DecisionLog | None = None,
     configuration: Callable[[], dict[str, Any]] = dict,
+    tls: ServingTls | None = None,
+    reviews: Rights | None = None,
+    always_allow_paths: tuple[str, ...] = ("/healthz", "/readyz", "/livez"),
 ) -> Endpoints:
     return Endpoints(
         live=live or {"ping": well},
@@ -36,15 +71,26 @@ def endpoints(
         metrics=metrics or Metrics(),
         decisions=decisions or DecisionLog(),
         configuration=configuration,
+        tls=tls or ServingTls(),
+        reviews=reviews or Rights(ADMIN),
+        always_allow_paths=always_allow_paths,
     )
 
 
 @asynccontextmanager
-async def served(served_endpoints: Endpoints) -> AsyncIterator[aiohttp.ClientSession]:
-    """A client of the endpoints, on a free port."""
+async def served(
+    served_endpoints: Endpoints,
+    *,
+    user: str | None = "admin",
+    context: ssl.SSLContext | None = None,
+) -> AsyncIterator[aiohttp.ClientSession]:
+    """A client of the endpoints, on a free port; without `user` it sends no token."""
     port = await served_endpoints.start(LOOPBACK, 0)
+    headers = {} if user is None else {"Authorization": f"Bearer {user}"}
+    connector = aiohttp.TCPConnector(ssl=context or insecure(), force_close=True)
+    base = f"https://{LOOPBACK}:{port}"
     try:
-        async with aiohttp.ClientSession(f"http://{LOOPBACK}:{port}") as client:
+        async with aiohttp.ClientSession(base, headers=headers, connector=connector) as client:
             yield client
     finally:
         await served_endpoints.stop()
@@ -109,7 +155,8 @@ async def test_an_unknown_pod_and_a_missing_one_each_get_one_line() -> None:
         for query, status, part in (
             ("?pod=shop/cart-0", 404, "no recent decision about pod shop/cart-0"),
             ("?pod=cart-0", 400, "pod=NAMESPACE/NAME"),
-            ("", 400, "pod=NAMESPACE/NAME"),
+            ("?pod=shop/", 400, "pod=NAMESPACE/NAME"),
+            ("?pod=", 400, "pod=NAMESPACE/NAME"),
         ):
             answer = await get(client, f"/debug/decisions{query}")
             assert answer[0] == status
@@ -155,3 +202,203 @@ async def test_after_stop_the_port_is_free_and_the_endpoints_can_start_again() -
     await stopped.stop()
     assert await stopped.start(LOOPBACK, port) == port
     await stopped.stop()
+
+
+@pytest.mark.parametrize("page", ["/livez", "/readyz?verbose", "/healthz"])
+async def test_health_needs_no_credentials_and_no_api_server(page: str) -> None:
+    reviews = Rights()
+    reviews.down = True
+    async with served(endpoints(reviews=reviews), user=None) as client:
+        assert (await get(client, page))[0] == 200
+
+
+PROTECTED = pytest.mark.parametrize("path", ["/metrics", "/configz", "/debug/decisions"])
+
+
+@PROTECTED
+async def test_everything_else_is_forbidden_without_credentials(path: str) -> None:
+    async with served(endpoints(), user=None) as client:
+        assert await get(client, path) == (
+            403,
+            f'forbidden: User "system:anonymous" cannot get path "{path}"\n',
+        )
+
+
+@PROTECTED
+async def test_a_token_that_is_not_accepted_is_unauthorized(path: str) -> None:
+    async with served(endpoints(), user="expired-token") as client:
+        status, line = await get(client, path)
+    assert status == 401
+    assert line == "Unauthorized: the API server does not accept the token\n"
+
+
+@PROTECTED
+async def test_without_the_api_servers_word_nothing_is_shown(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    reviews = Rights(ADMIN)
+    reviews.down = True
+    async with served(endpoints(reviews=reviews)) as client:
+        for _ in range(2):
+            status, line = await get(client, path)
+            assert status == 503
+            assert line.startswith("cannot find out who may see this: the API server does not say;")
+    assert caplog.messages == [
+        "cannot find out who may read the endpoints: no answer from the API server"
+    ]
+
+
+async def test_each_path_is_a_right_of_its_own() -> None:
+    reviews = Rights(("prometheus", 'get path "/metrics"'))
+    async with served(endpoints(reviews=reviews), user="prometheus") as client:
+        assert (await get(client, "/metrics"))[0] == 200
+        assert (await get(client, "/configz"))[0] == 403
+        async with client.head("/metrics") as response:
+            assert response.status == 403
+
+
+async def test_an_unknown_path_is_no_reason_to_ask_the_api_server() -> None:
+    reviews = Rights()
+    async with served(endpoints(reviews=reviews), user=None) as client:
+        assert (await get(client, "/nothing"))[0] == 404
+    assert reviews.users == []
+
+
+async def test_paths_that_are_always_allowed_are_a_setting() -> None:
+    open_to_all = endpoints(always_allow_paths=("/metrics", "/debug/*"))
+    async with served(open_to_all, user=None) as client:
+        assert (await get(client, "/metrics"))[0] == 200
+        assert (await get(client, "/livez"))[0] == 403
+        assert (await get(client, "/configz"))[0] == 403
+        status, line = await get(client, "/debug/decisions?pod=shop/a")
+    assert status == 403
+    assert 'cannot get resource "pods" "a"' in line
+
+
+def decided(*pods: str) -> DecisionLog:
+    log = DecisionLog()
+    for pod in pods:
+        log.add(Decision(pod, "mooring", "n1", None, (), None, {}, None), time=0.0)
+    return log
+
+
+async def shown(client: aiohttp.ClientSession, query: str) -> list[str] | int:
+    """The pods shown, or the status of a refusal."""
+    status, text = await get(client, f"/debug/decisions{query}")
+    return [record["pod"] for record in json.loads(text)["decisions"]] if status == 200 else status
+
+
+async def test_decision_records_are_shown_to_those_who_may_get_the_pods() -> None:
+    in_shop = 'get resource "pods" in API group "" in the namespace "shop"'
+    of_pod = 'get resource "pods" "b" in API group "" in the namespace "team"'
+    reviews = Rights(
+        ("ann", READ_DECISIONS), ("ann", in_shop), ("ann", of_pod), ("bob", in_shop), ADMIN
+    )
+    log = decided("shop/a", "team/b", "shop/c", "shop-2/d")
+    async with served(endpoints(reviews=reviews, decisions=log), user="ann") as client:
+        assert await shown(client, "?namespace=shop") == ["shop/c", "shop/a"]
+        assert await shown(client, "?pod=team/b") == ["team/b"]
+        assert await shown(client, "?namespace=team") == 403
+        assert await shown(client, "?pod=shop/a") == 403
+        assert await shown(client, "") == 403
+    async with served(endpoints(reviews=reviews, decisions=log), user="bob") as client:
+        assert await shown(client, "?namespace=shop") == 403
+    async with served(endpoints(reviews=reviews, decisions=log)) as client:
+        assert await shown(client, "") == ["shop-2/d", "shop/c", "team/b", "shop/a"]
+
+
+async def test_whether_a_pod_is_known_is_told_only_to_those_who_may_get_it() -> None:
+    reviews = Rights(("ann", READ_DECISIONS))
+    log = decided("team/b")
+    async with served(endpoints(reviews=reviews, decisions=log), user="ann") as client:
+        assert await shown(client, "?pod=team/b") == await shown(client, "?pod=team/none") == 403
+
+
+def client_context(authority: Authority, folder: Path, pair: Pair | None = None) -> ssl.SSLContext:
+    """A client that verifies the server, and shows its own certificate if it has one."""
+    context = ssl.create_default_context(cadata=authority.certificate.decode())
+    if pair is not None:
+        path = folder / "client.pem"
+        path.write_bytes(pair.certificate + pair.key)
+        context.load_cert_chain(path)
+    return context
+
+
+def files(folder: Path, authority: Authority) -> ServingTls:
+    """A certificate of the authority, which is the authority of clients too."""
+    pair = authority.server()
+    (folder / "tls.crt").write_bytes(pair.certificate)
+    (folder / "tls.key").write_bytes(pair.key)
+    (folder / "ca.crt").write_bytes(authority.certificate)
+    return ServingTls(
+        cert_file=str(folder / "tls.crt"),
+        key_file=str(folder / "tls.key"),
+        client_ca_file=str(folder / "ca.crt"),
+    )
+
+
+async def test_a_client_certificate_says_who_the_user_is(tmp_path: Path) -> None:
+    authority, reviews = Authority(), Rights(("ann", 'get path "/metrics"'))
+    tls = files(tmp_path, authority)
+    context = client_context(authority, tmp_path, authority.client("ann", "sre"))
+    async with served(endpoints(tls=tls, reviews=reviews), user=None, context=context) as client:
+        assert (await get(client, "/metrics"))[0] == 200
+    assert reviews.users == [User("ann", ("sre", "system:authenticated"))]
+
+
+@pytest.mark.parametrize("kind", ["another authority", "a server's certificate"])
+async def test_a_client_certificate_that_does_not_verify_ends_the_connection(
+    kind: str, tmp_path: Path
+) -> None:
+    authority = Authority()
+    pair = Authority("other").client("ann") if kind == "another authority" else authority.server()
+    tls = files(tmp_path, authority)
+    context = client_context(authority, tmp_path, pair)
+    async with served(endpoints(tls=tls), user=None, context=context) as client:
+        with pytest.raises(aiohttp.ClientError):
+            await get(client, "/metrics")
+
+
+async def test_changed_files_are_served_without_a_restart(tmp_path: Path) -> None:
+    first, second = Authority("first"), Authority("second")
+    running = endpoints(tls=files(tmp_path, first), reviews=Rights(ADMIN))
+    context = client_context(first, tmp_path)
+    async with served(running, context=context) as client:
+        assert (await get(client, "/metrics"))[0] == 200
+        files(tmp_path, second)
+        await running.reload()
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await get(client, "/metrics")
+        context.load_verify_locations(cadata=second.certificate.decode())
+        assert (await get(client, "/metrics"))[0] == 200
+
+
+async def test_files_that_cannot_be_used_change_nothing_and_are_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = Authority()
+    running = endpoints(tls=files(tmp_path, authority))
+    async with served(running, context=client_context(authority, tmp_path)) as client:
+        (tmp_path / "tls.key").write_text("not yet")
+        await running.reload()
+        await running.reload()
+        assert (await get(client, "/metrics"))[0] == 200
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith("certificates: the certificate ")
+
+
+async def test_a_certificate_that_cannot_be_used_at_the_start_is_told_in_one_line(
+    tmp_path: Path,
+) -> None:
+    tls = ServingTls(cert_file=str(tmp_path / "none"), key_file=str(tmp_path / "none"))
+    with pytest.raises(ListenError, match="none: no such file or directory; correct the flag"):
+        await endpoints(tls=tls).start(LOOPBACK, 0)
+
+
+async def test_plain_http_is_not_served() -> None:
+    running = endpoints()
+    port = await running.start(LOOPBACK, 0)
+    async with aiohttp.ClientSession() as client:
+        with pytest.raises(aiohttp.ClientError):
+            await get(client, f"http://{LOOPBACK}:{port}/livez")
+    await running.stop()

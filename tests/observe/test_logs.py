@@ -62,12 +62,12 @@ def test_json_has_the_message_as_it_was_written_and_the_rest_as_fields() -> None
 def test_text_quotes_only_what_would_not_be_one_word() -> None:
     stream = configured("text")
     logger.warning(
-        "pod refused",
+        "pod rejected",
         extra={"pod": "shop/cart-0", "why": 'no "fit"', "left": 0, "note": "", "ids": ["a", "b"]},
     )
     line = stream.getvalue()
     assert line.endswith(
-        "Z WARNING mooring.engine.loop  pod refused  pod=shop/cart-0"
+        "Z WARNING mooring.engine.loop  pod rejected  pod=shop/cart-0"
         '  why="no \\"fit\\""  left=0  note=""  ids=["a", "b"]\n'
     )
 
@@ -86,7 +86,7 @@ def test_a_record_is_one_line_whatever_is_in_it(log_format: str, message: str, f
 
 def test_readable_text_stays_readable_when_quoted() -> None:
     stream = configured("text")
-    logger.info("profile refused", extra={"why": "façade is no plugin"})
+    logger.info("profile rejected", extra={"why": "façade is no plugin"})
     assert stream.getvalue().endswith('  why="façade is no plugin"\n')
 
 
@@ -105,7 +105,7 @@ def test_an_unexpected_error_keeps_its_traceback_in_a_field() -> None:
 def test_a_users_mistake_is_shown_without_a_traceback(log_format: str) -> None:
     stream = configured(log_format)
     error = UserError("spec.plugins: no plugin is called Fitt")
-    logger.error("profile refused", exc_info=error)
+    logger.error("profile rejected", exc_info=error)
     assert "no plugin is called Fitt" in stream.getvalue()
     assert "UserError" not in stream.getvalue()
     assert "traceback" not in stream.getvalue()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.framework.decision import Decision, NodeScore, Rejection
-from mooring.observe.records import DecisionLog, to_json
+from mooring.observe.records import LATEST, DecisionLog, to_json
 
 NO_CPU = Rejection("NodeResourcesFit", ("Insufficient cpu",), resolvable=True)
 TAINTED = Rejection("TaintToleration", ("node(s) had untolerated taint(s)",), resolvable=False)
@@ -118,8 +118,8 @@ def test_the_chosen_node_is_kept_among_equals() -> None:
 
 def test_a_rare_refusal_is_kept_beside_a_common_one() -> None:
     log = DecisionLog(nodes=2)
-    refusals = {"n1": NO_CPU, "n2": NO_CPU, "n3": TAINTED}
-    log.add(decision(rejections=refusals), time=0)
+    found = {"n1": NO_CPU, "n2": NO_CPU, "n3": TAINTED}
+    log.add(decision(rejections=found), time=0)
     (record,) = log.of("shop/cart-0")
     assert set(record["rejections"]) == {"n1", "n3"}
     assert record["truncated"] == {"rejections": 3}
@@ -154,11 +154,28 @@ def test_memory_is_bounded_in_every_direction(
 ) -> None:
     log = DecisionLog(attempts=attempts, attempts_per_pod=attempts_per_pod, nodes=nodes)
     for pod, scored, rejected in additions:
-        refusals = {f"r{i}": NO_CPU if i % 2 else TAINTED for i in range(rejected)}
-        log.add(decision(pod, scores=totals(*range(scored)), rejections=refusals), time=0)
+        found = {f"r{i}": NO_CPU if i % 2 else TAINTED for i in range(rejected)}
+        log.add(decision(pod, scores=totals(*range(scored)), rejections=found), time=0)
         latest = log.of(pod)[0]
         assert len(latest["scores"]) == min(scored, nodes)
         assert len(latest["rejections"]) == min(rejected, nodes)
         kept = [len(log.of(name)) for name in "abcdef"]
         assert sum(kept) == len(log) <= attempts
         assert max(kept) <= attempts_per_pod
+
+
+def test_the_latest_record_of_each_pod_is_found_by_namespace_newest_first() -> None:
+    log = DecisionLog()
+    for time, pod in enumerate(("a/1", "b/2", "a/1", "ab/3")):
+        log.add(decision(pod), time=float(time))
+    assert [record["pod"] for record in log.latest()] == ["ab/3", "a/1", "b/2"]
+    (latest,) = log.latest("a")
+    assert latest["time"] == "1970-01-01T00:00:02.000+00:00"
+    assert log.latest("none") == []
+
+
+def test_the_latest_records_are_of_at_most_a_hundred_pods() -> None:
+    log = DecisionLog()
+    for number in range(LATEST + 1):
+        log.add(decision(f"a/{number}"), time=0.0)
+    assert len(log.latest()) == LATEST

@@ -288,6 +288,16 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.queue.counts() == {part.value: counted[part] for part in SubQueue}
 
     @invariant()
+    def unschedulable_pods_are_counted_as_a_recount_would(self) -> None:
+        recount = Counter(
+            (plugin, queued.pipeline.profile)
+            for queued in self.queue
+            if queued.queue is SubQueue.UNSCHEDULABLE
+            for plugin in queued.unschedulable_plugins
+        )
+        assert self.queue.unschedulable_counts() == recount
+
+    @invariant()
     def a_pod_sleeps_unless_there_is_a_reason_to_try_it(self) -> None:
         for known in self.known.values():
             asleep = known.state == "rejected" and not known.moved

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from mooring.framework.plugin import QueuedPodInfo
 from mooring.framework.queued_pod import QueuedPod
 from mooring.queueing.active import ActivePods
 from mooring.testing.builders import pod
@@ -20,7 +21,7 @@ class One:
     name: ClassVar[str] = "One"
     row_local: ClassVar[bool] = True
 
-    def sort_key(self, queued: QueuedPod) -> tuple[Any, ...]:
+    def sort_key(self, queued: QueuedPodInfo) -> tuple[Any, ...]:
         key = queued.pod.labels["key"]
         if key == "fail":
             raise ValueError("no key")

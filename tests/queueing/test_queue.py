@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from mooring.framework.plugin import QueuedPodInfo
 from mooring.framework.queued_pod import QueuedPod
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, parse_pod
@@ -476,7 +477,7 @@ def test_an_active_pod_is_sorted_by_its_new_pipeline(queue: SchedulingQueue) -> 
         name: ClassVar[str] = "LastFirst"
         row_local: ClassVar[bool] = True
 
-        def sort_key(self, queued: QueuedPod) -> tuple[float]:
+        def sort_key(self, queued: QueuedPodInfo) -> tuple[float]:
             return (-queued.timestamp,)
 
     last_first = replace(DEFAULT, queue_sort=LastFirst())

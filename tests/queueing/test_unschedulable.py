@@ -1,4 +1,5 @@
 from collections.abc import Hashable
+from dataclasses import replace
 
 import pytest
 
@@ -152,3 +153,36 @@ def test_nominations_to_a_deleted_node_end_with_it(rejected: UnschedulablePods) 
     pod.pod = waiting("a").pod
     rejected.update_nominations(deleted)
     assert rejected.first_of("web") is pod
+
+
+def rejected_by(name: str, *plugins: str, profile: str = "mooring") -> QueuedPod:
+    queued = waiting(name)
+    queued.pipeline = replace(PIPELINE, profile=profile)
+    queued.unschedulable_plugins = frozenset(plugins)
+    return queued
+
+
+def test_a_pod_rejected_by_two_plugins_counts_for_both(rejected: UnschedulablePods) -> None:
+    add(
+        rejected,
+        rejected_by("a", "NodeResourcesFit", "TaintToleration"),
+        rejected_by("b", "NodeResourcesFit"),
+        rejected_by("c", "NodeResourcesFit", profile="team"),
+    )
+    assert rejected.counts() == {
+        ("NodeResourcesFit", "mooring"): 2,
+        ("NodeResourcesFit", "team"): 1,
+        ("TaintToleration", "mooring"): 1,
+    }
+
+
+def test_a_pod_that_leaves_is_not_counted_even_if_another_profile_took_it(
+    rejected: UnschedulablePods,
+) -> None:
+    pod = rejected_by("a", "NodeResourcesFit")
+    rejected.add(pod)
+    before = rejected.counts()
+    pod.pipeline = replace(PIPELINE, profile="team")
+    rejected.remove("default/a")
+    assert rejected.counts() == {}
+    assert before == {("NodeResourcesFit", "mooring"): 1}

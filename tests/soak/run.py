@@ -12,6 +12,7 @@ from typing import Final
 
 from controlplane import ControlPlane
 from controlplane.namespaces import create_namespace
+from e2e.replicas import eventually
 from faults.rules import Kind, Rule
 from faults.scene import Member, Scene, prepare
 from soak.churn import Churn
@@ -92,6 +93,7 @@ class _Soak:
         churn.clear_orphans()
         self._undo()
         verdict = self._scene.settle()
+        self._scene.save()
         end = time.monotonic()
         result = Result(bound=verdict.bound, evicted=verdict.evicted, episodes=len(self._happened))
         result.table = fault_table(self._happened, self._counts(), verdict, end)
@@ -123,6 +125,7 @@ class _Soak:
                 self._say(str(self._line(minute)))
                 minute += 1
             time.sleep(LOOK_AGAIN)
+        self._say(str(self._line(minute)))
 
     def _inject(self, episode: Episode) -> None:
         leader = self._scene.leader()
@@ -215,7 +218,7 @@ class _Soak:
     def _quiet_tasks(self) -> int:
         """The fewest tasks of the leader within some quiet seconds."""
         leader = self._scene.wait_for_leader()
-        fewest = leader.tasks()
+        fewest = eventually(leader.tasks, bool, "a number of tasks")
         deadline = time.monotonic() + QUIET_SECONDS
         while time.monotonic() < deadline:
             time.sleep(SAMPLE_SECONDS)

@@ -11,7 +11,8 @@ from soak.schedule import episodes
 
 WIDTH = 80
 MINUTES = 3.0
-SEED = 9
+SEED = 215
+"""Twelve faults in three minutes."""
 PODS = 300
 
 

@@ -9,6 +9,7 @@ import click
 
 from mooring.cli.console import BAD_INPUT
 from mooring.kube.errors import KubeError
+from mooring.kube.lease import JITTER
 from mooring.observe.logs import FORMATS, LEVELS, configure
 from mooring.service import StartError
 from mooring.service import run as run_scheduler
@@ -18,8 +19,6 @@ __all__ = ["run"]
 
 _DEFAULTS: Final = asdict(RunSettings())
 _POSITIVE: Final = click.FloatRange(min=0, min_open=True)
-_JITTER: Final = 1.2
-"""The leader waits up to this many retry periods between two attempts."""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -79,9 +78,29 @@ Examples:
     _POSITIVE,
 )
 @_setting("retry_period", "Seconds between two attempts to get or renew the Lease.", _POSITIVE)
-@_setting("http_address", "IP address of the HTTP endpoints for health, metrics and debugging.")
+@_setting("bind_address", "IP address of the HTTPS endpoints for health, metrics and debugging.")
 @_setting(
-    "http_port", "Port of the HTTP endpoints; 0 chooses a free port.", click.IntRange(0, 65_535)
+    "secure_port", "Port of the HTTPS endpoints; 0 chooses a free port.", click.IntRange(0, 65_535)
+)
+@_setting(
+    "tls_cert_file",
+    "Certificate of the endpoints with its chain, PEM; read again when it changes. "
+    "Without it: a self-signed one.",
+)
+@_setting("tls_private_key_file", "Private key of --tls-cert-file, PEM.")
+@_setting(
+    "client_ca_file",
+    "CAs of client certificates, PEM; read again when it changes. Without it: the cluster's, "
+    "from the ConfigMap kube-system/extension-apiserver-authentication.",
+)
+@_setting(
+    "authentication_skip_lookup",
+    "Whether the cluster's CA of client certificates is not looked up.",
+    bool,
+)
+@_setting(
+    "authorization_always_allow_paths",
+    "Paths that are shown without authorization, with commas between them; /a/* for all below /a/.",
 )
 @_setting("log_level", "The least severe messages that are logged.", click.Choice(LEVELS))
 @_setting("log_format", "text for people, json for machines.", click.Choice(FORMATS))
@@ -115,14 +134,25 @@ def run(**given: Any) -> None:
 
 
 def _check(settings: RunSettings) -> None:
-    """Raise UsageError if settings contradict each other."""
+    """Raise UsageError if settings are invalid or contradict each other."""
     if settings.max_backoff < settings.initial_backoff:
         raise click.UsageError("--max-backoff must be at least --initial-backoff")
+    if (settings.tls_cert_file is None) != (settings.tls_private_key_file is None):
+        raise click.UsageError("--tls-cert-file and --tls-private-key-file need each other")
+    for path in filter(None, settings.authorization_always_allow_paths.split(",")):
+        if not path.startswith("/"):
+            raise click.UsageError(
+                f'--authorization-always-allow-paths: "{path}" must begin with /'
+            )
+        if "*" in path[:-1]:
+            raise click.UsageError(
+                f'--authorization-always-allow-paths: "{path}" may have * at its end only'
+            )
     if settings.burst is not None and settings.qps is None:
         raise click.UsageError("--burst needs --qps")
     if not settings.leader_elect:
         return
     if settings.lease_duration <= settings.renew_deadline:
         raise click.UsageError("--lease-duration must be longer than --renew-deadline")
-    if settings.renew_deadline <= _JITTER * settings.retry_period:
-        raise click.UsageError(f"--renew-deadline must be over {_JITTER} times --retry-period")
+    if settings.renew_deadline <= JITTER * settings.retry_period:
+        raise click.UsageError(f"--renew-deadline must be over {JITTER} times --retry-period")

@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 
 from mooring.engine.reports import Reports
 from mooring.engine.scheduler_state import SchedulerState
@@ -22,6 +21,7 @@ from mooring.kube.errors import (
     TooManyRequestsError,
     explain,
 )
+from mooring.kube.timestamps import time_now
 from mooring.kube.writes import PodWriter
 from mooring.model.pod import Pod
 
@@ -124,40 +124,38 @@ class PreemptionExecutor:
             scheduler.waiting.reject(victim.uid, "DefaultPreemption", _CALLED_OFF)
         elif call_off is not None:
             call_off()
-        else:
-            try:
-                await self._delete(victim, preemptor, strict=nomination.strict)
-            except (NotFoundError, ConflictError):
-                return  # it has gone by itself, or is another pod by now
+        elif not await self._delete(victim, preemptor, strict=nomination.strict):
+            return  # it has gone by itself, or is another pod by now
         self._reports.preempted(victim, preemptor, nomination.node)
 
-    async def _delete(self, victim: Pod, preemptor: Pod, *, strict: bool) -> None:
+    async def _delete(self, victim: Pod, preemptor: Pod, *, strict: bool) -> bool:
         """Marks the victim as a disruption target and deletes it; if `strict`, evicts it instead.
+
+        Returns False if the victim was gone or terminating already.
 
         Raises:
             _BudgetExhaustedError: a budget does not allow the eviction; nothing has happened.
         """
         if strict:
             try:
-                await self._writer.evict_pod(victim.namespace, victim.name, victim.uid)
+                return await self._writer.evict_pod(victim.namespace, victim.name, victim.uid)
             except TooManyRequestsError as error:
                 raise _BudgetExhaustedError(victim) from error
-            return
         condition = {
             "type": "DisruptionTarget",
             "status": "True",
             "reason": "PreemptionByScheduler",
             "message": f"{preemptor.shape.scheduler_name}: preempting to accommodate a higher "
             "priority pod",
-            "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "lastTransitionTime": time_now(),
         }
-        # A mark that lost a race of writers is no reason to keep the victim; if it is another pod
-        # by now, the deletion says so too.
-        with suppress(ConflictError):
+        # A mark that lost a race of writers is no reason to keep the victim; if it is gone or
+        # another pod by now, the deletion says so too.
+        with suppress(ConflictError, NotFoundError):
             await self._writer.patch_pod_status(
                 victim.namespace, victim.name, victim.uid, {"conditions": [condition]}
             )
-        await self._writer.delete_pod(victim.namespace, victim.name, victim.uid)
+        return await self._writer.delete_pod(victim.namespace, victim.name, victim.uid)
 
     def _abandon(self, queued: QueuedPod, victims: Mapping[str, Pod], why: str) -> None:
         """These victims stay; every preemptor that waits for one of them is tried again."""

@@ -7,12 +7,12 @@ the newest report about a pod is written.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final
 
 from mooring.kube.errors import ApiError, ConflictError, NotFoundError, UnreachableError, explain
 from mooring.kube.recorder import EventRecorder, ObjectRef
+from mooring.kube.timestamps import time_now
 from mooring.kube.writes import PodWriter
 from mooring.model.pod import Pod
 from mooring.model.workloads import PriorityClass
@@ -128,7 +128,7 @@ class Reports:
             "reason": reason,
             "message": message,
             # Left out later: only the message changes, and the condition's other fields stay.
-            **({"lastTransitionTime": _now()} if first else {}),
+            **({"lastTransitionTime": time_now()} if first else {}),
         }
         status: dict[str, Any] = {"conditions": [condition]}
         if nominated != already[1]:
@@ -180,10 +180,6 @@ class Reports:
         if text != self._trouble:
             logger.warning("the status of pods is not written: %s", text)
         self._trouble = text
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _reference(pod: Pod) -> ObjectRef:

@@ -1,12 +1,10 @@
 """The state of the scheduler that the parts of the engine share."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from mooring.engine.profiles import Profiles
-from mooring.framework.queued_pod import SubQueue
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.model.pod import Pod
 from mooring.queueing.queue import SchedulingQueue
@@ -17,7 +15,6 @@ __all__ = [
     "SchedulerState",
     "cache_sizes",
     "configuration",
-    "unschedulable_pods",
 ]
 
 
@@ -44,16 +41,6 @@ def cache_sizes(scheduler: SchedulerState) -> Mapping[str, int]:
         "pods": len(state.pods),
         "assumed_pods": len(state.pods.assumed),
     }
-
-
-def unschedulable_pods(scheduler: SchedulerState) -> Mapping[tuple[str, str], int]:
-    """Unschedulable pods by (plugin, profile); a pod rejected by two plugins counts in both."""
-    return Counter(
-        (plugin, queued.pipeline.profile)
-        for queued in scheduler.queue
-        if queued.queue is SubQueue.UNSCHEDULABLE
-        for plugin in queued.unschedulable_plugins
-    )
 
 
 def configuration(scheduler: SchedulerState) -> Mapping[str, Any]:

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from mooring.framework.hints import QueueingHint
 from mooring.framework.post_filter import Nomination, NotEligible, PostFilterState
-from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.verdicts import Explanation, PreFilterResult, Skip, Unschedulable, Wait
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
@@ -36,9 +35,11 @@ __all__ = [
     "PreFilterPlugin",
     "PreScorePlugin",
     "QueueSortPlugin",
+    "QueuedPodInfo",
     "ReservePlugin",
     "ResourceFilterPlugin",
     "ScorePlugin",
+    "by_priority",
     "points_of",
 ]
 
@@ -90,6 +91,31 @@ class PreEnqueuePlugin(Plugin, Protocol):
         """None if the pod may enter the queue; Unschedulable gates it."""
 
 
+class QueuedPodInfo(Protocol):
+    """What a QueueSort plugin may read of a queued pod; times are seconds on a monotonic clock."""
+
+    @property
+    def pod(self) -> Pod:
+        """The pod."""
+
+    @property
+    def initial_attempt_timestamp(self) -> float:
+        """When the pod could first be scheduled."""
+
+    @property
+    def timestamp(self) -> float:
+        """When the pod was added, or its last attempt ended."""
+
+    @property
+    def attempts(self) -> int:
+        """How many attempts began."""
+
+
+def by_priority(queued: QueuedPodInfo) -> tuple[int, float]:
+    """kube-scheduler's sort key: higher priority first, then the longer waiting (queuesort/)."""
+    return -queued.pod.shape.priority, queued.timestamp
+
+
 class QueueSortPlugin(Plugin, Protocol):
     """Orders the pods in the active queue.
 
@@ -97,7 +123,7 @@ class QueueSortPlugin(Plugin, Protocol):
     priority decides, then the waiting time.
     """
 
-    def sort_key(self, queued: QueuedPod) -> tuple[int | float | str, ...]:
+    def sort_key(self, queued: QueuedPodInfo) -> tuple[int | float | str, ...]:
         """Pods with smaller keys come first; called when the pod enters the active queue."""
 
 

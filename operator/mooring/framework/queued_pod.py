@@ -1,16 +1,13 @@
-"""A pod in the scheduling queue, as the queue and QueueSort plugins see it."""
+"""A pod in the scheduling queue, with its profile's plugins and the history of its attempts."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
+from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod
 
-if TYPE_CHECKING:  # the protocols of the plugins, which a pipeline holds, name QueuedPod
-    from mooring.framework.pipeline import Pipeline
-
-__all__ = ["QueuedPod", "SubQueue", "by_priority"]
+__all__ = ["QueuedPod", "SubQueue"]
 
 
 class SubQueue(StrEnum):
@@ -30,7 +27,7 @@ class QueuedPod:
     """
 
     pod: Pod
-    pipeline: "Pipeline"
+    pipeline: Pipeline
     """The plugins of the pod's profile; replaced when another profile, or a new one, takes it."""
     initial_attempt_timestamp: float
     """When the pod could first be scheduled: a gated pod when its last gate was gone."""
@@ -55,8 +52,3 @@ class QueuedPod:
     """Whether the pod or its pipeline was replaced during the attempt: it must be tried again."""
     ticket: int = field(default=0, repr=False)
     """Changes with every move; entries of heaps with an older ticket are void."""
-
-
-def by_priority(queued: QueuedPod) -> tuple[int, float]:
-    """kube-scheduler's sort key: higher priority first, then the longer waiting (queuesort/)."""
-    return -queued.pod.shape.priority, queued.timestamp

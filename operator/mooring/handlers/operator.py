@@ -78,7 +78,7 @@ class _NoProgress(kopf.ProgressStorage):
 
 
 class _NoDiffs(kopf.DiffBaseStorage):
-    """Keeps no last-seen state: nobody asks what changed."""
+    """Keeps no last-seen state: event handlers do not compare with it."""
 
     def build(self, **_: Any) -> Any:
         """Nothing is compared, so nothing is copied."""
@@ -318,7 +318,7 @@ def _settings(retries: Sequence[float]) -> kopf.OperatorSettings:
 
 
 async def _stop(tasks: Collection[asyncio.Task[Any]]) -> list[str]:
-    """The tasks have ended, and those kopf lost track of too; the words of those that failed."""
+    """End the tasks, and those kopf lost track of; return the messages of those that failed."""
     for task in tasks:
         task.cancel()
     results = await asyncio.gather(*tasks, return_exceptions=True)

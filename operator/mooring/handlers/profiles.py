@@ -1,14 +1,14 @@
-"""SchedulingProfiles: taken into force or refused, and what their status says of it."""
+"""Puts SchedulingProfiles in force or rejects them, and works out their status."""
 
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 from mooring.engine.intake import Intake
 from mooring.engine.profiles import Profiles
 from mooring.framework.registry import PluginLoadError, Registry
+from mooring.kube.timestamps import time_now
 from mooring.policy.errors import ProfileInvalid
 from mooring.policy.resolve import load_profile
 from mooring.policy.status import Condition, SchedulingProfileStatus
@@ -23,7 +23,7 @@ _MOST_CHARACTERS = 32_768
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """What became of one generation of one object, in the words of its Ready condition."""
+    """Whether one generation of a profile is in force, in the words of its Ready condition."""
 
     uid: str
     generation: int
@@ -33,10 +33,9 @@ class _Verdict:
 
 
 class ProfileHandler:
-    """Takes profiles as the API server shows them; a broken one never replaces a working one.
+    """Puts profiles in force as the API server has them; invalid specs never replace valid ones.
 
-    The last good spec is kept in the status, so that also a scheduler that has never seen it can
-    go on with it.
+    The last valid spec is kept in the status, so that a scheduler that starts later can use it.
     """
 
     def __init__(self, profiles: Profiles, registry: Registry, intake: Intake) -> None:
@@ -46,7 +45,10 @@ class ProfileHandler:
         self._verdicts: dict[str, _Verdict] = {}
 
     def applied(self, raw: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The profile is put in force if it can be; a merge patch of its status, None if empty."""
+        """Put the profile in force if it is valid.
+
+        Returns a merge patch of its status, None if the status is right already.
+        """
         metadata, before = raw["metadata"], raw.get("status") or {}
         verdict = self._verdicts.get(metadata["name"])
         if verdict is not None and verdict.uid != metadata["uid"]:
@@ -67,7 +69,7 @@ class ProfileHandler:
         return verdict is not None and verdict.uid == uid
 
     def gone(self, name: str, uid: str) -> None:
-        """The profile decides no more; its pods wait for another that takes them."""
+        """Take the profile out of force; its pods wait for another profile that matches them."""
         if self.knows(name, uid):
             del self._verdicts[name]
             self._profiles.remove(name)
@@ -96,7 +98,7 @@ class ProfileHandler:
         self._intake.profiles_changed()
 
     def _restore(self, raw: Mapping[str, Any]) -> None:
-        """What the status says was in force is so again."""
+        """Put the spec in force that the status says was in force."""
         status, metadata = raw.get("status") or {}, raw["metadata"]
         spec, generation = status.get("inForceSpec"), status.get("inForceGeneration")
         if spec is None:
@@ -137,7 +139,7 @@ def _transition_time(holds: str, before: Mapping[str, Any]) -> str:
     for condition in before.get("conditions") or ():
         if condition.get("type") == "Ready" and condition.get("status") == holds:
             return str(condition.get("lastTransitionTime"))
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return time_now()
 
 
 def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

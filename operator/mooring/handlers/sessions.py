@@ -1,8 +1,8 @@
 """The HTTP sessions that kopf works with, and how they end.
 
-kopf cancels what it is doing when it stops. A request that is cancelled is finished here all the
-same, because asyncio never closes a connection that is given up before its TLS handshake has
-begun; and open answers are hung up on, because a TLS farewell waits for the other side.
+kopf cancels its requests when it stops. A cancelled request is finished here all the same, because
+asyncio never closes a connection that is cancelled before its TLS handshake has begun. Open answers
+are aborted, because closing a TLS connection waits for the other side.
 """
 
 import asyncio
@@ -54,12 +54,12 @@ class KopfSessions:
         return kopf.AiohttpSession(server=connection.url, aiohttp_session=session)
 
     def hang_up(self) -> None:
-        """Nothing more is read; to be called before kopf's tasks are cancelled."""
+        """Stop reading every answer; to be called before kopf's tasks are cancelled."""
         for answer in self._answers:
             _hang_up(answer)
 
     async def close(self) -> None:
-        """Every connection has ended; to be called when kopf's tasks have."""
+        """Close every connection; to be called when kopf's tasks have ended."""
         if self._requests:
             _, late = await asyncio.wait(self._requests, timeout=_LAST_SECONDS)
             for request in late:

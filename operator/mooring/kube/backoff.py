@@ -1,4 +1,4 @@
-"""Growing, jittered pauses between tries, so that a struggling server is not made worse."""
+"""Growing, jittered pauses between tries, so that an overloaded server can recover."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Backoff:
         self._next = first
 
     def pause(self) -> float:
-        """Seconds to wait before the next try."""
+        """Return the seconds to wait before the next try, and double the pause after it."""
         pause = self._next
         self._next = min(self._longest, 2 * self._next)
         return pause * self._random.uniform(0.5, 1.0)
 
     def reset(self) -> None:
-        """Begin again at `first`: something worked."""
+        """Make the next pause `first` again, because something worked."""
         self._next = self._first

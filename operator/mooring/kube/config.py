@@ -54,6 +54,7 @@ class Connection:
         url: Scheme, host, port and optional base path, without a trailing slash.
         credentials: The Authorization header.
         tls: The TLS context with CA and client certificate; True means Python's defaults.
+        client_certificate: Files of the client certificate and its key, if there is one.
         server_name: The name to expect in the server's certificate, if not the URL's host.
         proxy: The HTTP proxy's URL (`proxy-url` of the kubeconfig).
         user_agent: What the server's audit log calls this client.
@@ -62,6 +63,7 @@ class Connection:
     url: str
     credentials: Credentials = field(default_factory=lambda: Credentials(NoToken(), None))
     tls: ssl.SSLContext | bool = True
+    client_certificate: tuple[str, str | None] | None = None
     server_name: str | None = None
     proxy: str | None = None
     user_agent: str = "mooring"
@@ -227,6 +229,9 @@ def _connection(
         url=url,
         credentials=credentials,
         tls=tls,
+        client_certificate=(configuration.cert_file, configuration.key_file)
+        if configuration.cert_file
+        else None,
         server_name=configuration.tls_server_name,
         proxy=configuration.proxy,
         user_agent=user_agent,

@@ -9,7 +9,7 @@
         UnauthorizedError 401, ForbiddenError 403, NotFoundError 404, ConflictError 409,
         GoneError 410, TooManyRequestsError 429, InvalidError 400 and 422, ServerError 5xx
 
-These are the only errors that leave the room: aiohttp's and kubernetes_asyncio's are chained
+These are the only errors that leave the package: aiohttp's and kubernetes_asyncio's are chained
 as `__cause__`. `asyncio.CancelledError` always passes through. `explain` turns any of them
 into the one line a user reads.
 """
@@ -48,7 +48,7 @@ __all__ = [
 
 
 class KubeError(Exception):
-    """The root of every error of this room."""
+    """The root of every error of this package."""
 
 
 class ConfigError(KubeError):
@@ -228,7 +228,7 @@ def explain(error: KubeError) -> str:
 
 
 def _refused_user(error: ApiError) -> str | None:
-    """Whom RBAC refused; None for any other error, a quota's 403 included."""
+    """The user who lacks a right; None for any other error, a quota's 403 included."""
     refusal = _RBAC_REFUSAL.search(error.message) if isinstance(error, ForbiddenError) else None
     return refusal[1] if refusal else None
 

@@ -9,7 +9,7 @@
 - Every write carries the resourceVersion it was decided on, so that only one replica can win.
 - A replica asks for the lease only while it is able to lead.
 - Leading ends `renew_deadline` seconds after the last successful renewal was sent, which is
-  before `lease_duration` has passed for anybody else. (client-go counts from the answer, and
+  before `lease_duration` has passed for any other replica. (client-go counts from the answer, and
   may overrun when an answer is slow.) Finding another holder in the lease ends it at once.
 - One attempt to renew may take half of the renew deadline, so that there is time for another
   one on a new connection.
@@ -75,8 +75,8 @@ class LeaderElector:
     """One replica's part in the election; `identity` must differ between replicas.
 
     `client` should serve nothing else and have no client limit, so that renewals wait for no other
-    request. `leadership` is kept up to date. The durations are kube-scheduler's `leaderElection`
-    defaults, in seconds.
+    request. `leadership` is kept up to date. The durations are the defaults of kube-scheduler's
+    `leaderElection`, in seconds.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class LeaderElector:
 
     @property
     def holder(self) -> str:
-        """The identity last seen in the lease; empty when nobody holds it."""
+        """The identity last seen in the lease; empty when no replica holds it."""
         return (self._lease.get("spec") or {}).get("holderIdentity") or ""
 
     def check(self) -> str | None:

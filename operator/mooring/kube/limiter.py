@@ -1,4 +1,4 @@
-"""The client-side request limit of upstream's `clientConnection` (qps and burst)."""
+"""The client-side request limit of kube-scheduler's `clientConnection` (qps and burst)."""
 
 from __future__ import annotations
 

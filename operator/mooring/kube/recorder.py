@@ -1,4 +1,4 @@
-"""Events of events.k8s.io/v1, written behind the engine's back and in a lane of their own.
+"""Events of events.k8s.io/v1, written in the background, apart from bindings and status patches.
 
 Recording never waits and never fails: what does not fit the bounded queue or is refused by the
 server is counted and logged. Equal events about one object become one Event with a series, as
@@ -40,7 +40,7 @@ NAME_LIMIT: Final = 253 - len(".") - 16
 LOSSES_PER_LOG_LINE: Final = 1000
 
 PATIENCE_SECONDS: Final = 10.0
-"""So long an event waits for more important work at most."""
+"""The longest time for which an event waits for more important work."""
 
 PAUSE_SECONDS: Final = 0.05
 """How often a lane that gives way looks again."""
@@ -243,7 +243,7 @@ class EventRecorder:
         series.written = count
 
     async def _create(self, body: dict[str, Any]) -> None:
-        """Nobody needs to read the answer, so nobody parses it."""
+        """Send the event; the answer is not parsed, because no one reads it."""
         path = EVENT.path(body["metadata"]["namespace"])
         await self._client.request("POST", path, body=orjson.dumps(body))
 

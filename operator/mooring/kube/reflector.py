@@ -1,4 +1,4 @@
-"""A mirror's feed: one resource, listed once and then watched, without ever missing a deletion.
+"""Follows one resource: lists it once, then watches it, without ever missing a deletion.
 
     no version --list, or WatchList--> version known --watch--> version known
          ^                                  |                        |
@@ -63,7 +63,7 @@ INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
 class Sink(Protocol):
-    """Whoever keeps the mirror; called on the event loop's thread, must not block.
+    """Keeps the objects that a reflector reads; called on the event loop's thread, must not block.
 
     It copes with objects it cannot use. An exception is logged, once per resource. Then the stream
     goes on after an event; after a whole set, the set is listed again.
@@ -77,11 +77,11 @@ class Sink(Protocol):
 
 
 class Reflector:
-    """Feeds `sink` with one resource until cancelled.
+    """Keeps `sink` up to date with one resource until cancelled.
 
-    `selectors` are the query's `fieldSelector` and `labelSelector`. `on_trouble` is told every
-    error, and None once the feed works again. `on_relist` is told of every whole set after the
-    first. `synced` is set after the first.
+    `selectors` are the query's `fieldSelector` and `labelSelector`. `on_trouble` is called
+    with every error, and with None once the watch works again. `on_relist` is called for every
+    whole set after the first. `synced` is set after the first.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Reflector:
 
     def _works(self) -> None:
         if self._trouble is not None:
-            logger.info("%s: the feed works again", self._resource)
+            logger.info("%s: the watch works again", self._resource)
             self._trouble = None
             self._on_trouble(self._resource, None)
 
@@ -153,7 +153,7 @@ class Reflector:
         self._version = listing.version
 
     async def _watch(self) -> None:
-        """Feed the sink from one connection until the server ends it."""
+        """Hand the events of one connection to the sink until the server ends it."""
         started = self._clock()
         self._initial = {} if self._version is None else None
         idle = True

@@ -23,7 +23,6 @@ __all__ = [
     "PERSISTENT_VOLUME_CLAIM",
     "POD",
     "POD_DISRUPTION_BUDGET",
-    "POD_GROUP",
     "PRIORITY_CLASS",
     "REPLICATION_CONTROLLER",
     "REPLICA_SET",
@@ -168,4 +167,3 @@ LEASE: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 SCHEDULING_PROFILE: Final = Resource(
     MOORING_GROUP, "v1alpha1", "schedulingprofiles", "SchedulingProfile", namespaced=False
 )
-POD_GROUP: Final = Resource(MOORING_GROUP, "v1alpha1", "podgroups", "PodGroup")

@@ -1,14 +1,15 @@
-"""The API's MicroTime, as events and leases carry it."""
+"""Times as the API writes them: Time in conditions, MicroTime in events and leases."""
 
 from __future__ import annotations
 
-from datetime import UTC
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
 
-if TYPE_CHECKING:
-    from datetime import datetime
+__all__ = ["micro_time", "time_now"]
 
-__all__ = ["micro_time"]
+
+def time_now() -> str:
+    """The present time in RFC 3339 in UTC, in whole seconds."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micro_time(at: datetime) -> str:

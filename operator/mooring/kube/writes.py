@@ -18,6 +18,7 @@ from mooring.kube.errors import (
     ApiError,
     ConflictError,
     InvalidError,
+    NotFoundError,
     ServerError,
     TooManyRequestsError,
     UnansweredError,
@@ -74,6 +75,19 @@ class PodWriter:
 
     async def _is_bound(self, namespace: str, name: str, uid: str, node: str) -> bool:
         """Whether the API server has this very pod on `node`; waits until the server answers."""
+        pod = await self._read(namespace, name, uid)
+        return pod is not None and pod["spec"].get("nodeName") == node
+
+    async def _is_running(self, namespace: str, name: str, uid: str) -> bool:
+        """Whether the API server has this very pod, and it is not terminating."""
+        pod = await self._read(namespace, name, uid)
+        return pod is not None and "deletionTimestamp" not in pod["metadata"]
+
+    async def _read(self, namespace: str, name: str, uid: str) -> dict[str, Any] | None:
+        """The pod of this uid; None if there is none, or it may not be read.
+
+        Waits until the server answers.
+        """
         backoff = Backoff(self._random)
         while True:
             try:
@@ -81,9 +95,9 @@ class PodWriter:
             except (UnreachableError, ServerError, TooManyRequestsError):
                 await self._sleep(backoff.pause())
             except ApiError:
-                return False
+                return None
             else:
-                return bool(pod["metadata"]["uid"] == uid and pod["spec"].get("nodeName") == node)
+                return pod if pod["metadata"]["uid"] == uid else None
 
     async def patch_pod_status(
         self, namespace: str, name: str, uid: str, status: Mapping[str, Any]
@@ -113,14 +127,27 @@ class PodWriter:
                 subject=error.subject,
             ) from error
 
-    async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
-        """Delete the pod, with the grace period of its own spec."""
-        await self._client.delete(POD, name, namespace, uid=uid)
+    async def delete_pod(self, namespace: str, name: str, uid: str) -> bool:
+        """Delete the pod, with the grace period of its own spec.
 
-    async def evict_pod(self, namespace: str, name: str, uid: str) -> None:
+        Returns False if the pod was gone or terminating already. Raises ConflictError if the
+        server answers with a conflict although the pod is still there.
+        """
+        try:
+            await self._client.delete(POD, name, namespace, uid=uid)
+        except NotFoundError:
+            return False
+        except ConflictError:
+            if await self._is_running(namespace, name, uid):
+                raise
+            return False
+        return True
+
+    async def evict_pod(self, namespace: str, name: str, uid: str) -> bool:
         """Delete the pod if every PodDisruptionBudget allows it.
 
-        Raises TooManyRequestsError at once, without a retry, if a budget forbids it for now.
+        Returns False if the pod was gone or terminating already. Raises TooManyRequestsError at
+        once, without a retry, if a budget forbids it for now, and ConflictError as `delete_pod`.
         """
         body = orjson.dumps(
             {
@@ -131,4 +158,12 @@ class PodWriter:
             }
         )
         path = POD.path(namespace, name, "eviction")
-        await self._client.request("POST", path, body=body, retries=0)
+        try:
+            await self._client.request("POST", path, body=body, retries=0)
+        except NotFoundError:
+            return False
+        except ConflictError:
+            if await self._is_running(namespace, name, uid):
+                raise
+            return False
+        return True

@@ -1,4 +1,4 @@
-"""The mirror's feeds: one reflector per mirrored resource, and what is wrong with each."""
+"""One reflector per mirrored resource, and what is wrong with each."""
 
 import asyncio
 import time
@@ -25,7 +25,10 @@ class _Trouble:
 
 
 class Reflectors:
-    """Feed `sink` while `run` runs; `relisted` is told which resource had to be listed again."""
+    """Keep `sink` up to date while `run` runs.
+
+    `relisted` is called with the name of each resource that had to be listed again.
+    """
 
     def __init__(
         self,
@@ -56,12 +59,12 @@ class Reflectors:
                 group.create_task(reflector.run())
 
     async def synced(self) -> None:
-        """Everything has been seen once."""
+        """Return once every resource has been listed."""
         for reflector in self._reflectors.values():
             await reflector.synced.wait()
 
     def lacking(self) -> str | None:
-        """What has not been listed yet or not been watched for long, and why; None if all is."""
+        """Which resources are not listed yet or not watched for long, and why; None if all are."""
         unlisted = [
             self._described(resource)
             for resource, reflector in self._reflectors.items()
@@ -80,7 +83,7 @@ class Reflectors:
         return f"{resource} ({trouble.words})" if trouble is not None else str(resource)
 
     def lags(self) -> Mapping[str, float]:
-        """For how many seconds each reflector has been out of order; 0 for those that work."""
+        """For how many seconds each resource has not been watched; 0 for those that are."""
         return {str(resource): self._lag(resource) for resource in self._reflectors}
 
     def _lag(self, resource: Resource) -> float:

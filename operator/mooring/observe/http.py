@@ -1,33 +1,60 @@
-"""The HTTP endpoints of a running scheduler: health, metrics, configuration, recent decisions.
+"""The HTTPS endpoints of a running scheduler: health, metrics, configuration, recent decisions.
 
 Health pages are in the style of Kubernetes components: "ok", or with `?verbose` (and whenever a
-check fails) one line per check. Unlike kube-scheduler's, they say why a check failed.
+check fails) one line per check. Unlike kube-scheduler's, they say why a check failed. Every other
+page is shown to users whom the API server knows and lets `get` its path; decision records only to
+those who may also get the pods they are about (docs/adr/0014).
 """
 
+import asyncio
+import logging
 import os
-from collections.abc import Callable, Mapping
+import socket
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, Final, Protocol
 
 from aiohttp import web
 
+from mooring.model.access import (
+    ANONYMOUS,
+    Attributes,
+    NonResourceAttributes,
+    ReviewError,
+    User,
+    pod_read,
+)
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
+from mooring.observe.tls import ServingTls, TlsError
 
-__all__ = ["DEFAULT_ADDRESS", "DEFAULT_PORT", "Check", "Endpoints", "ListenError"]
+__all__ = ["Check", "Endpoints", "ListenError", "Reviews"]
 
-DEFAULT_ADDRESS = "0.0.0.0"
-"""All addresses, because kubelet probes a pod at its own."""
+logger = logging.getLogger(__name__)
 
-DEFAULT_PORT = 10251
-"""Where kube-scheduler served plain HTTP before it moved to TLS on 10259."""
+RELOAD_SECONDS: Final = 10.0
+"""Pause between two looks at the files of certificates."""
+
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 Check = Callable[[], str | None]
 """Says in one line what is wrong, or None when all is well. Called on the event loop."""
 
 
+class Reviews(Protocol):
+    """The API server's answers; both raise ReviewError where it gives none."""
+
+    async def user_of(self, token: str) -> User | None:
+        """The user of a bearer token; None if the token is not accepted."""
+
+    async def allows(self, user: User, attributes: Attributes) -> bool:
+        """Whether the user may do this."""
+
+
 class ListenError(Exception):
-    """The endpoints cannot be served where they were asked to; the text is one line for users."""
+    """The endpoints cannot be served at this address or with this certificate, in one line."""
 
 
 class Endpoints:
@@ -39,6 +66,9 @@ class Endpoints:
         metrics: What /metrics shows.
         decisions: What /debug/decisions?pod=NAMESPACE/NAME searches.
         configuration: Gives the configuration in force, as JSON values, for /configz.
+        tls: Gives the TLS context to serve with.
+        reviews: Says who a user is and what it may do.
+        always_allow_paths: Paths that are shown to everybody; `/a/*` stands for all below `/a/`.
     """
 
     def __init__(
@@ -49,12 +79,26 @@ class Endpoints:
         metrics: Metrics,
         decisions: DecisionLog,
         configuration: Callable[[], Mapping[str, Any]],
+        tls: ServingTls,
+        reviews: Reviews,
+        always_allow_paths: Collection[str],
     ) -> None:
         self._health = {"livez": live, "healthz": live, "readyz": ready}
         self._metrics = metrics
         self._decisions = decisions
         self._configuration = configuration
-        self._runner: web.AppRunner | None = None
+        self._tls = tls
+        self._reviews = reviews
+        self._always_allowed = frozenset(
+            path for path in always_allow_paths if not path.endswith("*")
+        )
+        self._always_allowed_below = tuple(
+            path[:-1] for path in always_allow_paths if path.endswith("*")
+        )
+        self._listener: _Listener | None = None
+        self._reloading: asyncio.Task[None] | None = None
+        self._trouble = ""
+        self._review_trouble = ""
 
     async def start(self, address: str, port: int) -> int:
         """The endpoints answer on `port` of the IP address `address`; port 0 takes a free one.
@@ -63,9 +107,14 @@ class Endpoints:
             The port in use.
 
         Raises:
-            ListenError: The address cannot be listened on.
+            ListenError: The address cannot be listened on, or a certificate cannot be used.
         """
-        app = web.Application()
+        try:
+            context = await self._tls.context()
+        except TlsError as error:
+            raise ListenError(str(error)) from error
+        self._complain(self._tls.trouble)
+        app = web.Application(middlewares=[self._authorized])
         app.router.add_get("/{page:livez|readyz|healthz}", self._show_health)
         app.router.add_get("/metrics", self._show_metrics)
         app.router.add_get("/configz", self._show_configuration)
@@ -73,19 +122,100 @@ class Endpoints:
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await runner.setup()
         try:
-            await web.TCPSite(runner, str(ip_address(address)), port).start()
+            listening = _listening(address, port)
         except (OSError, ValueError) as error:
             await runner.cleanup()
             raise ListenError(_cannot_listen(address, port, error)) from error
-        self._runner = runner
-        bound: int = runner.addresses[0][1]
+        self._listener = _Listener(runner, listening)
+        await self._listener.serve_with(context)
+        self._reloading = asyncio.create_task(self._reload_for_ever())
+        bound: int = listening.getsockname()[1]
         return bound
 
     async def stop(self) -> None:
         """The port is free again; requests being answered had a second to end."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        if self._reloading is not None:
+            self._reloading.cancel()
+            await asyncio.wait([self._reloading])
+            self._reloading = None
+        if self._listener is not None:
+            await self._listener.close()
+            self._listener = None
+
+    async def reload(self) -> None:
+        """New connections are served with what the files of certificates hold now.
+
+        Files that cannot be used change nothing, and are logged once: while both are being
+        replaced, certificate and key may not belong together for a moment.
+        """
+        try:
+            context = await self._tls.context()
+        except TlsError as error:
+            self._complain(str(error))
+            return
+        self._complain(self._tls.trouble)
+        if self._listener is not None and await self._listener.serve_with(context):
+            logger.info("serving with changed certificates")
+
+    async def _reload_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(RELOAD_SECONDS)
+            await self.reload()
+
+    def _complain(self, trouble: str) -> None:
+        if trouble and trouble != self._trouble:
+            logger.warning("certificates: %s; what was known before stays in use", trouble)
+        self._trouble = trouble
+
+    @web.middleware
+    async def _authorized(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        """The handler's answer to those who may have it, one line to others."""
+        path = request.path
+        always = path in self._always_allowed or path.startswith(self._always_allowed_below)
+        if not always and request.match_info.http_exception is None:
+            await self._require(request, NonResourceAttributes(request.method.lower(), path))
+        return await handler(request)
+
+    async def _require(self, request: web.Request, attributes: Attributes) -> None:
+        """The user of the request may do this.
+
+        Raises:
+            HTTPUnauthorized, HTTPForbidden: It may not.
+            HTTPServiceUnavailable: The API server does not say; without its word nothing is shown.
+        """
+        try:
+            user = await self._user_of(request)
+            allowed = await self._reviews.allows(user, attributes)
+        except ReviewError as error:
+            # Told to administrators, not to a user who is not known: it names the API server.
+            if str(error) != self._review_trouble:
+                logger.warning("cannot find out who may read the endpoints: %s", error)
+            self._review_trouble = str(error)
+            raise web.HTTPServiceUnavailable(
+                text="cannot find out who may see this: the API server does not say; "
+                "the log of this replica has the reason\n"
+            ) from error
+        self._review_trouble = ""
+        if not allowed:
+            raise web.HTTPForbidden(text=f'forbidden: User "{user.name}" cannot {attributes}\n')
+
+    async def _user_of(self, request: web.Request) -> User:
+        """The user of the client certificate, else of the bearer token, else the anonymous one."""
+        certificate = request.get_extra_info("peercert")
+        if certificate and ssl.cert_time_to_seconds(certificate["notAfter"]) > time.time():
+            by_certificate = User.of_certificate(certificate["subject"])
+            if by_certificate is not None:
+                return by_certificate
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            return ANONYMOUS
+        user = await self._reviews.user_of(token.strip())
+        if user is None:
+            raise web.HTTPUnauthorized(
+                text="Unauthorized: the API server does not accept the token\n",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        return user
 
     async def _show_health(self, request: web.Request) -> web.Response:
         page = request.match_info["page"]
@@ -108,9 +238,15 @@ class Endpoints:
         return web.json_response(self._configuration())
 
     async def _show_decisions(self, request: web.Request) -> web.Response:
-        pod = request.query.get("pod", "")
-        if pod.count("/") != 1:
+        """Of ?pod=NAMESPACE/NAME, of ?namespace=NAMESPACE, or of all that are kept."""
+        pod, namespace = request.query.get("pod"), request.query.get("namespace", "")
+        if pod is None:
+            await self._require(request, pod_read(namespace))
+            return web.json_response({"decisions": self._decisions.latest(namespace)})
+        found_namespace, slash, name = pod.partition("/")
+        if not (found_namespace and slash and name) or "/" in name:
             raise web.HTTPBadRequest(text="say which pod: /debug/decisions?pod=NAMESPACE/NAME\n")
+        await self._require(request, pod_read(found_namespace, name))
         records = self._decisions.of(pod)
         if not records:
             raise web.HTTPNotFound(
@@ -118,6 +254,50 @@ class Endpoints:
                 " only the leading replica decides\n"
             )
         return web.json_response({"decisions": records})
+
+
+class _Listener:
+    """A listening socket whose connections are served with the TLS context given last."""
+
+    def __init__(self, runner: web.AppRunner, listening: socket.socket) -> None:
+        self._runner = runner
+        self._socket = listening
+        self._context: ssl.SSLContext | None = None
+        self._site: web.SockSite | None = None
+
+    async def serve_with(self, context: ssl.SSLContext) -> bool:
+        """New connections are served with `context`; False if they were before.
+
+        The socket stays open all the time, so that no client fails to connect in between.
+        """
+        if context is self._context:
+            return False
+        earlier, self._context = self._site, context
+        self._site = web.SockSite(self._runner, self._socket.dup(), ssl_context=context)
+        await self._site.start()
+        if earlier is not None:
+            await earlier.stop()
+        return True
+
+    async def close(self) -> None:
+        """The port is free again."""
+        await self._runner.cleanup()
+        self._socket.close()
+
+
+def _listening(address: str, port: int) -> socket.socket:
+    """A socket bound to the IP address and port."""
+    parsed = ip_address(address)
+    found = socket.socket(socket.AF_INET6 if parsed.version == 6 else socket.AF_INET)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((str(parsed), port))
+        found.listen(128)
+        found.setblocking(False)  # noqa: FBT003 - the standard library's only form
+    except OSError:
+        found.close()
+        raise
+    return found
 
 
 def _cannot_listen(address: str, port: int, error: OSError | ValueError) -> str:

@@ -21,7 +21,7 @@ FORMATS = ("json", "text")
 LEVELS = ("debug", "info", "warning", "error")
 
 LIBRARIES = ("aiohttp", "asyncio", "kopf", "kubernetes_asyncio")
-"""Loggers whose progress reports nobody asked for; they speak from warning on, or at debug."""
+"""Loggers whose progress reports are not for users: shown from warning on, or at debug."""
 
 KOPF_PLUMBING = frozenset({"k8s_ref", "k8s_skip", "settings"})
 """Attributes kopf hangs on its records; `k8s_ref` is shown as `object`, the others never."""

@@ -15,11 +15,11 @@ class Readings:
     pending_pods: Callable[[], Mapping[str, int]]
     """Pods by queue: active, backoff, unschedulable, gated."""
     unschedulable_pods: Callable[[], Mapping[tuple[str, str], int]]
-    """Refused pods by (plugin, profile); a pod refused by two plugins counts in both."""
+    """Unschedulable pods by (plugin, profile); a pod rejected by two plugins counts in both."""
     cache_size: Callable[[], Mapping[str, int]]
     """Objects in the mirror by type: nodes, pods, assumed_pods."""
     watch_lag_seconds: Callable[[], Mapping[str, float]]
-    """By resource, since when its feed has not worked; 0 while it does."""
+    """By resource, how long its watch has not worked; 0 while it does."""
     bindings_in_flight: Callable[[], int]
     """Placed pods whose binding has neither succeeded nor failed yet."""
     events_dropped: Callable[[], int]
@@ -39,7 +39,7 @@ class Readings:
         )
         yield _gauge(
             "scheduler_unschedulable_pods",
-            "Pods in the unschedulable part of the queue, by each plugin that refused them.",
+            "Unschedulable pods, by each plugin that rejected them.",
             ("plugin", "profile"),
             self.unschedulable_pods().items(),
         )
@@ -57,7 +57,7 @@ class Readings:
         )
         yield _gauge(
             "mooring_watch_lag_seconds",
-            "How long the feed of a resource has not worked, 0 while it does.",
+            "How long the watch of a resource has not worked, 0 while it does.",
             ("resource",),
             _keyed(self.watch_lag_seconds()),
         )

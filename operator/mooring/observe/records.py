@@ -11,11 +11,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from heapq import nlargest
 from itertools import chain, islice
-from typing import Any
+from typing import Any, Final
 
 from mooring.framework.decision import Decision, NodeScore, Rejection
 
-__all__ = ["DecisionLog", "to_json"]
+__all__ = ["LATEST", "DecisionLog", "to_json"]
+
+LATEST: Final = 100
+"""Pods whose records one answer shows: bounds how long the event loop writes JSON."""
 
 
 def to_json(decision: Decision) -> dict[str, Any]:
@@ -74,7 +77,7 @@ class DecisionLog:
             the oldest loses its first.
         attempts_per_pod: How many attempts are kept of one pod.
         nodes: How many nodes are kept in each table of an attempt: the best scores, the chosen
-            node among them, and refusals of as many different kinds as there are.
+            node among them, and rejections of as many different kinds as there are.
     """
 
     def __init__(self, *, attempts: int = 1000, attempts_per_pod: int = 5, nodes: int = 10) -> None:
@@ -133,6 +136,18 @@ class DecisionLog:
         """
         return [record.to_json() for record in reversed(self._by_pod.get(pod, ()))]
 
+    def latest(self, namespace: str = "") -> list[dict[str, Any]]:
+        """The latest record of each of the pods decided last, newest first, at most 100.
+
+        Args:
+            namespace: Whose pods; empty for all.
+        """
+        prefix = f"{namespace}/" if namespace else ""
+        found = (
+            records[-1] for pod, records in reversed(self._by_pod.items()) if pod.startswith(prefix)
+        )
+        return [record.to_json() for record in islice(found, LATEST)]
+
 
 def _best(
     scores: Mapping[str, NodeScore] | None, chosen: str | None, limit: int
@@ -145,7 +160,7 @@ def _best(
 
 
 def _witnesses(rejections: Mapping[str, Rejection], limit: int) -> Mapping[str, Rejection]:
-    """At most `limit` refusals, one of each kind before a second of any."""
+    """At most `limit` rejections, one of each kind before a second of any."""
     if len(rejections) <= limit:
         return rejections
     first_of_kind: dict[Rejection, str] = {}

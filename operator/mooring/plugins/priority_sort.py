@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from mooring.framework.handle import Handle
-from mooring.framework.queued_pod import QueuedPod, by_priority
+from mooring.framework.plugin import QueuedPodInfo, by_priority
 from mooring.framework.registry import NoArgs
 
 __all__ = ["PrioritySort"]
@@ -17,6 +17,6 @@ class PrioritySort:
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
-    def sort_key(self, queued: QueuedPod) -> tuple[int, float]:
+    def sort_key(self, queued: QueuedPodInfo) -> tuple[int, float]:
         """Smaller keys are scheduled first."""
         return by_priority(queued)

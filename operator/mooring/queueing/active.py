@@ -9,7 +9,8 @@ import heapq
 import logging
 from typing import Any, NamedTuple
 
-from mooring.framework.queued_pod import QueuedPod, by_priority
+from mooring.framework.plugin import by_priority
+from mooring.framework.queued_pod import QueuedPod
 
 __all__ = ["ActivePods"]
 

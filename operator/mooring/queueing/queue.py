@@ -22,7 +22,7 @@ A pod is in exactly one queue or in flight. Times are seconds on the caller's mo
 """
 
 import heapq
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -83,6 +83,10 @@ class SchedulingQueue:
     def counts(self) -> dict[str, int]:
         """How many pods are in each queue, by its name."""
         return {queue.value: number for queue, number in self._counts.items()}
+
+    def unschedulable_counts(self) -> Mapping[tuple[str, str], int]:
+        """Unschedulable pods by (plugin, profile); a pod rejected by two plugins counts in both."""
+        return self._unschedulable.counts()
 
     def add(self, pod: Pod, pipeline: "Pipeline", now: float, *, gated: bool = False) -> None:
         """Adds the pod, or puts its newer version or another pipeline in place of the known ones.

@@ -6,7 +6,9 @@ group is tried for all of them; how its attempt ends decides whether the next on
 for themselves, because that they fit there says nothing about the rest of their group.
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
 
 from mooring.framework.queued_pod import QueuedPod
 from mooring.model.events import ClusterEvent, Kind
@@ -31,6 +33,16 @@ class _Group:
         return next(iter(waiting.values()), None)
 
 
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What was true of a pod when it was added; its group and its counts are found again by it."""
+
+    signature: Hashable
+    node: str | None
+    rejected_by: tuple[tuple[str, str], ...]
+    """(plugin, profile) of each plugin that rejected the pod."""
+
+
 class UnschedulablePods:
     """The unschedulable pods; each is in exactly one group.
 
@@ -46,13 +58,25 @@ class UnschedulablePods:
         self._signature = signature
         self._nominated_node = nominated_node
         self._groups: dict[Hashable, _Group] = {}
-        self._filed_under: dict[str, tuple[Hashable, str | None]] = {}
+        self._entries: dict[str, _Entry] = {}
+        self._counts = Counter[tuple[str, str]]()
+
+    def counts(self) -> Mapping[tuple[str, str], int]:
+        """How many pods each (plugin, profile) rejected, without zeros.
+
+        The numbers are kept up to date by `add` and `remove`, so that reading them costs nothing
+        that grows with the number of pods.
+        """
+        return dict(self._counts)
 
     def add(self, queued: QueuedPod) -> None:
         """Adds the pod to the group of its signature, as the last one."""
         key, node = queued.pod.key, self._nominated_node(queued)
         signature = self._signature(queued)
-        self._filed_under[key] = signature, node
+        profile = queued.pipeline.profile
+        rejected_by = tuple((plugin, profile) for plugin in queued.unschedulable_plugins)
+        self._entries[key] = _Entry(signature, node, rejected_by)
+        self._counts.update(rejected_by)
         group = self._groups.get(signature)
         if group is None:
             group = self._groups[signature] = _Group()
@@ -60,7 +84,12 @@ class UnschedulablePods:
 
     def remove(self, key: str) -> None:
         """Takes the pod off; KeyError if it is not here."""
-        signature, node = self._filed_under.pop(key)
+        entry = self._entries.pop(key)
+        for rejected_by in entry.rejected_by:
+            self._counts[rejected_by] -= 1
+            if not self._counts[rejected_by]:
+                del self._counts[rejected_by]
+        signature, node = entry.signature, entry.node
         group = self._groups[signature]
         if node is None:
             del group.free[key]
@@ -85,16 +114,16 @@ class UnschedulablePods:
             groups = self._groups.values() if node is not None else ()
             keys = [key for group in groups for key in group.nominated.get(node or "", ())]
         for key in keys:
-            signature, filed_under = self._filed_under.get(key, (None, None))
-            if filed_under is not None:
-                queued = self._groups[signature].nominated[filed_under][key]
-                if self._nominated_node(queued) != filed_under:
+            entry = self._entries.get(key)
+            if entry is not None and entry.node is not None:
+                queued = self._groups[entry.signature].nominated[entry.node][key]
+                if self._nominated_node(queued) != entry.node:
                     self.remove(key)
                     self.add(queued)
 
     def signature_of(self, key: str) -> Hashable:
         """The signature of the pod's group."""
-        return self._filed_under[key][0]
+        return self._entries[key].signature
 
     def pods_to_move(
         self,

@@ -1,0 +1,113 @@
+"""A connection to a port of a pod, through the API server and the pod's kubelet.
+
+The subresource `pods/portforward` over a websocket: binary messages whose first byte is a channel,
+0 for data and 1 for errors; the first message of each channel names the port (k8s.io/cri-streaming
+pkg/streaming/portforward/websocket.go).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import aiohttp
+
+from mooring.kube.errors import error_from_response
+from mooring.kube.resources import POD, Call
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from mooring.kube.config import Connection
+
+__all__ = ["PortForward", "port_forward"]
+
+PROTOCOL: Final = "v4.channel.k8s.io"
+CONNECT_SECONDS: Final = 10.0
+_CHUNK: Final = 1 << 15
+_DATA: Final = 0
+
+
+class PortForward:
+    """An open port-forward: what is written to `socket` reaches the pod, and the reverse."""
+
+    def __init__(self, near: socket.socket) -> None:
+        self.socket = near
+        self.error = ""
+        """What the kubelet says about the pod's port; empty if nothing is wrong."""
+
+
+@asynccontextmanager
+async def port_forward(
+    connection: Connection, namespace: str, pod: str, port: int
+) -> AsyncIterator[PortForward]:
+    """A connection to `port` of the pod, as the user of `connection`.
+
+    Its socket is blocking, for use in another thread than the event loop's.
+
+    Raises:
+        ApiError: The API server does not open it.
+    """
+    path = POD.path(namespace, pod, "portforward")
+    call = Call("create", "pods/portforward", "", namespace, pod)
+    async with aiohttp.ClientSession() as session:
+        try:
+            stream = await session.ws_connect(
+                f"{connection.url}{path}?ports={port}",
+                protocols=(PROTOCOL,),
+                headers={
+                    "User-Agent": connection.user_agent,
+                    **await connection.credentials.headers(),
+                },
+                ssl=connection.tls,
+                server_hostname=connection.server_name,
+                proxy=connection.proxy,
+                timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            raise error_from_response(call, error.status, b"", server=connection.url) from error
+        except (aiohttp.ClientError, OSError) as error:
+            words = str(error).encode()
+            raise error_from_response(call, 502, words, server=connection.url) from error
+        near, far = socket.socketpair()
+        near.settimeout(CONNECT_SECONDS)
+        forward = PortForward(near)
+        reader, writer = await asyncio.open_connection(sock=far)
+        pumps = [
+            asyncio.create_task(_to_pod(reader, stream)),
+            asyncio.create_task(_from_pod(stream, writer, forward)),
+        ]
+        try:
+            yield forward
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+            writer.close()
+            near.close()
+            await stream.close()
+
+
+async def _to_pod(reader: asyncio.StreamReader, stream: aiohttp.ClientWebSocketResponse) -> None:
+    while data := await reader.read(_CHUNK):
+        await stream.send_bytes(bytes([_DATA]) + data)
+
+
+async def _from_pod(
+    stream: aiohttp.ClientWebSocketResponse, writer: asyncio.StreamWriter, forward: PortForward
+) -> None:
+    greeted = set[int]()
+    async for message in stream:
+        if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
+            break
+        channel, data = message.data[0], message.data[1:]
+        if channel not in greeted:
+            greeted.add(channel)
+        elif channel == _DATA:
+            writer.write(data)
+            await writer.drain()
+        else:
+            forward.error += data.decode(errors="replace")
+    writer.close()

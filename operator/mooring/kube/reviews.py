@@ -1,0 +1,161 @@
+"""Delegated authentication and authorization: the API server says who a user is and what it may do.
+
+As kube-scheduler does for its secure port, tokens are looked up with a TokenReview, accesses with
+a SubjectAccessReview, and answers are kept for ten seconds (k8s.io/apiserver
+pkg/server/options/authentication.go and authorization.go).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import orjson
+
+from mooring.kube.errors import ApiError, NotFoundError, explain
+from mooring.kube.resources import Resource
+from mooring.model.access import Attributes, ReviewError, User
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mooring.kube.client import ApiClient
+
+__all__ = ["Reviews"]
+
+CACHE_SECONDS: Final = 10.0
+"""How long an answer holds, a denial as well; kube-scheduler's defaults."""
+CACHE_ENTRIES: Final = 1024
+REVIEW_SECONDS: Final = 10.0
+"""How long a request waits for its review, the wait for others' reviews included."""
+AT_ONCE: Final = 8
+"""Reviews in flight: invented tokens must not become a flood of requests to the API server."""
+_LATE: Final = f"no answer from the API server within {REVIEW_SECONDS:g} s"
+
+TOKEN_REVIEW: Final = Resource(
+    "authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False
+)
+SUBJECT_ACCESS_REVIEW: Final = Resource(
+    "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
+)
+CONFIG_MAP: Final = Resource("", "v1", "configmaps", "ConfigMap")
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+class _Cache(Generic[_K, _V]):
+    """Values that hold for ten seconds; at most CACHE_ENTRIES, the oldest goes first."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._entries: OrderedDict[_K, tuple[float, _V]] = OrderedDict()
+
+    def get(self, key: _K) -> tuple[_V] | None:
+        """The value in a tuple, because None is a value too; None if there is none that holds."""
+        entry = self._entries.get(key)
+        if entry is None or entry[0] <= self._clock():
+            return None
+        return (entry[1],)
+
+    def put(self, key: _K, value: _V) -> None:
+        """The value holds from now on."""
+        self._entries.pop(key, None)
+        self._entries[key] = (self._clock() + CACHE_SECONDS, value)
+        if len(self._entries) > CACHE_ENTRIES:
+            self._entries.popitem(last=False)
+
+
+class Reviews:
+    """The reviews that `client` makes, and the client CA of the cluster.
+
+    Every method raises `ReviewError` when the API server gives no answer; then
+    no request may be granted.
+    """
+
+    def __init__(self, client: ApiClient, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        # Keyed by a digest with a key of this process, so that neither the memory nor the time of
+        # a look-up tells anything about a token.
+        self._key = secrets.token_bytes(32)
+        self._users: _Cache[bytes, User | None] = _Cache(clock)
+        self._answers: _Cache[tuple[User, Attributes], bool] = _Cache(clock)
+
+    async def user_of(self, token: str) -> User | None:
+        """The user whose bearer token it is; None if the API server does not accept the token."""
+        if not token.isascii():
+            return None
+        key = hmac.new(self._key, token.encode(), hashlib.sha256).digest()
+        return await self._cached(self._users, key, lambda: self._review_token(token))
+
+    async def allows(self, user: User, attributes: Attributes) -> bool:
+        """Whether the user may do this."""
+        return await self._cached(
+            self._answers, (user, attributes), lambda: self._review_access(user, attributes)
+        )
+
+    async def client_ca(self) -> str | None:
+        """The CA certificates of client certificates, as PEM; None if the cluster has none.
+
+        It is where kube-apiserver publishes it for every server that extends it.
+        """
+        try:
+            async with asyncio.timeout(REVIEW_SECONDS):
+                found = await self._client.get(
+                    CONFIG_MAP, "extension-apiserver-authentication", "kube-system"
+                )
+        except NotFoundError:
+            return None
+        except ApiError as error:
+            raise ReviewError(explain(error)) from error
+        except TimeoutError as error:
+            raise ReviewError(_LATE) from error
+        pem: str | None = (found.get("data") or {}).get("client-ca-file")
+        return pem or None
+
+    async def _cached(
+        self, cache: _Cache[_K, _V], key: _K, review: Callable[[], Awaitable[_V]]
+    ) -> _V:
+        """The cached answer, else that of a review; of equal requests at once one is reviewed."""
+        known = cache.get(key)
+        if known is not None:
+            return known[0]
+        try:
+            async with asyncio.timeout(REVIEW_SECONDS), self._slots:
+                known = cache.get(key)
+                if known is None:
+                    known = (await review(),)
+                    cache.put(key, known[0])
+        except ApiError as error:
+            raise ReviewError(explain(error)) from error
+        except TimeoutError as error:
+            raise ReviewError(_LATE) from error
+        return known[0]
+
+    async def _review_token(self, token: str) -> User | None:
+        status = await self._reviewed(TOKEN_REVIEW, {"token": token})
+        return User.parse(status.get("user") or {}) if status.get("authenticated") is True else None
+
+    async def _review_access(self, user: User, attributes: Attributes) -> bool:
+        spec = {**user.spec(), **attributes.spec()}
+        status = await self._reviewed(SUBJECT_ACCESS_REVIEW, spec)
+        return status.get("allowed") is True and not status.get("denied")
+
+    async def _reviewed(self, resource: Resource, spec: dict[str, Any]) -> dict[str, Any]:
+        body = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
+        answer = await self._client.request(
+            "POST", resource.path(), body=orjson.dumps(body), retries=0
+        )
+        try:
+            status = orjson.loads(answer).get("status")
+        except (orjson.JSONDecodeError, AttributeError) as error:
+            raise ReviewError(f"the answer to a {resource.kind} is none") from error
+        if not isinstance(status, dict):
+            raise ReviewError(f"the answer to a {resource.kind} has no status")
+        return status

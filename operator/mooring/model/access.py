@@ -1,0 +1,103 @@
+"""Users of the endpoints, and the accesses that they need permission for.
+
+See k8s.io/api, authentication/v1/types.go and authorization/v1/types.go.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+__all__ = ["ANONYMOUS", "Attributes", "NonResourceAttributes", "ReviewError", "User", "pod_read"]
+
+
+class ReviewError(Exception):
+    """The API server did not say who a user is or what it may do; the text is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user as the API server knows it; hashable, so that answers about it can be cached."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any]) -> "User":
+        """The `status.user` of a TokenReview."""
+        return cls(
+            raw.get("username") or "",
+            tuple(raw.get("groups") or ()),
+            raw.get("uid") or "",
+            tuple((key, tuple(values)) for key, values in (raw.get("extra") or {}).items()),
+        )
+
+    @classmethod
+    def of_certificate(cls, subject: tuple[tuple[tuple[str, str], ...], ...]) -> "User | None":
+        """The user of a verified client certificate: common name and organizations.
+
+        Args:
+            subject: The subject as `ssl.SSLSocket.getpeercert` gives it.
+
+        Returns:
+            None if the certificate has no common name.
+        """
+        fields = [field for part in subject for field in part]
+        names = [value for key, value in fields if key == "commonName"]
+        if not names or not names[0]:
+            return None
+        groups = tuple(value for key, value in fields if key == "organizationName")
+        return cls(names[0], (*groups, "system:authenticated"))
+
+    def spec(self) -> dict[str, Any]:
+        """The user's fields of a SubjectAccessReview's spec."""
+        return {
+            "user": self.name,
+            "groups": list(self.groups),
+            "uid": self.uid,
+            "extra": {key: list(values) for key, values in self.extra},
+        }
+
+
+ANONYMOUS: Final = User("system:anonymous", ("system:unauthenticated",))
+"""The user of a request without credentials."""
+
+
+@dataclass(frozen=True, slots=True)
+class NonResourceAttributes:
+    """Access to a path outside the resource API."""
+
+    verb: str
+    path: str
+
+    def spec(self) -> dict[str, Any]:
+        """The attributes' fields of a SubjectAccessReview's spec."""
+        return {"nonResourceAttributes": {"verb": self.verb, "path": self.path}}
+
+    def __str__(self) -> str:
+        return f'{self.verb} path "{self.path}"'
+
+
+@dataclass(frozen=True, slots=True)
+class _PodRead:
+    namespace: str
+    name: str
+
+    def spec(self) -> dict[str, Any]:
+        pods = {"verb": "get", "group": "", "version": "v1", "resource": "pods"}
+        return {"resourceAttributes": {**pods, "namespace": self.namespace, "name": self.name}}
+
+    def __str__(self) -> str:
+        where = f'in the namespace "{self.namespace}"' if self.namespace else "at the cluster scope"
+        named = f' "{self.name}"' if self.name else ""
+        return f'get resource "pods"{named} in API group "" {where}'
+
+
+Attributes = NonResourceAttributes | _PodRead
+"""The access that a request needs."""
+
+
+def pod_read(namespace: str = "", name: str = "") -> Attributes:
+    """The access `get` of a pod; no name: of all of the namespace; no namespace: of all pods."""
+    return _PodRead(namespace, name)

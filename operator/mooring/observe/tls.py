@@ -1,0 +1,211 @@
+"""The TLS context with which the endpoints are served, made anew when its files change.
+
+Without files a certificate is made at the start, as kube-scheduler does: it encrypts, but a client
+has no way to verify it.
+"""
+
+import os
+import ssl
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from mooring.model.access import ReviewError
+
+__all__ = ["ServingTls", "TlsError", "self_signed"]
+
+SELF_SIGNED_DAYS: Final = 365
+_RENEW: Final = timedelta(days=SELF_SIGNED_DAYS / 2)
+
+
+class TlsError(Exception):
+    """The endpoints cannot be served with these files; the text is one line for users."""
+
+
+class _Material(NamedTuple):
+    """PEM texts: the certificate with its chain, its key, the CAs of client certificates."""
+
+    certificate: bytes
+    key: bytes
+    client_ca: bytes
+
+
+class ServingTls:
+    """Gives the TLS context, a new one whenever the files have changed.
+
+    Args:
+        cert_file: The served certificate with its chain, PEM. None: a self-signed one is made.
+        key_file: The certificate's key, PEM; None where `cert_file` is None.
+        client_ca_file: The CAs that sign client certificates, PEM. Read instead of `client_ca`.
+        client_ca: Gives the CAs from elsewhere, None if there are none; raises ReviewError.
+        names: Host names and IP addresses in the self-signed certificate.
+        now: Tells when the self-signed certificate is to be replaced.
+    """
+
+    def __init__(
+        self,
+        *,
+        cert_file: str | None = None,
+        key_file: str | None = None,
+        client_ca_file: str | None = None,
+        client_ca: Callable[[], Awaitable[str | None]] | None = None,
+        names: tuple[str, ...] = ("localhost",),
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._cert_file = cert_file
+        self._key_file = key_file
+        self._client_ca_file = client_ca_file
+        self._client_ca = client_ca
+        self._names = names
+        self._now = now
+        self._served: _Material | None = None
+        self._context: ssl.SSLContext | None = None
+        self._made: tuple[datetime, bytes, bytes] | None = None
+        self.trouble = ""
+        """Why client certificates are not verified with the present CAs; empty if they are."""
+
+    async def context(self) -> ssl.SSLContext:
+        """A context for what the files hold now; the same object until that changes.
+
+        Where the CAs of client certificates cannot be looked up, the last ones known stay.
+
+        Raises:
+            TlsError: A file cannot be read, or the certificate and key do not belong together.
+        """
+        certificate, key = self._certificate()
+        material = _Material(certificate, key, await self._client_cas())
+        if self._context is not None and material == self._served:
+            return self._context
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # A resumed session would bring along a client certificate verified with earlier CAs.
+        context.options |= ssl.OP_NO_TICKET
+        context.num_tickets = 0
+        try:
+            with _as_file(certificate + b"\n" + key) as path:
+                context.load_cert_chain(path, password=_no_password)
+        except (ssl.SSLError, ValueError) as error:
+            raise TlsError(
+                f"the certificate {self._cert_file} and the key {self._key_file} cannot be used: "
+                f"{_reason(error)}; check that both are PEM and belong together"
+            ) from error
+        if material.client_ca:
+            try:
+                context.load_verify_locations(cadata=material.client_ca.decode())
+            except (ssl.SSLError, ValueError) as error:
+                raise TlsError(
+                    f"the CAs of client certificates ({self._client_ca_source}) cannot be used: "
+                    f"{_reason(error)}; check that they are PEM"
+                ) from error
+            context.verify_mode = ssl.CERT_OPTIONAL
+        self._served, self._context = material, context
+        return context
+
+    @property
+    def _client_ca_source(self) -> str:
+        return self._client_ca_file or "ConfigMap kube-system/extension-apiserver-authentication"
+
+    def _certificate(self) -> tuple[bytes, bytes]:
+        if self._cert_file is not None and self._key_file is not None:
+            return _read(self._cert_file), _read(self._key_file)
+        if self._made is None or self._now() - self._made[0] > _RENEW:
+            self._made = (self._now(), *self_signed(self._names, self._now()))
+        return self._made[1], self._made[2]
+
+    async def _client_cas(self) -> bytes:
+        if self._client_ca_file is not None:
+            return _read(self._client_ca_file)
+        if self._client_ca is None:
+            return b""
+        try:
+            found = await self._client_ca()
+        except ReviewError as error:
+            self.trouble = f"{self._client_ca_source} cannot be read: {error}"
+            return self._served.client_ca if self._served is not None else b""
+        self.trouble = ""
+        return (found or "").encode()
+
+
+def self_signed(names: tuple[str, ...], now: datetime) -> tuple[bytes, bytes]:
+    """A certificate for these names, good for a year from `now`, and its key, both PEM."""
+    # Imported where it is needed: a replica that is given files never loads it.
+    from cryptography import x509  # noqa: PLC0415
+    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID  # noqa: PLC0415
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    # A common name has room for 64 characters; clients read the alternative names.
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
+    alternatives = [
+        x509.IPAddress(ip_address(name)) if _is_address(name) else x509.DNSName(name)
+        for name in names
+    ]
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))  # for clients whose clock is behind
+        .not_valid_after(now + timedelta(days=SELF_SIGNED_DAYS))
+        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM), key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise TlsError(f"cannot read {path}: {reason}; correct the flag or the file") from error
+
+
+def _no_password() -> str:
+    """Keeps OpenSSL from asking on the terminal for an encrypted key's password."""
+    raise ValueError("the key is encrypted")
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "reason", None) or error).lower().replace("_", " ")
+
+
+@contextmanager
+def _as_file(content: bytes) -> Iterator[str]:
+    """The path of a file with this content, in memory where the system can do that.
+
+    The ssl module loads keys from files only, and a container's file system may be read-only.
+    """
+    if sys.platform == "linux":
+        descriptor = os.memfd_create("mooring-tls")
+        try:
+            os.write(descriptor, content)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+    else:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            yield file.name

@@ -1,0 +1,282 @@
+"""Who may reach the endpoints of a replica, said by a real API server; and `mooring explain`.
+
+kwok stands in for the kubelet through which the port-forward goes.
+"""
+
+import json
+import socket
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import replica
+from certificates import Authority, Pair
+from controlplane import Access, ControlPlane
+from controlplane.client import Client
+from controlplane.nodes import create_nodes
+from controlplane.processes import free_ports
+from e2e.replicas import Replica, Replicas, bound, create_pods, eventually, pod
+
+ROOT = Path(__file__).parents[2]
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+HOST = socket.gethostname().lower()
+SHOP, OTHER = "shop", "other"
+"""Namespaces; a pod `web` in each was decided."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    access: Access
+    scheduler: Replica
+    clients: Authority
+    """Signs client certificates that the API server accepts."""
+    folder: Path
+
+    def get(self, path: str, user: str | None) -> tuple[int, str]:
+        """The answer to a user of the API server; to nobody in particular without one."""
+        return self.scheduler.get(path, self.access.tokens[user] if user else "no-such-token")
+
+    def status(self, path: str, user: str | None = None, pair: Pair | None = None) -> int:
+        """The status for a client with a certificate, or with nothing at all."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        if pair is not None:
+            file = self.folder / "client.pem"
+            file.write_bytes(pair.certificate + pair.key)
+            context.load_cert_chain(file)
+        headers = {"Authorization": f"Bearer {self.access.tokens[user]}"} if user else {}
+        request = urllib.request.Request(  # noqa: S310 - https
+            f"{self.scheduler.url}{path}", headers=headers
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=15, context=context) as answer:  # noqa: S310 - https
+                return int(answer.status)
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                return refusal.code
+
+    def explain(self, *words: str, user: str = "", kubeconfig: Path | None = None) -> Any:
+        """The finished command, as the user."""
+        config = kubeconfig or self.access.kubeconfig_for(user)
+        return subprocess.run(
+            [sys.executable, "-m", "mooring", "explain", *words, f"--kubeconfig={config}"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env=replica.environment(),
+        )
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("access")
+    clients = Authority("clients")
+    (folder / "clients.crt").write_bytes(clients.certificate)
+    (port,) = free_ports(1)
+    forwards = folder / "kwok.yaml"
+    target = {"ports": [10259], "target": {"port": port, "address": "127.0.0.1"}}
+    forwards.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "kwok.x-k8s.io/v1alpha1",
+                "kind": "ClusterPortForward",
+                "metadata": {"name": "mooring"},
+                "spec": {"forwards": [target]},
+            }
+        )
+    )
+    flags = {
+        "kube-apiserver": [f"--client-ca-file={folder / 'clients.crt'}"],
+        "kwok": [f"--config={forwards}"],
+    }
+    users: Mapping[str, list[str]] = {"ann": [], "bob": [], "prometheus": []}
+    with ControlPlane({"kwok"}, users=users, flags=flags) as plane:
+        replica.apply_manifests(plane.access)
+        with plane.access.client() as client:
+            _grant(client)
+            _create_the_leaders_pod(plane, client)
+            with Replicas.of(plane.access, folder) as replicas:
+                scheduler = replicas.start(f"--secure-port={port}")
+                scheduler.wait_until_leads()
+                for namespace in (SHOP, OTHER):
+                    client.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
+                    create_pods(client, namespace, pod("web", cpu="1m"))
+                    eventually(
+                        lambda ns=namespace: bound(client, ns),  # type: ignore[misc] # mypy: lambda defaults
+                        lambda names: "web" in names,
+                        "a decision",
+                    )
+                yield Cluster(plane.access, scheduler, clients, folder)
+
+
+def _grant(client: Client) -> None:
+    """Ann explains pods of one namespace, Bob may do so with none, Prometheus scrapes."""
+    pods = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
+    client.post(f"{RBAC}/clusterroles", {"metadata": {"name": "pod-reader"}, "rules": pods})
+    for user in ("ann", "bob", "carol"):
+        _bind(client, "ClusterRole", "mooring-explain", user)
+        _bind(client, "Role", "mooring-explain", user, "mooring-system")
+    _bind(client, "ClusterRole", "mooring-metrics", "prometheus")
+
+
+def _bind(client: Client, kind: str, role: str, user: str, namespace: str | None = None) -> None:
+    place = (
+        f"{RBAC}/namespaces/{namespace}/rolebindings"
+        if namespace
+        else f"{RBAC}/clusterrolebindings"
+    )
+    client.post(
+        place,
+        {
+            "metadata": {"name": f"{role}-{user}"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+        },
+    )
+
+
+def _create_the_leaders_pod(plane: ControlPlane, client: Client) -> None:
+    """A pod of this machine's name, on a node whose kubelet is kwok."""
+    (node,) = create_nodes(plane.access, 1)
+    kubelet = {
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": plane._running_layout.ports["kwok"]}},
+    }
+    client.patch(f"/api/v1/nodes/{node}/status", {"status": kubelet})
+    documents = yaml.safe_load_all((ROOT / "manifests" / "deployment.yaml").read_text())
+    (deployment,) = (item for item in documents if item["kind"] == "Deployment")
+    spec = {**deployment["spec"]["template"]["spec"], "nodeName": node, "hostname": HOST}
+    client.post(
+        "/api/v1/namespaces/mooring-system/pods", {"metadata": {"name": HOST}, "spec": spec}
+    )
+
+
+def test_health_is_for_everybody_and_nothing_else_is(cluster: Cluster) -> None:
+    assert cluster.status("/livez") == cluster.status("/readyz") == 200
+    for path in ("/metrics", "/configz", "/debug/decisions"):
+        assert cluster.status(path) == 403
+        assert cluster.get(path, None)[0] == 401
+
+
+def test_a_token_gets_what_its_users_roles_say(cluster: Cluster) -> None:
+    status, page = cluster.get("/metrics", "prometheus")
+    assert status == 200
+    assert "scheduler_schedule_attempts_total" in page
+    assert cluster.get("/configz", "prometheus") == (
+        403,
+        'forbidden: User "prometheus" cannot get path "/configz"\n',
+    )
+    assert cluster.get("/configz", "admin")[0] == 200
+
+
+def test_a_client_certificate_of_the_clusters_ca_gets_what_its_users_roles_say(
+    cluster: Cluster,
+) -> None:
+    pair = cluster.clients.client("prometheus")
+    assert cluster.status("/metrics", pair=pair) == 200
+    assert cluster.status("/configz", pair=pair) == 403
+    assert cluster.status("/configz", pair=cluster.clients.client("x", "system:masters")) == 200
+
+
+def test_decisions_are_shown_by_namespace(cluster: Cluster) -> None:
+    with cluster.access.client() as client:
+        _bind(client, "ClusterRole", "pod-reader", "ann", SHOP)
+    path = f"/debug/decisions?pod={SHOP}/web"
+    eventually(lambda: cluster.get(path, "ann")[0], lambda status: status == 200, "ann's right")
+    assert cluster.get(f"/debug/decisions?pod={OTHER}/web", "ann")[0] == 403
+    assert cluster.get("/debug/decisions", "ann")[0] == 403
+    assert cluster.get(path, "bob")[0] == 403
+    status, answer = cluster.get("/debug/decisions", "admin")
+    assert status == 200
+    assert {record["pod"] for record in json.loads(answer)["decisions"]} >= {
+        "shop/web",
+        "other/web",
+    }
+
+
+def test_explain_finds_the_leader_and_asks_as_the_caller(cluster: Cluster) -> None:
+    with cluster.access.client() as client:
+        _bind(client, "ClusterRole", "pod-reader", "bob", OTHER)
+    eventually(
+        lambda: cluster.explain("web", f"--namespace={OTHER}", user="bob"),
+        lambda done: done.returncode == 0,
+        "an explanation for bob",
+    )
+    refused = cluster.explain("web", f"--namespace={SHOP}", user="bob")
+    assert refused.returncode == 2
+    assert refused.stderr == (
+        'error: the leading replica answers 403: forbidden: User "bob" cannot get resource "pods" '
+        '"web" in API group "" in the namespace "shop"\n'
+    )
+
+
+def test_explain_asks_as_the_user_of_a_client_certificate(cluster: Cluster) -> None:
+    """It could not through pods/proxy, where the API server ends the caller's TLS."""
+    pair = cluster.clients.client("carol")
+    (cluster.folder / "carol.crt").write_bytes(pair.certificate)
+    (cluster.folder / "carol.key").write_bytes(pair.key)
+    config = json.loads(cluster.access.admin_kubeconfig.read_text())
+    config["users"][0]["user"] = {
+        "client-certificate": str(cluster.folder / "carol.crt"),
+        "client-key": str(cluster.folder / "carol.key"),
+    }
+    kubeconfig = cluster.folder / "carol.kubeconfig"
+    kubeconfig.write_text(json.dumps(config))
+    refused = cluster.explain(f"{SHOP}/web", kubeconfig=kubeconfig)
+    assert 'User "carol" cannot get resource "pods" "web"' in refused.stderr
+    with cluster.access.client() as client:
+        _bind(client, "ClusterRole", "pod-reader", "carol", SHOP)
+    eventually(
+        lambda: cluster.explain(f"{SHOP}/web", kubeconfig=kubeconfig),
+        lambda done: done.returncode == 0 and "shop/web  on node-1" in done.stdout,
+        "an explanation for carol",
+    )
+
+
+def test_explain_without_the_role_says_which_one_is_missing(cluster: Cluster) -> None:
+    refused = cluster.explain("web", user="prometheus")
+    assert refused.returncode == 2
+    (line,) = refused.stderr.splitlines()
+    assert "the Role mooring-explain in mooring-system grants it" in line
+
+
+def test_changed_certificates_are_served_by_the_process_that_runs(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    first, second = Authority("first"), Authority("second")
+
+    def replace(authority: Authority) -> None:
+        pair = authority.server()
+        (tmp_path / "tls.crt").write_bytes(pair.certificate)
+        (tmp_path / "tls.key").write_bytes(pair.key)
+
+    def trusted(url: str, authority: Authority) -> bool:
+        context = ssl.create_default_context(cadata=authority.certificate.decode())
+        try:
+            with urllib.request.urlopen(f"{url}/livez", timeout=5, context=context):  # noqa: S310 - https
+                return True
+        except urllib.error.URLError:
+            return False
+
+    replace(first)
+    with Replicas.of(cluster.access, tmp_path) as replicas:
+        standby = replicas.start(
+            f"--tls-cert-file={tmp_path / 'tls.crt'}",
+            f"--tls-private-key-file={tmp_path / 'tls.key'}",
+        )
+        assert trusted(standby.url, first)
+        replace(second)
+        eventually(lambda: trusted(standby.url, second), bool, "the second certificate")
+        assert not trusted(standby.url, first)
+        assert standby.terminate() == 0

@@ -1,0 +1,265 @@
+"""Faults during drains with preemption: nothing is lost, done twice, too much or for nothing."""
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane import ControlPlane
+from controlplane.namespaces import create_namespace, delete_namespace
+from controlplane.nodes import create_nodes
+from e2e.replicas import PROFILES, create_pods, delete_now, eventually, profile
+from faults.books import PodSeen
+from faults.rules import Kind, Rule
+from faults.scene import HIGH, LOW, Member, Scene, drained_pod, prepare
+
+Raw = dict[str, Any]
+
+NODES = 60
+PER_NODE = 4
+FILLING = NODES * PER_NODE
+PREEMPTORS = 60
+"""Of two cores each, while pods of one core fill all nodes: 120 victims."""
+FIRST = 15
+"""So many of them are bound when the misfortune comes."""
+
+KILLED_SECONDS = 20.0
+"""A killed leader's successor binds within this time, under the default lease."""
+STOPPED_SECONDS = 10.0
+"""The same, where the leader ended cleanly."""
+PAUSE_SECONDS = 20.0
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    with ControlPlane() as plane:
+        prepare(plane)
+        capacity = {"cpu": str(PER_NODE), "memory": "8Gi", "pods": "110"}
+        create_nodes(plane.access, NODES, zones=3, capacity=capacity)
+        yield plane
+
+
+@pytest.fixture
+def namespace(plane: ControlPlane) -> Iterator[str]:
+    name = create_namespace(plane.access)
+    yield name
+    delete_namespace(plane.access, name)
+
+
+@pytest.fixture
+def scene(plane: ControlPlane, namespace: str, tmp_path: Path) -> Iterator[Scene]:
+    """Every pod that the scene sees belongs to the test: its namespace begins before it."""
+    assert namespace
+    with Scene.of(plane, tmp_path) as scene:
+        yield scene
+        for member in scene.members:
+            member.signal(signal.SIGCONT) if member.runs else None
+    assert scene.tracebacks() == []
+
+
+def fill(scene: Scene, namespace: str) -> None:
+    """Every core is taken by a pod of low priority; some of them take a second to leave."""
+    with scene.plane.access.client() as client:
+        for number in range(FILLING):
+            raw = drained_pod(f"low-{number}", LOW, "1", grace=number % 2)
+            create_pods(client, namespace, raw)
+    scene.wait_until_bound(FILLING)
+
+
+def preemptors(prefix: str = "high", number: int = PREEMPTORS) -> list[Raw]:
+    return [drained_pod(f"{prefix}-{index}", HIGH, "2") for index in range(number)]
+
+
+def bound_of(scene: Scene, prefix: str) -> int:
+    """How many pods whose names begin like this are bound."""
+    pods = (event.object for event in scene.books.seen if isinstance(event.object, PodSeen))
+    return len({pod.key for pod in pods if f"/{prefix}" in pod.key and pod.node})
+
+
+def wait_until_drained(scene: Scene, prefix: str = "high", number: int = PREEMPTORS) -> None:
+    eventually(lambda: bound_of(scene, prefix), lambda n: n >= number, f"{number} {prefix} bound")
+
+
+def assert_all_is_well(scene: Scene, number: int = PREEMPTORS, prefix: str = "high") -> None:
+    """Every preemptor is bound and the books are clean, Mooring's own included."""
+    wait_until_drained(scene, prefix, number)
+    verdict = scene.settle()
+    assert verdict.faults == []
+    assert verdict.evicted >= number
+    assert scene.differences() == []
+
+
+def stop_in_the_middle(
+    scene: Scene, namespace: str, number: signal.Signals
+) -> tuple[Member, float]:
+    """The leader gets the signal while preemptors come; when they are all bound, who, and when."""
+    leader, _ = scene.start_pair()
+    fill(scene, namespace)
+    with scene.creating(namespace, preemptors()):
+        wait_until_drained(scene, number=FIRST)
+        moment = time.monotonic()
+        leader.signal(number)
+        assert bound_of(scene, "high") < PREEMPTORS, "the drain was over before the end came"
+    return leader, moment
+
+
+def test_a_killed_leader_is_followed_within_20_seconds_and_nothing_is_lost(
+    scene: Scene, namespace: str
+) -> None:
+    _, moment = stop_in_the_middle(scene, namespace, signal.SIGKILL)
+    create = drained_pod("high-last", HIGH, "2")
+    with scene.plane.access.client() as client:
+        create_pods(client, namespace, create)
+    assert_all_is_well(scene, PREEMPTORS + 1)
+    assert longest_gap(scene, moment) < KILLED_SECONDS
+
+
+def longest_gap(scene: Scene, since: float) -> float:
+    """The longest time from `since` on in which pods waited and none was bound."""
+    return scene.settle().longest_stall(since, time.monotonic())
+
+
+def test_the_work_goes_on_after_a_restart_of_the_api_server_under_the_default_lease(
+    scene: Scene, namespace: str
+) -> None:
+    scene.start_pair()
+    fill(scene, namespace)
+    with scene.creating(namespace, preemptors()):
+        wait_until_drained(scene, number=FIRST)
+        scene.plane.stop_component("kube-apiserver")
+        scene.plane.start_component("kube-apiserver")
+    assert_all_is_well(scene)
+
+
+def test_the_work_goes_on_after_a_restart_of_etcd(scene: Scene, namespace: str) -> None:
+    scene.start_pair()
+    fill(scene, namespace)
+    with scene.creating(namespace, preemptors()):
+        wait_until_drained(scene, number=FIRST)
+        scene.plane.stop_component("etcd")
+        scene.plane.start_component("etcd")
+    assert_all_is_well(scene)
+
+
+def test_no_lost_or_failed_write_makes_a_pod_lost_or_bound_twice(
+    scene: Scene, namespace: str
+) -> None:
+    scene.start_pair()
+    fill(scene, namespace)
+    writes = "POST|PATCH|DELETE"
+    for kind in (Kind.LOSE, Kind.DROP, Kind.INTERNAL, Kind.UNAVAILABLE):
+        scene.inject(Rule(kind, writes, "/pods", count=10, seconds=10.0, probability=0.1))
+    limited = Rule(Kind.TOO_MANY, writes, "/pods", count=10, probability=0.1, delay=1.0)
+    scene.inject(limited)
+    with scene.creating(namespace, preemptors()):
+        wait_until_drained(scene, number=FIRST)
+    assert_all_is_well(scene)
+
+
+@pytest.mark.parametrize("kind", [Kind.GONE, Kind.DUPLICATE, Kind.TRUNCATE, Kind.DROP])
+def test_watches_that_break_or_repeat_mislead_nobody(
+    scene: Scene, namespace: str, kind: Kind
+) -> None:
+    scene.start_pair()
+    fill(scene, namespace)
+    with scene.creating(namespace, preemptors()):
+        for number in (FIRST, 2 * FIRST, 3 * FIRST):
+            wait_until_drained(scene, number=number)
+            scene.inject(Rule(kind, "GET", r"/(pods|nodes)\?.*watch", count=20, seconds=2.0))
+    assert_all_is_well(scene)
+
+
+def test_a_pod_whose_node_goes_between_decision_and_binding_harms_no_other(
+    scene: Scene, namespace: str
+) -> None:
+    leader, _ = scene.start_pair()
+    fill(scene, namespace)
+    labels = {"pool": namespace}
+    capacity = {"cpu": "2", "memory": "8Gi", "pods": "110"}
+    (name,) = create_nodes(
+        scene.plane.access, 1, prefix=namespace, capacity=capacity, labels=labels
+    )
+    scene.inject(Rule(Kind.STALL, "POST", "/stalled/binding", delay=3.0), leader)
+    with scene.plane.access.client() as client:
+        stalled = drained_pod("stalled", HIGH, "2", nodeSelector=labels)
+        create_pods(client, namespace, stalled)
+        eventually(lambda: leader.proxy.counts()[Kind.STALL], bool, "a binding held back")
+        client.delete(f"/api/v1/nodes/{name}")
+        with scene.creating(namespace, preemptors()):
+            wait_until_drained(scene, number=FIRST)
+            create_nodes(scene.plane.access, 1, prefix=namespace, capacity=capacity, labels=labels)
+            # The pod is bound there or it is pending: in both cases there is room for one such pod.
+            second = drained_pod("high-second", HIGH, "2", nodeSelector=labels)
+            create_pods(client, namespace, second)
+        wait_until_drained(scene)
+        eventually(
+            lambda: bound_of(scene, "stalled") + bound_of(scene, "high-second"), bool, "one of two"
+        )
+        assert scene.settle().overcommitted == ()
+        for pod_name in ("stalled", "high-second"):
+            delete_now(client, namespace, pod_name)
+        client.delete(f"/api/v1/nodes/{name}")
+    assert scene.settle().faults == []
+    assert scene.differences() == []
+
+
+def test_pods_of_a_profile_that_is_deleted_wait_until_it_comes_back(
+    scene: Scene, namespace: str
+) -> None:
+    scene.start_pair()
+    fill(scene, namespace)
+    with scene.plane.access.client() as client:
+        client.post(PROFILES, profile("team"))
+        waiting = [
+            drained_pod(f"team-{number}", HIGH, "2", scheduler="team") for number in range(20)
+        ]
+        with scene.creating(namespace, waiting):
+            eventually(lambda: bound_of(scene, "team"), bool, "the first of the team")
+            client.delete(f"{PROFILES}/team")
+        with scene.creating(namespace, preemptors(number=FIRST)):
+            wait_until_drained(scene, number=FIRST)
+        verdict = scene.settle()
+        assert verdict.faults == []
+        client.post(PROFILES, profile("team"))
+        eventually(lambda: bound_of(scene, "team"), lambda n: n == len(waiting), "all of the team")
+        client.delete(f"{PROFILES}/team")
+    assert scene.settle().faults == []
+
+
+def test_a_partitioned_leader_ends_and_does_nothing_more(scene: Scene, namespace: str) -> None:
+    leader, standby = scene.start_pair()
+    fill(scene, namespace)
+    with scene.creating(namespace, preemptors(number=FIRST)):
+        wait_until_drained(scene, number=1)
+        scene.inject(Rule(Kind.PARTITION, seconds=PAUSE_SECONDS + 10), leader)
+    with scene.creating(namespace, preemptors("late")):
+        assert scene.wait_for_leader(but=leader) is standby
+        wait_until_drained(scene, "late")
+    leader.proxy.clear()
+    assert leader.program.wait(KILLED_SECONDS) == 1
+    assert_all_is_well(scene, FIRST)
+
+
+def test_a_leader_that_is_told_to_stop_is_followed_within_10_seconds(
+    scene: Scene, namespace: str
+) -> None:
+    leader, moment = stop_in_the_middle(scene, namespace, signal.SIGTERM)
+    assert leader.program.wait(KILLED_SECONDS) == 0
+    assert_all_is_well(scene)
+    assert longest_gap(scene, moment) < STOPPED_SECONDS
+
+
+def test_a_victim_whose_deletion_is_answered_409_is_not_waited_for_forever(
+    scene: Scene, namespace: str
+) -> None:
+    leader, _ = scene.start_pair()
+    fill(scene, namespace)
+    # As an admission webhook answers that forbids the deletion for the moment.
+    conflict = Rule(Kind.CONFLICT, "DELETE", f"/{namespace}/pods/", count=4, seconds=10.0)
+    scene.inject(conflict, leader)
+    with scene.creating(namespace, preemptors(number=FIRST)):
+        eventually(lambda: leader.proxy.counts()[Kind.CONFLICT], bool, "a conflict")
+    assert_all_is_well(scene, FIRST)

@@ -1,0 +1,412 @@
+"""Mooring under exactly the rules of manifests/rbac.yaml: enough, and none too many.
+
+kube-apiserver's audit log tells what was used. WatchList is off, so that the mirror lists before it
+watches, as it does with servers that have no WatchList.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+import replica
+from controlplane import Access, ControlPlane
+from controlplane.client import Client
+from controlplane.namespaces import create_namespace
+from controlplane.nodes import create_nodes
+from e2e.replicas import (
+    PROFILES,
+    Replica,
+    Replicas,
+    bound,
+    create_pods,
+    delete_now,
+    eventually,
+    pod,
+    pods,
+    profile,
+)
+from mooring.kube.client import ApiClient
+from mooring.kube.config import load_connection
+from mooring.kube.errors import ApiError, UnansweredError
+from mooring.kube.resources import Call
+from mooring.kube.writes import PodWriter
+from mooring.testing.storage_builders import pv, pvc, storage_class
+
+ROOT = Path(__file__).parents[2]
+USER: Final = "system:serviceaccount:mooring-system:mooring"
+RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
+DOCUMENTS: Final = tuple(yaml.safe_load_all((ROOT / "manifests" / "rbac.yaml").read_text()))
+
+AUDIT: Final = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "users": [USER]}, {"level": "None"}],
+}
+
+STORAGE_CLASSES: Final = "/apis/storage.k8s.io/v1/storageclasses"
+
+Right = tuple[str, str, str]
+"""Verb, API group, resource with its subresource."""
+
+
+def granted() -> Iterator[tuple[dict[str, Any], int, dict[str, Any]]]:
+    """The roles bound to Mooring, with each of their rules and its number."""
+    bound_roles = {
+        (item["roleRef"]["kind"], item["roleRef"]["name"])
+        for item in DOCUMENTS
+        if item["kind"].endswith("Binding")
+    }
+    for role in DOCUMENTS:
+        if (role["kind"], role["metadata"]["name"]) in bound_roles:
+            for number, rule in enumerate(role["rules"]):
+                yield role, number, rule
+
+
+def rights(rule: Mapping[str, Any]) -> set[Right]:
+    return {
+        (verb, group, resource)
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+@dataclass
+class Cluster:
+    """A server that tells what Mooring does, one small node, and the Mooring that runs."""
+
+    access: Access
+    client: Client
+    audit: Path
+    folder: Path
+    namespace: str
+    runs: int = 0
+    scheduler: Replica = field(init=False)
+
+    @contextmanager
+    def mooring(self) -> Iterator[Replica]:
+        """Mooring, only beginning; with it go its pods."""
+        self.runs += 1
+        folder = self.folder / str(self.runs)
+        folder.mkdir()
+        with Replicas.of(self.access, folder) as replicas:
+            self.scheduler = replicas.start()
+            yield self.scheduler
+        self.client.request(
+            "DELETE", f"/api/v1/namespaces/{self.namespace}/pods", {"gracePeriodSeconds": 0}
+        )
+
+    def used(self) -> set[Right]:
+        """What Mooring was allowed to do so far."""
+        events = [json.loads(line) for line in self.audit.read_text().splitlines()]
+        return {
+            (event["verb"], ref.get("apiGroup", ""), _with_subresource(ref))
+            for event in events
+            if (ref := event.get("objectRef")) and event["responseStatus"]["code"] != 403
+        }
+
+    def add_pod(self, name: str, **fields: Any) -> str:
+        """The pod's name, which is new in each run."""
+        name = f"{name}-{self.runs}"
+        create_pods(self.client, self.namespace, pod(name, **fields))
+        return name
+
+    def add_claim(self, name: str, class_name: str, pod_name: str) -> str:
+        """The path of a claim that a new pod wants."""
+        path = f"/api/v1/namespaces/{self.namespace}/persistentvolumeclaims"
+        self.client.post(path, pvc(name, namespace=self.namespace, storage_class=class_name))
+        volume = {"name": "data", "persistentVolumeClaim": {"claimName": name}}
+        self.add_pod(pod_name, cpu="1m", volumes=[volume])
+        return f"{path}/{name}"
+
+    def node(self) -> str:
+        return str(self.client.get("/api/v1/nodes")["items"][0]["metadata"]["name"])
+
+    def bound(self, name: str) -> bool:
+        return name in bound(self.client, self.namespace)
+
+    def wait_until_bound(self, name: str) -> None:
+        eventually(lambda: self.bound(name), bool, f"{name} bound")
+
+
+def _with_subresource(ref: Mapping[str, str]) -> str:
+    return "/".join(part for part in (ref["resource"], ref.get("subresource")) if part)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("rbac")
+    policy, audit = folder / "policy.json", folder / "audit.log"
+    policy.write_text(json.dumps(AUDIT))
+    flags = [
+        f"--audit-policy-file={policy}",
+        f"--audit-log-path={audit}",
+        "--feature-gates=WatchList=false",
+    ]
+    with ControlPlane(flags={"kube-apiserver": flags}) as plane:
+        replica.apply_manifests(plane.access)
+        create_nodes(plane.access, 1, capacity={"cpu": "4", "memory": "8Gi", "pods": "500"})
+        with plane.access.client() as client:
+            classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+            client.post(classes, {"metadata": {"name": "high"}, "value": 1000})
+            client.post(STORAGE_CLASSES, storage_class("disks"))
+            client.post(STORAGE_CLASSES, storage_class("made", provisioner="csi.example"))
+            client.post(PROFILES, profile("strict", preemption={"disruptionBudgets": "Strict"}))
+            namespace = create_namespace(plane.access)
+            yield Cluster(plane.access, client, audit, folder, namespace)
+
+
+Sign = Callable[[], object]
+Work = Callable[[Cluster], Sign]
+
+# What a scheduler does, one thing after another. Each begins something, and gives the sign by which
+# its success is known.
+
+
+def starts(cluster: Cluster) -> Sign:
+    return lambda: cluster.scheduler.says("leading:") and cluster.scheduler.get("/readyz")[0] == 200
+
+
+def binds(cluster: Cluster) -> Sign:
+    name = cluster.add_pod("web", cpu="1m")
+    return lambda: cluster.bound(name)
+
+
+def tells_of_a_pod_without_a_node(cluster: Cluster) -> Sign:
+    """Its condition, and an event that is counted up because the pod is tried again and again."""
+    name = cluster.add_pod("large", cpu="100")
+    events = f"/apis/events.k8s.io/v1/namespaces/{cluster.namespace}/events"
+    path = f"/api/v1/namespaces/{cluster.namespace}/pods/{name}"
+    tries = count()
+
+    def counted_up() -> bool:
+        raw = cluster.client.patch(path, {"metadata": {"labels": {"try": str(next(tries))}}})
+        series = [
+            event
+            for event in cluster.client.get(events)["items"]
+            if event["regarding"]["name"] == name and event.get("series")
+        ]
+        return bool(series) and bool(raw["status"].get("conditions"))
+
+    return counted_up
+
+
+def deletes_a_victim(cluster: Cluster) -> Sign:
+    return _preempts(cluster, "mooring")
+
+
+def evicts_a_victim(cluster: Cluster) -> Sign:
+    return _preempts(cluster, "strict")
+
+
+def _preempts(cluster: Cluster, scheduler: str) -> Sign:
+    """A victim without grace is gone at once; with some, nothing here would end it."""
+    common: dict[str, Any] = {"cpu": "3", "terminationGracePeriodSeconds": 0}
+    cluster.wait_until_bound(cluster.add_pod(f"victim-of-{scheduler}", **common))
+    high = {"scheduler": scheduler, "priorityClassName": "high"}
+    preemptor = cluster.add_pod(f"preemptor-{scheduler}", **common, **high)
+
+    def bound_and_deleted() -> bool:
+        if not cluster.bound(preemptor):
+            return False
+        delete_now(cluster.client, cluster.namespace, preemptor)
+        return True
+
+    return bound_and_deleted
+
+
+def takes_a_volume(cluster: Cluster) -> Sign:
+    name = f"disk-{cluster.runs}"
+    path = f"/api/v1/persistentvolumes/{name}"
+    disk = pv(
+        name,
+        nodes=[cluster.node()],
+        storage_class="disks",
+        spec={"local": {"path": f"/mnt/{name}"}},
+    )
+    cluster.client.post("/api/v1/persistentvolumes", disk)
+    # The volume controller's part, which does not run here.
+    cluster.client.patch(f"{path}/status", {"status": {"phase": "Available"}})
+    cluster.add_claim(f"claim-{cluster.runs}", "disks", "with-disk")
+    return lambda: cluster.client.get(path)["spec"].get("claimRef")
+
+
+def asks_for_a_volume(cluster: Cluster) -> Sign:
+    claim = cluster.add_claim(f"made-{cluster.runs}", "made", "with-new-disk")
+    return lambda: cluster.client.get(claim)["metadata"].get("annotations")
+
+
+def takes_a_profile(cluster: Cluster) -> Sign:
+    name = f"team-{cluster.runs}"
+    cluster.client.post(PROFILES, profile(name))
+    return lambda: cluster.client.get(f"{PROFILES}/{name}").get("status")
+
+
+def shows_metrics(cluster: Cluster) -> Sign:
+    status, page = cluster.scheduler.get("/metrics")
+    assert status == 200, page
+    return lambda: True
+
+
+class _LosesAnswers(ApiClient):
+    """A network that loses the answer to a binding, and only that."""
+
+    async def request(self, method: str, path: str, **options: Any) -> bytes:
+        answer = await super().request(method, path, **options)
+        if method == "POST":
+            raise UnansweredError(Call.parse(method, path), "lost")
+        return answer
+
+
+def looks_whether_a_pod_is_bound(cluster: Cluster) -> Sign:
+    name = cluster.add_pod("unanswered", scheduler="nobody")
+    raw = cluster.client.get(f"/api/v1/namespaces/{cluster.namespace}/pods/{name}")
+    kubeconfig = cluster.access.kubeconfig_for_service_account(*replica.SERVICE_ACCOUNT)
+
+    async def bind() -> None:
+        async with _LosesAnswers(await load_connection(str(kubeconfig))) as client:
+            writer = PodWriter(client)
+            await writer.bind(cluster.namespace, name, raw["metadata"]["uid"], cluster.node())
+
+    asyncio.run(bind())
+    return lambda: True
+
+
+def nothing(_: Cluster) -> Sign:
+    return lambda: True
+
+
+EVERYTHING: Final = (
+    starts,
+    binds,
+    tells_of_a_pod_without_a_node,
+    deletes_a_victim,
+    evicts_a_victim,
+    takes_a_volume,
+    asks_for_a_volume,
+    takes_a_profile,
+    shows_metrics,
+    looks_whether_a_pod_is_bound,
+)
+
+
+def test_every_right_is_used_and_no_other_is_needed(cluster: Cluster) -> None:
+    with cluster.mooring() as scheduler:
+        for work in EVERYTHING:
+            eventually(work(cluster), bool, work.__name__)
+        assert scheduler.terminate() == 0
+    assert [line for line in scheduler.log() if "may not" in line["message"]] == []
+    assert cluster.used() == set().union(*(rights(rule) for _, _, rule in granted()))
+
+
+FAILS: Final[Mapping[str, tuple[Work, str]]] = {
+    "list namespaces": (nothing, "may not watch "),
+    "list replicasets": (nothing, "may not watch replicasets.apps"),
+    "list poddisruptionbudgets": (nothing, "may not watch poddisruptionbudgets.policy"),
+    "list priorityclasses": (nothing, "may not list priorityclasses.scheduling.k8s.io"),
+    "list csidrivers": (nothing, "may not watch csidrivers.storage.k8s.io"),
+    "list schedulingprofiles": (nothing, "may not list schedulingprofiles"),
+    "patch schedulingprofiles/status": (takes_a_profile, 'cannot patch resource "schedulingprofil'),
+    "create pods/binding": (binds, "may not create pods/binding"),
+    "patch pods/status": (tells_of_a_pod_without_a_node, "may not patch pods/status"),
+    "create events": (binds, "may not create events.events.k8s.io"),
+    "get pods": (looks_whether_a_pod_is_bound, "create pods/binding"),
+    "delete pods": (deletes_a_victim, "may not delete pods"),
+    "create pods/eviction": (evicts_a_victim, "may not create pods/eviction"),
+    "patch persistentvolumeclaims": (asks_for_a_volume, "may not patch persistentvolumeclaims"),
+    "create tokenreviews": (shows_metrics, "may not create tokenreviews"),
+    "create subjectaccessreviews": (shows_metrics, "may not create subjectaccessreviews"),
+    "create leases": (nothing, "may not create leases"),
+    "get leases": (nothing, "may not get leases"),
+    "get configmaps": (starts, "may not get configmaps kube-system/extension-apiserver-authent"),
+}
+"""By a rule's first verb and resource: what is done without it, and what Mooring then says."""
+
+
+def first(rule: Mapping[str, Any]) -> str:
+    return f"{rule['verbs'][0]} {rule['resources'][0]}"
+
+
+@contextmanager
+def without(cluster: Cluster, role: Mapping[str, Any], number: int) -> Iterator[None]:
+    """The role is short of one rule, in the server's own eyes too."""
+    metadata = role["metadata"]
+    folder = f"namespaces/{metadata['namespace']}/" if "namespace" in metadata else ""
+    path = f"{RBAC}/{folder}{role['kind'].lower()}s/{metadata['name']}"
+    others = [rule for index, rule in enumerate(role["rules"]) if index != number]
+    cluster.client.patch(path, {"rules": others})
+    try:
+        _wait_until(cluster, role["rules"][number], allowed=False)
+        yield
+    finally:
+        cluster.client.patch(path, {"rules": role["rules"]})
+        _wait_until(cluster, role["rules"][number], allowed=True)
+
+
+def _wait_until(cluster: Cluster, rule: Mapping[str, Any], *, allowed: bool) -> None:
+    """The server's cache of roles has followed."""
+    resource, _, subresource = rule["resources"][0].partition("/")
+    attributes = {
+        "verb": rule["verbs"][0],
+        "group": rule["apiGroups"][0],
+        "resource": resource,
+        "subresource": subresource,
+        "name": rule.get("resourceNames", [""])[0],
+        "namespace": "kube-system" if resource == "configmaps" else "mooring-system",
+    }
+    review = {"spec": {"user": USER, "resourceAttributes": attributes}}
+    reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    eventually(
+        lambda: cluster.client.post(reviews, review)["status"]["allowed"],
+        lambda answer: answer is allowed,
+        f"{'a' if allowed else 'no'} right to {first(rule)}",
+    )
+
+
+def test_what_fails_is_said_of_each_rule() -> None:
+    assert [first(rule) for _, _, rule in granted()] == list(FAILS)
+
+
+@pytest.mark.parametrize(
+    ("role", "number"),
+    [pytest.param(role, number, id=first(rule)) for role, number, rule in granted()],
+)
+def test_without_a_rule_something_fails_and_says_so(
+    cluster: Cluster, role: dict[str, Any], number: int
+) -> None:
+    work, words = FAILS[first(role["rules"][number])]
+    if role["metadata"]["name"] == "mooring-lease":
+        _without_lease(cluster.client)
+    with without(cluster, role, number), cluster.mooring() as scheduler:
+        said = ""
+        try:
+            if work is not nothing:
+                eventually(starts(cluster), bool, "the start")
+            work(cluster)
+        except (AssertionError, ApiError) as error:
+            said = str(error)
+        eventually(lambda: told(cluster, scheduler) + said, lambda told: words in told, words)
+
+
+def told(cluster: Cluster, scheduler: Replica) -> str:
+    """The log's messages, and what pods say about themselves."""
+    messages = [record["message"] for record in scheduler.log()]
+    for raw in pods(cluster.client, cluster.namespace).values():
+        messages += [c.get("message", "") for c in raw["status"].get("conditions", ())]
+    return "\n".join(messages)
+
+
+def _without_lease(client: Client) -> None:
+    path = "/apis/coordination.k8s.io/v1/namespaces/mooring-system/leases"
+    client.delete(path)

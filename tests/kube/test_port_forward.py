@@ -1,0 +1,84 @@
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+
+from mooring.kube.config import Connection
+from mooring.kube.errors import ApiError, ForbiddenError
+from mooring.kube.port_forward import PROTOCOL, port_forward
+
+PORT = 10259
+GREETING = PORT.to_bytes(2, "little")
+PATH = "/api/v1/namespaces/mooring-system/pods/mooring-0/portforward"
+
+
+@asynccontextmanager
+async def kubelet(*frames: bytes, status: int = 101) -> AsyncIterator[Connection]:
+    """Sends the greetings and `frames`, then what it receives; another `status` is a refusal."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if status != 101:
+            return web.Response(status=status, text="no")
+        assert request.query["ports"] == str(PORT)
+        stream = web.WebSocketResponse(protocols=(PROTOCOL,))
+        await stream.prepare(request)
+        for frame in (b"\0" + GREETING, b"\1" + GREETING, *frames):
+            await stream.send_bytes(frame)
+        async for message in stream:
+            await stream.send_bytes(message.data)
+        return stream
+
+    app = web.Application()
+    app.router.add_get(PATH, answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield Connection(f"http://127.0.0.1:{runner.addresses[0][1]}")
+    finally:
+        await runner.cleanup()
+
+
+def exchanged(near: socket.socket, sent: bytes) -> bytes:
+    """As many bytes back as were sent."""
+    near.sendall(sent)
+    received = b""
+    while len(received) < len(sent) and (chunk := near.recv(1 << 16)):
+        received += chunk
+    return received
+
+
+async def test_bytes_go_both_ways_and_the_greetings_are_none_of_them() -> None:
+    sent = bytes(range(256)) * 100
+    async with (
+        kubelet() as connection,
+        port_forward(connection, "mooring-system", "mooring-0", PORT) as forward,
+    ):
+        assert await asyncio.to_thread(exchanged, forward.socket, sent) == sent
+        assert forward.error == ""
+
+
+async def test_what_the_kubelet_says_is_wrong_is_kept() -> None:
+    async with (
+        kubelet(b"\1connection refused", b"\0x") as connection,
+        port_forward(connection, "mooring-system", "mooring-0", PORT) as forward,
+    ):
+        assert await asyncio.to_thread(forward.socket.recv, 1) == b"x"
+        assert forward.error == "connection refused"
+
+
+async def test_a_refusal_is_an_error_of_the_api() -> None:
+    async with kubelet(status=403) as connection:
+        with pytest.raises(ForbiddenError, match="create pods/portforward mooring-system/m"):
+            async with port_forward(connection, "mooring-system", "mooring-0", PORT):
+                pass
+
+
+async def test_no_server_is_an_error_of_the_api(unused_tcp_port: int) -> None:
+    connection = Connection(f"http://127.0.0.1:{unused_tcp_port}")
+    with pytest.raises(ApiError):
+        async with port_forward(connection, "mooring-system", "mooring-0", PORT):
+            pass
