@@ -159,7 +159,8 @@ class Refusals(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.state = ClusterState()
-        self.state.on_events(self.tell)
+        self.held: list[ClusterEvent] | None = None
+        self.state.on_events(self.hear)
         self.cluster = Snapshot(self.state)
         registry = Registry(SHIPPED, {})
         built_with = handle(self.state)
@@ -268,13 +269,26 @@ class Refusals(RuleBasedStateMachine):
         self.state.delete(Kind.POD, self.parsed(name, *self.placed.pop(name)).key)
 
     @precondition(lambda self: self.nodes)
-    @rule(name=pod_names, features=pod_features, data=st.data())
-    def a_pod_is_assumed(self, name: str, features: Features, data: st.DataObject) -> None:
-        """Perhaps while its predecessor still holds a place, or elsewhere than nominated."""
+    @rule(name=pod_names, features=pod_features, data=st.data(), accepted=st.booleans())
+    def a_pod_is_assumed(
+        self, name: str, features: Features, data: st.DataObject, *, accepted: bool
+    ) -> None:
+        """Perhaps while its predecessor is on a node, or elsewhere than nominated.
+
+        Accepted or rejected by Reserve and Permit: nothing else is decided or seen before that.
+        """
         on = data.draw(st.sampled_from(sorted(self.nodes)))
         features = self.unique(features)
-        self.placed[name] = features, on
-        self.state.assume(self.parsed(name, features, None), self.row(on))
+        self.placed.pop(name, None)
+        assumed, self.held = self.parsed(name, features, None), list[ClusterEvent]()
+        self.state.assume(assumed, self.row(on))
+        if accepted:
+            self.placed[name] = features, on
+            self.state.announce(assumed)
+        else:
+            self.state.forget(assumed)
+        events, self.held = self.held, None
+        self.tell(events)
 
     @precondition(lambda self: self.state.pods.assumed)
     @rule(data=st.data(), on=st.none() | node_names)
@@ -406,6 +420,13 @@ class Refusals(RuleBasedStateMachine):
             for kind in users
             for user in self.cluster.objects(kind).values()
         )
+
+    def hear(self, events: Sequence[ClusterEvent]) -> None:
+        """Tells the events at once, or keeps them while an attempt goes on."""
+        if self.held is None:
+            self.tell(events)
+        else:
+            self.held += events
 
     def tell(self, events: Sequence[ClusterEvent]) -> None:
         """What happened is enough to wake every pod that could be placed now."""
