@@ -192,7 +192,6 @@ class Scheduler:
         reviews_client = ApiClient(self._connection)
         endpoints = self._endpoints(Reviews(reviews_client))
         address = self._settings.bind_address
-        reflectors: asyncio.Task[None] | None = None
         try:
             port = await endpoints.start(address, self._settings.secure_port)
             logger.info(
