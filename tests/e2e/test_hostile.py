@@ -52,6 +52,7 @@ class Tenants:
 
     def __init__(self, scene: Scene, member: Member, client: Client) -> None:
         self.access = scene.plane.access
+        self._scene = scene
         self.member = member
         self.client = client
         self._read = 0
@@ -72,6 +73,13 @@ class Tenants:
             except (OSError, HTTPException):  # hung up on: the request was too large
                 continue
         return taken
+
+    def restart(self) -> None:
+        """The operator is another process, which has seen the cluster."""
+        self.member.terminate()
+        self.member = self._scene.start("--no-leader-elect")
+        self.member.wait_until_ready()
+        self._read = 0
 
     def forget_log(self) -> None:
         """What has been logged so far is not looked at any more."""
@@ -362,6 +370,18 @@ def test_a_profile_with_deep_args_harms_no_other(tenants: Tenants, depth: int) -
     finally:
         kubectl("delete", "--wait=false", "schedulingprofiles", "hostile")
     assert_profiles_still_work(tenants)
+
+
+def test_a_replica_that_begins_beside_a_profile_with_deep_args_places_pods(
+    tenants: Tenants,
+) -> None:
+    text = json.dumps(with_args("HERE")).replace('"HERE"', '{"a":' * 1500 + "1" + "}" * 1500)
+    tenants.access.kubectl("create", "--validate=false", "-f", "-", stdin=text)
+    try:
+        tenants.restart()
+        tenants.assert_unharmed()
+    finally:
+        tenants.access.kubectl("delete", "--wait=false", "schedulingprofiles", "hostile")
 
 
 @given(
