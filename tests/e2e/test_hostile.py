@@ -52,6 +52,7 @@ class Tenants:
 
     def __init__(self, scene: Scene, member: Member, client: Client) -> None:
         self.access = scene.plane.access
+        self._scene = scene
         self.member = member
         self.client = client
         self._read = 0
@@ -72,6 +73,17 @@ class Tenants:
             except (OSError, HTTPException):  # hung up on: the request was too large
                 continue
         return taken
+
+    def restart(self) -> None:
+        """The operator is another process, which has seen the cluster."""
+        self.member.terminate()
+        self.member = self._scene.start("--no-leader-elect")
+        self.member.wait_until_ready()
+        self._read = 0
+
+    def forget_log(self) -> None:
+        """What has been logged so far is not looked at any more."""
+        self._read = len(self.member.text)
 
     def withdraw(self) -> None:
         """Nothing hostile is left in the cluster."""
@@ -117,6 +129,14 @@ def tenants(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tenants]:
             tenants = Tenants(scene, member, client)
             tenants.seconds_to_bind()
             yield tenants
+
+
+@pytest.fixture(autouse=True)
+def alone(tenants: Tenants) -> Iterator[None]:
+    """What a test sends is gone after it, and what it broke in the log is its own."""
+    tenants.forget_log()
+    yield
+    tenants.withdraw()
 
 
 def invented(what: str, count: int, salt: str) -> list[str]:
@@ -204,13 +224,22 @@ KINDS: Final = (
     with_tolerations,
 )
 """The kinds of pod that have very much of one thing."""
-MOST: Final = 60
+MOST: Final = 400
 """So much of it the drawn pods have at most."""
 
 
 @pytest.mark.parametrize(
     ("make", "count"),
-    [(with_labels, 1000), (with_containers, 500), (with_tolerations, 1000)],
+    [
+        (with_labels, 1000),
+        (with_containers, 500),
+        (with_tolerations, 1000),
+        (with_resources, 500),
+        (with_preferences, 1000),
+        (with_requirements, 1000),
+        (with_affinities, 300),
+        (with_constraints, 300),
+    ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_pods_with_very_much_of_one_thing_delay_nobody_and_leave_no_memory(
@@ -224,6 +253,22 @@ def test_pods_with_very_much_of_one_thing_delay_nobody_and_leave_no_memory(
     tenants.assert_unharmed()
     grown = tenants.member.rss_mib() - before
     assert grown < GROWTH_MIB, f"{grown:.0f} MiB stay behind"
+
+
+def test_a_pod_short_of_more_than_64_resources_is_told_that_it_is_unschedulable(
+    tenants: Tenants,
+) -> None:
+    assert tenants.send(with_resources("many", 70))
+    path = f"/api/v1/namespaces/{tenants.hostile}/pods/many"
+
+    def reason() -> str:
+        conditions = tenants.client.get(path)["status"].get("conditions", ())
+        return next((c["reason"] for c in conditions if c["type"] == "PodScheduled"), "")
+
+    try:
+        assert eventually(reason, bool, "a condition") == "Unschedulable"
+    finally:
+        tenants.withdraw()
 
 
 names = st.uuids().map(lambda uuid: f"h-{uuid.hex[:12]}")
@@ -313,7 +358,7 @@ def assert_profiles_still_work(tenants: Tenants) -> None:
         tenants.client.delete(path)
 
 
-@pytest.mark.parametrize("depth", [50, 400])
+@pytest.mark.parametrize("depth", [50, 400, 1500, 5000])
 def test_a_profile_with_deep_args_harms_no_other(tenants: Tenants, depth: int) -> None:
     # Neither json.dumps nor json.loads can do this: kubectl sends it and takes it away again.
     text = json.dumps(with_args("HERE")).replace('"HERE"', '{"a":' * depth + "1" + "}" * depth)
@@ -325,6 +370,18 @@ def test_a_profile_with_deep_args_harms_no_other(tenants: Tenants, depth: int) -
     finally:
         kubectl("delete", "--wait=false", "schedulingprofiles", "hostile")
     assert_profiles_still_work(tenants)
+
+
+def test_a_replica_that_begins_beside_a_profile_with_deep_args_places_pods(
+    tenants: Tenants,
+) -> None:
+    text = json.dumps(with_args("HERE")).replace('"HERE"', '{"a":' * 1500 + "1" + "}" * 1500)
+    tenants.access.kubectl("create", "--validate=false", "-f", "-", stdin=text)
+    try:
+        tenants.restart()
+        tenants.assert_unharmed()
+    finally:
+        tenants.access.kubectl("delete", "--wait=false", "schedulingprofiles", "hostile")
 
 
 @given(

@@ -11,8 +11,8 @@ from soak.schedule import episodes
 
 WIDTH = 80
 MINUTES = 3.0
-SEED = 215
-"""Twelve faults in three minutes."""
+SEED = 34
+"""Ten faults in three minutes, a paused leader and 409 among them."""
 PODS = 300
 
 
