@@ -67,10 +67,10 @@ logger = logging.getLogger(__name__)
 
 _BUSY: Final = 16
 """Requests in flight that matter more than events; a server that keeps up has fewer."""
-_EVENT_SECONDS: Final = 5.0
-"""How long events may take to be written after the last binding, if there is time left."""
+_EVENT_SECONDS: Final = 1.0
+"""How long events may take to be written after the last binding: the next leader waits for it."""
 _LAST_SECONDS: Final = 1.0
-"""How long what has been cancelled may take to end, even if no time is left."""
+"""How long cancelled work, such as kopf, may take to end before the lease is released."""
 _HEALTH_SECONDS: Final = 1.0
 """How often a leader looks whether it is able to work."""
 _UNABLE_SECONDS: Final = 60.0
@@ -298,7 +298,7 @@ class Scheduler:
         await self._recorder.drain(max(0.0, min(_EVENT_SECONDS, deadline - now())))
         for task in writers:
             task.cancel()
-        await asyncio.wait((*workers, *writers), timeout=max(_LAST_SECONDS, deadline - now()))
+        await asyncio.wait((*workers, *writers), timeout=_LAST_SECONDS)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         """A part that should run as long as we lead has ended: nothing works without it."""

@@ -13,7 +13,7 @@ from kube.lease_server import PATH, LeaseServer
 from kube.virtual_clock import VirtualClock
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
-from mooring.kube.lease import TOLERATED_SECONDS, LeaderElector, Leadership
+from mooring.kube.lease import LOOK_SECONDS, TOLERATED_SECONDS, LeaderElector, Leadership
 
 RETRY = 2.0
 TRY = 5.0
@@ -31,7 +31,9 @@ class NoJitter(Random):
 class Replica:
     """An elector at work, and what it told."""
 
-    def __init__(self, client: ApiClient, identity: str, clock: VirtualClock) -> None:
+    def __init__(
+        self, client: ApiClient, identity: str, clock: VirtualClock, look_period: float
+    ) -> None:
         self.told: list[str] = []
         self.able = True
         self.leadership = Leadership(clock)
@@ -45,6 +47,7 @@ class Replica:
             sleep=clock.sleep,
             now=lambda: datetime.fromtimestamp(clock.time, UTC),
             random=NoJitter(),
+            look_period=look_period,
         )
         self.task = asyncio.create_task(
             self.elector.run(lambda: self.tell("started"), lambda: self.tell("lost"), self.is_able)
@@ -73,9 +76,9 @@ class Cluster:
         self.server = ApiServer(self.leases.respond)
         self._stack = stack
 
-    async def replica(self, identity: str = "a") -> Replica:
+    async def replica(self, identity: str = "a", look_period: float = RETRY) -> Replica:
         client = await self._stack.enter_async_context(ApiClient(Connection(self.server.url)))
-        replica = Replica(client, identity, self.clock)
+        replica = Replica(client, identity, self.clock, look_period)
         self._stack.push_async_callback(replica.stop)
         return replica
 
@@ -323,6 +326,17 @@ async def test_after_a_pause_past_the_deadline_it_is_renewed_within_another_dead
     await cluster.clock.advance(RETRY)
     await replica.task
     assert replica.told == ["started", "lost"]
+
+
+async def test_a_released_lease_is_taken_at_the_next_look(cluster: Cluster) -> None:
+    leader = await cluster.leader("a")
+    waiting = await cluster.replica("b", look_period=LOOK_SECONDS)
+    await cluster.clock.sleepers(seconds=LOOK_SECONDS)
+    leader.task.cancel()
+    await asyncio.wait([leader.task])
+    await cluster.clock.advance(LOOK_SECONDS)
+    await cluster.clock.sleepers(seconds=RETRY)
+    assert waiting.told == ["started"]
 
 
 async def test_a_replica_that_is_not_able_to_lead_does_not_ask_for_the_lease(

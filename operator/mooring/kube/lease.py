@@ -44,7 +44,11 @@ __all__ = ["LeaderElector", "Leadership"]
 logger = logging.getLogger(__name__)
 
 JITTER: Final = 1.2
-"""A waiting replica tries every 1 to 2.2 retry periods, so that replicas do not march in step."""
+"""The waits of a replica that does not lead vary by this factor, so that not all try at once."""
+LOOK_SECONDS: Final = 0.5
+"""A replica that does not lead reads the lease every 0.5 to 1.1 seconds: one small request, so that
+it takes over about a second after the lease was released. (client-go waits for the retry period.)
+"""
 
 
 TOLERATED_SECONDS: Final = 20.0
@@ -90,6 +94,7 @@ class LeaderElector:
         lease_duration: int = 15,
         renew_deadline: float = 10.0,
         retry_period: float = 2.0,
+        look_period: float = LOOK_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -109,6 +114,7 @@ class LeaderElector:
         self._lease_duration = lease_duration
         self._renew_deadline = renew_deadline
         self._retry_period = retry_period
+        self._look_period = min(look_period, retry_period)
         self._clock = clock
         self._sleep = sleep
         self._now = now
@@ -146,7 +152,7 @@ class LeaderElector:
         releases the lease without `on_lost`: stop what only a leader may do before cancelling.
         """
         while not (able() and await self._within(self._try_seconds, self._try())):
-            await self._sleep(self._retry_period * (1 + JITTER * self._random.random()))
+            await self._sleep(self._look_period * (1 + JITTER * self._random.random()))
         self.is_leader = True
         logger.info("leading: this replica holds lease %s/%s", self._namespace, self._name)
         try:
