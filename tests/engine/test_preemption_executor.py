@@ -157,6 +157,17 @@ async def test_a_failed_deletion_ends_the_preemption(stage: Stage, answers: Answ
     assert stage.queued.queue is SubQueue.BACKOFF
 
 
+async def test_a_failed_preemption_is_not_tried_again_before_the_backoff_ends(
+    stage: Stage, answers: Answers
+) -> None:
+    answers.refuse["DELETE", "low-0"] = (403, "Forbidden")
+    await stage.carry_out(0)
+    queue = stage.scheduler.queue
+    assert queue.pop(0.0) is None
+    assert queue.next_due() == stage.queued.backoff_expiration
+    assert queue.pop(stage.queued.backoff_expiration) is stage.queued
+
+
 async def test_every_preemptor_of_a_victim_that_stays_is_queued_again(
     stage: Stage, answers: Answers
 ) -> None:

@@ -508,3 +508,34 @@ def test_a_pod_that_was_gated_during_its_attempt_is_gated_afterwards(
     end(queue, queued, ending)
     assert queue_of(queue, "web") == "gated"
     assert queue.pop(100.0) is None
+
+
+def test_a_retry_is_not_popped_early_even_if_an_event_moved_the_pod_before(
+    queue: SchedulingQueue,
+) -> None:
+    queue.add(make_pod("web"), DEFAULT, 0.0)
+    queued = popped(queue, 0.0)
+    queue.add_unschedulable(queued, FIT, 0.0)
+    queue.move_on_events([NODE_ADDED], 0.0)
+    queue.retry("default/web", 0.0)
+    assert queue.pop(0.0) is None
+    assert queue.next_due() == queued.backoff_expiration
+    assert queue.pop(queued.backoff_expiration) is queued
+
+
+def test_a_retry_after_the_backoff_is_active_at_once(queue: SchedulingQueue) -> None:
+    queue.add(make_pod("web"), DEFAULT, 0.0)
+    queued = popped(queue, 0.0)
+    queue.add_unschedulable(queued, FIT, 0.0)
+    later = queued.backoff_expiration
+    queue.retry("default/web", later)
+    assert queue.counts()["active"] == 1
+
+
+def test_a_retry_of_a_pod_that_is_active_or_unknown_changes_nothing(
+    queue: SchedulingQueue,
+) -> None:
+    queue.add(make_pod("web"), DEFAULT, 0.0)
+    queue.retry("default/web", 0.0)
+    queue.retry("default/other", 0.0)
+    assert queue.counts()["active"] == 1

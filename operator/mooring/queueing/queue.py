@@ -12,7 +12,7 @@
 
 Backoff lasts one second after the first unschedulable attempt and doubles to ten. A pod that an
 event moved to the backoff queue may be popped early when no pod is active; a pod that is there
-after an error may not (SchedulerPopFromBackoffQ).
+after an error or a failed preemption may not (SchedulerPopFromBackoffQ).
 
 Unschedulable pods are grouped by signature, and an event moves one pod of a group, which is tried
 for all of them. When it is rejected with the same signature again, the others stay where they are.
@@ -177,10 +177,10 @@ class SchedulingQueue:
         queued.consecutive_errors_count += 1
         self._back_off(queued, queued.consecutive_errors_count, now)
         self._pods[queued.pod.key] = queued
-        self._move(queued, SubQueue.GATED if queued.gated else SubQueue.BACKOFF)
-        if not queued.gated:
-            entry = (queued.backoff_expiration, queued.ticket, queued)
-            heapq.heappush(self._error_backoff, entry)
+        if queued.gated:
+            self._move(queued, SubQueue.GATED)
+        else:
+            self._move_to_error_backoff(queued)
         self._try_next(queued, now)
 
     def assumed(self, queued: QueuedPod, now: float) -> None:
@@ -213,10 +213,18 @@ class SchedulingQueue:
         return moved
 
     def retry(self, key: str, now: float) -> None:
-        """Moves the pod if it is unschedulable: the preemption it waited for was abandoned."""
+        """The preemption that the pod waited for has failed: it is tried again after its backoff.
+
+        The pod is not popped early, also if an event has moved it to the backoff queue already.
+        An eviction that always fails would else be tried without a pause.
+        """
         queued = self._pods.get(key)
-        if queued is not None and queued.queue is SubQueue.UNSCHEDULABLE:
+        if queued is None or queued.queue not in (SubQueue.UNSCHEDULABLE, SubQueue.BACKOFF):
+            return
+        if queued.queue is SubQueue.UNSCHEDULABLE:
             self._try_for_group(queued, now)
+        if queued.queue is SubQueue.BACKOFF:
+            self._move_to_error_backoff(queued)
 
     def flush_unschedulable(self, now: float) -> bool:
         """Moves the pods that have been unschedulable for five minutes; True if there are any."""
@@ -264,6 +272,11 @@ class SchedulingQueue:
             heapq.heappush(self._backoff, (queued.backoff_expiration, queued.ticket, queued))
         else:
             self._move(queued, SubQueue.ACTIVE)
+
+    def _move_to_error_backoff(self, queued: QueuedPod) -> None:
+        """Moves the pod to the backoff queue, from which it is not popped early."""
+        self._move(queued, SubQueue.BACKOFF)
+        heapq.heappush(self._error_backoff, (queued.backoff_expiration, queued.ticket, queued))
 
     def _flush_backoff(self, heap: list[tuple[float, int, QueuedPod]], now: float) -> None:
         """Moves the pods whose backoff has ended to the active queue."""
