@@ -8,6 +8,7 @@ import pytest
 from mooring.framework.plugin import QueuedPodInfo
 from mooring.framework.queued_pod import QueuedPod
 from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
 from mooring.queueing.queue import SchedulingQueue
 from mooring.testing import builders
@@ -539,3 +540,21 @@ def test_a_retry_of_a_pod_that_is_active_or_unknown_changes_nothing(
     queue.retry("default/web", 0.0)
     queue.retry("default/other", 0.0)
     assert queue.counts()["active"] == 1
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ClusterEvent(Kind.NODE, Action.DELETE, parse_node(builders.node("node-b")), None),
+        ClusterEvent(Kind.POD, Action.DELETE, make_pod("web", nominated="node-b"), None),
+    ],
+)
+def test_a_pod_whose_nomination_ends_is_tried_again_whatever_rejected_it(
+    queue: SchedulingQueue, hints: FakeHints, event: ClusterEvent
+) -> None:
+    hints.nominated = {"web": "node-b"}
+    queue.add(make_pod("web"), DEFAULT, 0.0)
+    queue.add_unschedulable(popped(queue, 0.0), TAINTS, 0.0)
+    hints.nominated = {}
+    assert queue.move_on_events([event], 100.0)
+    assert popped(queue, 100.0).pod.name == "web"

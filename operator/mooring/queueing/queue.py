@@ -197,12 +197,17 @@ class SchedulingQueue:
 
         Hints run for one pod of each group, and that pod alone is moved, so that many equal
         unschedulable pods cost no more than one (MoveAllToActiveOrBackoffQueue).
+
+        A pod that lost its nomination is always moved: the resources it waited for are not its any
+        more, and no other event may come (framework/preemption/executor.go activates it).
         """
         events = tuple(events)
         self._in_flight.add_events(events)
         moved = False
         for event in events:
-            self._unschedulable.update_nominations(event)
+            for queued in self._unschedulable.update_nominations(event):
+                self._retry(queued, now)
+                moved = True
             to_move = self._unschedulable.pods_to_move(event, self._hints.is_worth_requeuing)
             for queued, for_group in to_move:
                 if for_group:

@@ -159,14 +159,16 @@ class ClusterState:
         """The assumption is undone, if this very pod is still assumed.
 
         Otherwise the watch has shown the pod bound. If an eviction was to call its binding off,
-        that has failed: the pod is evicted no more.
+        that has failed: the pod is evicted no more, and the preemptors that waited for it are
+        nominated no more. The DELETE of their nominations has them tried again.
 
         Delivers a DELETE if the pod was announced, or if it was nominated to the node: other pods
         then know of resources that are free now.
         """
         assumed = self.pods.assumed.get(pod.key)
         if assumed is None or assumed.pod.uid != pod.uid:
-            self._evictions.abandon(pod)
+            preemptors = self._evictions.abandon(pod)
+            self._deliver(tuple(event for p in preemptors for event in self._withdraw(p.key)))
             return
         events = self._delete(Kind.POD, pod.key, pod.uid)
         if not assumed.announced and assumed.was_nominated:
