@@ -168,6 +168,24 @@ async def test_a_failed_preemption_is_not_tried_again_before_the_backoff_ends(
     assert queue.pop(stage.queued.backoff_expiration) is stage.queued
 
 
+async def test_an_eviction_that_fails_in_an_unexpected_way_is_logged_once_and_abandoned(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> None:
+        raise RuntimeError("the plugin is broken")
+
+    victims = stage.victims(0, 1)
+    stage.scheduler.in_pre_bind[victims[0].uid] = broken
+    await stage.carry_out(0, 1)
+    evictions = stage.scheduler.state.evictions
+    assert not any(evictions.evicting(victim) for victim in victims)
+    assert not evictions.awaits_victims(stage.preemptor)
+    assert stage.queued.queue is SubQueue.BACKOFF
+    [record] = caplog.records
+    assert "preemption for pod default/high is abandoned" in record.message
+    assert "the plugin is broken" in record.message
+
+
 async def test_every_preemptor_of_a_victim_that_stays_is_queued_again(
     stage: Stage, answers: Answers
 ) -> None:
