@@ -16,9 +16,9 @@ from mooring.framework.post_filter import Nomination
 from mooring.framework.queued_pod import QueuedPod
 from mooring.kube.errors import (
     ConflictError,
+    DisruptionBudgetError,
     KubeError,
     NotFoundError,
-    TooManyRequestsError,
     explain,
 )
 from mooring.kube.timestamps import time_now
@@ -141,7 +141,7 @@ class PreemptionExecutor:
         if strict:
             try:
                 return await self._writer.evict_pod(victim.namespace, victim.name, victim.uid)
-            except TooManyRequestsError as error:
+            except DisruptionBudgetError as error:
                 raise _BudgetExhaustedError(victim) from error
         condition = {
             "type": "DisruptionTarget",

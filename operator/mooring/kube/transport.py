@@ -19,7 +19,12 @@ from urllib.parse import urlencode
 import aiohttp
 from yarl import URL
 
-from mooring.kube.errors import UnansweredError, UnreachableError, error_from_response
+from mooring.kube.errors import (
+    DisruptionBudgetError,
+    UnansweredError,
+    UnreachableError,
+    error_from_response,
+)
 from mooring.kube.exchange import (
     CONNECT_SECONDS,
     KEEPALIVE_SECONDS,
@@ -154,10 +159,11 @@ class Transport:
             if answer.status < 300:
                 return answer.body
             error = self._refusal(request, answer)
-            if error.retry_after is None or tries == retries:
+            pause = error.retry_after
+            if pause is None or tries == retries or isinstance(error, DisruptionBudgetError):
                 raise error
             tries += 1
-            await self._sleep(min(error.retry_after, LONGEST_RETRY_AFTER))
+            await self._sleep(min(pause, LONGEST_RETRY_AFTER))
 
     async def watch_lines(
         self, path: str, params: Mapping[str, str], *, silence: float
