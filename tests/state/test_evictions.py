@@ -307,3 +307,11 @@ def test_a_victim_whose_binding_cannot_be_called_off_any_more_ends_the_nominatio
     assert event.action is Action.DELETE
     assert isinstance(event.before, Pod)
     assert (event.before.key, event.before.nominated_node) == (PREEMPTOR.key, "n1")
+
+
+def test_a_budgets_status_that_is_written_with_the_same_values_opens_the_budget_again() -> None:
+    state = guarded(allowed=2)
+    state.budget_exhausted(known(state, "a"))
+    assert allowed(state) == 0
+    write_status(state, 2)
+    assert allowed(state) == 2
