@@ -216,6 +216,15 @@ def test_a_pod_whose_profile_goes_waits_for_another(open_door: Door) -> None:
     assert open_door.scheduler_state.without_profile == {left_alone.key: left_alone}
 
 
+def test_a_pod_whose_profile_goes_is_nominated_no_more(open_door: Door) -> None:
+    open_door.comes(nominated="a")
+    assert len(open_door.scheduler_state.state.nominations) == 1
+    open_door.scheduler_state.profiles.remove("default-scheduler")
+    open_door.intake.profiles_changed()
+    assert len(open_door.scheduler_state.state.nominations) == 0
+    assert list(open_door.scheduler_state.without_profile) == ["default/web"]
+
+
 def test_a_gated_pod_waits_until_its_gates_are_gone(open_door: Door) -> None:
     open_door.comes(gates=["quota"])
     assert open_door.queue() is SubQueue.GATED

@@ -154,11 +154,16 @@ class Bindings:
         self.made: list[tuple[str, str]] = []
         self.refuse: dict[str, int] = {}
         self.statuses: list[dict[str, Any]] = []
+        self.deleted: list[str] = []
 
     def __call__(self, request: Request) -> None:
         name = request.path.split("/")[-2]
         if request.method == "PATCH":
             self.statuses.append(request.body["status"])
+            request.reply({})
+            return
+        if request.method == "DELETE":
+            self.deleted.append(request.path.split("/")[-1])
             request.reply({})
             return
         if name in self.refuse:
@@ -279,6 +284,26 @@ async def test_an_attempt_that_may_not_preempt_keeps_the_nomination_of_a_former_
         assert "nominatedNodeName" not in status
         engine.scheduler_state.state.delete(Kind.POD, "default/victim")
         await until(lambda: bindings.made)
+
+
+async def test_a_pod_whose_nominated_node_is_deleted_preempts_on_another(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    full = (pod("low", cpu="1", node="a"), pod("mid", cpu="1", node="b", priority=1))
+    engine = Engine(client, node("a", cpu="1"), node("b", cpu="1"), *full)
+    state = engine.scheduler_state.state
+    engine.pending(pod("web", cpu="1", priority=10))
+
+    def nominated_to(name: str) -> bool:
+        return [state.nodes.names[n.row] for n in state.nominations] == [name]
+
+    with engine.running():
+        await until(lambda: nominated_to("a") and bindings.deleted == ["low"])
+        state.delete(Kind.NODE, "a")
+        await until(lambda: nominated_to("b") and bindings.deleted == ["low", "mid"])
+        state.delete(Kind.POD, "default/mid")
+        await until(lambda: bindings.made)
+    assert bindings.made == [("web", "b")]
 
 
 async def test_an_error_ends_a_nomination_in_the_status_and_here(

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from deciding import Deciding
-from kube.api_server import ApiServer, Request
+from kube.api_server import ApiServer, Request, budget_refusal
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.profiles import Profiles
 from mooring.engine.reports import Reports
@@ -22,6 +22,7 @@ from mooring.kube.writes import PodWriter
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
+from mooring.model.workloads import parse_pod_disruption_budget
 from mooring.plugins import SHIPPED
 from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
@@ -69,11 +70,15 @@ class Stage:
 
 
 class Answers:
-    """Answers every request with 200, or as `refuse` and `bodies_of` say; keeps the requests."""
+    """Answers every request with 200, or as `refuse` and `bodies_of` say; keeps the requests.
+
+    If `exhausted`, a disruption budget forbids every eviction.
+    """
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str]] = []
         self.bodies: list[object] = []
+        self.exhausted = False
         self.refuse: dict[tuple[str, str], tuple[int, str]] = {}
         self.bodies_of: dict[tuple[str, str], dict[str, object]] = {}
 
@@ -81,7 +86,9 @@ class Answers:
         call = (request.method, request.path.removeprefix("/api/v1/namespaces/default/pods/"))
         self.requests.append(call)
         self.bodies.append(request.body)
-        if call in self.refuse:
+        if self.exhausted and call[1].endswith("/eviction"):
+            request.reply(budget_refusal(), 429)
+        elif call in self.refuse:
             request.refuse(*self.refuse[call], "no")
         else:
             request.reply(self.bodies_of.get(call, {}))
@@ -138,7 +145,7 @@ async def test_a_strict_profile_evicts_through_the_eviction_api(
 async def test_an_exhausted_budget_ends_the_preemption_and_the_preemptor_is_queued_again(
     stage: Stage, answers: Answers
 ) -> None:
-    answers.refuse["POST", "low-0/eviction"] = (429, "TooManyRequests")
+    answers.exhausted = True
     await stage.carry_out(0, strict=True)
     state = stage.scheduler.state
     assert state.nominations.get("default/high") is None
@@ -149,12 +156,52 @@ async def test_an_exhausted_budget_ends_the_preemption_and_the_preemptor_is_queu
     assert [change.action for change in stage.freed] == ["Delete"]
 
 
+async def test_an_overloaded_server_exhausts_no_budget(stage: Stage, answers: Answers) -> None:
+    state = stage.scheduler.state
+    budget = parse_pod_disruption_budget(pdb("guard", {"app": "low"}, allowed=3))
+    state.put(Kind.POD_DISRUPTION_BUDGET, budget.key, budget)
+    answers.refuse["POST", "low-0/eviction"] = (429, "TooManyRequests")
+    await stage.carry_out(0, strict=True)
+    assert state.evictions.disruptions_allowed(budget) == 3
+    assert state.nominations.get("default/high") is None
+    assert stage.queued.queue is SubQueue.BACKOFF
+
+
 async def test_a_failed_deletion_ends_the_preemption(stage: Stage, answers: Answers) -> None:
     answers.refuse["DELETE", "low-0"] = (403, "Forbidden")
     await stage.carry_out(0, 1)
     assert ("DELETE", "low-1") not in answers.requests
     assert stage.scheduler.state.nominations.get("default/high") is None
     assert stage.queued.queue is SubQueue.BACKOFF
+
+
+async def test_a_failed_preemption_is_not_tried_again_before_the_backoff_ends(
+    stage: Stage, answers: Answers
+) -> None:
+    answers.refuse["DELETE", "low-0"] = (403, "Forbidden")
+    await stage.carry_out(0)
+    queue = stage.scheduler.queue
+    assert queue.pop(0.0) is None
+    assert queue.next_due() == stage.queued.backoff_expiration
+    assert queue.pop(stage.queued.backoff_expiration) is stage.queued
+
+
+async def test_an_eviction_that_fails_in_an_unexpected_way_is_logged_once_and_abandoned(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> None:
+        raise RuntimeError("the plugin is broken")
+
+    victims = stage.victims(0, 1)
+    stage.scheduler.in_pre_bind[victims[0].uid] = broken
+    await stage.carry_out(0, 1)
+    evictions = stage.scheduler.state.evictions
+    assert not any(evictions.evicting(victim) for victim in victims)
+    assert not evictions.awaits_victims(stage.preemptor)
+    assert stage.queued.queue is SubQueue.BACKOFF
+    [record] = caplog.records
+    assert "preemption for pod default/high is abandoned" in record.message
+    assert "the plugin is broken" in record.message
 
 
 async def test_every_preemptor_of_a_victim_that_stays_is_queued_again(
@@ -236,7 +283,7 @@ async def test_evictions_that_have_succeeded_go_on_when_another_one_fails(
 async def test_every_preemptor_of_a_victim_with_an_exhausted_budget_is_queued_again(
     stage: Stage, answers: Answers
 ) -> None:
-    answers.refuse["POST", "low-0/eviction"] = (429, "TooManyRequests")
+    answers.exhausted = True
     other = stage.rejected(parse_pod(pod("other", cpu="1", priority=HIGH + 1)))
     stage.preemptions.begin(stage.queued, Nomination("a", stage.victims(0), strict=True))
     stage.preemptions.begin(other, Nomination("a", stage.victims(0), strict=True))

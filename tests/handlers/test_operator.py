@@ -320,6 +320,18 @@ async def test_a_pod_that_the_comparison_found_is_queued_unless_it_was_bound_mea
     assert list(shared.without_profile) == ["default/web"]
 
 
+async def test_a_terminating_pod_is_not_queued_but_one_that_is_queued_gets_its_newer_version() -> (
+    None
+):
+    shared = scheduler_state()
+    async with small_api() as (_, server), kopf_against(server, shared) as operator:
+        await operator.pod_found(builders.pod("web"))
+        for name in ("web", "leaving"):
+            await operator.pod_found(builders.pod(name, terminating=True))
+    [web] = shared.without_profile.values()
+    assert (web.key, web.terminating) == ("default/web", True)
+
+
 async def test_a_profile_that_the_comparison_found_is_in_force_and_its_status_written() -> None:
     shared = scheduler_state()
     api = "scheduling.mooring.dev/v1alpha1"

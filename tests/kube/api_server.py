@@ -140,6 +140,12 @@ def status_object(code: int, reason: str, message: str, **details: str) -> dict[
     }
 
 
+def budget_refusal(message: str = "a budget forbids it") -> dict[str, Any]:
+    """The Status object by which the Eviction API says that a disruption budget is exhausted."""
+    causes = [{"reason": "DisruptionBudget", "message": message}]
+    return {**status_object(429, "TooManyRequests", message), "details": {"causes": causes}}
+
+
 def pod(name: str, version: int, namespace: str = "default", **extra: Any) -> dict[str, Any]:
     """A pod as a list or watch shows it."""
     metadata = {"name": name, "namespace": namespace, "resourceVersion": str(version)}

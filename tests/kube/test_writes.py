@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from kube.api_server import ApiServer
+from kube.api_server import ApiServer, budget_refusal
 from kube.virtual_clock import VirtualClock
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.errors import (
     ApiError,
     ConflictError,
+    DisruptionBudgetError,
     ForbiddenError,
     InvalidError,
     NotFoundError,
@@ -230,10 +231,23 @@ async def test_an_eviction_that_a_budget_forbids_is_not_repeated(
     server: ApiServer, writer: PodWriter
 ) -> None:
     task = asyncio.create_task(writer.evict_pod("team-a", "web", "u1"))
-    (await server.next()).refuse(429, "TooManyRequests", "budget", Retry_After="10")
-    with pytest.raises(TooManyRequestsError):
+    (await server.next()).reply(budget_refusal(), 429, Retry_After="10")
+    with pytest.raises(DisruptionBudgetError):
         await task
     assert len(server.seen) == 1
+
+
+async def test_an_eviction_is_sent_again_when_an_overloaded_server_asks_to_wait(
+    server: ApiServer,
+) -> None:
+    clock = VirtualClock()
+    async with ApiClient(Connection(server.url), sleep=clock.sleep) as client:
+        task = asyncio.create_task(PodWriter(client).evict_pod("team-a", "web", "u1"))
+        (await server.next()).refuse(429, "TooManyRequests", "overloaded", Retry_After="3")
+        await clock.sleepers(seconds=3.0)
+        await clock.advance(3.0)
+        (await server.next()).reply({}, 201)
+        assert await task
 
 
 @pytest.mark.parametrize("write", ["delete_pod", "evict_pod"])

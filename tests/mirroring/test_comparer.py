@@ -264,14 +264,52 @@ async def test_an_object_that_is_of_no_use_is_read_again_only_when_it_has_change
 async def test_a_round_reads_a_bounded_number_and_the_next_one_follows_at_once(
     server: ApiServer, register: Register
 ) -> None:
-    uids = ("u1", "u2", *(f"new-{i}" for i in range(MOST_FETCHED + 1)))
+    uids = ("u1", "u2", *(f"new-{i:03}" for i in range(MOST_FETCHED + 1)))
     register.comparer.hint()
     for first, last in ((0, MOST_FETCHED), (MOST_FETCHED, MOST_FETCHED + 1)):
         await register.due()
         listed(await server.next(), *uids)
         await register.due()
         for i in range(first, last):
-            (await server.next()).reply({"metadata": metadata(f"new-{i}")})
+            (await server.next()).reply({"metadata": metadata(f"new-{i:03}")})
         await no_classes(server)
     await register.done()
     assert len(register.pods) == len(uids)
+
+
+async def test_a_round_begins_where_the_last_one_ended(
+    server: ApiServer, register: Register
+) -> None:
+    """Objects that are dropped each time they are found must not keep the others from their turn.
+
+    Here kopf shows each of them in another version before the next round.
+    """
+    dropped = [f"dropped-{i:03}" for i in range(MOST_FETCHED)]
+    register.malformed.update(dropped)
+    register.comparer.hint()
+    for version, reads in (("1", dropped), ("2", ["lost", *dropped[:-1]])):
+        await register.due()
+        listed(await server.next(), "u1", "u2", *dropped, "lost", version=version)
+        await register.due()
+        for uid in reads:
+            request = await server.next()
+            assert request.path.endswith(f"/{uid}")
+            request.reply({"metadata": metadata(uid, version)})
+        await no_classes(server)
+    assert register.pods["default/lost"] == "lost"
+
+
+async def test_an_object_that_cannot_be_handed_over_does_not_hold_up_the_next_round(
+    server: ApiServer, register: Register
+) -> None:
+    register.comparer.hint()
+    for first in ("a", "b"):
+        await register.due()
+        listed(await server.next(), "u1", "u2", "a", "b")
+        await register.due()
+        request = await server.next()
+        assert request.path.endswith(f"/{first}")
+        request.refuse(403, "Forbidden", "no")
+        await no_classes(server)
+        await register.done()
+        register.comparer.hint()

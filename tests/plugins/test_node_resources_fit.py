@@ -199,6 +199,10 @@ class TestCures:
         assert asking.queueing_hint(pod(cpu="3"), before=pod("gone", cpu="3", node="n1"))
         assert not asking.queueing_hint(pod(cpu="4"), before=pod("gone", cpu="3", node="n1"))
 
+    def test_a_pod_deleted_after_its_node_queues(self) -> None:
+        asking = PluginAnswers(NodeResourcesFit, self.LARGE)
+        assert asking.queueing_hint(pod(cpu="3"), before=pod("gone", cpu="3", node="n2"))
+
     def test_a_pod_that_shrank_queues(self) -> None:
         asking = PluginAnswers(NodeResourcesFit, self.LARGE, pod("other", cpu="5", node="n1"))
         before, after = pod("other", cpu="8", node="n1"), pod("other", cpu="5", node="n1")

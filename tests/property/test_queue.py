@@ -115,7 +115,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     def one_is_moved(self, among: list[Known], signature: Signature) -> None:
         """The queue has moved exactly one of these, which is tried for its group."""
-        [moved] = [known for known in among if self.queue_of(known) is not SubQueue.UNSCHEDULABLE]
+        moving = [known for known in among if self.queue_of(known) is not SubQueue.UNSCHEDULABLE]
+        assert len(moving) == 1
+        moved = moving[0]
         moved.moved, moved.tries_for = True, signature
 
     def the_next_follows(self, known: Known) -> None:

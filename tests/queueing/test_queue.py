@@ -8,6 +8,7 @@ import pytest
 from mooring.framework.plugin import QueuedPodInfo
 from mooring.framework.queued_pod import QueuedPod
 from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
 from mooring.queueing.queue import SchedulingQueue
 from mooring.testing import builders
@@ -570,3 +571,52 @@ def test_a_flush_moves_at_most_ten_thousand_pods_and_the_next_one_the_others(
     while queue.flush_unschedulable(1000.0):
         moved.append(queue.counts()["active"])
     assert moved == [10_000, 10_002]
+
+
+def test_a_retry_is_not_popped_early_even_if_an_event_moved_the_pod_before(
+    queue: SchedulingQueue,
+) -> None:
+    queue.add(make_pod("web"), DEFAULT, 0.0)
+    queued = popped(queue, 0.0)
+    queue.add_unschedulable(queued, FIT, 0.0)
+    queue.move_on_events([NODE_ADDED], 0.0)
+    queue.retry("default/web", 0.0)
+    assert queue.pop(0.0) is None
+    assert queue.next_due() == queued.backoff_expiration
+    assert queue.pop(queued.backoff_expiration) is queued
+
+
+def test_a_retry_after_the_backoff_is_active_at_once(queue: SchedulingQueue) -> None:
+    queue.add(make_pod("web"), DEFAULT, 0.0)
+    queued = popped(queue, 0.0)
+    queue.add_unschedulable(queued, FIT, 0.0)
+    later = queued.backoff_expiration
+    queue.retry("default/web", later)
+    assert queue.counts()["active"] == 1
+
+
+def test_a_retry_of_a_pod_that_is_active_or_unknown_changes_nothing(
+    queue: SchedulingQueue,
+) -> None:
+    queue.add(make_pod("web"), DEFAULT, 0.0)
+    queue.retry("default/web", 0.0)
+    queue.retry("default/other", 0.0)
+    assert queue.counts()["active"] == 1
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ClusterEvent(Kind.NODE, Action.DELETE, parse_node(builders.node("node-b")), None),
+        ClusterEvent(Kind.POD, Action.DELETE, make_pod("web", nominated="node-b"), None),
+    ],
+)
+def test_a_pod_whose_nomination_ends_is_tried_again_whatever_rejected_it(
+    queue: SchedulingQueue, hints: FakeHints, event: ClusterEvent
+) -> None:
+    hints.nominated = {"web": "node-b"}
+    queue.add(make_pod("web"), DEFAULT, 0.0)
+    queue.add_unschedulable(popped(queue, 0.0), TAINTS, 0.0)
+    hints.nominated = {}
+    assert queue.move_on_events([event], 100.0)
+    assert popped(queue, 100.0).pod.name == "web"

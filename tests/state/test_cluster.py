@@ -54,6 +54,24 @@ def test_an_object_is_added_once_and_updated_after() -> None:
     ]
 
 
+@pytest.mark.parametrize("raw", [node("n1", cpu="4"), namespace("web", labels={"a": "b"})])
+def test_an_object_that_is_shown_as_it_is_known_causes_no_event(raw: dict[str, object]) -> None:
+    """A node's heartbeat, and a relist, show again what nothing has changed."""
+    state, kind = ClusterState(), Kind(str(raw["kind"]))
+
+    def show() -> None:
+        value = parse_object(kind, raw)
+        state.put(kind, value.name, value)
+
+    assert actions(state, show) == [Action.ADD]
+    assert actions(state, show) == []
+
+
+def test_a_relist_of_known_objects_causes_no_event() -> None:
+    state = cluster(node("n1"))
+    assert actions(state, lambda: state.replace(Kind.NODE, {"n1": parse_node(node("n1"))})) == []
+
+
 def test_events_have_one_sink() -> None:
     state = ClusterState()
     state.on_events(lambda _: None)

@@ -1,11 +1,12 @@
 """Which pods are being evicted and for whom, and what disruption budgets still allow."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from mooring.model.events import Kind
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.workloads import PodDisruptionBudget
@@ -287,3 +288,30 @@ def test_a_preemptor_awaits_no_victims_without_its_nomination(
     end(state)
     assert not state.evictions.awaits_victims(PREEMPTOR)
     assert state.evictions.evicting(known(state, "a")), "its eviction goes on"
+
+
+def test_a_victim_whose_binding_cannot_be_called_off_any_more_ends_the_nomination() -> None:
+    """The watch shows it bound before its attempt is called off: its preemptor must be retried."""
+    state = guarded(allowed=1)
+    victim = parse_pod(pod("assumed", labels=WEB))
+    state.assume(victim, 0)
+    state.nominate(PREEMPTOR, "n1")
+    state.begin_evictions(PREEMPTOR, [victim])
+    see(state, replace(victim, node_name="n1"))
+    delivered: list[ClusterEvent] = []
+    state.on_events(delivered.extend)
+    state.forget(victim)
+    assert state.nominations.get(PREEMPTOR.key) is None
+    assert not state.evictions.awaits_victims(PREEMPTOR)
+    [event] = delivered
+    assert event.action is Action.DELETE
+    assert isinstance(event.before, Pod)
+    assert (event.before.key, event.before.nominated_node) == (PREEMPTOR.key, "n1")
+
+
+def test_a_budgets_status_that_is_written_with_the_same_values_opens_the_budget_again() -> None:
+    state = guarded(allowed=2)
+    state.budget_exhausted(known(state, "a"))
+    assert allowed(state) == 0
+    write_status(state, 2)
+    assert allowed(state) == 2

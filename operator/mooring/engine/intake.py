@@ -140,8 +140,9 @@ class Intake:
         return profile.pipeline if profile is not None else None
 
     def _set_aside(self, pod: Pod) -> None:
-        """The pod waits for a profile that takes it."""
+        """The pod waits for a profile that takes it, and is nominated no more."""
         self._scheduler.queue.remove(pod.key, self._clock())
+        self._scheduler.state.withdraw(pod.key)
         self._scheduler.without_profile[pod.key] = pod
 
     def _add(self, pod: Pod, pipeline: Pipeline) -> None:

@@ -16,9 +16,9 @@ from mooring.framework.post_filter import Nomination
 from mooring.framework.queued_pod import QueuedPod
 from mooring.kube.errors import (
     ConflictError,
+    DisruptionBudgetError,
     KubeError,
     NotFoundError,
-    TooManyRequestsError,
     explain,
 )
 from mooring.kube.timestamps import time_now
@@ -113,6 +113,8 @@ class PreemptionExecutor:
             first_error = failed.exceptions[0]
             text = explain(first_error) if isinstance(first_error, KubeError) else str(first_error)
             self._abandon(queued, remaining, text)
+        except* Exception as unexpected:  # noqa: BLE001 - the eviction must not stay under way
+            self._abandon(queued, remaining, str(unexpected.exceptions[0]), unexpected)
 
     async def _preempt(self, victim: Pod, preemptor: Pod, nomination: Nomination) -> None:
         """Evicts the victim, or calls its binding off where it waits at Permit or PreBind."""
@@ -139,7 +141,7 @@ class PreemptionExecutor:
         if strict:
             try:
                 return await self._writer.evict_pod(victim.namespace, victim.name, victim.uid)
-            except TooManyRequestsError as error:
+            except DisruptionBudgetError as error:
                 raise _BudgetExhaustedError(victim) from error
         condition = {
             "type": "DisruptionTarget",
@@ -157,9 +159,19 @@ class PreemptionExecutor:
             )
         return await self._writer.delete_pod(victim.namespace, victim.name, victim.uid)
 
-    def _abandon(self, queued: QueuedPod, victims: Mapping[str, Pod], why: str) -> None:
-        """These victims stay; every preemptor that waits for one of them is tried again."""
-        logger.warning("preemption for pod %s is abandoned: %s", queued.pod.key, why)
+    def _abandon(
+        self,
+        queued: QueuedPod,
+        victims: Mapping[str, Pod],
+        why: str,
+        unexpected: BaseException | None = None,
+    ) -> None:
+        """These victims stay; every preemptor that waits for one of them is tried again.
+
+        The traceback of an `unexpected` error is logged with the reason.
+        """
+        text = "preemption for pod %s is abandoned: %s"
+        logger.warning(text, queued.pod.key, why, exc_info=unexpected)
         preemptors = {queued.pod.key: queued.pod}
         for victim in victims.values():
             preemptors |= {p.key: p for p in self._scheduler.state.abandon_eviction(victim)}

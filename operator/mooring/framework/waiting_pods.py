@@ -76,7 +76,3 @@ class WaitingPods:
                     reason = f"rejected due to timeout after waiting {waited:g}s at plugin {plugin}"
                     self.reject(waiting.pod.uid, plugin, reason)
                     break
-
-    def next_deadline(self) -> float | None:
-        """When the next pod times out."""
-        return min((d for w in self._waiting.values() for d in w.pending.values()), default=None)

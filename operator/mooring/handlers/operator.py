@@ -172,9 +172,15 @@ class KopfOperator:
         return f"{words}: {self._trouble}" if self._trouble else words
 
     async def pod_found(self, raw: Mapping[str, Any]) -> None:
-        """Queue a pod as the API server has it, if it has no node and has not ended."""
+        """Queue a pod as the API server has it, if it has no node and has not ended.
+
+        A terminating pod is never scheduled, so it does not come in. One that is known already
+        still gets its newer version.
+        """
         pod = parsed_or_none(Kind.POD, raw)
-        if pod is not None and pod.node_name is None and not pod.finished:
+        if pod is None or pod.node_name is not None or pod.finished:
+            return
+        if not pod.terminating or self._intake.knows(pod.key, pod.uid):
             self._intake.pending(pod)
 
     async def profile_found(self, raw: Mapping[str, Any]) -> None:

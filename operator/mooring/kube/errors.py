@@ -7,7 +7,9 @@
           UnansweredError      it left, no whole answer came: a write may have happened
           NotLeadingError      a write that was not sent, because the lease is not valid
         UnauthorizedError 401, ForbiddenError 403, NotFoundError 404, ConflictError 409,
-        GoneError 410, TooManyRequestsError 429, InvalidError 400 and 422, ServerError 5xx
+        GoneError 410, InvalidError 400 and 422, ServerError 5xx
+        TooManyRequestsError 429
+          DisruptionBudgetError  429 of the Eviction API: a disruption budget forbids it for now
 
 These are the only errors that leave the package: aiohttp's and kubernetes_asyncio's are chained
 as `__cause__`. `asyncio.CancelledError` always passes through. `explain` turns any of them
@@ -30,6 +32,7 @@ __all__ = [
     "ApiError",
     "ConfigError",
     "ConflictError",
+    "DisruptionBudgetError",
     "ForbiddenError",
     "GoneError",
     "InvalidError",
@@ -136,7 +139,11 @@ class GoneError(ApiError):
 
 
 class TooManyRequestsError(ApiError):
-    """429: the server is overloaded, or an eviction would break a disruption budget."""
+    """429: the server is overloaded."""
+
+
+class DisruptionBudgetError(TooManyRequestsError):
+    """429 of the Eviction API: a disruption budget forbids it for now; waiting does not help."""
 
 
 class InvalidError(ApiError):
@@ -157,6 +164,9 @@ _BY_STATUS: Final[dict[int, type[ApiError]]] = {
     422: InvalidError,
     429: TooManyRequestsError,
 }
+
+_BUDGET_CAUSE: Final = "DisruptionBudget"
+"""The cause's reason by which a disruption budget is told from an overloaded server."""
 
 
 def error_from_response(
@@ -179,6 +189,10 @@ def error_from_status(
     """The error of a Status object, from an answer or from an ERROR event of a watch."""
     code = int(status.get("code") or 500)
     kind = _BY_STATUS.get(code, ServerError if code >= 500 else ApiError)
+    details = status.get("details") or {}
+    causes = details.get("causes") or ()
+    if code == 429 and any(cause.get("reason") == _BUDGET_CAUSE for cause in causes):
+        kind = DisruptionBudgetError
     return kind(
         call,
         status.get("message") or f"HTTP {code}",
@@ -186,7 +200,7 @@ def error_from_status(
         status=code,
         reason=status.get("reason") or "",
         retry_after=retry_after,
-        subject=(status.get("details") or {}).get("name") or "",
+        subject=details.get("name") or "",
     )
 
 

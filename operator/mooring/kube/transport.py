@@ -20,6 +20,7 @@ import aiohttp
 from yarl import URL
 
 from mooring.kube.errors import (
+    DisruptionBudgetError,
     NotLeadingError,
     UnansweredError,
     UnreachableError,
@@ -172,10 +173,11 @@ class Transport:
             if answer.status < 300:
                 return answer.body
             error = self._refusal(request, answer)
-            if error.retry_after is None or tries == retries:
+            pause = error.retry_after
+            if pause is None or tries == retries or isinstance(error, DisruptionBudgetError):
                 raise error
             tries += 1
-            await self._sleep(min(error.retry_after, LONGEST_RETRY_AFTER))
+            await self._sleep(min(pause, LONGEST_RETRY_AFTER))
 
     async def watch_lines(
         self, path: str, params: Mapping[str, str], *, silence: float

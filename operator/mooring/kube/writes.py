@@ -146,7 +146,7 @@ class PodWriter:
     async def evict_pod(self, namespace: str, name: str, uid: str) -> bool:
         """Delete the pod if every PodDisruptionBudget allows it.
 
-        Returns False if the pod was gone or terminating already. Raises TooManyRequestsError at
+        Returns False if the pod was gone or terminating already. Raises DisruptionBudgetError at
         once, without a retry, if a budget forbids it for now, and ConflictError as `delete_pod`.
         """
         body = orjson.dumps(
@@ -159,7 +159,7 @@ class PodWriter:
         )
         path = POD.path(namespace, name, "eviction")
         try:
-            await self._client.request("POST", path, body=body, retries=0)
+            await self._client.request("POST", path, body=body)
         except NotFoundError:
             return False
         except ConflictError:

@@ -70,6 +70,8 @@ class CacheComparer:
         self._hint = asyncio.Event()
         self._unusable: dict[Resource, dict[str, str]] = {}
         """Versions, by uid, of objects that were handed over and are not known all the same."""
+        self._last_read: dict[Resource, str] = {}
+        """The key of the object that was read last; the next round begins after it."""
 
     def hint(self) -> None:
         """A deletion may just have been missed: compare soon."""
@@ -126,9 +128,16 @@ class CacheComparer:
         ]
 
     async def _hand_over(self, compared: Compared, unknown: Sequence[Mapping[str, Any]]) -> None:
-        """Read unknown objects whole and hand them over."""
-        found = 0
-        for metadata in unknown[:MOST_FETCHED]:
+        """Read unknown objects whole and hand them over, beginning where the last round ended.
+
+        Otherwise objects that become unknown again each time would keep the others from their turn.
+        """
+        found, last = 0, self._last_read.get(compared.resource, "")
+        by_key = {_key(compared.resource, metadata): metadata for metadata in unknown}
+        keys = sorted(by_key, key=lambda key: (key <= last, key))
+        for key in keys[:MOST_FETCHED]:
+            metadata = by_key[key]
+            self._last_read[compared.resource] = key
             name, namespace, uid = metadata["name"], metadata.get("namespace"), metadata["uid"]
             try:
                 raw = await self._client.get(compared.resource, name, namespace)
@@ -137,7 +146,7 @@ class CacheComparer:
             if raw["metadata"]["uid"] != uid:
                 continue  # another object of that name, which the next round finds
             await compared.found(raw)
-            if compared.knows(_key(compared.resource, metadata), uid):
+            if compared.knows(key, uid):
                 found += 1
             else:
                 self._unusable[compared.resource][uid] = metadata["resourceVersion"]

@@ -143,11 +143,18 @@ class NodeResourcesFit(_AllocationScore):
         return Explanation.from_masks(chain((too_many_pods,), lacking), resolvable=resolvable)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
-        """QUEUE when a node has more free than before, and the pod fits now or after evictions."""
+        """QUEUE when a node has more free than before, and the pod fits now or after evictions.
+
+        As in kube-scheduler, a deleted pod also queues if its node is not known any more.
+        """
         need = self.pre_filter(pod, cluster).resources
         name = _grown(event, need)
         row = cluster.row(name) if name is not None else None
-        if row is None or not _is_large_enough(cluster.node(row), need):
+        known = cluster.node(row) if row is not None else None
+        if row is None or known is None:
+            pod_deleted = isinstance(event.before, Pod) and event.after is None
+            return queue_if(pod_deleted and name is not None)
+        if not _is_large_enough(known, need):
             return QueueingHint.SKIP
         if cluster.has_room(row, need):
             return QueueingHint.QUEUE
@@ -213,9 +220,9 @@ def _grown(event: ClusterEvent, wanted: Iterable[str]) -> str | None:
             return None
 
 
-def _is_large_enough(node: Node | None, need: Mapping[str, int]) -> bool:
+def _is_large_enough(node: Node, need: Mapping[str, int]) -> bool:
     """Whether the pod would fit if no other pod were on the node."""
-    if node is None or not node.pod_slots:
+    if not node.pod_slots:
         return False
     return all(amount <= node.allocatable.get(name, 0) for name, amount in need.items())
 

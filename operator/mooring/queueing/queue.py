@@ -12,7 +12,7 @@
 
 Backoff lasts one second after the first unschedulable attempt and doubles to ten. A pod that an
 event moved to the backoff queue may be popped early when no pod is active; a pod that is there
-after an error may not (SchedulerPopFromBackoffQ).
+after an error or a failed preemption may not (SchedulerPopFromBackoffQ).
 
 Among pods of equal priority, namespaces may take turns, so that the pods of one namespace do not
 wait behind all those of another.
@@ -186,10 +186,10 @@ class SchedulingQueue:
         queued.consecutive_errors_count += 1
         self._back_off(queued, queued.consecutive_errors_count, now)
         self._pods[queued.pod.key] = queued
-        self._move(queued, SubQueue.GATED if queued.gated else SubQueue.BACKOFF)
-        if not queued.gated:
-            entry = (queued.backoff_expiration, queued.ticket, queued)
-            heapq.heappush(self._error_backoff, entry)
+        if queued.gated:
+            self._move(queued, SubQueue.GATED)
+        else:
+            self._move_to_error_backoff(queued)
         self._try_next(queued, now)
 
     def assumed(self, queued: QueuedPod, now: float) -> None:
@@ -206,12 +206,17 @@ class SchedulingQueue:
 
         Hints run for one pod of each group, and that pod alone is moved, so that many equal
         unschedulable pods cost no more than one (MoveAllToActiveOrBackoffQueue).
+
+        A pod that lost its nomination is always moved: the resources it waited for are not its any
+        more, and no other event may come (framework/preemption/executor.go activates it).
         """
         events = tuple(events)
         self._in_flight.add_events(events)
         moved = False
         for event in events:
-            self._unschedulable.update_nominations(event)
+            for queued in self._unschedulable.update_nominations(event):
+                self._retry(queued, now)
+                moved = True
             to_move = self._unschedulable.pods_to_move(event, self._hints.is_worth_requeuing)
             for queued, for_group in to_move:
                 if for_group:
@@ -222,10 +227,18 @@ class SchedulingQueue:
         return moved
 
     def retry(self, key: str, now: float) -> None:
-        """Moves the pod if it is unschedulable: the preemption it waited for was abandoned."""
+        """The preemption that the pod waited for has failed: it is tried again after its backoff.
+
+        The pod is not popped early, also if an event has moved it to the backoff queue already.
+        An eviction that always fails would else be tried without a pause.
+        """
         queued = self._pods.get(key)
-        if queued is not None and queued.queue is SubQueue.UNSCHEDULABLE:
+        if queued is None or queued.queue not in (SubQueue.UNSCHEDULABLE, SubQueue.BACKOFF):
+            return
+        if queued.queue is SubQueue.UNSCHEDULABLE:
             self._try_for_group(queued, now)
+        if queued.queue is SubQueue.BACKOFF:
+            self._move_to_error_backoff(queued)
 
     def flush_unschedulable(self, now: float) -> bool:
         """Moves pods that have been unschedulable for five minutes; True if there are any.
@@ -277,6 +290,11 @@ class SchedulingQueue:
             heapq.heappush(self._backoff, (queued.backoff_expiration, queued.ticket, queued))
         else:
             self._move(queued, SubQueue.ACTIVE)
+
+    def _move_to_error_backoff(self, queued: QueuedPod) -> None:
+        """Moves the pod to the backoff queue, from which it is not popped early."""
+        self._move(queued, SubQueue.BACKOFF)
+        heapq.heappush(self._error_backoff, (queued.backoff_expiration, queued.ticket, queued))
 
     def _flush_backoff(self, heap: list[tuple[float, int, QueuedPod]], now: float) -> None:
         """Moves the pods whose backoff has ended to the active queue."""

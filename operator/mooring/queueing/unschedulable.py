@@ -100,13 +100,14 @@ class UnschedulablePods:
         if not group.free and not group.nominated:
             del self._groups[signature]
 
-    def update_nominations(self, event: ClusterEvent) -> None:
-        """Sorts in again the pods that may have lost their nomination by the event.
+    def update_nominations(self, event: ClusterEvent) -> list[QueuedPod]:
+        """Sorts in again, and returns, the pods that lost their nomination by the event.
 
         That is the pod itself which was nominated, or every pod nominated to a deleted node.
         """
         if event.after is not None:
-            return
+            return []
+        lost: list[QueuedPod] = []
         before, node = event.before, _node_of(event)
         if isinstance(before, Pod):
             keys = [before.key]
@@ -120,6 +121,8 @@ class UnschedulablePods:
                 if self._nominated_node(queued) != entry.node:
                     self.remove(key)
                     self.add(queued)
+                    lost.append(queued)
+        return lost
 
     def signature_of(self, key: str) -> Hashable:
         """The signature of the pod's group."""

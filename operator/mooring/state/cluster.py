@@ -8,10 +8,11 @@ runs on one thread, so there is nothing to lock and the live columns are the sna
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
 from mooring.state.evictions import EvictionsWriter
@@ -58,7 +59,10 @@ class ClusterState:
         self._sink = sink
 
     def put(self, kind: Kind, key: str, value: Any) -> None:
-        """The object is as the API server says; `key` is its name, or namespace/name."""
+        """The object is as the API server says; `key` is its name, or namespace/name.
+
+        No event is delivered if no field differs from what is known.
+        """
         self._deliver(self._put(kind, key, value))
 
     def delete(self, kind: Kind, key: str, uid: str | None = None) -> None:
@@ -85,6 +89,8 @@ class ClusterState:
             self._object_changed(kind, key, before, value)
             if kind is Kind.NAMESPACE and before != value:
                 self.topology.namespace_changed(key)
+        if _same_object(before, value):
+            return ()  # a heartbeat or a relist that shows what is known
         action = Action.ADD if before is None else Action.UPDATE
         return (ClusterEvent(kind, action, before, value),)
 
@@ -159,14 +165,16 @@ class ClusterState:
         """The assumption is undone, if this very pod is still assumed.
 
         Otherwise the watch has shown the pod bound. If an eviction was to call its binding off,
-        that has failed: the pod is evicted no more.
+        that has failed: the pod is evicted no more, and the preemptors that waited for it are
+        nominated no more. The DELETE of their nominations has them tried again.
 
         Delivers a DELETE if the pod was announced, or if it was nominated to the node: other pods
         then know of resources that are free now.
         """
         assumed = self.pods.assumed.get(pod.key)
         if assumed is None or assumed.pod.uid != pod.uid:
-            self._evictions.abandon(pod)
+            preemptors = self._evictions.abandon(pod)
+            self._deliver(tuple(event for p in preemptors for event in self._withdraw(p.key)))
             return
         events = self._delete(Kind.POD, pod.key, pod.uid)
         if not assumed.announced and assumed.was_nominated:
@@ -331,6 +339,13 @@ class ClusterState:
             self.topology.detach(placed.equivalent, placed.row)
             self.nodes.remove_pod(placed.row, placed.pod)
         return placed
+
+
+def _same_object(before: object | None, after: object) -> bool:
+    """Whether no field differs; nodes are compared by field because their `==` is identity."""
+    if isinstance(before, Node) and isinstance(after, Node):
+        return all(getattr(before, f.name) == getattr(after, f.name) for f in fields(Node))
+    return before == after
 
 
 def _same_place(known: Pod, pod: Pod) -> bool:
