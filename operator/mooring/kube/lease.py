@@ -37,7 +37,8 @@ __all__ = ["LeaderElector"]
 logger = logging.getLogger(__name__)
 
 JITTER: Final = 1.2
-"""A waiting replica tries every 1 to 2.2 retry periods, so that replicas do not march in step."""
+"""A waiting replica tries every 1 to 2.2 retry periods, so that replicas do not all try at the same
+moment."""
 
 
 class LeaderElector:

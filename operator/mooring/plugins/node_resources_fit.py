@@ -149,7 +149,7 @@ class NodeResourcesFit(_AllocationScore):
         row = cluster.row(name) if name is not None else None
         if row is None or not _is_large_enough(cluster.node(row), need):
             return QueueingHint.SKIP
-        if cluster.has_room(row, need):
+        if cluster.fits_requests(row, need):
             return QueueingHint.QUEUE
         others = (placed.pod for placed in cluster.pods_on(row) if not placed.pod.terminating)
         return queue_if(
