@@ -30,7 +30,7 @@ def test_a_node_is_a_row_of_its_quantities() -> None:
     assert (int(table.pod_slots.data[row]), bool(table.present.data[row])) == (5, True)
 
 
-def test_a_resource_a_node_no_longer_names_is_gone() -> None:
+def test_a_resource_that_a_node_no_longer_lists_is_zero() -> None:
     table = table_of(node("n1", resources={GPU: 3}), node("n1"))
     assert table.allocatable.column(GPU).data[0] == 0
 

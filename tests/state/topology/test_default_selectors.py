@@ -79,7 +79,7 @@ def test_pods_of_one_set_share_one_selection() -> None:
     assert default_selector.of(web(name="x")) is default_selector.of(web(name="y", labels=WEB))
 
 
-def test_the_answer_follows_services_and_controllers() -> None:
+def test_the_default_selector_follows_services_and_controllers() -> None:
     state = cluster()
     incoming = web(owner=owner("ReplicaSet"))
     assert state.default_selector.of(incoming) is None
