@@ -240,16 +240,16 @@ def test_a_successor_of_a_bound_pod_is_queued(open_door: Door) -> None:
 
 
 def test_a_nomination_made_before_the_pod_was_known_is_kept(open_door: Door) -> None:
-    hoping = open_door.comes(nominated="a")
-    nominee = open_door.scheduler_state.state.nominations.get(hoping.key)
+    nominated = open_door.comes(nominated="a")
+    nominee = open_door.scheduler_state.state.nominations.get(nominated.key)
     assert nominee is not None
-    assert nominee.pod == hoping
+    assert nominee.pod == nominated
 
 
 def test_a_nomination_shown_for_a_known_pod_is_ignored(open_door: Door) -> None:
     open_door.comes()
-    echo = open_door.comes(nominated="a")
-    assert open_door.scheduler_state.state.nominations.get(echo.key) is None
+    shown = open_door.comes(nominated="a")
+    assert open_door.scheduler_state.state.nominations.get(shown.key) is None
 
 
 def test_a_deleted_pod_is_removed_everywhere(door: Door) -> None:

@@ -210,7 +210,7 @@ def test_only_assumptions_whose_binding_went_through_can_be_overdue() -> None:
     assert [late.name for late in state.overdue(10.0)] == ["bound"]
 
 
-def test_a_nomination_is_withdrawn_by_a_placement_and_by_the_end_of_its_node() -> None:
+def test_a_nomination_ends_when_its_pod_is_assumed_or_its_node_deleted() -> None:
     state = cluster(node("n1"), node("n2"))
     first, second = waiting("first"), waiting("second")
     state.nominate(first, "n1")
