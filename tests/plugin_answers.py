@@ -60,7 +60,7 @@ class PluginAnswers:
         }
 
     def scores(self, raw: Raw, *feasible: str) -> dict[str, int] | None:
-        """Normalised scores of the feasible nodes (none named: of all); None if it skips."""
+        """Normalized scores of the feasible nodes (none named: of all); None if it skips."""
         pod, state = parse_pod(raw), None
         rows = [self.state.nodes.row_of[name] for name in feasible]
         nodes = self._nodes.take(np.array(rows, np.int64)) if feasible else self._nodes

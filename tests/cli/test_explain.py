@@ -20,7 +20,7 @@ from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
 from mooring.observe.tls import ServingTls
 
-NO_ROOM = Rejection("NodeResourcesFit", ("Insufficient cpu",), resolvable=True)
+NO_FREE_CPU = Rejection("NodeResourcesFit", ("Insufficient cpu",), resolvable=True)
 PLACED = Decision(
     pod="team-a/web",
     profile="mine",
@@ -38,7 +38,7 @@ REJECTED = Decision(
     nominated_node="n1",
     victims=("team-a/x",),
     scores=None,
-    rejections=dict.fromkeys(("n1", "n2", "n3", "n4"), NO_ROOM),
+    rejections=dict.fromkeys(("n1", "n2", "n3", "n4"), NO_FREE_CPU),
     message="0/4 nodes are available: 4 Insufficient cpu.",
 )
 

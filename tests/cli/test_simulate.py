@@ -159,9 +159,9 @@ def test_a_row_without_scores_says_that_only_one_node_fits() -> None:
 
 def test_a_row_of_an_unschedulable_pod_gives_the_message_and_the_victims() -> None:
     victims = ("a/1", "a/2", "a/3", "a/4", "a/5")
-    row = table_row(Attempt(decision(victims=victims, message="No room.")))
+    row = table_row(Attempt(decision(victims=victims, message="No fit.")))
     assert row[1:] == (
         "-",
         "-",
-        "No room. It can run on n9 once a/1, a/2, a/3 and 2 more are gone.",
+        "No fit. It can run on n9 once a/1, a/2, a/3 and 2 more are gone.",
     )

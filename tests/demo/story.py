@@ -125,7 +125,7 @@ class _Story:
                 status = client.get(f"{PROFILES}/{PROFILE}").get("status", {})
             for condition in status.get("conditions", []):
                 if condition["status"] == "False" and status["observedGeneration"] == generation:
-                    raise DemoError(f"the profile is refused: {condition['message']}")
+                    raise DemoError(f"the profile is invalid: {condition['message']}")
             return bool(status.get("inForceGeneration") == generation)
 
         what = f"generation {generation} of SchedulingProfile {PROFILE} is in force"

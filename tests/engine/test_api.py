@@ -69,11 +69,11 @@ async def test_a_resource_that_plugins_may_not_patch_causes_no_request(
     assert server.seen == []
 
 
-async def test_what_is_so_already_is_not_waited_for(api: PluginApi) -> None:
+async def test_until_returns_at_once_if_the_predicate_is_true(api: PluginApi) -> None:
     await api.until(lambda: True, LONG)
 
 
-async def test_a_change_of_the_cluster_makes_everybody_look_again(api: PluginApi) -> None:
+async def test_a_cluster_event_evaluates_every_predicate_again(api: PluginApi) -> None:
     volumes: list[str] = []
     looks = asyncio.Semaphore(0)
 
@@ -95,12 +95,12 @@ async def test_a_change_of_the_cluster_makes_everybody_look_again(api: PluginApi
     await second
 
 
-async def test_what_never_happens_is_waited_for_no_longer_than_was_said(api: PluginApi) -> None:
+async def test_until_raises_timeout_error_after_the_timeout(api: PluginApi) -> None:
     with pytest.raises(TimeoutError):
         await api.until(lambda: False, 0.0)
 
 
-async def test_a_predicate_that_fails_fails_whoever_waits_for_it(api: PluginApi) -> None:
+async def test_an_error_of_a_predicate_is_raised_to_the_plugin_that_waits(api: PluginApi) -> None:
     looked = asyncio.Event()
 
     def lost_claim() -> bool:

@@ -126,7 +126,9 @@ async def test_a_bound_pod_stays_assumed(stage: Stage) -> None:
     assert stage.heard_actions() == [Action.ADD]
 
 
-async def test_everything_is_undone_in_reverse_and_the_assumption_last(stage: Stage) -> None:
+async def test_plugins_are_unreserved_in_reverse_and_the_pod_is_forgotten_last(
+    stage: Stage,
+) -> None:
     one, two = stage.step("One"), stage.step("Two")
     failing = stage.step("Failing", bind=RuntimeError("no route"))
     attempted = stage.take(reserve=[one, two], bind=[failing])
@@ -154,7 +156,7 @@ def test_a_rejection_at_reserve_unreserves_all_as_in_kube_scheduler(stage: Stage
     assert not stage.is_assumed()
 
 
-def test_a_plugin_that_fails_to_unreserve_keeps_no_other_from_it(
+def test_an_error_in_unreserve_does_not_stop_the_unreserve_of_others(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = stage.step("One")
@@ -193,7 +195,7 @@ def test_a_pod_that_waits_at_permit_is_announced(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(("accepted", "more"), [(True, [Action.ADD]), (False, [])])
-def test_pods_that_wait_for_the_nominated_node_hear_that_another_was_chosen(
+def test_a_pod_assumed_on_another_node_frees_its_nominated_node(
     stage: Stage, more: list[Action], *, accepted: bool
 ) -> None:
     stage.scheduler_state.state.nominate(WEB, "a")
@@ -240,7 +242,7 @@ def test_a_plugin_that_fails_is_named_and_everything_is_undone(stage: Stage, poi
 
 
 @pytest.mark.parametrize("point", ["reserve", "permit"])
-def test_a_plugin_that_answers_nonsense_fails(stage: Stage, point: str) -> None:
+def test_a_result_of_the_wrong_type_fails(stage: Stage, point: str) -> None:
     points = {point: [stage.step("Odd", **{point: "yes"})]}
     with pytest.raises(PluginError, match=f"plugin Odd of acme: {point} returned str"):
         stage.take(0, **points)
@@ -252,7 +254,8 @@ async def test_a_pod_waits_at_permit_for_15_minutes_at_most(
     stage: Stage, seconds: float, deadline: float
 ) -> None:
     stage.take(permit=[stage.step("Gang", permit=Wait(seconds))])
-    assert stage.scheduler_state.waiting.next_deadline() == deadline
+    (waiting,) = stage.scheduler_state.waiting
+    assert waiting.pending == {"Gang": deadline}
 
 
 async def test_a_pod_waits_for_every_permit_before_it_is_bound(stage: Stage) -> None:
@@ -324,7 +327,9 @@ async def test_a_binding_can_be_called_off_only_while_it_is_prepared(stage: Stag
     assert not stage.is_assumed()
 
 
-async def test_nothing_depends_on_post_bind(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_in_post_bind_is_only_logged(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
     failing = stage.step("Failing", post_bind=RuntimeError("too late"))
     attempted = stage.take(bind=[stage.step("Binder")], post_bind=[failing, stage.step("Next")])
     await stage.bind(attempted)

@@ -110,7 +110,7 @@ def test_a_sampling_search_starts_at_a_position_and_counts_evaluated_nodes() -> 
     assert later.scores(None).keys() == {f"n{i:03}" for i in range(150, 250)}
 
 
-def test_the_diagnosis_of_a_placement_tells_why_the_other_nodes_were_not() -> None:
+def test_the_diagnosis_of_a_schedule_result_has_the_reasons_of_the_other_nodes() -> None:
     decision = Deciding(node("small", cpu="1"), node("large")).decision(pod(cpu="2"))
     assert decision.node == "large"
     assert decision.rejections.keys() == {"small"}

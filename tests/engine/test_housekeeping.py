@@ -153,7 +153,7 @@ async def test_without_an_answer_the_pod_stays_assumed_and_is_looked_for_again(
     assert house.heard == []
 
 
-async def test_an_answer_that_takes_long_keeps_no_other_chore_waiting(
+async def test_a_slow_answer_does_not_delay_other_housekeeping(
     server: ApiServer, house: House
 ) -> None:
     house.bound(1.0)

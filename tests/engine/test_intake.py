@@ -121,7 +121,7 @@ def test_a_pod_of_a_profile_is_queued_and_the_loop_is_woken(open_door: Door) -> 
     assert (open_door.queue(), open_door.woken) == (SubQueue.ACTIVE, 1)
 
 
-def test_an_unclaimed_pod_is_taken_when_its_profile_comes(door: Door) -> None:
+def test_a_pod_without_a_profile_is_queued_when_its_profile_comes(door: Door) -> None:
     without_profile = door.comes()
     assert door.queue() is None
     assert door.intake.known() == {without_profile.key: without_profile.uid}
@@ -131,7 +131,7 @@ def test_an_unclaimed_pod_is_taken_when_its_profile_comes(door: Door) -> None:
     assert door.scheduler_state.without_profile == {}
 
 
-def test_an_unclaimed_pod_is_taken_when_its_namespace_gets_the_label(door: Door) -> None:
+def test_a_pod_without_a_profile_is_queued_when_its_namespace_gets_the_label(door: Door) -> None:
     put_profile(door.scheduler_state, match=BATCH)
     door.namespace_is(env="web")
     door.comes()
@@ -233,14 +233,14 @@ def test_a_gated_pod_waits_until_its_gates_are_gone(open_door: Door) -> None:
     assert open_door.queue() is SubQueue.ACTIVE
 
 
-def test_an_older_version_of_a_placed_pod_is_ignored(open_door: Door) -> None:
+def test_an_older_version_of_a_bound_pod_is_ignored(open_door: Door) -> None:
     placed = parse_pod(pod("web"))
     open_door.scheduler_state.state.assume(placed, 0)
     open_door.comes()
     assert (open_door.queue(), open_door.woken) == (None, 0)
 
 
-def test_a_successor_of_a_placed_pod_is_queued(open_door: Door) -> None:
+def test_a_successor_of_a_bound_pod_is_queued(open_door: Door) -> None:
     raw = pod("web")
     raw["metadata"]["uid"] = "predecessor"
     open_door.scheduler_state.state.assume(parse_pod(raw), 0)
@@ -249,19 +249,19 @@ def test_a_successor_of_a_placed_pod_is_queued(open_door: Door) -> None:
 
 
 def test_a_nomination_made_before_the_pod_was_known_is_kept(open_door: Door) -> None:
-    hoping = open_door.comes(nominated="a")
-    nominee = open_door.scheduler_state.state.nominations.get(hoping.key)
+    nominated = open_door.comes(nominated="a")
+    nominee = open_door.scheduler_state.state.nominations.get(nominated.key)
     assert nominee is not None
-    assert nominee.pod == hoping
+    assert nominee.pod == nominated
 
 
-def test_a_nomination_shown_for_a_known_pod_is_only_the_echo_of_our_own(open_door: Door) -> None:
+def test_a_nomination_shown_for_a_known_pod_is_ignored(open_door: Door) -> None:
     open_door.comes()
-    echo = open_door.comes(nominated="a")
-    assert open_door.scheduler_state.state.nominations.get(echo.key) is None
+    shown = open_door.comes(nominated="a")
+    assert open_door.scheduler_state.state.nominations.get(shown.key) is None
 
 
-def test_a_pod_that_has_gone_waits_nowhere_and_is_forgotten(door: Door) -> None:
+def test_a_deleted_pod_is_removed_everywhere(door: Door) -> None:
     without_profile = door.comes("other")
     put_profile(door.scheduler_state)
     queued = door.comes("web", nominated="a")
@@ -343,7 +343,7 @@ def test_a_pre_enqueue_that_fails_is_logged_once(
     assert len(caplog.messages) == 1
 
 
-def test_gated_pods_are_let_in_when_their_gates_open_later(
+def test_gated_pods_are_queued_when_pre_enqueue_accepts_them_later(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_profile(door.scheduler_state, registry=GATEKEEPER, **GATED)
@@ -366,7 +366,7 @@ def test_pods_unschedulable_for_five_minutes_are_flushed(open_door: Door) -> Non
     assert open_door.woken == woken + 1
 
 
-def test_a_pod_is_known_while_it_waits_is_decided_or_has_a_node(open_door: Door) -> None:
+def test_a_pod_is_known_while_it_is_queued_in_flight_or_has_a_node(open_door: Door) -> None:
     scheduler, web = open_door.scheduler_state, open_door.comes()
     assert open_door.intake.knows(web.key, web.uid)
     assert not open_door.intake.knows(web.key, "successor")

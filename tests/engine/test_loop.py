@@ -253,7 +253,7 @@ def only_in(zone: str) -> dict[str, object]:
     return {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}
 
 
-async def test_a_pod_is_not_held_up_by_one_of_its_group_that_waits_for_another_zone(
+async def test_a_pod_is_tried_though_another_of_its_group_waits_for_another_zone(
     client: ApiClient, bindings: Bindings
 ) -> None:
     nodes = [node(zone, cpu="1", zone=zone) for zone in "ab"]
@@ -306,7 +306,7 @@ async def test_a_pod_whose_nominated_node_is_deleted_preempts_on_another(
     assert bindings.made == [("web", "b")]
 
 
-async def test_an_error_ends_a_nomination_in_the_status_and_here(
+async def test_an_error_ends_a_nomination_in_the_status_and_in_the_state(
     client: ApiClient, bindings: Bindings
 ) -> None:
     engine = Engine(client, node("a"))
@@ -344,7 +344,7 @@ async def test_a_pod_that_has_gone_while_it_was_bound_leaves_nothing_behind(
     assert len(engine.scheduler_state.state.pods) == 0
 
 
-async def test_a_terminating_pod_is_not_placed(client: ApiClient, bindings: Bindings) -> None:
+async def test_a_terminating_pod_is_not_scheduled(client: ApiClient, bindings: Bindings) -> None:
     engine = Engine(client, node("a"))
     engine.pending(pod("leaving", terminating=True), pod("staying"))
     with engine.running():
@@ -383,7 +383,7 @@ async def test_a_plugin_that_breaks_fails_one_attempt_and_nothing_else(
     )
 
 
-async def test_a_binding_that_fails_in_a_way_nothing_expects_leaves_nothing_assumed(
+async def test_an_unexpected_error_of_a_binding_leaves_nothing_assumed(
     client: ApiClient, bindings: Bindings, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine = Engine(client, node("a"))
@@ -412,7 +412,7 @@ async def test_pods_rejected_at_reserve_do_not_move_one_another(
     assert all(attempts[f"m{i}"] <= 2 for i in range(3))
 
 
-async def test_pods_that_wait_at_permit_keep_no_others_from_being_bound(
+async def test_pods_that_wait_at_permit_do_not_block_other_bindings(
     client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop_module, "_MOST_BINDING", 2)
@@ -432,7 +432,7 @@ async def test_pods_that_wait_at_permit_keep_no_others_from_being_bound(
     assert len(engine.scheduler_state.state.pods) == 6
 
 
-async def test_at_the_end_pods_on_their_way_are_bound(
+async def test_bindings_in_flight_are_finished_at_the_end(
     client: ApiClient, bindings: Bindings
 ) -> None:
     engine = Engine(client, node("a"))

@@ -110,7 +110,7 @@ async def test_the_same_message_is_not_written_again(server: ApiServer, reports:
     assert len(server.seen) == 2
 
 
-async def test_what_the_pod_carries_already_is_not_written_by_a_new_leader(
+async def test_a_condition_that_the_pod_has_already_is_not_written_by_a_new_leader(
     server: ApiServer, reports: Reports
 ) -> None:
     said = {"type": "PodScheduled", "status": "False", "message": FULL}
@@ -131,7 +131,7 @@ async def test_a_changed_message_leaves_the_time_of_the_transition(
     assert "lastTransitionTime" not in written
 
 
-async def test_only_the_newest_of_what_waits_to_be_said_is_written(
+async def test_only_the_newest_status_that_waits_is_written(
     server: ApiServer, reports: Reports
 ) -> None:
     reports.unschedulable(WEB, FULL)
@@ -156,18 +156,18 @@ async def test_a_cleared_nomination_is_written_without_repeating_the_message(
     assert (await answered(server)).body["status"] == {"nominatedNodeName": None}
 
 
-async def test_a_pod_that_is_about_to_be_bound_is_spoken_of_no_more(
+async def test_no_status_is_written_for_a_pod_that_is_about_to_be_bound(
     server: ApiServer, reports: Reports
 ) -> None:
     reports.unschedulable(WEB, FULL)
     held = await server.next()
     reports.unschedulable(WEB, TAINTED)
-    hushed = asyncio.create_task(reports.cancel_pending(WEB))
+    cancelled = asyncio.create_task(reports.cancel_pending(WEB))
     reports.unschedulable(OTHER, FULL)
     assert about(await answered(server)) == "other"
-    assert not hushed.done()
+    assert not cancelled.done()
     held.reply({})
-    await hushed
+    await cancelled
     assert len(server.seen) == 2
 
 
@@ -179,7 +179,7 @@ async def test_a_pod_that_has_gone_is_forgotten(server: ApiServer, reports: Repo
     assert "lastTransitionTime" in condition(await answered(server))
 
 
-async def test_a_status_that_could_not_be_written_is_logged_and_said_again(
+async def test_a_status_that_could_not_be_written_is_logged_and_written_again(
     server: ApiServer, reports: Reports, caplog: pytest.LogCaptureFixture
 ) -> None:
     reports.unschedulable(WEB, FULL)
@@ -192,7 +192,7 @@ async def test_a_status_that_could_not_be_written_is_logged_and_said_again(
     assert condition(await answered(server))["message"] == FULL
 
 
-async def test_what_no_server_answered_is_written_with_what_is_newer(
+async def test_a_status_without_an_answer_is_written_together_with_the_next(
     server: ApiServer, reports: Reports, clock: VirtualClock
 ) -> None:
     reports.unschedulable(WEB, FULL, "a")

@@ -22,21 +22,21 @@ def one_node() -> SchedulerState:
     return scheduler_state(node("a"))
 
 
-def test_no_part_can_be_exchanged_under_those_who_share_it() -> None:
+def test_the_parts_of_the_scheduler_state_cannot_be_replaced() -> None:
     with pytest.raises(FrozenInstanceError):
         one_node().waiting = WaitingPods()  # type: ignore[misc]  # the assignment must fail
 
 
 def test_a_new_state_has_no_pods_without_a_profile_and_no_binding_to_call_off() -> None:
     first, second = one_node(), scheduler_state()
-    nobodys = parse_pod(pod("web"))
-    first.without_profile[nobodys.key] = nobodys
-    first.in_pre_bind[nobodys.uid] = nobodys.key.upper
+    unmatched = parse_pod(pod("web"))
+    first.without_profile[unmatched.key] = unmatched
+    first.in_pre_bind[unmatched.uid] = unmatched.key.upper
     assert second.without_profile == {}
     assert second.in_pre_bind == {}
 
 
-def test_what_decisions_read_is_what_the_engine_changes() -> None:
+def test_the_snapshot_of_decisions_shows_what_the_engine_writes() -> None:
     shared = one_node()
     shared.state.put(Kind.NODE, "b", parse_node(node("b")))
     assert shared.cluster.node_count == 2

@@ -51,7 +51,7 @@ def test_a_plugin_that_skips_the_pod_has_no_score() -> None:
     assert "NodeResourcesBalancedAllocation" not in listed["a"].plugins
 
 
-def test_weights_multiply_normalised_scores() -> None:
+def test_weights_multiply_normalized_scores() -> None:
     weighted = {"score": {"enabled": [{"name": "NodeResourcesFit", "weight": 7}]}}
     plain, heavy = Deciding(node("a"), node("b")), Deciding(node("a"), node("b"), plugins=weighted)
     shares = [

@@ -159,8 +159,8 @@ def test_a_raw_score_is_small_enough_to_be_multiplied() -> None:
     assert "larger" in blame(deciding(score=lambda n: np.full(len(n), 2**60)))
 
 
-def test_a_score_that_is_not_normalised_is_between_0_and_100() -> None:
-    """As in kube-scheduler, which checks it after normalising (framework/runtime)."""
+def test_a_score_that_is_not_normalized_is_between_0_and_100() -> None:
+    """As in kube-scheduler, which checks it after normalizing (framework/runtime)."""
     assert blame(deciding(OddPercentages, score=lambda n: np.full(len(n), 101))) == (
         "score returned numbers from 101 to 101; they must be from 0 to 100"
     )

@@ -105,7 +105,7 @@ def test_a_broken_profile_that_never_was_good_puts_nothing_in_force(
     assert not shared.profiles.in_force
 
 
-def test_a_profile_that_asks_for_extenders_is_refused(profile_handler: ProfileHandler) -> None:
+def test_a_profile_with_extenders_is_invalid(profile_handler: ProfileHandler) -> None:
     status = profile_handler.applied(
         profile(extenders=[{"urlPrefix": "http://a", "filterVerb": "filter"}])
     )

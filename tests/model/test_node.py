@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from mooring.model.errors import ManifestError
-from mooring.model.node import REGION, ZONE, normalised_image, parse_node
+from mooring.model.node import REGION, ZONE, normalized_image, parse_node
 from mooring.model.taints import Taint
 from mooring.testing.builders import node
 
@@ -59,7 +59,7 @@ def test_an_image_is_found_by_each_of_its_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("image", "normalised"),
+    ("image", "normalized"),
     [
         ("app", "app:latest"),
         ("app:v1", "app:v1"),
@@ -68,8 +68,8 @@ def test_an_image_is_found_by_each_of_its_names() -> None:
         ("host/app@sha256:00", "host/app@sha256:00"),
     ],
 )
-def test_an_image_without_a_tag_is_the_latest(image: str, normalised: str) -> None:
-    assert normalised_image(image) == normalised
+def test_an_image_without_a_tag_is_the_latest(image: str, normalized: str) -> None:
+    assert normalized_image(image) == normalized
 
 
 @pytest.mark.parametrize(

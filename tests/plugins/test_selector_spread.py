@@ -61,7 +61,7 @@ def test_a_zone_is_a_zone_of_a_region() -> None:
     assert asking.scores(pod(labels=WEB)) == {"n0": 0, "n1": 100}
 
 
-def test_siblings_are_selected_by_all_services_and_the_owner() -> None:
+def test_the_default_selector_joins_all_services_and_the_owner() -> None:
     asking = PluginAnswers(
         SelectorSpread,
         node("n1"),
@@ -102,7 +102,7 @@ def test_service_spreading_does_not_ask_who_owns_a_pod() -> None:
         [service("web", WEB, namespace="team-a"), *placed("a1")],
     ],
 )
-def test_without_siblings_nothing_is_scored(
+def test_without_a_default_selector_nothing_is_scored(
     plugin: type[Any], objects: list[dict[str, Any]]
 ) -> None:
     assert PluginAnswers(plugin, *NODES, *objects).scores(pod(labels=WEB)) is None

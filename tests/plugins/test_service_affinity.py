@@ -43,7 +43,7 @@ def test_later_pods_follow_the_first_to_nodes_with_the_same_labels() -> None:
     }
 
 
-def test_siblings_count_while_they_terminate() -> None:
+def test_matching_pods_count_while_they_terminate() -> None:
     assert rejected(service("web", WEB), placed("n3", terminating=True), labels=["region"]) == {
         "n1",
         "n2",
@@ -51,12 +51,12 @@ def test_siblings_count_while_they_terminate() -> None:
     }
 
 
-def test_a_label_the_siblings_node_lacks_is_no_condition() -> None:
+def test_a_label_that_the_matching_pods_node_lacks_is_not_required() -> None:
     assert rejected(service("web", WEB), placed("bare"), labels=["region"]) is None
     assert rejected(service("web", WEB), placed("n1"), labels=["region", "gpu"]) == {"n3", "bare"}
 
 
-def test_the_pods_node_selector_comes_before_its_siblings() -> None:
+def test_the_pods_node_selector_comes_before_matching_pods() -> None:
     selector = {"region": "r2", "disk": "ssd"}
     assert rejected(
         service("web", WEB), placed("n2"), labels=["region"], node_selector=selector
@@ -85,7 +85,7 @@ def test_only_pods_with_the_same_labels_and_a_service_in_front_are_followed(
     assert rejected(*objects, labels=["region"]) is None
 
 
-def test_of_siblings_on_unlike_nodes_the_first_node_in_order_counts() -> None:
+def test_of_matching_pods_on_different_nodes_the_first_node_in_order_counts() -> None:
     objects = (service("web", WEB), placed("n3"), placed("n2"))
     assert rejected(*objects, labels=["region"]) == {"n3", "bare"}
 
@@ -158,7 +158,7 @@ def test_without_labels_nothing_is_scored() -> None:
         (NODES[0], NODES[0], False),
     ],
 )
-def test_events_of_siblings_services_and_nodes_queue(
+def test_events_of_matching_pods_services_and_nodes_queue(
     before: dict[str, Any] | None, after: dict[str, Any] | None, *, cured: bool
 ) -> None:
     asking = PluginAnswers(ServiceAffinity, affinityLabels=["region"])

@@ -100,7 +100,7 @@ def test_pods_of_different_plugins_take_turns_by_priority_then_time() -> None:
     ) == ["b1", "a1", "a2", "b2"]
 
 
-def test_a_pod_with_a_new_ticket_is_not_here_any_more() -> None:
+def test_a_pod_whose_ticket_changed_is_not_popped() -> None:
     active = ActivePods()
     gone, stays = queued("gone", 1), queued("stays", 2, priority=-1)
     active.add(gone)

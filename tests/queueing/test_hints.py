@@ -86,7 +86,7 @@ def left(name: str, **fields: Any) -> ClusterEvent:
     return ClusterEvent(Kind.POD, Action.DELETE, parse_pod(pod(name, cpu="2", **fields)), None)
 
 
-def test_pods_of_one_shape_share_what_row_local_plugins_rejected(
+def test_pods_of_one_shape_rejected_by_row_local_plugins_share_a_signature(
     queueing_hint: QueueingHints,
 ) -> None:
     one = rejected("NodeResourcesFit", name="one", labels={"app": "one"})
@@ -94,7 +94,9 @@ def test_pods_of_one_shape_share_what_row_local_plugins_rejected(
     assert queueing_hint.signature(one) == queueing_hint.signature(other)
 
 
-def test_other_plugins_may_have_read_the_labels(queueing_hint: QueueingHints) -> None:
+def test_pods_rejected_by_other_plugins_share_a_signature_only_with_equal_labels(
+    queueing_hint: QueueingHints,
+) -> None:
     by = ("NodeResourcesFit", "InterPodAffinity")
     one = rejected(*by, name="one", labels={"app": "one"})
     like_it = rejected(*by, name="like-it", labels={"app": "one"})
@@ -103,7 +105,7 @@ def test_other_plugins_may_have_read_the_labels(queueing_hint: QueueingHints) ->
     assert queueing_hint.signature(one) != queueing_hint.signature(other)
 
 
-def test_neither_another_shape_nor_another_rejection_is_shared(
+def test_pods_of_another_shape_or_rejection_have_another_signature(
     queueing_hint: QueueingHints,
 ) -> None:
     known = queueing_hint.signature(rejected("NodeResourcesFit"))
@@ -111,11 +113,13 @@ def test_neither_another_shape_nor_another_rejection_is_shared(
     assert queueing_hint.signature(rejected("TaintToleration")) != known
 
 
-def test_any_event_may_help_a_plugin_that_registers_for_none(queueing_hint: QueueingHints) -> None:
+def test_every_event_queues_a_pod_whose_plugin_registers_no_events(
+    queueing_hint: QueueingHints,
+) -> None:
     assert queueing_hint.is_worth_requeuing(rejected("Undeclared"), A_SERVICE)
 
 
-def test_events_help_a_plugin_that_registers_for_them_and_says_so(
+def test_an_event_queues_the_pod_if_a_plugin_registers_for_it_and_hints_queue(
     queueing_hint: QueueingHints,
 ) -> None:
     assert queueing_hint.is_worth_requeuing(rejected("NodeResourcesFit"), BIGGER)
@@ -123,11 +127,11 @@ def test_events_help_a_plugin_that_registers_for_them_and_says_so(
     assert not queueing_hint.is_worth_requeuing(rejected("NodeResourcesFit", cpu="16"), BIGGER)
 
 
-def test_one_plugin_of_several_that_an_event_helps_is_enough(queueing_hint: QueueingHints) -> None:
+def test_one_queueing_hint_of_several_is_enough_to_queue(queueing_hint: QueueingHints) -> None:
     assert queueing_hint.is_worth_requeuing(rejected("NodeResourcesFit", "TaintToleration"), BIGGER)
 
 
-def test_any_event_may_help_a_pod_that_no_plugin_rejected(queueing_hint: QueueingHints) -> None:
+def test_every_event_queues_a_pod_that_no_plugin_rejected(queueing_hint: QueueingHints) -> None:
     assert queueing_hint.is_worth_requeuing(rejected(), A_SERVICE)
 
 
@@ -141,7 +145,7 @@ def test_a_pods_own_assumption_undone_in_its_attempt_does_not_help_it(
     assert not queueing_hint.is_worth_requeuing(queued, own)
 
 
-def test_the_nomination_of_a_pod_of_lower_priority_never_stood_in_its_way(
+def test_the_nomination_of_a_pod_of_lower_priority_does_not_queue(
     queueing_hint: QueueingHints,
 ) -> None:
     queued = rejected("NodeResourcesFit", priority=10)

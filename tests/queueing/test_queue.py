@@ -92,13 +92,13 @@ def test_a_new_pod_is_active_and_known_by_its_key(queue: SchedulingQueue) -> Non
     assert queue.counts() == {"active": 1, "backoff": 0, "unschedulable": 0, "gated": 0}
 
 
-def test_the_highest_priority_is_tried_first_then_who_came_first(queue: SchedulingQueue) -> None:
+def test_the_highest_priority_is_tried_first_then_the_oldest(queue: SchedulingQueue) -> None:
     for now, (name, priority) in enumerate([("a", 0), ("b", 5), ("c", 0), ("d", 5)]):
         queue.add(make_pod(name, priority=priority), DEFAULT, float(now))
     assert pop_all(queue, 9.0) == ["b", "d", "a", "c"]
 
 
-def test_an_empty_queue_gives_nothing(queue: SchedulingQueue) -> None:
+def test_pop_of_an_empty_queue_returns_none(queue: SchedulingQueue) -> None:
     assert queue.pop(0.0) is None
 
 
@@ -379,7 +379,7 @@ def test_an_event_that_came_before_the_attempt_does_not_count(queue: SchedulingQ
     assert queue_of(queue, "early") == "backoff"
 
 
-def test_a_pod_that_goes_to_its_nominated_node_lets_no_other_try(
+def test_a_pod_that_goes_to_its_nominated_node_moves_no_other(
     queue: SchedulingQueue, hints: FakeHints
 ) -> None:
     hints.nominated = {"a": "node-a", "b": "node-b"}
@@ -404,7 +404,7 @@ def test_a_pod_whose_nomination_was_withdrawn_is_tried_like_the_others(
 
 
 @pytest.mark.parametrize("ending", ["rejected", "failed", "done"])
-def test_the_end_of_an_attempt_says_nothing_about_a_pod_that_was_deleted(
+def test_the_end_of_an_attempt_does_not_queue_a_pod_that_was_deleted(
     queue: SchedulingQueue, ending: str
 ) -> None:
     queue.add(make_pod("web"), DEFAULT, 0.0)
@@ -416,7 +416,7 @@ def test_the_end_of_an_attempt_says_nothing_about_a_pod_that_was_deleted(
 
 
 @pytest.mark.parametrize("ending", ["rejected", "failed", "done"])
-def test_the_end_of_an_attempt_says_nothing_about_another_pod_of_that_name(
+def test_the_end_of_an_attempt_does_not_move_another_pod_of_that_name(
     queue: SchedulingQueue, ending: str
 ) -> None:
     queue.add(make_pod("web"), DEFAULT, 0.0)
@@ -437,7 +437,7 @@ def end(queue: SchedulingQueue, queued: QueuedPod, ending: str) -> None:
             queue.done(queued, 0.0)
 
 
-def test_what_is_not_known_cannot_be_removed(queue: SchedulingQueue) -> None:
+def test_removing_an_unknown_pod_returns_none(queue: SchedulingQueue) -> None:
     assert queue.remove("default/web", 0.0) is None
 
 

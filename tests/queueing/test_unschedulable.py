@@ -73,7 +73,7 @@ def test_hints_run_for_the_first_of_a_group_alone(rejected: UnschedulablePods) -
     assert asked == ["a"]
 
 
-def test_a_pod_that_left_is_not_tried(rejected: UnschedulablePods) -> None:
+def test_a_removed_pod_is_not_tried(rejected: UnschedulablePods) -> None:
     add(rejected, waiting("a"), waiting("b"))
     rejected.remove("default/a")
     assert moved_by(rejected, node_added("n1")) == ["b"]
@@ -94,14 +94,14 @@ def test_pods_nominated_elsewhere_are_not_tried_beside_those_nominated_here(
     assert moved_by(rejected, pod_deleted("n1")) == ["b*"]
 
 
-def test_pods_nominated_elsewhere_let_the_others_go_first(
+def test_pods_without_a_nomination_are_tried_before_pods_nominated_elsewhere(
     rejected: UnschedulablePods,
 ) -> None:
     add(rejected, waiting("a", nominated="n2"), waiting("b"))
     assert moved_by(rejected, pod_deleted("n1")) == ["b"]
 
 
-def test_where_all_are_nominated_elsewhere_the_first_is_tried(
+def test_if_all_are_nominated_elsewhere_the_first_is_tried(
     rejected: UnschedulablePods,
 ) -> None:
     add(rejected, waiting("a", nominated="n2"), waiting("b", nominated="n3"))
@@ -125,7 +125,7 @@ def test_an_empty_group_has_no_first(
     assert rejected.first_of("web") is None
 
 
-def test_a_pod_leaves_the_signature_it_came_under_even_if_it_changed(
+def test_a_pod_is_removed_from_the_group_it_was_added_to_even_if_it_changed(
     rejected: UnschedulablePods,
 ) -> None:
     pod = waiting("a", "web")
@@ -135,7 +135,7 @@ def test_a_pod_leaves_the_signature_it_came_under_even_if_it_changed(
     assert rejected.first_of("web") is None
 
 
-def test_a_nomination_that_is_withdrawn_makes_its_pod_one_of_the_others(
+def test_a_pod_whose_nomination_is_withdrawn_counts_as_not_nominated(
     rejected: UnschedulablePods,
 ) -> None:
     pod, other = waiting("a", nominated="n1"), waiting("b", nominated="n2")
@@ -146,7 +146,7 @@ def test_a_nomination_that_is_withdrawn_makes_its_pod_one_of_the_others(
     assert moved_by(rejected, pod_deleted("n1")) == ["a"]
 
 
-def test_nominations_to_a_deleted_node_end_with_it(rejected: UnschedulablePods) -> None:
+def test_nominations_to_a_deleted_node_end(rejected: UnschedulablePods) -> None:
     pod, other = waiting("a", nominated="n1"), waiting("b", nominated="n2")
     add(rejected, pod, other)
     deleted = ClusterEvent(Kind.NODE, Action.DELETE, parse_node(builders.node("n1")), None)

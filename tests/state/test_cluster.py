@@ -98,7 +98,7 @@ def test_a_trial_delivers_no_events() -> None:
     assert delivered(state, try_it) == []
 
 
-def test_a_pod_without_a_node_and_one_that_ended_hold_nothing() -> None:
+def test_a_pod_without_a_node_and_a_pod_that_ended_use_no_resources() -> None:
     state = cluster(node("n1"))
     assert seen(state, pod("web")) == []
     assert seen(state, pod("web", cpu="1", node="n1")) == [Action.ADD]
@@ -106,7 +106,7 @@ def test_a_pod_without_a_node_and_one_that_ended_hold_nothing() -> None:
     assert cpu(state) == [0]
 
 
-def test_an_assumed_pod_holds_its_place_before_the_watch_shows_it() -> None:
+def test_an_assumed_pod_uses_resources_before_the_watch_shows_it() -> None:
     state = cluster(node("n1"))
     web = waiting("web", cpu="1")
     assert delivered(state, lambda: state.assume(web, 0)) == []
@@ -119,7 +119,7 @@ def test_an_assumed_pod_holds_its_place_before_the_watch_shows_it() -> None:
     assert state.pods.assumed.keys() == {"default/web"}
 
 
-def test_a_confirmed_assumption_is_no_news() -> None:
+def test_a_confirmed_assumption_is_no_event() -> None:
     state = cluster(node("n1"))
     web = waiting("web", cpu="1")
     state.assume(web, 0)
@@ -128,14 +128,14 @@ def test_a_confirmed_assumption_is_no_news() -> None:
     assert (cpu(state), state.pods.assumed) == ([1000], {})
 
 
-def test_only_what_a_decision_may_read_is_news_of_a_placed_pod() -> None:
+def test_only_changes_that_a_decision_may_read_are_events_of_a_bound_pod() -> None:
     state = cluster(node("n1"), pod("web", node="n1", phase="Pending"))
     assert seen(state, pod("web", node="n1", phase="Running", started=CREATED)) == []
     assert seen(state, pod("web", node="n1", annotations={"card": "0"})) == [Action.UPDATE]
     assert seen(state, pod("web", node="n1", labels={"app": "web"})) == [Action.UPDATE]
 
 
-def test_an_assumption_confirmed_elsewhere_gives_its_place_back() -> None:
+def test_a_pod_bound_to_another_node_than_assumed_frees_the_assumed_node() -> None:
     state = cluster(node("n1"), node("n2"))
     web = waiting("web", cpu="1")
     state.assume(web, 0)
@@ -144,7 +144,7 @@ def test_an_assumption_confirmed_elsewhere_gives_its_place_back() -> None:
     assert cpu(state) == [0, 1000]
 
 
-def test_a_forgotten_assumption_gives_its_place_back_once() -> None:
+def test_a_forgotten_pod_frees_its_node_once() -> None:
     state, web = cluster(node("n1")), waiting("web", cpu="1")
     state.assume(web, 0)
     state.announce(web)
@@ -153,7 +153,7 @@ def test_a_forgotten_assumption_gives_its_place_back_once() -> None:
     assert cpu(state) == [0]
 
 
-def test_what_was_never_announced_is_forgotten_without_an_event() -> None:
+def test_a_pod_that_was_never_announced_is_forgotten_without_an_event() -> None:
     state, web = cluster(node("n1")), waiting("web", cpu="1")
     state.assume(web, 0)
     assert actions(state, lambda: state.forget(web)) == []
@@ -175,7 +175,7 @@ def test_a_confirmed_pod_cannot_be_forgotten() -> None:
     assert cpu(state) == [1000]
 
 
-def test_a_successor_of_the_same_name_takes_over_the_place() -> None:
+def test_a_successor_of_the_same_name_replaces_the_pod() -> None:
     state = cluster(node("n1"), pod("web", cpu="1", node="n1"))
     successor = pod("web", cpu="2", node="n1")
     successor["metadata"]["uid"] = "another"
@@ -189,13 +189,13 @@ def test_the_end_of_a_predecessor_does_not_end_its_successor() -> None:
     assert cpu(state) == [1000]
 
 
-def test_an_update_of_what_is_counted_is_counted_anew() -> None:
+def test_an_updated_request_is_counted_anew() -> None:
     state = cluster(node("n1"), pod("web", cpu="1", node="n1"))
     assert seen(state, pod("web", cpu="3", node="n1")) == [Action.UPDATE]
     assert cpu(state) == [3000]
 
 
-def test_a_relist_drops_what_it_does_not_hold_but_for_assumed_pods() -> None:
+def test_a_relist_removes_pods_that_it_does_not_contain_except_assumed_ones() -> None:
     state = cluster(node("n1"), pod("old", cpu="1", node="n1"), pod("kept", cpu="1", node="n1"))
     state.assume(waiting("assumed", cpu="1"), 0)
     kept, new = parse_pod(pod("kept", cpu="1", node="n1")), parse_pod(pod("new", node="n1"))
@@ -227,7 +227,7 @@ def test_only_assumptions_whose_binding_went_through_can_be_overdue() -> None:
     assert [late.name for late in state.overdue(10.0)] == ["bound"]
 
 
-def test_a_nomination_is_withdrawn_by_a_placement_and_by_the_end_of_its_node() -> None:
+def test_a_nomination_ends_when_its_pod_is_assumed_or_its_node_deleted() -> None:
     state = cluster(node("n1"), node("n2"))
     first, second = waiting("first"), waiting("second")
     state.nominate(first, "n1")
@@ -239,7 +239,7 @@ def test_a_nomination_is_withdrawn_by_a_placement_and_by_the_end_of_its_node() -
     assert len(state.nominations) == 0
 
 
-def test_room_that_is_not_taken_is_heard_of_as_a_deleted_pod() -> None:
+def test_a_nomination_that_ends_is_an_event_like_the_deletion_of_a_pod_on_its_node() -> None:
     state = cluster(node("n1"), node("n2"))
     web = waiting("web")
     state.nominate(web, "n1")

@@ -118,7 +118,7 @@ class TestChangeLog:
         assert changed.tolist() == [7, 3, 7]
         assert log.since(log.position) is not None
 
-    def test_a_reader_who_was_away_too_long_must_start_over(self) -> None:
+    def test_a_position_older_than_the_log_has_no_changes(self) -> None:
         log = ChangeLog()
         start = log.position
         for row in range(100_000):
@@ -128,5 +128,5 @@ class TestChangeLog:
         assert recent is not None
         assert recent.tolist() == [7, 8, 9]
 
-    def test_before_the_beginning_is_too_long_ago(self) -> None:
+    def test_a_position_before_the_first_change_has_no_changes(self) -> None:
         assert ChangeLog().since(-1) is None

@@ -105,7 +105,7 @@ def test_a_status_from_before_the_victim_left_still_counts_the_eviction() -> Non
     assert allowed(state) == 1, "the status counts it now"
 
 
-def test_asking_changes_nothing() -> None:
+def test_reading_evictions_changes_nothing() -> None:
     state = guarded(2)
     state.begin_evictions(PREEMPTOR, [known(state, "a")])
     state.delete(Kind.POD, "default/a")
@@ -198,7 +198,7 @@ def test_a_victim_whose_binding_is_called_off_is_not_evicted_any_more() -> None:
     assert not state.evictions.awaits_victims(PREEMPTOR)
 
 
-def test_a_victim_that_has_never_run_is_not_charged_once_it_is_called_off() -> None:
+def test_a_victim_that_never_ran_does_not_use_up_its_budget_when_it_is_called_off() -> None:
     """The disruption controller never saw it healthy, so no new status will come."""
     state, _ = called_off()
     assert allowed(state) == 2

@@ -30,7 +30,7 @@ def test_a_node_is_a_row_of_its_quantities() -> None:
     assert (int(table.pod_slots.data[row]), bool(table.present.data[row])) == (5, True)
 
 
-def test_a_resource_a_node_no_longer_names_is_gone() -> None:
+def test_a_resource_that_a_node_no_longer_lists_is_zero() -> None:
     table = table_of(node("n1", resources={GPU: 3}), node("n1"))
     assert table.allocatable.at(GPU, 0) == 0
 
@@ -112,15 +112,15 @@ def test_pods_are_no_change_of_their_node() -> None:
     assert table.node_changes.position == of_nodes
 
 
-def test_a_row_has_room_if_a_pod_slot_and_every_amount_are_free() -> None:
+def test_requests_fit_on_a_row_if_a_pod_slot_and_every_amount_are_free() -> None:
     table = table_of(node("n1", cpu="2", pods=2, resources={GPU: 1}))
     table.add_pod(0, parse_pod(pod("web", cpu="500m", node="n1")))
-    assert table.has_room(0, {"cpu": 1500, GPU: 1})
-    assert not table.has_room(0, {"cpu": 1501})
-    assert not table.has_room(0, {GPU: 2})
-    assert not table.has_room(0, {"example.com/unknown": 1})
+    assert table.fits_requests(0, {"cpu": 1500, GPU: 1})
+    assert not table.fits_requests(0, {"cpu": 1501})
+    assert not table.fits_requests(0, {GPU: 2})
+    assert not table.fits_requests(0, {"example.com/unknown": 1})
     table.add_pod(0, parse_pod(pod("idle", node="n1")))
-    assert not table.has_room(0, {})
+    assert not table.fits_requests(0, {})
 
 
 def test_a_port_is_free_again_when_its_last_user_has_left() -> None:

@@ -17,7 +17,7 @@ def team(**labels: str) -> Namespace:
     return parse_namespace(namespace("team-a", labels))
 
 
-def test_an_object_is_there_until_it_is_taken_out() -> None:
+def test_an_object_is_found_until_it_is_removed() -> None:
     objects, first, second = Objects(), front(app="web"), front(app="db")
     assert put(objects, first) is None
     assert put(objects, second) is first
@@ -27,7 +27,7 @@ def test_an_object_is_there_until_it_is_taken_out() -> None:
     assert objects.of(Kind.SERVICE) == {}
 
 
-def test_kinds_do_not_share_keys() -> None:
+def test_objects_of_different_kinds_may_have_the_same_key() -> None:
     objects = Objects()
     put(objects, front())
     assert objects.of(Kind.STATEFUL_SET) == {}

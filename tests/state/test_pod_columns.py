@@ -9,7 +9,7 @@ from mooring.state.pod_columns import MutablePodColumns
 from mooring.testing.builders import pod
 
 
-def test_a_slot_says_what_its_pod_requests() -> None:
+def test_a_slot_has_what_its_pod_requests() -> None:
     columns = MutablePodColumns()
     started = "1970-01-01T00:00:10Z"
     columns.put(parse_pod(pod("a", cpu="500m", priority=7, started=started)), 3, nominated=False)

@@ -28,7 +28,7 @@ def test_a_key_belongs_to_one_pod() -> None:
         table.put(placed("a", 1))
 
 
-def test_a_pod_that_left_is_nowhere() -> None:
+def test_a_removed_pod_is_in_no_index() -> None:
     table = PodTable()
     entry = placed("a", 0, assumed=True)
     table.put(entry)

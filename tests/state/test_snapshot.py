@@ -32,8 +32,8 @@ def test_a_row_has_its_node_if_that_exists() -> None:
     assert found is not None
     assert found.name == "a"
     assert CLUSTER.node(lost) is None
-    assert CLUSTER.has_room(row, {"cpu": 4000})
-    assert not CLUSTER.has_room(lost, {})
+    assert CLUSTER.fits_requests(row, {"cpu": 4000})
+    assert not CLUSTER.fits_requests(lost, {})
 
 
 def test_names_that_were_handed_out_stay_as_they_were() -> None:

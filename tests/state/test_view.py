@@ -47,7 +47,7 @@ def test_a_view_of_one_node_is_empty_if_there_is_none() -> None:
     assert len(ALL.only("never-heard-of")) == 0
 
 
-def test_columns_say_what_nodes_offer_and_what_is_taken() -> None:
+def test_columns_have_what_nodes_offer_and_what_their_pods_request() -> None:
     assert ALL.requested("cpu").tolist() == [500, 0, 0, 0]
     assert ALL.pod_count.tolist() == [1, 1, 0, 1]
     assert ALL.pod_slots.tolist() == [3, 110, 110, 0]
@@ -135,7 +135,7 @@ def test_a_view_shows_the_state_of_the_moment_it_is_read() -> None:
     assert view.requested("cpu").tolist() == [1000]
 
 
-def test_a_crowd_counts_on_top_of_what_is_there() -> None:
+def test_nominated_pods_count_on_top_of_the_pods_of_a_node() -> None:
     crowd = NodeViewWithNominated(
         STATE.nodes, np.array([0, 2]), np.array([1, 0, 2, 0]), {"cpu": np.array([250, 0, 750, 0])}
     )

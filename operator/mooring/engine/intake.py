@@ -51,7 +51,7 @@ class Intake:
             self._set_aside(pod)
             return
         if pod.nominated_node is not None and known is None and pod.limit_exceeded is None:
-            # Nominated before this process knew the pod: by a former leader, or by an autoscaler.
+            # Nominated before this process knew the pod, by a former leader.
             scheduler.state.nominate(pod, pod.nominated_node)
         self._add(pod, pipeline)
         self._wake()

@@ -97,7 +97,7 @@ class SchedulingLoop:
 
     @property
     def requesting(self) -> int:
-        """How many of them have a request in flight: those at Permit or PreBind only wait."""
+        """How many bindings have a request in flight; those at Permit or PreBind have none."""
         return len(self._bindings) - len(self._scheduler.waiting) - len(self._scheduler.in_pre_bind)
 
     def wake(self) -> None:

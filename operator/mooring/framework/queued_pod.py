@@ -47,7 +47,9 @@ class QueuedPod:
     gated: bool = False
     """Whether a PreEnqueue plugin holds the pod back; also known while an attempt runs."""
     tries_for: Hashable = field(default=None, repr=False)
-    """Signature of the group of unschedulable pods that this one is tried for, None if for none."""
+    """The signature of the group of unschedulable pods that this pod was moved for, or None.
+
+    When the attempt ends without the same rejection, the next pod of that group is moved."""
     outdated: bool = field(default=False, repr=False)
     """Whether the pod or its pipeline was replaced during the attempt: it must be tried again."""
     ticket: int = field(default=0, repr=False)

@@ -86,7 +86,7 @@ _INT64: Final = np.dtype(np.int64)
 _UINT64: Final = np.dtype(np.uint64)
 _max: Final = np.maximum.reduce
 _HIGHEST_RAW: Final = (2**63 - 1) // MAX_SCORE
-"""Larger raw scores would overflow when they are normalised."""
+"""Larger raw scores would overflow when they are normalized."""
 
 _MISTAKES: Final = frozenset(
     {type, EnumMeta, CoroutineType, Explanation, Nomination, NotEligible, QueueingHint, Wait}
@@ -225,7 +225,7 @@ def run_pre_score(
 def run_score(
     pipeline: Pipeline, plugin: ScorePlugin, pod: Pod, nodes: NodeView, state: Any
 ) -> IntArray:
-    """What `score` returns: int64[nodes], from 0 on, up to 100 where it is not normalised."""
+    """What `score` returns: int64[nodes], from 0 on, up to 100 where it is not normalized."""
     try:
         raw = plugin.score(pod, nodes, state)
     except BaseException as error:

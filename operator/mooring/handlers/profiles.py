@@ -81,7 +81,7 @@ class ProfileHandler:
         try:
             self._put(raw)
         except (ProfileInvalid, PluginLoadError) as error:
-            logger.warning("profile %s is refused: %s", name, error)
+            logger.warning("profile %s is invalid: %s", name, error)
             if name not in self._profiles.in_force:
                 self._restore(raw)
             reason = "Invalid" if isinstance(error, ProfileInvalid) else "PluginFailed"
@@ -107,7 +107,7 @@ class ProfileHandler:
         try:
             self._put(former)
         except (ProfileInvalid, PluginLoadError) as error:
-            text = "generation %s of profile %s, the last in force, is refused too: %s"
+            text = "generation %s of profile %s, the last in force, is invalid too: %s"
             logger.warning(text, generation, metadata["name"], error)
         else:
             logger.info("profile %s stays at generation %s", metadata["name"], generation)

@@ -27,7 +27,7 @@ __all__ = [
     "REGION",
     "ZONE",
     "Node",
-    "normalised_image",
+    "normalized_image",
     "parse_node",
 ]
 
@@ -110,7 +110,7 @@ def _images(raw: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     for index, image in enumerate(raw):
         where = f"status.images[{index}]"
         size = integer(image, "sizeBytes", where) or 0
-        images.update({normalised_image(name): size for name in texts(image, "names", where)})
+        images.update({normalized_image(name): size for name in texts(image, "names", where)})
     return images
 
 
@@ -134,7 +134,7 @@ def _avoided(annotation: str | None) -> frozenset[tuple[str, str]]:
         return frozenset()
 
 
-def normalised_image(name: str) -> str:
+def normalized_image(name: str) -> str:
     """The image name, with `:latest` if it has no tag (imagelocality/image_locality.go).
 
     kube-scheduler looks for a colon after the last slash, so a digest counts as a tag.

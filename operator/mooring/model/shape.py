@@ -22,7 +22,7 @@ from mooring.model.demand import Demand, pod_demand, pod_limits, qos_class
 from mooring.model.errors import ManifestError
 from mooring.model.fields import integer, mapping, mappings, optional_mapping, strings, text
 from mooring.model.limits import Counted, exceeded
-from mooring.model.node import Node, normalised_image
+from mooring.model.node import Node, normalized_image
 from mooring.model.selectors import (
     LabelSelector,
     NodeSelector,
@@ -86,7 +86,7 @@ class PodShape:
     tolerations: tuple[Toleration, ...]
     host_ports: tuple[HostPort, ...]
     images: tuple[str, ...]
-    """The normalised image names of all init containers, containers and image volumes."""
+    """The normalized image names of all init containers, containers and image volumes."""
     container_count: int
     """The number of init containers and containers; ImageLocality scales its threshold by it."""
     affinity: PodAffinity
@@ -227,7 +227,7 @@ def _shape(key: bytes) -> PodShape:
         preferred_nodes=parse_preferred_terms(mappings(nodes, soft, where), f"{where}.{soft}"),
         tolerations=parse_tolerations(mappings(spec, "tolerations", "spec")),
         host_ports=tuple(dict.fromkeys(_host_ports(containers))),
-        images=tuple(normalised_image(image) for image in images if image),
+        images=tuple(normalized_image(image) for image in images if image),
         container_count=len(containers),
         affinity=parse_pod_affinity(affinity, namespace),
         spread=parse_spread_constraints(mappings(spec, "topologySpreadConstraints", "spec")),

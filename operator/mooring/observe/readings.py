@@ -21,7 +21,7 @@ class Readings:
     watch_lag_seconds: Callable[[], Mapping[str, float]]
     """By resource, how long its watch has not worked; 0 while it does."""
     bindings_in_flight: Callable[[], int]
-    """Placed pods whose binding has neither succeeded nor failed yet."""
+    """Assumed pods whose binding has neither succeeded nor failed yet."""
     events_dropped: Callable[[], int]
     """Kubernetes Events lost so far because too many were waiting to be written."""
     kopf_restarts: Callable[[], int]
@@ -63,7 +63,7 @@ class Readings:
         )
         yield _gauge(
             "mooring_bindings_in_flight",
-            "Placed pods whose binding is neither done nor given up.",
+            "Assumed pods whose binding has neither succeeded nor failed yet.",
             (),
             [((), self.bindings_in_flight())],
         )

@@ -156,7 +156,7 @@ class NodeResourcesFit(_AllocationScore):
             return queue_if(pod_deleted and name is not None)
         if not _is_large_enough(known, need):
             return QueueingHint.SKIP
-        if cluster.has_room(row, need):
+        if cluster.fits_requests(row, need):
             return QueueingHint.QUEUE
         others = (placed.pod for placed in cluster.pods_on(row) if not placed.pod.terminating)
         return queue_if(

@@ -34,7 +34,7 @@ _Wanted = tuple[Requirement, ...]
 
 
 class ServiceAffinity:
-    """Rejects nodes whose labels differ from those of the pod's siblings, and scores spreading."""
+    """Rejects nodes with other labels than those of matching pods, and scores spreading."""
 
     name: ClassVar[str] = "ServiceAffinity"
     row_local: ClassVar[bool] = False
@@ -52,8 +52,8 @@ class ServiceAffinity:
         """The labels that a node must have; SKIP if there are none.
 
         Their values come from the pod's nodeSelector, and the missing ones from the node of a
-        sibling, if a Service selects the pod. A sibling is a pod on a node with all of the pod's
-        labels. If siblings are on different nodes, the first node in the order counts.
+        matching pod, if a Service selects the pod. A pod matches if it has the pod's namespace and
+        all of its labels. If such pods are on several nodes, the first node in the order counts.
         """
         wanted = {
             requirement.key: requirement.values[0]
@@ -62,7 +62,7 @@ class ServiceAffinity:
         }
         missing = [key for key in self._affinity if key not in wanted]
         if missing and cluster.services(pod):
-            wanted |= _sibling_labels(pod, missing, cluster)
+            wanted |= _labels_of_matching_pods(pod, missing, cluster)
         return tuple(Requirement(key, "In", (value,)) for key, value in wanted.items()) or SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> BoolArray:
@@ -73,7 +73,7 @@ class ServiceAffinity:
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, _: _Wanted) -> Explanation:
-        """One reason; evicting pods can help, because without siblings any node fits."""
+        """One reason; evicting pods can help, because without matching pods any node fits."""
         return Explanation.single(
             "node(s) didn't match service affinity", len(nodes), resolvable=True
         )
@@ -97,11 +97,11 @@ class ServiceAffinity:
         return total.astype(np.int64)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """QUEUE when a sibling, a Service or a node was added, deleted or got other labels."""
+        """QUEUE when a matching pod, a Service or a node was added, deleted or got other labels."""
         before, after = event.before, event.after
         match event.kind:
             case Kind.POD:
-                return queue_if(_is_sibling(before, pod) != _is_sibling(after, pod))
+                return queue_if(_matches(before, pod) != _matches(after, pod))
             case Kind.SERVICE:
                 services = [s for s in (before, after) if isinstance(s, Service)]
                 return queue_if(before != after and services[0].namespace == pod.namespace)
@@ -111,7 +111,7 @@ class ServiceAffinity:
                 return queue_if(before.labels != after.labels)
 
 
-def _is_sibling(other: object | None, pod: Pod) -> bool:
+def _matches(other: object | None, pod: Pod) -> bool:
     """Whether the other pod has the namespace and all labels of this one."""
     return (
         isinstance(other, Pod)
@@ -120,14 +120,14 @@ def _is_sibling(other: object | None, pod: Pod) -> bool:
     )
 
 
-def _sibling_labels(pod: Pod, keys: Iterable[str], cluster: Snapshot) -> dict[str, str]:
-    """The values of the labels on the first node with a sibling, as far as it has them."""
+def _labels_of_matching_pods(pod: Pod, keys: Iterable[str], cluster: Snapshot) -> dict[str, str]:
+    """The values of the labels on the first node with a matching pod, as far as it has them."""
     part = PodSelector(selector_from_labels(pod.labels), frozenset((pod.namespace,)))
-    default_selector = cluster.counts(selection((part,), terminating=True), EACH_NODE)
-    if not default_selector.total:
+    matching = cluster.counts(selection((part,), terminating=True), EACH_NODE)
+    if not matching.total:
         return {}
     order = cluster.nodes.take(cluster.nodes_in_order)
-    found = np.flatnonzero(default_selector.at(order))
+    found = np.flatnonzero(matching.at(order))
     if not len(found):
         return {}
     node = order.node(int(found[0]))

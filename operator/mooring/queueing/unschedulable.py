@@ -1,9 +1,10 @@
 """Unschedulable pods in groups of one signature: one hint, and one pod, are tried for a group.
 
-Pods of a group were rejected alike and hope for the same events. After such an event one pod of the
-group is tried for all of them; how its attempt ends decides whether the next one is tried, see
-`mooring.queueing.queue`. Pods that are nominated to the node on which something happened are tried
-for themselves, because that they fit there says nothing about the rest of their group.
+Pods of a group were rejected alike and can be helped by the same events. After such an event one
+pod of the group is tried for all of them; how its attempt ends decides whether the next one is
+tried, see `mooring.queueing.queue`. Pods that are nominated to the node on which something happened
+are tried for themselves. If such a pod fits there, that does not mean that the others of its group
+fit.
 """
 
 from collections import Counter

@@ -66,9 +66,10 @@ class ClusterState:
         self._deliver(self._put(kind, key, value))
 
     def delete(self, kind: Kind, key: str, uid: str | None = None) -> None:
-        """The object does not exist any more; with `uid`, only if that is the one known.
+        """Removes an object that does not exist any more.
 
-        A pod's name may be taken by its successor before the watch tells of its end.
+        A pod is only removed if `uid` is None or the uid of the known pod, because a new pod of the
+        same name may be known already. `uid` is ignored for other kinds.
         """
         self._deliver(self._delete(kind, key, uid))
 

@@ -165,7 +165,7 @@ class Interned(Generic[_Value]):
     __slots__ = ("_free", "_holders", "_index", "codes", "values")
 
     def __init__(self, columns: Columns, first: _Value) -> None:
-        """`first`, whose code is 0, is what rows hold in the beginning."""
+        """`first` is the value of new rows; its code is 0."""
         self.codes = columns.add(np.int32)
         self.values: list[_Value] = [first]
         self._index: dict[_Value, int] = {first: 0}
@@ -221,7 +221,7 @@ class ChangeLog:
 
     @property
     def position(self) -> int:
-        """Where the log stands now."""
+        """The number of changes logged so far."""
         return self._start + self._length
 
     def mark(self, row: int) -> None:
@@ -234,9 +234,10 @@ class ChangeLog:
         self._length += 1
 
     def since(self, position: int) -> IntArray | None:
-        """The rows changed since `position`, as often as they did; None if that is too long ago.
+        """The rows that changed since `position`; None if the log does not reach back that far.
 
-        A view, only to be read, and only until the next change.
+        A row that changed twice is listed twice. A view, only to be read, and only until the next
+        change.
         """
         if position < self._start:
             return None

@@ -63,7 +63,7 @@ class NodeTable:
         self.zones: Interned[tuple[str, str]] = Interned(columns, ("", ""))
         """Region and zone; the first value stands for nodes that have neither."""
         self.avoiding: dict[tuple[str, str], set[int]] = {}
-        """Rows whose annotation asks to avoid pods of a controller, by its kind and uid."""
+        """Rows whose preferAvoidPods annotation names a controller, by its kind and uid."""
         self._labels = LabelColumns(columns)
         self._each_node = Domains(EACH_NODE, columns.add(np.int64), self.names)
         self.images: dict[str, Image] = {}
@@ -73,7 +73,8 @@ class NodeTable:
         self.node_changes = ChangeLog()
         """Rows whose node changed."""
         self.set_version = 0
-        """Grows when a node is added or deleted, or its zone or images change."""
+        """Version of the set of nodes: grows when one is added or deleted, or its zone or images
+        change."""
         self.topology_version = 0
         """Grows when a node is added or deleted, or its labels or taints change."""
         self._all_rows: npt.NDArray[np.int64] = np.zeros(0, np.int64)
@@ -97,7 +98,7 @@ class NodeTable:
         return len(self.order())
 
     def row(self, name: str) -> int:
-        """The row of a node name, made (absent) if it is new."""
+        """The row of a node name. A new name gets a row without a node."""
         row = self.row_of.get(name)
         if row is not None:
             return row
@@ -114,7 +115,7 @@ class NodeTable:
         return row
 
     def add_column(self, dtype: npt.DTypeLike, fill: int = 0) -> Column:
-        """A further column of these rows, which the caller writes; `fill` is a new row's value.
+        """Adds a column that the caller fills; new rows start with `fill`.
 
         A row that is used for another name keeps what was written to it.
         """
@@ -228,7 +229,7 @@ class NodeTable:
         self.requested_scored_memory.data[row] += sign * demand.node_scored_memory
         self.changes.mark(row)
 
-    def has_room(self, row: int, amounts: Mapping[str, int]) -> bool:
+    def fits_requests(self, row: int, amounts: Mapping[str, int]) -> bool:
         """Whether a pod slot and these amounts are free on the row."""
         if self.pod_count.data.item(row) >= self.pod_slots.data.item(row):
             return False

@@ -90,9 +90,9 @@ class Snapshot:
         """The node of a row, if it exists."""
         return self._state.nodes.nodes[row]
 
-    def has_room(self, row: int, amounts: Mapping[str, int]) -> bool:
+    def fits_requests(self, row: int, amounts: Mapping[str, int]) -> bool:
         """Whether a pod slot and these amounts are free on the row."""
-        return self._state.nodes.has_room(row, amounts)
+        return self._state.nodes.fits_requests(row, amounts)
 
     def trial(self) -> AbstractContextManager[Trial]:
         """A dry run: inside, pods may be removed and added; afterwards all is as before."""

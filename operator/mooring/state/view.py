@@ -132,7 +132,7 @@ class NodeView:
         return self._table.zones.values
 
     def avoiding(self, kind: str, uid: str) -> BoolArray:
-        """True where the node's annotation asks to avoid pods of this controller."""
+        """True where the node's preferAvoidPods annotation names this controller."""
         return self._at(self._table.avoiding.get((kind, uid), ()))
 
     def label(self, key: str) -> LabelColumn:
@@ -158,7 +158,7 @@ class NodeView:
         return self._table.present_count
 
     def with_image(self, image: str) -> BoolArray:
-        """True where the node has the image (a normalised name)."""
+        """True where the node has the image (a normalized name)."""
         known = self._table.images.get(image)
         return self._at(known.rows if known is not None else ())
 

@@ -96,7 +96,7 @@ class PluginContract:
                 assert_array_equal(part, whole[np.isin(trial.rows, rows)])
 
     def test_it_scores_with_one_integer_per_node_that_normalizes_to_0_to_100(self) -> None:
-        """Raw scores are not negative; without normalisation they are 0-100 themselves."""
+        """Raw scores are not negative; without normalization they are 0-100 themselves."""
         for trial in self._scores():
             raw = trial.score(trial.nodes)
             _check(wrong_scores(raw, len(trial.rows), self.plugin.normalize))

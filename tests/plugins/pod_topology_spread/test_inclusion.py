@@ -9,7 +9,7 @@ from mooring.model.node import HOSTNAME, ZONE, parse_node
 from mooring.model.pod import parse_pod
 from mooring.model.selectors import selector_from_labels
 from mooring.model.shape import PodShape
-from mooring.plugins.pod_topology_spread.inclusion import Inclusion, Scope
+from mooring.plugins.pod_topology_spread.inclusion import CountedNodes, NodeInclusion
 from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
 from mooring.state.topology.selection import PodSelector, selection
@@ -50,34 +50,34 @@ def shape(**fields: Any) -> PodShape:
     return parse_pod(pod(**fields)).shape
 
 
-def domains(scope: Scope) -> set[str]:
-    return {v for v, some in zip(scope.domains.values, scope.inhabited, strict=False) if some}
+def domains(found: CountedNodes) -> set[str]:
+    return {v for v, some in zip(found.domains.values, found.inhabited, strict=False) if some}
 
 
-def counted(state: ClusterState, scope: Scope) -> dict[str, int]:
+def counted(state: ClusterState, found: CountedNodes) -> dict[str, int]:
     """The web pods per domain, of domains with some."""
-    *by_code, absent = scope.counts(Snapshot(state), ALL_WEB).tolist()
+    *by_code, absent = found.counts(Snapshot(state), ALL_WEB).tolist()
     assert absent == 0
-    return {scope.domains.values[code]: number for code, number in enumerate(by_code) if number}
+    return {found.domains.values[code]: number for code, number in enumerate(by_code) if number}
 
 
-def scope_of(
+def counted_nodes(
     state: ClusterState,
     of: PodShape,
     keys: tuple[str, ...] = (),
-    inclusion: Inclusion | None = None,
+    inclusion: NodeInclusion | None = None,
     **fields: Any,
-) -> Scope:
+) -> CountedNodes:
     nodes = Snapshot(state).nodes
-    return (inclusion or Inclusion()).scope(of, constraint(**fields), keys, nodes)
+    return (inclusion or NodeInclusion()).counted_nodes(of, constraint(**fields), keys, nodes)
 
 
 def test_every_node_with_the_label_counts_for_a_pod_that_chooses_none() -> None:
     state = cluster(*NODES, *PODS)
-    scope = scope_of(state, shape())
-    assert scope.rows is None
-    assert domains(scope) == {"a", "b", "c"}
-    assert counted(state, scope) == {"a": 2, "b": 1, "c": 2}
+    found = counted_nodes(state, shape())
+    assert found.rows is None
+    assert domains(found) == {"a", "b", "c"}
+    assert counted(state, found) == {"a": 2, "b": 1, "c": 2}
 
 
 @pytest.mark.parametrize("chosen", [{"node_selector": {"disk": "ssd"}}, {"affinity": ON_SSD}])
@@ -85,29 +85,29 @@ def test_nodes_that_the_pod_does_not_choose_count_only_if_affinity_is_ignored(
     chosen: dict[str, Any],
 ) -> None:
     state = cluster(*NODES, *PODS)
-    honored = scope_of(state, shape(**chosen))
+    honored = counted_nodes(state, shape(**chosen))
     assert domains(honored) == {"a", "c"}
     assert counted(state, honored) == {"a": 1, "c": 2}
-    ignored = scope_of(state, shape(**chosen), honor_affinity=False)
+    ignored = counted_nodes(state, shape(**chosen), honor_affinity=False)
     assert counted(state, ignored) == {"a": 2, "b": 1, "c": 2}
 
 
 def test_nodes_with_untolerated_taints_count_unless_taints_are_honored() -> None:
     state = cluster(*NODES, *PODS)
-    assert domains(scope_of(state, shape())) == {"a", "b", "c"}
-    honored = scope_of(state, shape(), honor_taints=True)
+    assert domains(counted_nodes(state, shape())) == {"a", "b", "c"}
+    honored = counted_nodes(state, shape(), honor_taints=True)
     assert domains(honored) == {"a", "c"}
     assert counted(state, honored) == {"a": 2, "c": 2}
     tolerant = shape(tolerations=[toleration("dedicated", "gpu")])
-    assert domains(scope_of(state, tolerant, honor_taints=True)) == {"a", "b", "c"}
+    assert domains(counted_nodes(state, tolerant, honor_taints=True)) == {"a", "b", "c"}
 
 
 def test_nodes_must_have_the_label_of_every_constraint() -> None:
     state = cluster(*NODES, *PODS)
-    with_rack = scope_of(state, shape(), (ZONE, "rack"))
+    with_rack = counted_nodes(state, shape(), (ZONE, "rack"))
     assert domains(with_rack) == {"b"}
     assert counted(state, with_rack) == {"b": 1}
-    assert domains(scope_of(state, shape(), ("rack", HOSTNAME), topology_key=HOSTNAME)) == {
+    assert domains(counted_nodes(state, shape(), ("rack", HOSTNAME), topology_key=HOSTNAME)) == {
         "b1",
         "nowhere",
     }
@@ -115,44 +115,44 @@ def test_nodes_must_have_the_label_of_every_constraint() -> None:
 
 def test_a_key_that_every_node_carries_excludes_none() -> None:
     state = cluster(*NODES[:4], *PODS)
-    scope = scope_of(state, shape(), (HOSTNAME, ZONE), topology_key=HOSTNAME)
-    assert scope.rows is None
+    found = counted_nodes(state, shape(), (HOSTNAME, ZONE), topology_key=HOSTNAME)
+    assert found.rows is None
 
 
 def test_no_selection_counts_no_pod() -> None:
     state = cluster(*NODES, *PODS)
-    assert scope_of(state, shape()).counts(Snapshot(state), None).tolist() == [0, 0, 0, 0]
+    assert counted_nodes(state, shape()).counts(Snapshot(state), None).tolist() == [0, 0, 0, 0]
 
 
 def test_scopes_are_kept_until_a_node_changes_its_labels_or_taints() -> None:
     state = cluster(*NODES, *PODS)
-    inclusion, picky = Inclusion(), shape(node_selector={"disk": "ssd"})
+    inclusion, picky = NodeInclusion(), shape(node_selector={"disk": "ssd"})
 
-    def scope(of: PodShape = picky) -> Scope:
-        return scope_of(state, of, (ZONE,), inclusion, honor_taints=True)
+    def found(of: PodShape = picky) -> CountedNodes:
+        return counted_nodes(state, of, (ZONE,), inclusion, honor_taints=True)
 
-    before = scope()
+    before = found()
     state.put(Kind.POD, "default/p0", parse_pod(pod("p0", node="a2", labels=WEB)))
     state.put(Kind.NODE, "a1", parse_node(node("a1", zone="a", labels={"disk": "ssd"}, cpu="8")))
-    assert scope() is before
-    assert scope(shape()) is not before
+    assert found() is before
+    assert found(shape()) is not before
     state.put(Kind.NODE, "a1", parse_node(node("a1", zone="a")))
-    assert domains(scope()) == {"c"}
+    assert domains(found()) == {"c"}
     tainted = node("c1", zone="c", labels={"disk": "ssd"}, taints=["full:NoSchedule"])
     state.put(Kind.NODE, "c1", parse_node(tainted))
-    assert domains(scope()) == set()
+    assert domains(found()) == set()
     state.delete(Kind.NODE, "b1")
-    assert domains(scope(shape())) == {"a"}
+    assert domains(found(shape())) == {"a"}
 
 
 def test_scopes_that_no_policy_narrows_are_shared_by_all_pods() -> None:
-    state, inclusion = cluster(*NODES), Inclusion()
-    first = scope_of(state, shape(cpu="1"), (ZONE,), inclusion)
-    assert scope_of(state, shape(cpu="2"), (ZONE,), inclusion) is first
+    state, inclusion = cluster(*NODES), NodeInclusion()
+    first = counted_nodes(state, shape(cpu="1"), (ZONE,), inclusion)
+    assert counted_nodes(state, shape(cpu="2"), (ZONE,), inclusion) is first
 
 
 def test_a_bounded_number_of_scopes_is_kept() -> None:
-    state, inclusion = cluster(*NODES), Inclusion()
+    state, inclusion = cluster(*NODES), NodeInclusion()
     for i in range(600):
-        scope_of(state, shape(node_selector={"disk": str(i)}), (), inclusion)
-    assert len(inclusion._scopes) <= 256
+        counted_nodes(state, shape(node_selector={"disk": str(i)}), (), inclusion)
+    assert len(inclusion._kept) <= 256

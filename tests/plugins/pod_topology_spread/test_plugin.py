@@ -257,7 +257,7 @@ def listed(*constraints: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_listed_defaults_filter_and_score_pods_with_siblings() -> None:
+def test_listed_defaults_filter_and_score_pods_with_a_service_or_controller() -> None:
     defaults = listed(hard(ZONE), soft(HOSTNAME))
     ask = asking(service("web", WEB), *placed("a1"), **defaults)
     assert ask.rejections(web()) == {"a1": TOO_MANY, "a2": TOO_MANY, "nowhere": NO_LABEL}

@@ -23,7 +23,7 @@ def test_nothing_is_assumed_at_first() -> None:
     assert overlay.get("b", None) is None
 
 
-def test_an_assumed_value_hides_the_one_shown_until_its_holder_restores_it() -> None:
+def test_an_assumed_value_is_returned_until_its_pod_restores_it() -> None:
     overlay: AssumeCache[Thing] = AssumeCache()
     overlay.assume("pod", "a", Thing("1", "claim"))
     assert overlay.get("a", SHOWN) == Thing("1", "claim")
@@ -31,7 +31,7 @@ def test_an_assumed_value_hides_the_one_shown_until_its_holder_restores_it() -> 
     assert overlay.get("a", SHOWN) is SHOWN
 
 
-def test_a_value_held_twice_stays_until_both_holders_have_restored_it() -> None:
+def test_a_value_assumed_by_two_pods_stays_until_both_have_restored_it() -> None:
     overlay: AssumeCache[Thing] = AssumeCache()
     for holder in ("one", "two"):
         overlay.assume(holder, "a", Thing("1", "claim"))
@@ -68,7 +68,7 @@ KEYS = st.sampled_from(("a", "b"))
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(HOLDERS, KEYS)))
-def test_once_every_holder_has_restored_nothing_is_assumed(assumed: list[tuple[str, str]]) -> None:
+def test_after_every_pod_has_restored_nothing_is_assumed(assumed: list[tuple[str, str]]) -> None:
     overlay: AssumeCache[Thing] = AssumeCache()
     for holder, key in assumed:
         overlay.assume(holder, key, Thing("1", key))

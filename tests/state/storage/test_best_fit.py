@@ -145,6 +145,6 @@ def test_many_changes_between_two_reads_are_all_seen() -> None:
     check(index, things, 50, 2)
 
 
-def test_removing_what_is_not_there_is_an_error() -> None:
+def test_removing_an_unknown_item_is_an_error() -> None:
     with pytest.raises(ValueError, match="not in list"):
         index_of(Thing(1, "t1", None, "plain")).remove(1, "t2")

@@ -45,7 +45,7 @@ def test_an_assumed_pod_uses_its_volumes_until_it_is_forgotten() -> None:
     assert in_use(state) == (False, [], [0, 0])
 
 
-def test_what_is_tried_is_undone() -> None:
+def test_what_a_trial_changes_is_undone() -> None:
     state = cluster(node("n1"))
     row = state.nodes.row_of["n1"]
     with state.trial() as trial:
@@ -54,7 +54,7 @@ def test_what_is_tried_is_undone() -> None:
     assert in_use(state) == (False, [], [0, 0])
 
 
-def test_a_relist_leaves_just_what_it_holds() -> None:
+def test_after_a_relist_only_the_listed_objects_are_known() -> None:
     state = cluster(node("n1"), LIMITS, pv("v", storage_class="fast"))
     rows = np.array([state.nodes.row_of["n1"]])
     state.replace(Kind.CSI_NODE, {})

@@ -76,7 +76,7 @@ def test_an_assumed_volume_is_bound_and_an_assumed_claim_has_a_selected_node() -
     assert (free(state), kept(state), claim.selected_node) == ([], ["v"], "n1")
 
 
-def test_what_was_assumed_is_restored_exactly() -> None:
+def test_restoring_undoes_exactly_what_was_assumed() -> None:
     state = cluster(pv("v", storage_class="fast"), pvc("data", storage_class="fast"))
     assume(state, "pod", "v")
     volumes_of(state).restore("pod")
@@ -85,7 +85,7 @@ def test_what_was_assumed_is_restored_exactly() -> None:
     assert (free(state), kept(state), claim.selected_node) == (["v"], [], None)
 
 
-def test_the_watch_overrules_what_was_assumed() -> None:
+def test_a_newer_version_from_the_watch_replaces_the_assumed_one() -> None:
     raw = pv("v", storage_class="fast")
     state = cluster(shown(raw, "1"), pvc("data", storage_class="fast"))
     assume(state, "pod", "v")
@@ -115,7 +115,7 @@ EVENTS = st.one_of(
 
 @settings(deadline=None)
 @given(st.lists(EVENTS))
-def test_when_every_pod_has_given_back_what_it_took_all_is_as_it_was(
+def test_when_every_pod_has_restored_its_volumes_the_state_is_as_before(
     events: list[tuple[str, set[str] | None]],
 ) -> None:
     objects = [pv(name, storage_class="fast") for name in VOLUMES]

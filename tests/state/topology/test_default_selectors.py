@@ -38,7 +38,7 @@ def put(state: ClusterState, raw: dict[str, Any]) -> None:
     state.put(kind, object_key(kind, raw), parse_object(kind, raw))
 
 
-def test_a_pod_without_service_and_owner_has_no_siblings() -> None:
+def test_a_pod_without_service_and_owner_has_no_default_selector() -> None:
     assert cluster().default_selector.of(web()) is None
 
 
@@ -68,7 +68,7 @@ def test_a_controller_of_another_kind_or_namespace_is_not_the_owner() -> None:
         assert state.default_selector.of(web(owner=owner(kind))) is None
 
 
-def test_siblings_that_are_being_deleted_do_not_count() -> None:
+def test_terminating_pods_do_not_count() -> None:
     pods = cluster(service("a", WEB)).default_selector.of(web())
     assert pods is not None
     assert not pods.terminating
@@ -79,7 +79,7 @@ def test_pods_of_one_set_share_one_selection() -> None:
     assert default_selector.of(web(name="x")) is default_selector.of(web(name="y", labels=WEB))
 
 
-def test_the_answer_follows_services_and_controllers() -> None:
+def test_the_default_selector_follows_services_and_controllers() -> None:
     state = cluster()
     incoming = web(owner=owner("ReplicaSet"))
     assert state.default_selector.of(incoming) is None

@@ -35,7 +35,7 @@ def test_each_node_can_be_a_domain_of_its_own_whatever_its_labels() -> None:
     assert tally(EACH_NODE, a1=2, nowhere=4).at(NODES).tolist() == [2, 0, 0, 4]
 
 
-def test_what_is_added_can_be_taken_back() -> None:
+def test_an_added_count_can_be_subtracted() -> None:
     zones = tally(ZONE, a1=2)
     zones.add(STATE.nodes.row_of["a2"], -2)
     assert zones.at(NODES).tolist() == [0, 0, 0, 0]

@@ -46,8 +46,9 @@ class FreeResources:
 class VictimSlots:
     """The victims of all nodes, the most important first on each node.
 
-    `slots` are their slots in the pod columns, `at` the positions of their nodes in `rows`, and
-    `evicting` (bool) is True for those that are being evicted already.
+    Three arrays with one item per victim: `slots` (int64) is its slot in the pod columns, `at`
+    (int64) is the position of its node in `PotentialVictims.rows`, and `evicting` (bool) is True if
+    it is being evicted already.
     """
 
     slots: IntArray

@@ -16,13 +16,13 @@ from mooring.state.topology.domain_counts import CountArray
 from mooring.state.topology.selection import Selection
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["Inclusion", "Scope", "includes"]
+__all__ = ["CountedNodes", "NodeInclusion", "includes"]
 
-_MOST_SCOPES: Final = 256
+_MOST_KEPT: Final = 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scope:
+class CountedNodes:
     """The nodes that a constraint counts, all of which have its label.
 
     `rows` is int64, or None for every node with the label. `inhabited` is True at the codes of the
@@ -44,43 +44,49 @@ class Scope:
         return np.bincount(codes, on_node, len(self.inhabited)).astype(np.int64)
 
 
-class Inclusion:
-    """Finds the scope of a constraint, and keeps it until a node's labels or taints change."""
+class NodeInclusion:
+    """Finds the nodes that a constraint counts.
+
+    They are kept until a node's labels or taints change.
+    """
 
     def __init__(self) -> None:
-        self._scopes: dict[tuple[PodShape | None, str, tuple[str, ...], bool, bool], Scope] = {}
+        self._kept: dict[
+            tuple[PodShape | None, str, tuple[str, ...], bool, bool], CountedNodes
+        ] = {}
         self._version = -1
 
-    def scope(
+    def counted_nodes(
         self, shape: PodShape, constraint: SpreadConstraint, keys: tuple[str, ...], nodes: NodeView
-    ) -> Scope:
-        """The scope of the constraint for a pod of this shape; `nodes` is a view of all nodes.
+    ) -> CountedNodes:
+        """The nodes that the constraint counts for a pod of this shape.
 
-        Its nodes have the constraint's label and those of `keys`, and match its node inclusion
-        policies (matchNodeInclusionPolicies in podtopologyspread/common.go).
+        `nodes` is a view of all nodes. The counted ones have the constraint's label and those of
+        `keys`, and match its node inclusion policies
+        (matchNodeInclusionPolicies in podtopologyspread/common.go).
         """
-        if self._version != nodes.topology_version or len(self._scopes) >= _MOST_SCOPES:
-            self._scopes.clear()
+        if self._version != nodes.topology_version or len(self._kept) >= _MOST_KEPT:
+            self._kept.clear()
             self._version = nodes.topology_version
         selects = bool(shape.required_nodes or shape.node_selector.requirements)
         by_affinity = constraint.honor_affinity and selects
         by_taints = constraint.honor_taints and len(nodes.taint_sets) > 1
         of_shape = shape if by_affinity or by_taints else None
         key = (of_shape, constraint.topology_key, keys, by_affinity, by_taints)
-        scope = self._scopes.get(key)
-        if scope is None:
-            scope = self._scopes[key] = _scope(of_shape, constraint, keys, nodes)
-        return scope
+        counted = self._kept.get(key)
+        if counted is None:
+            counted = self._kept[key] = _counted_nodes(of_shape, constraint, keys, nodes)
+        return counted
 
 
-def _scope(
+def _counted_nodes(
     shape: PodShape | None, constraint: SpreadConstraint, keys: tuple[str, ...], nodes: NodeView
-) -> Scope:
-    """As `Inclusion.scope`; `shape` is None if neither policy can exclude a node."""
+) -> CountedNodes:
+    """As `NodeInclusion.counted_nodes`; `shape` is None if neither policy can exclude a node."""
     domains = nodes.label(constraint.topology_key)
     partial = [k for k in keys if k != domains.key and nodes.label(k).held < nodes.node_count]
     if shape is None and not partial:
-        return Scope(domains, None, domains.inhabited)
+        return CountedNodes(domains, None, domains.inhabited)
     included = nodes.label_codes(domains.key) != ABSENT
     for key in partial:
         included &= nodes.label_codes(key) != ABSENT
@@ -91,7 +97,7 @@ def _scope(
     rows = np.flatnonzero(included)
     inhabited = np.zeros(len(domains.values) + 1, np.bool_)
     inhabited[domains.codes.data[rows]] = True
-    return Scope(domains, rows, inhabited)
+    return CountedNodes(domains, rows, inhabited)
 
 
 def includes(shape: PodShape, constraint: SpreadConstraint, node: Node) -> bool:

@@ -21,7 +21,7 @@ from mooring.model.node import HOSTNAME, ZONE, Node
 from mooring.model.pod import Pod
 from mooring.model.selectors import LabelSelector, Requirement
 from mooring.model.shape import PodShape
-from mooring.plugins.pod_topology_spread.inclusion import Inclusion, includes
+from mooring.plugins.pod_topology_spread.inclusion import NodeInclusion, includes
 from mooring.policy.args import DefaultConstraint, PodTopologySpreadArgs
 from mooring.state.columns import IntArray
 from mooring.state.labels import ABSENT, EACH_NODE, Domains
@@ -95,7 +95,7 @@ class PodTopologySpread:
         self._system = args.defaulting_type == "System"
         listed = tuple(map(_constraint, args.default_constraints))
         self._defaults = _SYSTEM_DEFAULTS if self._system else listed
-        self._inclusion = Inclusion()
+        self._inclusion = NodeInclusion()
 
     def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | tuple[_Limit, ...]:
         """The domains that each DoNotSchedule constraint allows."""
@@ -146,10 +146,10 @@ class PodTopologySpread:
             total += added.by_code[nodes.domain_codes(added.domains)]
         raw = np.floor(total + 0.5).astype(np.int64)
         if not scoring.required:
-            return _normalised(raw)
+            return _normalized(raw)
         kept = ~_missing(nodes, scoring.required)
         scores = np.zeros(len(nodes), np.int64)
-        scores[kept] = _normalised(raw[kept])
+        scores[kept] = _normalized(raw[kept])
         return scores
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
@@ -182,9 +182,9 @@ class PodTopologySpread:
     ) -> _Limit:
         """The domains that may have one more pod within maxSkew of the minimum (filtering.go)."""
         constraint = rule.constraint
-        scope = self._inclusion.scope(shape, constraint, keys, cluster.nodes)
-        counts = scope.counts(cluster, rule.pods)
-        counted = counts[scope.inhabited]
+        included = self._inclusion.counted_nodes(shape, constraint, keys, cluster.nodes)
+        counts = included.counts(cluster, rule.pods)
+        counted = counts[included.inhabited]
         least = int(counted.min()) if len(counted) >= constraint.min_domains else 0
         allows = counts <= constraint.max_skew + least - rule.matches_self
         allows[ABSENT] = False
@@ -206,13 +206,14 @@ class PodTopologySpread:
             if nodes.label(HOSTNAME).held < nodes.node_count:
                 by_code[:-1][nodes.label_codes(HOSTNAME) == ABSENT] = 0
             return _DomainScores(counted.domains, by_code)
-        scope = self._inclusion.scope(shape, constraint, keys, nodes)
-        seen = np.zeros(len(scope.inhabited), np.bool_)
-        seen[scored.domain_codes(scope.domains)] = True  # nodes without the label are a domain too
-        counts, seen_domains = scope.counts(cluster, rule.pods), int(np.count_nonzero(seen))
+        included = self._inclusion.counted_nodes(shape, constraint, keys, nodes)
+        seen = np.zeros(len(included.inhabited), np.bool_)
+        # Nodes without the label are a domain too.
+        seen[scored.domain_codes(included.domains)] = True
+        counts, seen_domains = included.counts(cluster, rule.pods), int(np.count_nonzero(seen))
         by_code = _weighted(counts, seen_domains, constraint)
         by_code[ABSENT] = 0
-        return _DomainScores(scope.domains, by_code)
+        return _DomainScores(included.domains, by_code)
 
 
 def _weighted(
@@ -222,7 +223,7 @@ def _weighted(
     return counts.astype(np.float64) * math.log(domains + 2) + (constraint.max_skew - 1)
 
 
-def _normalised(raw: IntArray) -> IntArray:
+def _normalized(raw: IntArray) -> IntArray:
     """Scores of 0 to 100, lower for more pods; all 100 if no pod is counted (scoring.go)."""
     most = int(raw.max(initial=0))
     if not most:

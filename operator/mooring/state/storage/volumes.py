@@ -1,4 +1,4 @@
-"""PersistentVolumes and claims as decisions see them: as assumed, else as mirrored.
+"""PersistentVolumes and claims: the assumed version if there is one, otherwise the mirrored one.
 
 A volume chosen for a claim must not be chosen again before the API server knows of it, and a claim
 with a selected node must not get another one (volumebinding/passive_assume_cache.go).
