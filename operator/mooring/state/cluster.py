@@ -11,9 +11,12 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import replace
 from typing import Any
 
+from mooring.model.devices import Assignment, CardFormat
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
+from mooring.state.devices.cards import Cards
+from mooring.state.devices.devices import Devices
 from mooring.state.evictions import Evictions
 from mooring.state.nodes import NodeTable
 from mooring.state.nominations import Nominations
@@ -37,6 +40,7 @@ class ClusterState:
         self.terms = TopologyCounts(self.nodes, self.objects)
         self.default_selector = DefaultSelectors(self.objects)
         self.storage = Storage(self.nodes, self.objects)
+        self.devices = Devices(self.nodes, self.pods)
         self.pod_columns = PodColumns()
         self.nominations = Nominations(self.pod_columns)
         self.evictions = Evictions(self.objects, self.pods, self.pod_columns)
@@ -48,6 +52,7 @@ class ClusterState:
         if kind is Kind.NODE:
             with self._relabelling(value.name, value.labels):
                 before: object | None = self.nodes.put(value)
+            self.devices.node_changed(self.nodes.row_of[value.name])
             if before is None:
                 self.storage.node_changed(key)
         else:
@@ -72,8 +77,11 @@ class ClusterState:
             before = known.pod
         elif kind is Kind.NODE:
             self._withdraw_from(key)
+            row = self.nodes.row_of.get(key)
             with self._relabelling(key, {}):
                 before = self.nodes.drop(key)
+            if row is not None:
+                self.devices.node_changed(row)
             self.storage.node_changed(key)
         else:
             before = self.objects.pop(kind, key)
@@ -158,6 +166,17 @@ class ClusterState:
         """What was assumed for the pod, and for no other, is assumed no more."""
         self.storage.volumes.restore(pod.uid)
 
+    def track_cards(self, form: CardFormat) -> Cards:
+        """The books of GPU cards in this format, kept as long as the caller keeps them."""
+        return self.devices.track(form)
+
+    def assign_cards(self, pod: Pod, form: CardFormat, assignment: Assignment) -> None:
+        """The assumed pod has these cards of its node, until its annotations say otherwise."""
+        placed = self.pods.assumed.get(pod.key)
+        if placed is not None and placed.pod.uid == pod.uid:
+            self.devices.assign(placed, form, assignment)
+            self.nodes.changes.mark(placed.row)
+
     @contextmanager
     def trial(self) -> Iterator["Trial"]:
         """A what-if on the live state; whatever is tried inside is undone at the end."""
@@ -190,19 +209,25 @@ class ClusterState:
             known.pod, known.assumed, known.deadline = pod, False, None
             self.pods.assumed.pop(pod.key, None)
             self.pod_columns.renew(pod)
+            if self.devices.renew(known):
+                self.nodes.changes.mark(known.row)
             if before.annotations == pod.annotations:
                 return ()  # a status that nothing depends on, of which there are many
             return (ClusterEvent(Kind.POD, Action.UPDATE, before, pod),)
         if known is None:
             return self._place(pod, self.nodes.row(pod.node_name), assumed=False)
         self._detach(pod.key)
-        self._attach(PodState(pod, self.nodes.row(pod.node_name), assumed=False))
+        placed = PodState(pod, self.nodes.row(pod.node_name), assumed=False, cards=known.cards)
+        self._attach(placed)
+        self.devices.renew(placed)
         return (ClusterEvent(Kind.POD, Action.UPDATE, known.pod, pod),)
 
     def _place(self, pod: Pod, row: int, *, assumed: bool) -> tuple[ClusterEvent, ...]:
         """The pod, which held no place, has one, and none that is kept for it."""
         withdrawn = self._withdraw_elsewhere(pod, row)
         self._attach(PodState(pod, row, assumed=assumed))
+        if self.devices.publish():
+            self.nodes.set_version += 1
         return (*withdrawn, ClusterEvent(Kind.POD, Action.ADD, None, pod))
 
     def _withdraw_elsewhere(self, pod: Pod, row: int | None) -> tuple[ClusterEvent, ...]:
@@ -233,6 +258,7 @@ class ClusterState:
         self.nodes.add_pod(placed.row, placed.pod)
         placed.kind = self.terms.attach(placed.pod, placed.row)
         self.storage.add_pod(placed.row, placed.pod)
+        self.devices.attach(placed)
         evicted = self.evictions.under_way(placed.pod)
         self.pod_columns.put(placed.pod, placed.row, nominated=False, evicted=evicted)
 
@@ -240,6 +266,7 @@ class ClusterState:
         placed = self.pods.pop(key)
         if placed is not None:
             self.pod_columns.drop(placed.pod, nominated=False)
+            self.devices.detach(placed)
             self.storage.remove_pod(placed.row, placed.pod)
             self.terms.detach(placed.kind, placed.row)
             self.nodes.remove_pod(placed.row, placed.pod)

@@ -11,6 +11,7 @@ No pod is held twice: an identity (uid) has one place, and a name has one holder
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from mooring.model.devices import Assignment, CardFormat
 from mooring.model.pod import Pod
 from mooring.state.topology.equivalent_pods import EquivalentPods
 
@@ -29,6 +30,8 @@ class PodState:
     row: int
     assumed: bool
     deadline: float | None = None
+    cards: tuple[CardFormat, Assignment] | None = None
+    """The GPU cards chosen for the pod, and by which format; None where none were."""
     kind: EquivalentPods = field(init=False, repr=False, compare=False)
 
 

@@ -1,0 +1,315 @@
+"""What each GPU card of each node has left, as columns over node rows.
+
+The columns of a row depend on nothing but the node's cards and the set of pods on the row: after
+each change the row is computed anew from them. So a restart gives the same books, and a trial that
+is undone leaves no trace. Pods whose cards are known count there; those whose cards are not known
+(no scheduler chose any, or the annotation cannot be read) count where they fit best, in the order
+of their names, after all others.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.model.devices import (
+    MAX_CARDS,
+    NO_CARDS,
+    Assignment,
+    CardFormat,
+    CardRequest,
+    CardRequestError,
+    CardShare,
+    NodeCards,
+    card_request,
+    node_cards,
+)
+from mooring.model.node import Node
+from mooring.model.pod import Pod
+from mooring.state.columns import IntArray, read_only
+
+__all__ = ["CardOwner", "Cards", "Demand"]
+
+_FIRST_ROWS: Final = 64
+
+
+class Demand(NamedTuple):
+    """A class of requests: so many cards, with this much memory on each, or whole ones (0)."""
+
+    cards: int
+    memory: int
+
+
+class CardOwner(NamedTuple):
+    """A pod on cards of a node; `known` says whether they are its own or only a guess."""
+
+    key: str
+    request: CardRequest
+    cards: Assignment
+    known: bool
+
+
+@dataclass(slots=True)
+class _Held:
+    """A pod's request, and its cards if they are known."""
+
+    request: CardRequest
+    known: Assignment | None
+
+
+class Cards:
+    """The cards of all nodes by one format; arrays are [row, card number], to be read only.
+
+    Memory is int64 in the format's units, compute in percent of a card.
+    """
+
+    def __init__(self, form: CardFormat) -> None:
+        self.format = form
+        self._nodes: dict[int, NodeCards] = {}
+        self._held: dict[int, dict[str, _Held]] = {}
+        self._guessed: dict[int, dict[str, Assignment]] = {}
+        self._free = np.full((_FIRST_ROWS, MAX_CARDS), -1, np.int64)
+        self._free_cores = np.full((_FIRST_ROWS, MAX_CARDS), -1, np.int64)
+        self._total = np.zeros((_FIRST_ROWS, MAX_CARDS), np.int64)
+        self._free_cards = np.zeros(_FIRST_ROWS, np.int64)
+        self._demand: Counter[Demand] = Counter()
+        self.typical: Mapping[Demand, int] = {}
+        """How many placed pods there were of each class when it was last published."""
+        self._since_published = 0
+
+    def free(self, rows: IntArray) -> IntArray:
+        """Free memory of each card; -1 for a card that does not exist or must not be used."""
+        return read_only(self._free[self._reach(rows)])
+
+    def free_cores(self, rows: IntArray) -> IntArray:
+        """Free compute of each card in percent; -1 like `free`."""
+        return read_only(self._free_cores[self._reach(rows)])
+
+    def total(self, rows: IntArray) -> IntArray:
+        """The memory of each card, 0 where it is unknown or there is no card."""
+        return read_only(self._total[self._reach(rows)])
+
+    def free_cards(self, rows: IntArray) -> IntArray:
+        """Per row an int64 of which bit i says that card i can be used and no pod is on it."""
+        return read_only(self._free_cards[self._reach(rows)])
+
+    def suitable(self, request: CardRequest, rows: IntArray) -> npt.NDArray[np.bool_]:
+        """True for cards of the requested product and least memory, whether free or not."""
+        fits = np.ones((len(rows), MAX_CARDS), np.bool_)
+        if request.least_memory:
+            fits &= self.total(rows) * self.format.mib_per_unit >= request.least_memory
+        if request.products:
+            for index, row in enumerate(rows.tolist()):
+                for card, product in enumerate(self.known(row).products):
+                    fits[index, card] &= product in request.products
+        return fits
+
+    def known(self, row: int) -> NodeCards:
+        """The cards of a row's node."""
+        return self._nodes.get(row, NO_CARDS)
+
+    def usable(self, row: int, card: int) -> bool:
+        """Whether the card exists and may be used."""
+        return bool(self._free[self._reach(np.array([row]))[0], card] >= 0)
+
+    def owners(self, row: int) -> Iterator[CardOwner]:
+        """The pods on the cards of a row, by name."""
+        guessed = self._guessed.get(row, {})
+        for key, held in sorted(self._held.get(row, {}).items()):
+            cards = held.known if held.known is not None else guessed[key]
+            yield CardOwner(key, held.request, cards, held.known is not None)
+
+    def overcommitted(self, row: int) -> list[int]:
+        """Cards of which pods have more than there is."""
+        memory, cores = self._used(row)
+        totals = self._nodes.get(row, NO_CARDS).memory
+        return [c for c, total in enumerate(totals) if memory[c] > total or cores[c] > 100]
+
+    # What follows is for `Devices` alone.
+
+    def put_node(self, row: int, node: Node | None) -> bool:
+        """The row has the node's cards, or none; True if they are others than before."""
+        cards = node_cards(node, self.format) if node is not None else NO_CARDS
+        if cards == self._nodes.get(row, NO_CARDS):
+            return False
+        if cards is NO_CARDS:
+            del self._nodes[row]
+        else:
+            self._nodes[row] = cards
+        self._refresh(row)
+        return True
+
+    def put_pod(self, row: int, pod: Pod, known: Assignment | None) -> bool:
+        """The pod counts on the row, on its known cards; True if the row's books changed."""
+        request = _request(pod, self.format)
+        if request is None:
+            return self.drop_pod(row, pod.key)
+        if known is not None and not _answers(known, request):
+            known = None
+        before = self._held.get(row, {}).get(pod.key)
+        if before is not None:
+            if before.request == request and before.known == known:
+                return False
+            self._count(before.request, -1)
+        self._held.setdefault(row, {})[pod.key] = _Held(request, known)
+        self._count(request, 1)
+        self._refresh(row)
+        return True
+
+    def drop_pod(self, row: int, key: str) -> bool:
+        """The pod counts no more; True if it did."""
+        held = self._held.get(row, {}).pop(key, None)
+        if held is None:
+            return False
+        if not self._held[row]:
+            del self._held[row]
+        self._count(held.request, -1)
+        self._refresh(row)
+        return True
+
+    def publish(self) -> bool:
+        """`typical` follows the pods, once as many have come or gone as there are; True if so."""
+        self._since_published += 1
+        if self._since_published < max(16, sum(self._demand.values()) // 2):
+            return False
+        self._since_published = 0
+        self.typical = dict(self._demand)
+        return True
+
+    def _count(self, request: CardRequest, times: int) -> None:
+        demand = _class_of(request)
+        self._demand[demand] += times
+        if not self._demand[demand]:
+            del self._demand[demand]
+
+    def _reach(self, rows: IntArray) -> IntArray:
+        """The rows; those of nodes without any card have columns, too."""
+        if len(rows) and int(rows.max()) >= len(self._free):
+            self._grow(int(rows.max()) + 1)
+        return rows
+
+    def _grow(self, rows: int) -> None:
+        size = len(self._free)
+        while size < rows:
+            size *= 2
+        self._free = _grown(self._free, size, -1)
+        self._free_cores = _grown(self._free_cores, size, -1)
+        self._total = _grown(self._total, size, 0)
+        self._free_cards = _grown(self._free_cards, size, 0)
+
+    def _refresh(self, row: int) -> None:
+        """The row's columns follow from its node's cards and its pods."""
+        if row >= len(self._free):
+            self._grow(row + 1)
+        cards = self._nodes.get(row, NO_CARDS)
+        self._guessed.pop(row, None)
+        used, cores = self._used(row)
+        unhealthy = _unusable(cards, used, cores)
+        unknown = {key: held for key, held in self._held.get(row, {}).items() if held.known is None}
+        if unknown:
+            guessed = self._guessed[row] = {}
+            for key in sorted(unknown):
+                request = unknown[key].request
+                guessed[key] = _guess(request, cards, unhealthy, used, cores)
+        free_cards = 0
+        for card in range(MAX_CARDS):
+            exists = card < len(cards)
+            usable = exists and card not in unhealthy
+            total = cards.memory[card] if exists else 0
+            self._total[row, card] = total
+            self._free[row, card] = max(0, total - used[card]) if usable else -1
+            self._free_cores[row, card] = max(0, 100 - cores[card]) if usable else -1
+            if usable and not used[card] and not cores[card]:
+                free_cards |= 1 << card
+        self._free_cards[row] = free_cards
+
+    def _used(self, row: int) -> tuple[list[int], list[int]]:
+        """Memory and compute that pods have of each card of the row."""
+        totals = self._nodes.get(row, NO_CARDS).memory
+        used, cores = [0] * MAX_CARDS, [0] * MAX_CARDS
+        guessed = self._guessed.get(row, {})
+        for key, held in self._held.get(row, {}).items():
+            cards = held.known if held.known is not None else guessed.get(key, ())
+            for share, numbers in zip(held.request.shares, cards, strict=False):
+                _take(share, numbers, totals, used, cores)
+        return used, cores
+
+
+def _unusable(cards: NodeCards, used: Sequence[int], cores: Sequence[int]) -> frozenset[int]:
+    """The unhealthy cards; of those that the node does not name the last without a pod."""
+    if not cards.unnamed:
+        return cards.unhealthy
+    left = [card for card in range(len(cards)) if card not in cards.unhealthy]
+    left.sort(key=lambda card: (used[card] > 0 or cores[card] > 0, -card))
+    return cards.unhealthy | frozenset(left[: cards.unnamed])
+
+
+def _grown(array: npt.NDArray[Any], rows: int, fill: int) -> npt.NDArray[Any]:
+    grown = np.full((rows, *array.shape[1:]), fill, array.dtype)
+    grown[: len(array)] = array
+    return grown
+
+
+def _request(pod: Pod, form: CardFormat) -> CardRequest | None:
+    """What the pod requests; a request that cannot be read counts as none."""
+    try:
+        return card_request(pod.shape, form)
+    except CardRequestError:
+        return None
+
+
+def _class_of(request: CardRequest) -> Demand:
+    if request.whole_cards:
+        return Demand(request.whole_cards, 0)
+    return Demand(sum(s.cards for s in request.shares), max(s.memory for s in request.shares))
+
+
+def _answers(known: Assignment, request: CardRequest) -> bool:
+    """Whether there are cards for each share; their number need not be the requested one."""
+    return len(known) == len(request.shares)
+
+
+def _take(
+    share: CardShare,
+    numbers: Sequence[int],
+    totals: Sequence[int],
+    used: list[int],
+    cores: list[int],
+) -> None:
+    for card in numbers:
+        if card < MAX_CARDS:
+            used[card] += share.memory_on(totals[card] if card < len(totals) else 0)
+            cores[card] += share.cores_on_card
+
+
+def _guess(
+    request: CardRequest,
+    cards: NodeCards,
+    unhealthy: frozenset[int],
+    used: list[int],
+    cores: list[int],
+) -> Assignment:
+    """Where the pod most likely is, which is accounted: the fullest cards with space for it.
+
+    A pod that fits nowhere is there all the same: it counts on the emptiest cards.
+    """
+    assignment = []
+    usable = [card for card in range(len(cards)) if card not in unhealthy]
+    for share in request.shares:
+
+        def left(card: int, share: CardShare = share) -> int:
+            return cards.memory[card] - used[card] - share.memory_on(cards.memory[card])
+
+        fitting = [
+            card for card in usable if left(card) >= 0 and cores[card] + share.cores_on_card <= 100
+        ]
+        others = [card for card in range(len(cards)) if card not in fitting]
+        fitting.sort(key=lambda card: (left(card), card))
+        others.sort(key=lambda card: (-left(card), card))
+        chosen = tuple(sorted((*fitting, *others)[: share.cards]))
+        _take(share, chosen, cards.memory, used, cores)
+        assignment.append(chosen)
+    return tuple(assignment)
