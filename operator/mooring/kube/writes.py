@@ -47,19 +47,32 @@ class PodWriter:
         self._random = random or random_module.Random()  # noqa: S311 - spreads load, hides nothing
         self._sleep = sleep
 
-    async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
-        """The pod is bound to `node`.
+    async def bind(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        node: str,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """The pod is bound to `node` and has the annotations, both in one write or neither.
+
+        The API server copies the annotations of a Binding to the pod when it sets the node
+        (registry/core/pod/storage/storage.go, setPodNodeAndMetadata).
 
         Nothing is retried: ConflictError says that the pod is bound already or is another one,
         NotFoundError that it is gone. When the answer is lost, or is an error of the server's, the
         binding may have happened all the same: the pod is looked at until the server answers, so
         that an error is raised only about a pod that is not bound to `node`.
         """
+        metadata: dict[str, Any] = {"namespace": namespace, "name": name, "uid": uid}
+        if annotations:
+            metadata["annotations"] = dict(annotations)
         body = orjson.dumps(
             {
                 "apiVersion": "v1",
                 "kind": "Binding",
-                "metadata": {"namespace": namespace, "name": name, "uid": uid},
+                "metadata": metadata,
                 "target": {"apiVersion": "v1", "kind": "Node", "name": node},
             }
         )

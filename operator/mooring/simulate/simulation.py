@@ -1,6 +1,6 @@
 """The engine without a cluster: every pending pod decided once, each on top of the last."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Final, NoReturn
@@ -196,6 +196,15 @@ class OfflineApi:
 
     async def bind(self, _pod: Pod, _node: str) -> None:
         """Nothing is bound in a simulation."""
+        _refuse()
+
+    def annotate(self, _pod: Pod, annotations: Mapping[str, str]) -> None:
+        """Nothing is written in a simulation; taking annotations back changes nothing."""
+        if annotations:
+            _refuse()
+
+    def unix_nanoseconds(self) -> int:
+        """There is no time in a simulation."""
         _refuse()
 
     async def patch(

@@ -166,9 +166,12 @@ class ClusterState:
         """What was assumed for the pod, and for no other, is assumed no more."""
         self.storage.volumes.restore(pod.uid)
 
-    def track_cards(self, form: CardFormat) -> Cards:
-        """The books of GPU cards in this format, kept as long as the caller keeps them."""
-        return self.devices.track(form)
+    def track_cards(self, form: CardFormat, *, demand: bool = False) -> Cards:
+        """The books of GPU cards in this format, kept as long as the caller keeps them.
+
+        With `demand` they also tell which requests are typical.
+        """
+        return self.devices.track(form, demand=demand)
 
     def assign_cards(self, pod: Pod, form: CardFormat, assignment: Assignment) -> None:
         """The assumed pod has these cards of its node, until its annotations say otherwise."""
@@ -225,8 +228,9 @@ class ClusterState:
     def _place(self, pod: Pod, row: int, *, assumed: bool) -> tuple[ClusterEvent, ...]:
         """The pod, which held no place, has one, and none that is kept for it."""
         withdrawn = self._withdraw_elsewhere(pod, row)
-        self._attach(PodState(pod, row, assumed=assumed))
-        if self.devices.publish():
+        placed = PodState(pod, row, assumed=assumed)
+        self._attach(placed)
+        if self.devices.publish(placed):
             self.nodes.set_version += 1
         return (*withdrawn, ClusterEvent(Kind.POD, Action.ADD, None, pod))
 

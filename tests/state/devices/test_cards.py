@@ -116,8 +116,13 @@ def test_a_request_that_cannot_be_read_counts_as_none() -> None:
     assert free(cards) == [100]
 
 
-def test_demand_is_published_once_as_many_pods_have_come_as_there_were() -> None:
+def test_typical_demand_follows_the_pods_from_time_to_time_if_a_plugin_reads_it() -> None:
     state, cards = books(gpu_node("n", 16, 64))
+    version = state.nodes.set_version
+    for index in range(20):
+        state.put(Kind.POD, f"default/o{index}", parse_pod(pod(f"o{index}", node="n")))
+    assert state.track_cards(GPUSHARE, demand=True) is cards
+    assert state.nodes.set_version == version
     version = state.nodes.set_version
     for index in range(16):
         state.put(Kind.POD, f"default/p{index}", parse_pod(share_pod(f"p{index}", 4, node="n")))

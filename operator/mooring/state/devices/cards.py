@@ -31,7 +31,7 @@ from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.state.columns import IntArray, read_only
 
-__all__ = ["CardOwner", "Cards", "Demand"]
+__all__ = ["CardOwner", "Cards", "CardsLeft", "Demand"]
 
 _FIRST_ROWS: Final = 64
 
@@ -41,6 +41,24 @@ class Demand(NamedTuple):
 
     cards: int
     memory: int
+
+
+class CardsLeft(NamedTuple):
+    """The columns of some rows; see `Cards.free`, `Cards.free_cores` and `Cards.free_cards`."""
+
+    free: IntArray
+    free_cores: IntArray
+    free_cards: IntArray
+
+    @property
+    def usable(self) -> npt.NDArray[np.bool_]:
+        """bool[row, card]: the card exists and can be used."""
+        return self.free >= 0
+
+    @property
+    def untouched(self) -> npt.NDArray[np.bool_]:
+        """bool[row, card]: the card can be used and no pod is on it."""
+        return (self.free_cards[:, None] >> np.arange(MAX_CARDS)) & 1 > 0
 
 
 class CardOwner(NamedTuple):
@@ -58,6 +76,16 @@ class _Held:
 
     request: CardRequest
     known: Assignment | None
+
+
+class _Books(NamedTuple):
+    """One row, by card number; what is guessed, and which cards are overcommitted."""
+
+    free: list[int]
+    free_cores: list[int]
+    free_cards: int
+    guessed: dict[str, Assignment]
+    overcommitted: list[int]
 
 
 class Cards:
@@ -78,6 +106,8 @@ class Cards:
         self._demand: Counter[Demand] = Counter()
         self.typical: Mapping[Demand, int] = {}
         """How many placed pods there were of each class when it was last published."""
+        self.followed = False
+        """Whether a plugin reads `typical`, so that it must follow the pods."""
         self._since_published = 0
 
     def free(self, rows: IntArray) -> IntArray:
@@ -124,9 +154,20 @@ class Cards:
 
     def overcommitted(self, row: int) -> list[int]:
         """Cards of which pods have more than there is."""
-        memory, cores = self._used(row)
-        totals = self._nodes.get(row, NO_CARDS).memory
-        return [c for c, total in enumerate(totals) if memory[c] > total or cores[c] > 100]
+        return self._books(row).overcommitted
+
+    def left_without(self, row: int, key: str) -> CardsLeft:
+        """What the row's cards have left as if the pod of this namespace/name were not there."""
+        books = self._books(row, key)
+        return CardsLeft(
+            np.array([books.free], np.int64),
+            np.array([books.free_cores], np.int64),
+            np.array([books.free_cards], np.int64),
+        )
+
+    def left(self, rows: IntArray) -> CardsLeft:
+        """What the cards of the rows have left."""
+        return CardsLeft(self.free(rows), self.free_cores(rows), self.free_cards(rows))
 
     # What follows is for `Devices` alone.
 
@@ -170,14 +211,24 @@ class Cards:
         self._refresh(row)
         return True
 
-    def publish(self) -> bool:
-        """`typical` follows the pods, once as many have come or gone as there are; True if so."""
+    def publish(self, row: int, key: str) -> bool:
+        """The pod of this name was placed on the row: from time to time `typical` follows the pods.
+
+        It does once half as many were placed as there are, if a plugin follows it. True if it did.
+        """
+        if not self.followed or key not in self._held.get(row, {}):
+            return False
         self._since_published += 1
         if self._since_published < max(16, sum(self._demand.values()) // 2):
             return False
+        self.follow()
+        return True
+
+    def follow(self) -> None:
+        """`typical` is what the pods request now."""
+        self.followed = True
         self._since_published = 0
         self.typical = dict(self._demand)
-        return True
 
     def _count(self, request: CardRequest, times: int) -> None:
         demand = _class_of(request)
@@ -204,38 +255,41 @@ class Cards:
         """The row's columns follow from its node's cards and its pods."""
         if row >= len(self._free):
             self._grow(row + 1)
-        cards = self._nodes.get(row, NO_CARDS)
+        books = self._books(row)
         self._guessed.pop(row, None)
-        used, cores = self._used(row)
-        unhealthy = _unusable(cards, used, cores)
-        unknown = {key: held for key, held in self._held.get(row, {}).items() if held.known is None}
-        if unknown:
-            guessed = self._guessed[row] = {}
-            for key in sorted(unknown):
-                request = unknown[key].request
-                guessed[key] = _guess(request, cards, unhealthy, used, cores)
-        free_cards = 0
-        for card in range(MAX_CARDS):
-            exists = card < len(cards)
-            usable = exists and card not in unhealthy
-            total = cards.memory[card] if exists else 0
-            self._total[row, card] = total
-            self._free[row, card] = max(0, total - used[card]) if usable else -1
-            self._free_cores[row, card] = max(0, 100 - cores[card]) if usable else -1
-            if usable and not used[card] and not cores[card]:
-                free_cards |= 1 << card
-        self._free_cards[row] = free_cards
+        if books.guessed:
+            self._guessed[row] = books.guessed
+        cards = self._nodes.get(row, NO_CARDS)
+        self._total[row] = 0
+        self._total[row, : len(cards)] = cards.memory
+        self._free[row] = books.free
+        self._free_cores[row] = books.free_cores
+        self._free_cards[row] = books.free_cards
 
-    def _used(self, row: int) -> tuple[list[int], list[int]]:
-        """Memory and compute that pods have of each card of the row."""
-        totals = self._nodes.get(row, NO_CARDS).memory
+    def _books(self, row: int, without: str = "") -> "_Books":
+        """What the row's cards have left, as if there were no pod of the name `without`."""
+        cards = self._nodes.get(row, NO_CARDS)
+        pods = {key: held for key, held in self._held.get(row, {}).items() if key != without}
         used, cores = [0] * MAX_CARDS, [0] * MAX_CARDS
-        guessed = self._guessed.get(row, {})
-        for key, held in self._held.get(row, {}).items():
-            cards = held.known if held.known is not None else guessed.get(key, ())
-            for share, numbers in zip(held.request.shares, cards, strict=False):
-                _take(share, numbers, totals, used, cores)
-        return used, cores
+        for held in pods.values():
+            if held.known is not None:
+                for share, numbers in zip(held.request.shares, held.known, strict=True):
+                    _take(share, numbers, cards.memory, used, cores)
+        unusable = _unusable(cards, used, cores)
+        guessed = {
+            key: _guess(pods[key].request, cards, unusable, used, cores)
+            for key in sorted(pods)
+            if pods[key].known is None
+        }
+        free, free_cores, free_cards = [-1] * MAX_CARDS, [-1] * MAX_CARDS, 0
+        for card, total in enumerate(cards.memory):
+            if card not in unusable:
+                free[card] = max(0, total - used[card])
+                free_cores[card] = max(0, 100 - cores[card])
+                if not used[card] and not cores[card]:
+                    free_cards |= 1 << card
+        over = [c for c, total in enumerate(cards.memory) if used[c] > total or cores[c] > 100]
+        return _Books(free, free_cores, free_cards, guessed, over)
 
 
 def _unusable(cards: NodeCards, used: Sequence[int], cores: Sequence[int]) -> frozenset[int]:

@@ -24,8 +24,11 @@ class Devices:
         self.mismatches = 0
         """How many pods turned out to have other cards than those that were chosen for them."""
 
-    def track(self, form: CardFormat) -> Cards:
-        """The books in this format; they are kept as long as the caller keeps them."""
+    def track(self, form: CardFormat, *, demand: bool = False) -> Cards:
+        """The books in this format; they are kept as long as the caller keeps them.
+
+        With `demand` they also tell which requests are typical.
+        """
         cards = self._cards.get(form)
         if cards is None:
             cards = self._cards[form] = Cards(form)
@@ -34,8 +37,8 @@ class Devices:
                     cards.put_node(row, node)
             for placed in self._pods:
                 cards.put_pod(placed.row, placed.pod, _known(placed, form))
-            for _ in range(len(self._pods)):
-                cards.publish()
+        if demand and not cards.followed:
+            cards.follow()
         return cards
 
     def attach(self, placed: PodState) -> None:
@@ -75,9 +78,10 @@ class Devices:
         for cards in self._cards.values():
             cards.put_node(row, self._nodes.nodes[row])
 
-    def publish(self) -> bool:
-        """Typical demand follows the pods; True if it did for any books."""
-        published = [cards.publish() for cards in self._cards.values()]
+    def publish(self, placed: PodState) -> bool:
+        """A pod was placed: typical demand follows; True if it did for any books."""
+        key = placed.pod.key
+        published = [cards.publish(placed.row, key) for cards in self._cards.values()]
         return any(published)
 
 
