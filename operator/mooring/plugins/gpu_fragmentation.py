@@ -11,7 +11,13 @@ import numpy as np
 from mooring.framework.handle import Handle
 from mooring.framework.plugin import Normalise
 from mooring.framework.verdicts import SKIP, Skip
-from mooring.model.devices import CardRequest, CardRequestError, CardShare, card_request
+from mooring.model.devices import (
+    MAX_CARDS,
+    CardRequest,
+    CardRequestError,
+    CardShare,
+    card_request,
+)
 from mooring.model.pod import Pod
 from mooring.policy.device_args import GPUFragmentationArgs
 from mooring.state.columns import IntArray
@@ -50,7 +56,8 @@ class GPUFragmentation:
     def score(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> IntArray:
         """50 where fragmentation stays the same, more where it shrinks."""
         growth = np.zeros(len(nodes), np.int64)
-        suitable = self._cards.suitable(request, nodes.rows)
+        kind = self._cards.suitable(request, nodes.rows)
+        suitable = np.ones((len(nodes), MAX_CARDS), np.bool_) if kind is None else kind
         for share in request.shares:
             growth += self._growth(nodes.rows, share, suitable)
         score: IntArray = _HALF - _HALF * growth // (np.abs(growth) + _SCALE)

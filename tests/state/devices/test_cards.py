@@ -39,7 +39,7 @@ def test_a_card_has_left_what_pods_do_not_have() -> None:
         share_pod("b", 6, cores=30, node="n", card=1),
     )
     assert free(cards) == [16, 6]
-    assert cards.free_cores(ROW)[0][:2].tolist() == [100, 70]
+    assert cards.left(ROW).free_cores[0][:2].tolist() == [100, 70]
     assert cards.free_cards(ROW).tolist() == [0b01]
 
 
@@ -67,9 +67,12 @@ def test_an_annotation_that_cannot_be_read_counts_as_none(card: str) -> None:
     assert [owner.known for owner in cards.owners(0)] == [False]
 
 
-def test_a_card_that_a_node_does_not_have_is_no_card_of_it() -> None:
-    _, cards = books(gpu_node("n", 2, 16), share_pod("a", 5, node="n", card=7))
-    assert sum(free(cards)) == 32
+def test_a_pod_on_a_card_that_its_node_does_not_have_counts_where_it_fits_best() -> None:
+    held = share_pod("a", 5, node="n", card=2)
+    state, cards = books(gpu_node("n", 2, 16), held)
+    assert free(cards) == [11, 16]
+    state.put(Kind.NODE, "n", parse_node(gpu_node("n", 3, 16)))
+    assert free(cards) == [16, 16, 11]
 
 
 def test_an_unhealthy_card_is_not_used_and_its_books_are_right_when_it_comes_back() -> None:
@@ -164,7 +167,7 @@ def everything(state: ClusterState, cards: Cards) -> dict[str, Any]:
     return {
         name: (
             free(cards, row),
-            cards.free_cores(np.array([row]))[0].tolist(),
+            cards.left(np.array([row])).free_cores[0].tolist(),
             cards.free_cards(np.array([row])).tolist(),
             [tuple(owner) for owner in cards.owners(row)],
         )
@@ -243,4 +246,4 @@ def test_what_is_left_is_the_total_without_every_share_that_names_the_card(
         taken = sum(memory for memory, on, _ in shares if on == card)
         cores = sum(cores for _, on, cores in shares if on == card)
         assert free(cards)[card] == max(0, 16 - taken)
-        assert cards.free_cores(ROW)[0][card] == max(0, 100 - cores)
+        assert cards.left(ROW).free_cores[0][card] == max(0, 100 - cores)

@@ -12,7 +12,7 @@ from mooring.state.columns import IntArray
 from mooring.state.devices.cards import CardsLeft, Demand
 from mooring.state.devices.fragmentation import growth_by_share
 
-__all__ = ["Choice", "PlacedShares", "needed", "place_shares"]
+__all__ = ["Choice", "PlacedShares", "fitting", "needed", "place_shares"]
 
 BoolArray = npt.NDArray[np.bool_]
 Choice = Literal["Binpack", "Spread", "FirstFit", "LeastFragmentation"]
@@ -41,14 +41,26 @@ def needed(share: CardShare, total: IntArray) -> IntArray:
     if share.permille:
         part: IntArray = -(-total * share.permille // 1000)
         return part
-    return np.full(total.shape, share.memory, np.int64)
+    return np.broadcast_to(np.int64(share.memory), total.shape)
+
+
+def fitting(
+    share: CardShare, left: CardsLeft, need: IntArray, suitable: BoolArray | None
+) -> BoolArray:
+    """bool[row, card]: cards that can be used and have space for the share."""
+    fits: BoolArray = left.free >= need
+    if share.cores:
+        fits &= left.free_cores >= share.cores
+    if suitable is not None:
+        fits &= suitable
+    return fits
 
 
 def place_shares(
     request: CardRequest,
     left: CardsLeft,
     total: IntArray,
-    suitable: BoolArray,
+    suitable: BoolArray | None,
     choice: Choice,
     typical: Mapping[Demand, int],
 ) -> PlacedShares:
@@ -57,23 +69,23 @@ def place_shares(
     That finds a place wherever there is one for one or two different shares; with more, it may miss
     one. Ties go to the card of the lowest number.
     """
-    free, free_cores = left.free.copy(), left.free_cores.copy()
-    fits = np.ones(len(free), np.bool_)
+    now = CardsLeft(left.free.copy(), left.free_cores.copy(), left.free_cards)
+    fits = np.ones(len(total), np.bool_)
     chosen: dict[int, IntArray] = {}
-    rows = np.arange(len(free))[:, None]
+    rows = np.arange(len(total))[:, None]
     order = sorted(enumerate(request.shares), key=lambda entry: _size(entry[1]), reverse=True)
     for number, share in order:
         need = needed(share, total)
-        ok = suitable & (free >= need) & (free >= 0) & (free_cores >= share.cores)
-        fits &= ok.sum(axis=1) >= share.cards
-        now = CardsLeft(free, free_cores, left.free_cards)
+        ok = fitting(share, now, need, suitable)
+        fits &= np.count_nonzero(ok, axis=1) >= share.cards
         preference = np.where(ok, _preference(now, total, need, choice, typical), _NOT)
-        cards = _smallest(preference, min(share.cards, free.shape[1]))
+        cards = _smallest(preference, min(share.cards, total.shape[1]))
         chosen[number] = cards
-        free[rows, cards] -= need[rows, cards]
-        free_cores[rows, cards] -= share.cores
+        now.free[rows, cards] -= need[rows, cards]
+        if share.cores:
+            now.free_cores[rows, cards] -= share.cores
     in_order = tuple(chosen[number] for number in range(len(request.shares)))
-    return PlacedShares(fits, in_order, CardsLeft(free, free_cores, left.free_cards))
+    return PlacedShares(fits, in_order, now)
 
 
 def _size(share: CardShare) -> tuple[int, int, int, int]:

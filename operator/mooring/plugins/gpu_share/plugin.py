@@ -22,7 +22,7 @@ from mooring.model.devices import (
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
-from mooring.plugins.gpu_share.placing import PlacedShares, needed, place_shares
+from mooring.plugins.gpu_share.placing import PlacedShares, fitting, needed, place_shares
 from mooring.policy.device_args import GPUShareArgs
 from mooring.state.columns import IntArray
 from mooring.state.devices.cards import CardsLeft
@@ -74,14 +74,21 @@ class GPUShare:
 
     def filter(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> BoolArray:
         """True where every share fits on cards that can be used."""
-        return self._placed(nodes.rows, request).fits
+        rows = nodes.rows
+        if len(request.shares) > 1:
+            return self._placed(rows, request).fits
+        share, need = request.shares[0], needed(request.shares[0], self._cards.total(rows))
+        suitable = self._cards.suitable(request, rows)
+        fits = fitting(share, self._cards.left(rows), need, suitable)
+        enough: BoolArray = np.count_nonzero(fits, axis=1) >= share.cards
+        return enough
 
     def explain(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> Explanation:
         """Why no card has space for the pod; unresolvable where an empty node has none either."""
         rows = nodes.rows
         left, total = self._cards.left(rows), self._cards.total(rows)
         usable, suitable = left.usable, self._cards.suitable(request, rows)
-        suits = usable & suitable
+        suits = usable if suitable is None else usable & suitable
         empty = CardsLeft(
             np.where(usable, total, -1), np.where(usable, _MAX, -1), np.zeros(len(rows), np.int64)
         )
@@ -116,13 +123,13 @@ class GPUShare:
     def score(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> IntArray:
         """How full the chosen card and all cards of the node are then, half each; or how empty."""
         placed, total = self._placed(nodes.rows, request), self._cards.total(nodes.rows)
-        usable = placed.left.usable
-        used = np.where(usable, total - placed.left.free, 0)
+        usable = placed.left.free >= 0
+        total = total * usable
+        used = total - placed.left.free * usable
         index = np.arange(len(total))
         card = placed.chosen[0][:, 0]
         card_part = _percent(used[index, card], total[index, card])
-        node_part = _percent(used.sum(axis=1), np.where(usable, total, 0).sum(axis=1))
-        full = (card_part + node_part) // 2
+        full = (card_part + _percent(used.sum(axis=1), total.sum(axis=1))) // 2
         return full if self._nodes == "Binpack" else _MAX - full
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
@@ -209,5 +216,5 @@ class GPUShare:
 
 
 def _percent(used: IntArray, total: IntArray) -> IntArray:
-    percent: IntArray = np.clip(used, 0, total) * _MAX // np.maximum(total, 1)
+    percent: IntArray = np.maximum(np.minimum(used, total), 0) * _MAX // np.maximum(total, 1)
     return percent

@@ -88,7 +88,8 @@ class GPUTopology:
         """Too few cards, too few of the kind, or links that are not good enough."""
         rows, wanted = nodes.rows, request.whole_cards
         usable = self._cards.left(rows).usable
-        suits = _masks(usable & self._cards.suitable(request, rows))
+        suitable = self._cards.suitable(request, rows)
+        suits = _masks(usable if suitable is None else usable & suitable)
         free = self._free(rows, request)
         linked = [
             self._best(row, mask, request) is not None
@@ -136,7 +137,8 @@ class GPUTopology:
             return None
         left = self._cards.left_without(row, pod.key)
         suitable = self._cards.suitable(request, np.array([row], np.int64))
-        chosen = self._best(row, int(_masks(left.untouched & suitable)[0]), request)
+        untouched = left.untouched if suitable is None else left.untouched & suitable
+        chosen = self._best(row, int(_masks(untouched)[0]), request)
         if chosen is None:
             return Unschedulable(f"GPUs of node {node} are not free any more")
         numbers = iter([card for card in range(MAX_CARDS) if chosen >> card & 1])
@@ -186,9 +188,8 @@ class GPUTopology:
     def _free(self, rows: IntArray, request: CardRequest) -> IntArray:
         """Per row a mask of the cards that are free and of the requested kind."""
         free = self._cards.free_cards(rows)
-        if request.products or request.least_memory:
-            free = free & _masks(self._cards.suitable(request, rows))
-        return free
+        suitable = self._cards.suitable(request, rows)
+        return free if suitable is None else free & _masks(suitable)
 
     def _subsets(self, row: int) -> Subsets:
         cards = self._cards.known(row)

@@ -29,7 +29,7 @@ from mooring.model.devices import (
 )
 from mooring.model.node import Node
 from mooring.model.pod import Pod
-from mooring.state.columns import IntArray, read_only
+from mooring.state.columns import IntArray
 
 __all__ = ["CardOwner", "Cards", "CardsLeft", "Demand"]
 
@@ -78,6 +78,72 @@ class _Held:
     known: Assignment | None
 
 
+class _Row:
+    """One node's cards and the pods on them; `used` and `cores` count pods whose cards are known.
+
+    `elsewhere` are the names of the others: their cards are not known, or the node has no such
+    cards.
+    """
+
+    __slots__ = ("cards", "cores", "elsewhere", "guessed", "held", "used")
+
+    def __init__(self) -> None:
+        self.cards = NO_CARDS
+        self.held: dict[str, _Held] = {}
+        self.used = [0] * MAX_CARDS
+        self.cores = [0] * MAX_CARDS
+        self.elsewhere: set[str] = set()
+        self.guessed: dict[str, Assignment] = {}
+
+    def put_cards(self, cards: NodeCards) -> None:
+        """The node has these cards; its pods are counted anew."""
+        held, self.held = self.held, {}
+        self.cards = cards
+        self.used, self.cores = [0] * MAX_CARDS, [0] * MAX_CARDS
+        self.elsewhere.clear()
+        for key, pod in held.items():
+            self.add(key, pod)
+
+    def add(self, key: str, held: _Held) -> None:
+        """The pod counts."""
+        self.held[key] = held
+        if held.known is None or any(c >= len(self.cards) for cards in held.known for c in cards):
+            self.elsewhere.add(key)
+        else:
+            _take(held.request, held.known, self.cards, self.used, self.cores, 1)
+
+    def remove(self, key: str) -> _Held:
+        """The pod counts no more."""
+        held = self.held.pop(key)
+        if key in self.elsewhere:
+            self.elsewhere.discard(key)
+        elif held.known is not None:
+            _take(held.request, held.known, self.cards, self.used, self.cores, -1)
+        return held
+
+    def books(self, without: str = "") -> "_Books":
+        """What the cards have left, as if there were no pod of the name `without`."""
+        used, cores = self.used.copy(), self.cores.copy()
+        held = self.held.get(without)
+        if held is not None and held.known is not None and without not in self.elsewhere:
+            _take(held.request, held.known, self.cards, used, cores, -1)
+        unusable = _unusable(self.cards, used, cores)
+        guessed = {}
+        for key in sorted(self.elsewhere - {without}) if self.elsewhere else ():
+            request = self.held[key].request
+            guessed[key] = _guess(request, self.cards, unusable, used, cores)
+        free, free_cores, free_cards = [-1] * MAX_CARDS, [-1] * MAX_CARDS, 0
+        for card, total in enumerate(self.cards.memory):
+            if card not in unusable:
+                free[card] = max(0, total - used[card])
+                free_cores[card] = max(0, 100 - cores[card])
+                if not used[card] and not cores[card]:
+                    free_cards |= 1 << card
+        memory = self.cards.memory
+        over = [c for c, total in enumerate(memory) if used[c] > total or cores[c] > 100]
+        return _Books(free, free_cores, free_cards, guessed, over)
+
+
 class _Books(NamedTuple):
     """One row, by card number; what is guessed, and which cards are overcommitted."""
 
@@ -96,9 +162,7 @@ class Cards:
 
     def __init__(self, form: CardFormat) -> None:
         self.format = form
-        self._nodes: dict[int, NodeCards] = {}
-        self._held: dict[int, dict[str, _Held]] = {}
-        self._guessed: dict[int, dict[str, Assignment]] = {}
+        self._rows: dict[int, _Row] = {}
         self._free = np.full((_FIRST_ROWS, MAX_CARDS), -1, np.int64)
         self._free_cores = np.full((_FIRST_ROWS, MAX_CARDS), -1, np.int64)
         self._total = np.zeros((_FIRST_ROWS, MAX_CARDS), np.int64)
@@ -110,27 +174,41 @@ class Cards:
         """Whether a plugin reads `typical`, so that it must follow the pods."""
         self._since_published = 0
 
+    def left(self, rows: IntArray) -> CardsLeft:
+        """What the cards of the rows have left."""
+        self._reach(rows)
+        return CardsLeft(self._free[rows], self._free_cores[rows], self._free_cards[rows])
+
+    def left_without(self, row: int, key: str) -> CardsLeft:
+        """What the row's cards have left as if the pod of this namespace/name were not there."""
+        books = self._row(row).books(key)
+        return CardsLeft(
+            np.array([books.free], np.int64),
+            np.array([books.free_cores], np.int64),
+            np.array([books.free_cards], np.int64),
+        )
+
     def free(self, rows: IntArray) -> IntArray:
         """Free memory of each card; -1 for a card that does not exist or must not be used."""
-        return read_only(self._free[self._reach(rows)])
-
-    def free_cores(self, rows: IntArray) -> IntArray:
-        """Free compute of each card in percent; -1 like `free`."""
-        return read_only(self._free_cores[self._reach(rows)])
-
-    def total(self, rows: IntArray) -> IntArray:
-        """The memory of each card, 0 where it is unknown or there is no card."""
-        return read_only(self._total[self._reach(rows)])
+        self._reach(rows)
+        return self._free[rows]
 
     def free_cards(self, rows: IntArray) -> IntArray:
         """Per row an int64 of which bit i says that card i can be used and no pod is on it."""
-        return read_only(self._free_cards[self._reach(rows)])
+        self._reach(rows)
+        return self._free_cards[rows]
 
-    def suitable(self, request: CardRequest, rows: IntArray) -> npt.NDArray[np.bool_]:
-        """True for cards of the requested product and least memory, whether free or not."""
-        fits = np.ones((len(rows), MAX_CARDS), np.bool_)
-        if request.least_memory:
-            fits &= self.total(rows) * self.format.mib_per_unit >= request.least_memory
+    def total(self, rows: IntArray) -> IntArray:
+        """The memory of each card, 0 where it is unknown or there is no card."""
+        self._reach(rows)
+        return self._total[rows]
+
+    def suitable(self, request: CardRequest, rows: IntArray) -> npt.NDArray[np.bool_] | None:
+        """True for cards of the requested product and least memory, free or not; None: all are."""
+        if not request.products and not request.least_memory:
+            return None
+        least = request.least_memory
+        fits: npt.NDArray[np.bool_] = self.total(rows) * self.format.mib_per_unit >= least
         if request.products:
             for index, row in enumerate(rows.tolist()):
                 for card, product in enumerate(self.known(row).products):
@@ -139,75 +217,60 @@ class Cards:
 
     def known(self, row: int) -> NodeCards:
         """The cards of a row's node."""
-        return self._nodes.get(row, NO_CARDS)
-
-    def usable(self, row: int, card: int) -> bool:
-        """Whether the card exists and may be used."""
-        return bool(self._free[self._reach(np.array([row]))[0], card] >= 0)
+        return self._row(row).cards
 
     def owners(self, row: int) -> Iterator[CardOwner]:
         """The pods on the cards of a row, by name."""
-        guessed = self._guessed.get(row, {})
-        for key, held in sorted(self._held.get(row, {}).items()):
-            cards = held.known if held.known is not None else guessed[key]
-            yield CardOwner(key, held.request, cards, held.known is not None)
+        known = self._row(row)
+        for key, held in sorted(known.held.items(), key=lambda entry: entry[0]):
+            guess = known.guessed.get(key)
+            cards = guess if guess is not None else held.known
+            yield CardOwner(key, held.request, cards or (), guess is None)
 
     def overcommitted(self, row: int) -> list[int]:
         """Cards of which pods have more than there is."""
-        return self._books(row).overcommitted
-
-    def left_without(self, row: int, key: str) -> CardsLeft:
-        """What the row's cards have left as if the pod of this namespace/name were not there."""
-        books = self._books(row, key)
-        return CardsLeft(
-            np.array([books.free], np.int64),
-            np.array([books.free_cores], np.int64),
-            np.array([books.free_cards], np.int64),
-        )
-
-    def left(self, rows: IntArray) -> CardsLeft:
-        """What the cards of the rows have left."""
-        return CardsLeft(self.free(rows), self.free_cores(rows), self.free_cards(rows))
+        return self._row(row).books().overcommitted
 
     # What follows is for `Devices` alone.
 
-    def put_node(self, row: int, node: Node | None) -> bool:
-        """The row has the node's cards, or none; True if they are others than before."""
+    def put_node(self, row: int, node: Node | None) -> None:
+        """The row has the node's cards, or none."""
         cards = node_cards(node, self.format) if node is not None else NO_CARDS
-        if cards == self._nodes.get(row, NO_CARDS):
-            return False
-        if cards is NO_CARDS:
-            del self._nodes[row]
-        else:
-            self._nodes[row] = cards
-        self._refresh(row)
-        return True
+        known = self._rows.get(row)
+        if known is None:
+            if cards is NO_CARDS:
+                return
+            known = self._rows[row] = _Row()
+        if cards != known.cards:
+            known.put_cards(cards)
+            self._refresh(row)
 
     def put_pod(self, row: int, pod: Pod, known: Assignment | None) -> bool:
         """The pod counts on the row, on its known cards; True if the row's books changed."""
         request = _request(pod, self.format)
         if request is None:
             return self.drop_pod(row, pod.key)
-        if known is not None and not _answers(known, request):
+        if known is not None and len(known) != len(request.shares):
             known = None
-        before = self._held.get(row, {}).get(pod.key)
+        there = self._rows.get(row)
+        if there is None:
+            there = self._rows[row] = _Row()
+        before = there.held.get(pod.key)
         if before is not None:
             if before.request == request and before.known == known:
                 return False
-            self._count(before.request, -1)
-        self._held.setdefault(row, {})[pod.key] = _Held(request, known)
+            self._count(there.remove(pod.key).request, -1)
+        there.add(pod.key, _Held(request, known))
         self._count(request, 1)
         self._refresh(row)
         return True
 
     def drop_pod(self, row: int, key: str) -> bool:
         """The pod counts no more; True if it did."""
-        held = self._held.get(row, {}).pop(key, None)
-        if held is None:
+        there = self._rows.get(row)
+        if there is None or key not in there.held:
             return False
-        if not self._held[row]:
-            del self._held[row]
-        self._count(held.request, -1)
+        self._count(there.remove(key).request, -1)
         self._refresh(row)
         return True
 
@@ -216,7 +279,7 @@ class Cards:
 
         It does once half as many were placed as there are, if a plugin follows it. True if it did.
         """
-        if not self.followed or key not in self._held.get(row, {}):
+        if not self.followed or key not in self._row(row).held:
             return False
         self._since_published += 1
         if self._since_published < max(16, sum(self._demand.values()) // 2):
@@ -236,11 +299,13 @@ class Cards:
         if not self._demand[demand]:
             del self._demand[demand]
 
-    def _reach(self, rows: IntArray) -> IntArray:
-        """The rows; those of nodes without any card have columns, too."""
+    def _row(self, row: int) -> _Row:
+        return self._rows.get(row, _NO_ROW)
+
+    def _reach(self, rows: IntArray) -> None:
+        """Every row has columns, also of nodes that came without any card."""
         if len(rows) and int(rows.max()) >= len(self._free):
             self._grow(int(rows.max()) + 1)
-        return rows
 
     def _grow(self, rows: int) -> None:
         size = len(self._free)
@@ -255,41 +320,19 @@ class Cards:
         """The row's columns follow from its node's cards and its pods."""
         if row >= len(self._free):
             self._grow(row + 1)
-        books = self._books(row)
-        self._guessed.pop(row, None)
-        if books.guessed:
-            self._guessed[row] = books.guessed
-        cards = self._nodes.get(row, NO_CARDS)
-        self._total[row] = 0
-        self._total[row, : len(cards)] = cards.memory
+        there = self._rows[row]
+        books = there.books()
+        there.guessed = books.guessed
+        memory = there.cards.memory
+        self._total[row] = memory + (0,) * (MAX_CARDS - len(memory))
         self._free[row] = books.free
         self._free_cores[row] = books.free_cores
         self._free_cards[row] = books.free_cards
+        if not there.held and there.cards is NO_CARDS:
+            del self._rows[row]
 
-    def _books(self, row: int, without: str = "") -> "_Books":
-        """What the row's cards have left, as if there were no pod of the name `without`."""
-        cards = self._nodes.get(row, NO_CARDS)
-        pods = {key: held for key, held in self._held.get(row, {}).items() if key != without}
-        used, cores = [0] * MAX_CARDS, [0] * MAX_CARDS
-        for held in pods.values():
-            if held.known is not None:
-                for share, numbers in zip(held.request.shares, held.known, strict=True):
-                    _take(share, numbers, cards.memory, used, cores)
-        unusable = _unusable(cards, used, cores)
-        guessed = {
-            key: _guess(pods[key].request, cards, unusable, used, cores)
-            for key in sorted(pods)
-            if pods[key].known is None
-        }
-        free, free_cores, free_cards = [-1] * MAX_CARDS, [-1] * MAX_CARDS, 0
-        for card, total in enumerate(cards.memory):
-            if card not in unusable:
-                free[card] = max(0, total - used[card])
-                free_cores[card] = max(0, 100 - cores[card])
-                if not used[card] and not cores[card]:
-                    free_cards |= 1 << card
-        over = [c for c, total in enumerate(cards.memory) if used[c] > total or cores[c] > 100]
-        return _Books(free, free_cores, free_cards, guessed, over)
+
+_NO_ROW: Final = _Row()
 
 
 def _unusable(cards: NodeCards, used: Sequence[int], cores: Sequence[int]) -> frozenset[int]:
@@ -321,22 +364,19 @@ def _class_of(request: CardRequest) -> Demand:
     return Demand(sum(s.cards for s in request.shares), max(s.memory for s in request.shares))
 
 
-def _answers(known: Assignment, request: CardRequest) -> bool:
-    """Whether there are cards for each share; their number need not be the requested one."""
-    return len(known) == len(request.shares)
-
-
 def _take(
-    share: CardShare,
-    numbers: Sequence[int],
-    totals: Sequence[int],
+    request: CardRequest,
+    assignment: Assignment,
+    cards: NodeCards,
     used: list[int],
     cores: list[int],
+    times: int,
 ) -> None:
-    for card in numbers:
-        if card < MAX_CARDS:
-            used[card] += share.memory_on(totals[card] if card < len(totals) else 0)
-            cores[card] += share.cores_on_card
+    """The pod takes its shares of the cards, or with `times` -1 gives them back."""
+    for share, numbers in zip(request.shares, assignment, strict=True):
+        for card in numbers:
+            used[card] += times * share.memory_on(cards.memory[card])
+            cores[card] += times * share.cores_on_card
 
 
 def _guess(
@@ -364,6 +404,8 @@ def _guess(
         fitting.sort(key=lambda card: (left(card), card))
         others.sort(key=lambda card: (-left(card), card))
         chosen = tuple(sorted((*fitting, *others)[: share.cards]))
-        _take(share, chosen, cards.memory, used, cores)
+        for card in chosen:
+            used[card] += share.memory_on(cards.memory[card])
+            cores[card] += share.cores_on_card
         assignment.append(chosen)
     return tuple(assignment)
