@@ -245,6 +245,7 @@ def _exported() -> set[str]:
             watch_lag_seconds=dict,
             bindings_in_flight=int,
             events_dropped=int,
+            gpu_mismatches=int,
             leading=bool,
         )
     )

@@ -9,9 +9,10 @@ import pytest
 import yaml
 
 from mooring import __version__
+from mooring.framework.registry import Registry
 from mooring.observe.http import DEFAULT_PORT
-from mooring.policy.args import UPSTREAM_ARGS
-from mooring.policy.profile import read_profile
+from mooring.plugins import SHIPPED
+from mooring.policy.resolve import load_profile
 
 ROOT = Path(__file__).parents[1]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -115,8 +116,7 @@ def test_every_manifest_is_applied_by_its_kustomization(folder: str) -> None:
 
 @pytest.mark.parametrize("document", shipped_profiles(), ids=lambda it: it["metadata"]["name"])
 def test_every_shipped_profile_is_valid(document: dict[str, Any]) -> None:
-    for plugin in read_profile(document).spec.plugin_config:
-        UPSTREAM_ARGS[plugin.name].model_validate(dict(plugin.args))
+    load_profile(document, Registry(SHIPPED, {}))
 
 
 def test_the_licence_is_the_one_the_project_declares() -> None:

@@ -262,6 +262,7 @@ class Scheduler:
             watch_lag_seconds=self._reflectors.lags,
             bindings_in_flight=lambda: self._loop.binding,
             events_dropped=lambda: self._recorder.dropped,
+            gpu_mismatches=lambda: scheduler.state.devices.mismatches,
             leading=lambda: self._leading,
         )
 

@@ -123,6 +123,7 @@ def test_readings_are_taken_at_the_scrape_and_not_before() -> None:
             watch_lag_seconds=dict,
             bindings_in_flight=int,
             events_dropped=int,
+            gpu_mismatches=int,
             leading=bool,
         )
     )

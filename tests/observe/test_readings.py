@@ -9,6 +9,7 @@ def readings(*, leading: bool = True) -> Readings:
         watch_lag_seconds=lambda: {"pods": 0.25},
         bindings_in_flight=lambda: 4,
         events_dropped=lambda: 5,
+        gpu_mismatches=lambda: 6,
         leading=lambda: leading,
     )
 
@@ -34,6 +35,7 @@ def test_every_reading_is_shown_under_its_name_and_labels() -> None:
         "mooring_watch_lag_seconds": {("pods",): 0.25},
         "mooring_bindings_in_flight": {(): 4},
         "mooring_events_dropped": {(): 5},
+        "mooring_gpu_assignment_mismatches": {(): 6},
     }
 
 

@@ -24,6 +24,8 @@ class Readings:
     """Placed pods whose binding has neither succeeded nor failed yet."""
     events_dropped: Callable[[], int]
     """Kubernetes Events lost so far because too many were waiting to be written."""
+    gpu_mismatches: Callable[[], int]
+    """Pods that turned out to have other GPU cards than those chosen for them."""
     leading: Callable[[], bool]
     """Whether this replica holds the lease and therefore binds."""
 
@@ -69,6 +71,11 @@ class Readings:
             "mooring_events_dropped_total",
             "Kubernetes Events lost because too many were waiting to be written.",
             value=self.events_dropped(),
+        )
+        yield CounterMetricFamily(
+            "mooring_gpu_assignment_mismatches_total",
+            "Pods whose device plugin handed out other GPU cards than those chosen for them.",
+            value=self.gpu_mismatches(),
         )
 
 
