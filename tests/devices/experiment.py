@@ -65,7 +65,7 @@ POLICIES: Final = (
     Policy("gpushare binpack", {"GPUShare": 1, "GPUTopology": 1}, "Binpack"),
     Policy(
         "GPUFragmentation",
-        {"GPUFragmentation": 10, "GPUShare": 1, "GPUTopology": 1},
+        {"GPUFragmentation": 30, "GPUShare": 1, "GPUTopology": 1},
         "LeastFragmentation",
     ),
 )
@@ -111,8 +111,6 @@ def run(policy: Policy, seed: int, sizes: Mapping[int, int] = NODES) -> Run:
     requested = allocated = 0
     points, first_refusal = [], -1.0
     for number, request in enumerate(requests(seed)):
-        if not request.milli:
-            continue
         raw = raw_pod(f"pod-{number:05}", request)
         pod = parse_pod(raw)
         outcome = deciding.outcome(raw, seed=tie_break_seed(pod.name, seed))
@@ -123,12 +121,12 @@ def run(policy: Policy, seed: int, sizes: Mapping[int, int] = NODES) -> Run:
                 pod, outcome.row, deciding.pipeline, deciding.state, changed=lambda _: None
             ).pop_all()
         elif isinstance(outcome, ScheduleResult):
-            placed = device_plugins.allocate(outcome.node, request)
+            placed = not request.milli or device_plugins.allocate(outcome.node, request)
             if placed:
                 deciding.state.assume(pod, outcome.row)
         if placed:
             allocated += request.milli
-        elif first_refusal < 0:
+        elif request.milli and first_refusal < 0:
             first_refusal = 100 * allocated / capacity
         points.append((100 * requested / capacity, 100 * allocated / capacity))
         if requested >= REQUESTED * capacity:

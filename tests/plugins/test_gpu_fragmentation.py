@@ -39,7 +39,18 @@ def test_a_whole_card_rather_comes_from_a_node_where_it_is_of_no_other_use() -> 
     assert scores["three"] > scores["four"]
 
 
-def test_pods_without_cards_are_left_alone() -> None:
-    answers = PluginAnswers(GPUFragmentation, *OTHERS)
-    assert answers.scores(pod("plain")) is None
+def test_a_pod_without_cards_rather_goes_where_cards_keep_their_cpu() -> None:
+    others = (
+        gpu_node("far", 16, 16),
+        *(whole_pod(f"w{i}", 1, cpu="8", node="far", on=str(i)) for i in range(8)),
+    )
+    scores = PluginAnswers(
+        GPUFragmentation, *others, gpu_node("cards", 1, 16, cpu="8"), gpu_node("plain", 0, cpu="8")
+    ).scores(pod("new", cpu="1"))
+    assert scores is not None
+    assert scores["plain"] == 50 > scores["cards"]
+
+
+def test_a_request_that_cannot_be_read_is_left_to_the_filters() -> None:
+    answers = PluginAnswers(GPUFragmentation, *OTHERS, preset="kai")
     assert answers.scores(pod("odd", annotations={"gpu-fraction": "x"})) is None

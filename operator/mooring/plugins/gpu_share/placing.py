@@ -10,7 +10,7 @@ import numpy.typing as npt
 from mooring.model.devices import Assignment, CardRequest, CardShare
 from mooring.state.columns import IntArray
 from mooring.state.devices.cards import CardsLeft, Demand
-from mooring.state.devices.fragmentation import growth_by_share
+from mooring.state.devices.fragmentation import Cpu, growth_by_share
 
 __all__ = ["Choice", "PlacedShares", "fitting", "needed", "place_shares"]
 
@@ -116,6 +116,7 @@ def _preference(
         case "FirstFit":
             return np.zeros_like(remaining)
         case "LeastFragmentation":
-            growth = growth_by_share(left, total, need, typical)
+            plenty = Cpu(np.full(len(total), 2**62), 0)  # all cards of a node share its cpu
+            growth = growth_by_share(left, total, need, typical, plenty)
             preference: IntArray = growth * 2**41 + np.minimum(remaining, 2**40)
             return preference

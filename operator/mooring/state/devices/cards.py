@@ -34,13 +34,18 @@ from mooring.state.columns import IntArray
 __all__ = ["CardOwner", "Cards", "CardsLeft", "Demand"]
 
 _FIRST_ROWS: Final = 64
+_MOST_CLASSES: Final = 32
 
 
 class Demand(NamedTuple):
-    """A class of requests: so many cards, with this much memory on each, or whole ones (0)."""
+    """A class of requests: so many cards, with this much memory on each, or whole ones (0).
+
+    `cpu` is what its pods request beside, in millicores.
+    """
 
     cards: int
     memory: int
+    cpu: int = 0
 
 
 class CardsLeft(NamedTuple):
@@ -72,10 +77,11 @@ class CardOwner(NamedTuple):
 
 @dataclass(slots=True)
 class _Held:
-    """A pod's request, and its cards if they are known."""
+    """A pod's request, its cards if they are known, and the class of its request."""
 
     request: CardRequest
     known: Assignment | None
+    demand: Demand
 
 
 class _Row:
@@ -169,7 +175,7 @@ class Cards:
         self._free_cards = np.zeros(_FIRST_ROWS, np.int64)
         self._demand: Counter[Demand] = Counter()
         self.typical: Mapping[Demand, int] = {}
-        """How many placed pods there were of each class when it was last published."""
+        """How many placed pods there were of each of the most frequent classes at some time."""
         self.followed = False
         """Whether a plugin reads `typical`, so that it must follow the pods."""
         self._since_published = 0
@@ -259,9 +265,10 @@ class Cards:
         if before is not None:
             if before.request == request and before.known == known:
                 return False
-            self._count(there.remove(pod.key).request, -1)
-        there.add(pod.key, _Held(request, known))
-        self._count(request, 1)
+            self._count(there.remove(pod.key).demand, -1)
+        demand = _class_of(request, pod)
+        there.add(pod.key, _Held(request, known, demand))
+        self._count(demand, 1)
         self._refresh(row)
         return True
 
@@ -270,7 +277,7 @@ class Cards:
         there = self._rows.get(row)
         if there is None or key not in there.held:
             return False
-        self._count(there.remove(key).request, -1)
+        self._count(there.remove(key).demand, -1)
         self._refresh(row)
         return True
 
@@ -291,10 +298,9 @@ class Cards:
         """`typical` is what the pods request now."""
         self.followed = True
         self._since_published = 0
-        self.typical = dict(self._demand)
+        self.typical = dict(sorted(self._demand.items(), key=_frequency)[:_MOST_CLASSES])
 
-    def _count(self, request: CardRequest, times: int) -> None:
-        demand = _class_of(request)
+    def _count(self, demand: Demand, times: int) -> None:
         self._demand[demand] += times
         if not self._demand[demand]:
             del self._demand[demand]
@@ -358,10 +364,17 @@ def _request(pod: Pod, form: CardFormat) -> CardRequest | None:
         return None
 
 
-def _class_of(request: CardRequest) -> Demand:
+def _class_of(request: CardRequest, pod: Pod) -> Demand:
+    cpu = pod.shape.demand.resources.get("cpu", 0)
     if request.whole_cards:
-        return Demand(request.whole_cards, 0)
-    return Demand(sum(s.cards for s in request.shares), max(s.memory for s in request.shares))
+        return Demand(request.whole_cards, 0, cpu)
+    cards, memory = (sum(s.cards for s in request.shares), max(s.memory for s in request.shares))
+    return Demand(cards, memory, cpu)
+
+
+def _frequency(entry: tuple[Demand, int]) -> tuple[int, Demand]:
+    """Sorts frequent classes first, and those of one frequency always alike."""
+    return -entry[1], entry[0]
 
 
 def _take(
