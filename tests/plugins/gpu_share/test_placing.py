@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mooring.model.devices import MAX_CARDS, CardRequest, CardShare
-from mooring.plugins.gpu_share.placing import Choice, PlacedShares, needed, place_shares
+from mooring.plugins.gpu_share.placing import (
+    Choice,
+    PlacedShares,
+    needed,
+    place_plain_share,
+    place_shares,
+)
 from mooring.state.devices.cards import CardsLeft
 
 
@@ -79,3 +85,19 @@ def test_a_share_on_more_cards_than_a_node_can_have_fits_nowhere() -> None:
 @pytest.mark.parametrize(("permille", "expected"), [(0, 5), (500, 8), (1, 1)])
 def test_a_fraction_is_one_of_the_cards_own_memory(permille: int, expected: int) -> None:
     assert needed(CardShare(1, 5, permille), np.array([[16]])).tolist() == [[expected]]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    free=st.lists(st.integers(0, 9), min_size=1, max_size=4),
+    memory=st.integers(1, 9),
+    choice=st.sampled_from(("Binpack", "Spread", "FirstFit")),
+)
+def test_the_short_way_for_a_plain_share_chooses_the_same_card(
+    free: list[int], memory: int, choice: Choice
+) -> None:
+    answer = placed(free, [CardShare(1, memory)], choice)
+    if answer.fits[0]:
+        padded = np.array([free + [-1] * (MAX_CARDS - len(free))], np.int64)
+        assert choice != "LeastFragmentation"
+        assert place_plain_share(padded, memory, choice)[0] == answer.chosen[0][0, 0]

@@ -12,7 +12,7 @@ from mooring.state.columns import IntArray
 from mooring.state.devices.cards import CardsLeft, Demand
 from mooring.state.devices.fragmentation import Cpu, growth_by_share
 
-__all__ = ["Choice", "PlacedShares", "fitting", "needed", "place_shares"]
+__all__ = ["Choice", "PlacedShares", "fitting", "needed", "place_plain_share", "place_shares"]
 
 BoolArray = npt.NDArray[np.bool_]
 Choice = Literal["Binpack", "Spread", "FirstFit", "LeastFragmentation"]
@@ -41,7 +41,7 @@ def needed(share: CardShare, total: IntArray) -> IntArray:
     if share.permille:
         part: IntArray = -(-total * share.permille // 1000)
         return part
-    return np.broadcast_to(np.int64(share.memory), total.shape)
+    return np.full(total.shape, share.memory, np.int64)
 
 
 def fitting(
@@ -77,7 +77,7 @@ def place_shares(
     for number, share in order:
         need = needed(share, total)
         ok = fitting(share, now, need, suitable)
-        fits &= np.count_nonzero(ok, axis=1) >= share.cards
+        fits &= ok.any(axis=1) if share.cards == 1 else ok.sum(axis=1) >= share.cards
         preference = np.where(ok, _preference(now, total, need, choice, typical), _NOT)
         cards = _smallest(preference, min(share.cards, total.shape[1]))
         chosen[number] = cards
@@ -86,6 +86,23 @@ def place_shares(
             now.free_cores[rows, cards] -= share.cores
     in_order = tuple(chosen[number] for number in range(len(request.shares)))
     return PlacedShares(fits, in_order, now)
+
+
+def place_plain_share(
+    free: IntArray, memory: int, choice: Literal["Binpack", "Spread", "FirstFit"]
+) -> IntArray:
+    """int64[row]: the card that `place_shares` chooses for one share of nothing but memory.
+
+    It means nothing where the share fits on no card.
+    """
+    order: IntArray = -free if choice == "Spread" else free
+    fits = free >= memory
+    card: IntArray
+    if choice == "FirstFit":
+        card = np.argmax(fits, axis=1)
+    else:
+        card = np.argmin(np.where(fits, order, _NOT), axis=1)
+    return card
 
 
 def _size(share: CardShare) -> tuple[int, int, int, int]:

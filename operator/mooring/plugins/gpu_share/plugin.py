@@ -16,13 +16,20 @@ from mooring.model.devices import (
     Assignment,
     CardRequest,
     CardRequestError,
+    CardShare,
     assignment_text,
     card_request,
 )
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
-from mooring.plugins.gpu_share.placing import PlacedShares, fitting, needed, place_shares
+from mooring.plugins.gpu_share.placing import (
+    PlacedShares,
+    fitting,
+    needed,
+    place_plain_share,
+    place_shares,
+)
 from mooring.policy.device_args import GPUShareArgs
 from mooring.state.columns import IntArray
 from mooring.state.devices.cards import CardsLeft
@@ -74,11 +81,13 @@ class GPUShare:
 
     def filter(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> BoolArray:
         """True where every share fits on cards that can be used."""
-        rows = nodes.rows
-        if len(request.shares) > 1:
+        rows, (share, *others) = nodes.rows, request.shares
+        if _is_plain(request):
+            return self._cards.largest_free(rows) >= share.memory
+        if others:
             return self._placed(rows, request).fits
-        share, need = request.shares[0], needed(request.shares[0], self._cards.total(rows))
         suitable = self._cards.suitable(request, rows)
+        need = needed(share, self._cards.total(rows))
         fits = fitting(share, self._cards.left(rows), need, suitable)
         enough: BoolArray = np.count_nonzero(fits, axis=1) >= share.cards
         return enough
@@ -122,14 +131,27 @@ class GPUShare:
 
     def score(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> IntArray:
         """How full the chosen card and all cards of the node are then, half each; or how empty."""
-        placed, total = self._placed(nodes.rows, request), self._cards.total(nodes.rows)
-        usable = placed.left.free >= 0
-        total = total * usable
-        used = total - placed.left.free * usable
-        index = np.arange(len(total))
-        card = placed.chosen[0][:, 0]
-        card_part = _percent(used[index, card], total[index, card])
-        full = (card_part + _percent(used.sum(axis=1), total.sum(axis=1))) // 2
+        rows, share = nodes.rows, request.shares[0]
+        index, total, sums = np.arange(len(rows)), self._cards.total(rows), self._cards.sums(rows)
+        if self._choice != "LeastFragmentation" and _is_plain(request):
+            free = self._cards.free(rows)
+            card = place_plain_share(free, share.memory, self._choice)
+            left, taken = free[index, card] - share.memory, np.int64(share.memory)
+        else:
+            placed = self._placed(rows, request)
+            card = placed.chosen[0][:, 0]
+            left = placed.left.free[index, card]
+            taken = np.sum(
+                [
+                    each.cards * needed(each, total)[index, on[:, 0]]
+                    for each, on in zip(request.shares, placed.chosen, strict=True)
+                ],
+                axis=0,
+            )
+        of_card = total[index, card]
+        card_part = _percent(of_card - left, of_card)
+        node_part = _percent(sums[:, 0] - sums[:, 1] + taken, sums[:, 0])
+        full = (card_part + node_part) // 2
         return full if self._nodes == "Binpack" else _MAX - full
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
@@ -213,6 +235,12 @@ class GPUShare:
             f"{prefix}_ASSIGNED": "false",
             f"{prefix}_ASSUME_TIME": str(self._api.unix_nanoseconds()),
         }
+
+
+def _is_plain(request: CardRequest) -> bool:
+    """Whether one share of nothing but memory is requested, on any card."""
+    share = request.shares[0]
+    return request == CardRequest((CardShare(1, share.memory),))
 
 
 def _percent(used: IntArray, total: IntArray) -> IntArray:

@@ -173,6 +173,8 @@ class Cards:
         self._free_cores = np.full((_FIRST_ROWS, MAX_CARDS), -1, np.int64)
         self._total = np.zeros((_FIRST_ROWS, MAX_CARDS), np.int64)
         self._free_cards = np.zeros(_FIRST_ROWS, np.int64)
+        self._largest = np.full(_FIRST_ROWS, -1, np.int64)
+        self._sums = np.zeros((_FIRST_ROWS, 2), np.int64)
         self._demand: Counter[Demand] = Counter()
         self.typical: Mapping[Demand, int] = {}
         """How many placed pods there were of each of the most frequent classes at some time."""
@@ -203,6 +205,16 @@ class Cards:
         """Per row an int64 of which bit i says that card i can be used and no pod is on it."""
         self._reach(rows)
         return self._free_cards[rows]
+
+    def largest_free(self, rows: IntArray) -> IntArray:
+        """Per row the most free memory of any card; -1 where no card can be used."""
+        self._reach(rows)
+        return self._largest[rows]
+
+    def sums(self, rows: IntArray) -> IntArray:
+        """int64[row, 2]: memory and free memory of all cards that can be used."""
+        self._reach(rows)
+        return self._sums[rows]
 
     def total(self, rows: IntArray) -> IntArray:
         """The memory of each card, 0 where it is unknown or there is no card."""
@@ -321,6 +333,8 @@ class Cards:
         self._free_cores = _grown(self._free_cores, size, -1)
         self._total = _grown(self._total, size, 0)
         self._free_cards = _grown(self._free_cards, size, 0)
+        self._largest = _grown(self._largest, size, -1)
+        self._sums = _grown(self._sums, size, 0)
 
     def _refresh(self, row: int) -> None:
         """The row's columns follow from its node's cards and its pods."""
@@ -334,6 +348,9 @@ class Cards:
         self._free[row] = books.free
         self._free_cores[row] = books.free_cores
         self._free_cards[row] = books.free_cards
+        self._largest[row] = max(books.free)
+        usable = [card for card, free in enumerate(books.free) if free >= 0]
+        self._sums[row] = (sum(memory[c] for c in usable), sum(books.free[c] for c in usable))
         if not there.held and there.cards is NO_CARDS:
             del self._rows[row]
 
