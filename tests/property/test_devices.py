@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from deciding import Deciding
 from devices.objects import gpu_node, share_pod, whole_pod
 from mooring.engine.binding import assume_and_reserve
-from mooring.engine.outcome import ScheduleResult
+from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.model.devices import link_rank
 from mooring.model.pod import parse_pod
 
@@ -104,3 +104,26 @@ def test_no_card_is_overcommitted_and_no_set_is_worse_connected_than_the_best_fr
             deciding.state.forget(parse_pod(raw))
             for card in given_back:
                 used[node][card] -= each
+
+
+def test_a_share_preempts_the_pod_that_has_the_card_and_no_other() -> None:
+    """Which card a victim frees counts, not only how much of the node."""
+    deciding = Deciding(
+        gpu_node("n", 2, MEMORY),
+        share_pod("small", 2, node="n", card=0),
+        share_pod("large", 12, node="n", card=1),
+        share_pod("beside", 12, node="n", card=0, priority=10),
+        plugins=PLUGINS,
+    )
+    outcome = deciding.outcome(share_pod("urgent", 8, priority=5))
+    assert isinstance(outcome, FitError)
+    assert outcome.nomination is not None
+    assert [victim.name for victim in outcome.nomination.victims] == ["large"]
+
+
+def test_two_nominated_pods_are_not_promised_the_same_card() -> None:
+    held = share_pod("held", 12, node="n", card=0)
+    deciding = Deciding(gpu_node("n", 1, MEMORY), held, plugins=PLUGINS)
+    deciding.nominate(share_pod("first", 4, priority=5), "n")
+    assert isinstance(deciding.outcome(share_pod("second", 4)), FitError)
+    assert isinstance(deciding.outcome(share_pod("first", 4, priority=5)), ScheduleResult)

@@ -104,13 +104,23 @@ class CardFormat:
     unhealthy_annotation: str = "scheduling.mooring.dev/gpu-unhealthy"
     """Numbers of a node's cards that must not be used."""
 
-    def assigned(self, annotations: Mapping[str, str]) -> Assignment | None:
-        """The cards that a bound pod's annotations name; None where there are none."""
-        if self.annotation_prefix:
-            index = annotations.get(f"{self.annotation_prefix}_IDX")
-            if index is not None:
-                return parse_assignment(index)
-        return parse_assignment(annotations.get(self.cards_annotation, ""))
+    def assigned(self, annotations: Mapping[str, str], request: "CardRequest") -> Assignment | None:
+        """The cards that a bound pod's annotations name; None unless they suit the request.
+
+        There must be as many as requested: annotations are a tenant's, too, and naming fewer cards
+        must not make others look free.
+        """
+        index = f"{self.annotation_prefix}_IDX" if self.writes_index(request) else ""
+        assignment = parse_assignment(annotations.get(index or self.cards_annotation, ""))
+        wanted = [share.cards for share in request.shares]
+        if assignment is None or [len(cards) for cards in assignment] != wanted:
+            return None
+        return assignment
+
+    def writes_index(self, request: "CardRequest") -> bool:
+        """Whether the card is written as gpushare does, which knows one share on one card only."""
+        share, *others = request.shares
+        return bool(self.annotation_prefix) and not (others or share.whole or share.cards > 1)
 
 
 class CardRequestError(Exception):
@@ -302,8 +312,8 @@ def assignment_text(assignment: Assignment) -> str:
 class NodeCards:
     """The cards of a node, at most `MAX_CARDS`, by number.
 
-    `memory` is in units of the format, 0 where nobody publishes it. `unhealthy` cards must not be
-    used, nor that many more as `unnamed` says: the node has lost them and does not say which.
+    `memory` is in units of the format, 0 where the node does not publish it. `unhealthy` cards must
+    not be used, nor `unnamed` more of them: the node has lost so many and does not say which.
     """
 
     memory: tuple[int, ...]

@@ -156,7 +156,7 @@ drawn_pods = st.one_of(
         whole_pod,
         st.sampled_from(PODS),
         st.integers(1, 3),
-        on=st.sampled_from((None, "0", "0,1", "1,2")),
+        on=st.sampled_from((None, "0", "0,1", "1,2", "0,1,2")),
         node=st.sampled_from(NODES),
     ),
 )

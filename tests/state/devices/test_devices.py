@@ -3,9 +3,10 @@
 import gc
 
 import numpy as np
+import pytest
 
 from devices.objects import GPUSHARE as PREFIX
-from devices.objects import gpu_node, share_pod
+from devices.objects import gpu_node, share_pod, whole_pod
 from mooring.model.events import Kind
 from mooring.model.pod import parse_pod
 from mooring.policy.device_args import PRESETS
@@ -14,6 +15,7 @@ from mooring.state.devices.cards import Cards
 from mooring.testing.builders import cluster
 
 FORMAT = PRESETS["gpushare"]
+CARDS = "scheduling.mooring.dev/gpu-cards"
 
 
 def owners(cards: Cards) -> dict[str, tuple[tuple[int, ...], ...]]:
@@ -104,5 +106,21 @@ def test_a_node_that_goes_takes_its_cards_along() -> None:
     assert not len(cards.known(0))
 
 
-def test_the_annotations_are_those_of_gpushare() -> None:
-    assert FORMAT.assigned({f"{PREFIX}_IDX": "3"}) == ((3,),)
+@pytest.mark.parametrize(
+    ("annotations", "cards"),
+    [
+        ({f"{PREFIX}_IDX": "3"}, {0, 1}),
+        ({f"{PREFIX}_IDX": "3", CARDS: "2,3"}, {2, 3}),
+        ({CARDS: "3"}, {0, 1}),
+        ({CARDS: "1,2,3"}, {0, 1}),
+        ({CARDS: "1;2"}, {0, 1}),
+    ],
+)
+def test_a_pod_cannot_make_its_whole_cards_look_free_by_naming_others(
+    annotations: dict[str, str], cards: set[int]
+) -> None:
+    """What does not suit the request counts as no annotation at all."""
+    state = cluster(gpu_node("n"), whole_pod("p", 2, annotations=annotations, node="n"))
+    books = state.track_cards(FORMAT)
+    free = int(books.free_cards(np.array([0]))[0])
+    assert {card for card in range(4) if not free >> card & 1} == cards

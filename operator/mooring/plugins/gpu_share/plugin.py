@@ -191,11 +191,8 @@ class GPUShare:
             case Pod() as gone, None:
                 return queue_if(self._has_cards(gone))
             case Pod() as before, Pod() as after:
-                shape, had, has = before.shape is not after.shape, before, after
-                moved = self._format.assigned(had.annotations) != self._format.assigned(
-                    has.annotations
-                )
-                return queue_if((shape or moved) and self._has_cards(before))
+                same = before.shape is after.shape and before.annotations == after.annotations
+                return queue_if(not same and self._has_cards(before))
             case Node() as before, Node() as after:
                 same = (before.labels, before.annotations, before.allocatable) == (
                     after.labels,
@@ -223,8 +220,8 @@ class GPUShare:
     def _annotations(
         self, request: CardRequest, assignment: Assignment, row: int
     ) -> dict[str, str]:
-        prefix, (share, *others) = self._format.annotation_prefix, request.shares
-        if not prefix or others or share.cards > 1:
+        prefix, share = self._format.annotation_prefix, request.shares[0]
+        if not self._format.writes_index(request):
             return {self._format.cards_annotation: assignment_text(assignment)}
         ((card,),) = assignment
         total = self._cards.known(row).memory[card]

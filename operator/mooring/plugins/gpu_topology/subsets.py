@@ -19,10 +19,10 @@ __all__ = ["Subsets", "subsets"]
 _NO_LINK: Final = 127
 """The weakest link of a set that has none, because it has fewer than two cards."""
 _GROUPS: Final = (8, 4, 2)
-_MOST_CHOICES: Final = 65_536
+_MOST_CHOICES: Final = 16_384
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=32)
 def subsets(links: Links, count: int) -> "Subsets":
     """The sets of a node's cards; matrices that many nodes have are looked at once."""
     return Subsets(links, count)
@@ -35,8 +35,8 @@ class Subsets:
         self.count = count
         size = 1 << count
         self._cards = _bit_counts(size)
-        self._weakest = np.full(size, _NO_LINK, np.int64)
-        self._sum = np.zeros(size, np.int64)
+        self._weakest = np.full(size, _NO_LINK, np.int32)
+        self._sum = np.zeros(size, np.int32)
         for card in range(count):
             self._add_card(card, links[card] if links else (0,) * count)
         self._best_group = {group: self._best_within(group) for group in _GROUPS}
@@ -61,7 +61,7 @@ class Subsets:
 
     def quality(self, chosen: int) -> int:
         """A number that is higher the better a set of this size is connected."""
-        return int(self._weakest[chosen] * 2**16 + self._sum[chosen])
+        return int(self._weakest[chosen]) * 2**16 + int(self._sum[chosen])
 
     def _choose(self, free: int, cards: int) -> int | None:
         masks = np.flatnonzero(self._cards == cards)
@@ -76,7 +76,7 @@ class Subsets:
     def _add_card(self, card: int, ranks: tuple[int, ...]) -> None:
         """Sets with this card and cards before it, from those without it."""
         size = 1 << card
-        weakest, total = np.full(size, _NO_LINK, np.int64), np.zeros(size, np.int64)
+        weakest, total = np.full(size, _NO_LINK, np.int32), np.zeros(size, np.int32)
         for other in range(card):
             half = 1 << other
             weakest[half : 2 * half] = np.minimum(weakest[:half], ranks[other])
@@ -84,7 +84,7 @@ class Subsets:
         self._weakest[size : 2 * size] = np.minimum(self._weakest[:size], weakest)
         self._sum[size : 2 * size] = self._sum[:size] + total
 
-    def _best_within(self, group: int) -> IntArray:
+    def _best_within(self, group: int) -> npt.NDArray[np.int32]:
         """Of each set the quality of its best subset of so many cards, -1 if it has fewer."""
         quality = self._weakest * 2**16 + self._sum
         best = np.where(self._cards == group, quality, -1)
@@ -95,14 +95,14 @@ class Subsets:
         return best
 
 
-def _bit_counts(size: int) -> npt.NDArray[np.int64]:
-    counts = np.zeros(size, np.int64)
+def _bit_counts(size: int) -> npt.NDArray[np.int32]:
+    counts = np.zeros(size, np.int32)
     for bit in range(MAX_CARDS):
-        counts += (np.arange(size) >> bit) & 1
+        counts += (np.arange(size, dtype=np.int32) >> bit) & 1
     return counts
 
 
-def _highest(masks: IntArray, values: IntArray) -> IntArray:
+def _highest(masks: IntArray, values: npt.NDArray[np.int32]) -> IntArray:
     """The masks of the highest value."""
     best: IntArray = masks[values == values.max()]
     return best

@@ -6,7 +6,7 @@ kinds of devices, such as those of dynamic resource allocation, would have books
 
 from weakref import WeakValueDictionary
 
-from mooring.model.devices import Assignment, CardFormat
+from mooring.model.devices import Assignment, CardFormat, CardRequestError, card_request
 from mooring.state.devices.cards import Cards
 from mooring.state.nodes import NodeTable
 from mooring.state.pods import PodState, PodTable
@@ -67,7 +67,7 @@ class Devices:
             changed |= cards.put_pod(placed.row, placed.pod, _known(placed, form))
         if placed.cards is not None:
             form, chosen = placed.cards
-            actual = form.assigned(placed.pod.annotations)
+            actual = _actual(placed, form)
             if actual is not None and actual != chosen:
                 placed.cards = (form, actual)
                 self.mismatches += 1
@@ -86,14 +86,22 @@ class Devices:
 
 
 def _known(placed: PodState, form: CardFormat) -> Assignment | None:
-    """The pod's cards: once it is bound those of its annotations, else those chosen for it.
+    """The pod's cards: once it is bound those of its annotations, else those chosen for it."""
+    actual = _actual(placed, form)
+    if actual is None and placed.cards is not None and placed.cards[0] == form:
+        return placed.cards[1]
+    return actual
+
+
+def _actual(placed: PodState, form: CardFormat) -> Assignment | None:
+    """The cards that the annotations of a bound pod name.
 
     What an annotation says of an assumed pod is left from an earlier attempt, or a tenant's wish.
     """
-    if not placed.assumed:
-        actual = form.assigned(placed.pod.annotations)
-        if actual is not None:
-            return actual
-    if placed.cards is not None and placed.cards[0] == form:
-        return placed.cards[1]
-    return None
+    if placed.assumed:
+        return None
+    try:
+        request = card_request(placed.pod.shape, form)
+    except CardRequestError:
+        return None
+    return form.assigned(placed.pod.annotations, request) if request is not None else None
