@@ -162,12 +162,10 @@ class GPUShare:
             return request
         if request is SKIP or row is None:
             return None
-        rows = np.array([row], np.int64)
-        left = self._cards.left_without(row, pod.key)
-        placed = self._place(request, left, rows)
-        if not placed.fits[0]:
+        assignment = self._chosen(request, row, pod.key)
+        if assignment is None:
             return Unschedulable(f"GPUs of node {node} are not free any more")
-        self._assume_cache.assign_cards(pod, self._format, placed.assignment(0))
+        self._assume_cache.assign_cards(pod, self._format, assignment)
         return None
 
     def unreserve(self, pod: Pod, _node: str) -> None:
@@ -208,6 +206,16 @@ class GPUShare:
             return card_request(pod.shape, self._format) is not None
         except CardRequestError:
             return False
+
+    def _chosen(self, request: CardRequest, row: int, key: str) -> Assignment | None:
+        """The best cards of a row for the pod of that key, which is on it; None if none fit."""
+        left = self._cards.left_without(row, key)
+        if self._choice != "LeastFragmentation" and _is_plain(request):
+            memory = request.shares[0].memory
+            card = int(place_plain_share(left.free, memory, self._choice)[0])
+            return ((card,),) if left.free[0, card] >= memory else None
+        placed = self._place(request, left, np.array([row], np.int64))
+        return placed.assignment(0) if placed.fits[0] else None
 
     def _placed(self, rows: IntArray, request: CardRequest) -> PlacedShares:
         return self._place(request, self._cards.left(rows), rows)

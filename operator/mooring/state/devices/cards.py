@@ -10,7 +10,7 @@ of their names, after all others.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,16 @@ __all__ = ["CardOwner", "Cards", "CardsLeft", "Demand"]
 
 _FIRST_ROWS: Final = 64
 _MOST_CLASSES: Final = 32
+_NONE: Final = (0,) * MAX_CARDS
+
+# Where a row's numbers are: three for each card, four for the node.
+_FREE: Final = slice(0, MAX_CARDS)
+_FREE_CORES: Final = slice(MAX_CARDS, 2 * MAX_CARDS)
+_TOTAL: Final = slice(2 * MAX_CARDS, 3 * MAX_CARDS)
+_FREE_CARDS: Final = 3 * MAX_CARDS
+_LARGEST: Final = 3 * MAX_CARDS + 1
+_SUMS: Final = slice(3 * MAX_CARDS + 2, 3 * MAX_CARDS + 4)
+_WIDTH: Final = 3 * MAX_CARDS + 4
 
 
 class Demand(NamedTuple):
@@ -169,12 +179,7 @@ class Cards:
     def __init__(self, form: CardFormat) -> None:
         self.format = form
         self._rows: dict[int, _Row] = {}
-        self._free = np.full((_FIRST_ROWS, MAX_CARDS), -1, np.int64)
-        self._free_cores = np.full((_FIRST_ROWS, MAX_CARDS), -1, np.int64)
-        self._total = np.zeros((_FIRST_ROWS, MAX_CARDS), np.int64)
-        self._free_cards = np.zeros(_FIRST_ROWS, np.int64)
-        self._largest = np.full(_FIRST_ROWS, -1, np.int64)
-        self._sums = np.zeros((_FIRST_ROWS, 2), np.int64)
+        self._columns = _columns(_FIRST_ROWS)
         self._demand: Counter[Demand] = Counter()
         self.typical: Mapping[Demand, int] = {}
         """How many placed pods there were of each of the most frequent classes at some time."""
@@ -185,7 +190,8 @@ class Cards:
     def left(self, rows: IntArray) -> CardsLeft:
         """What the cards of the rows have left."""
         self._reach(rows)
-        return CardsLeft(self._free[rows], self._free_cores[rows], self._free_cards[rows])
+        columns = self._columns[rows]
+        return CardsLeft(columns[:, _FREE], columns[:, _FREE_CORES], columns[:, _FREE_CARDS])
 
     def left_without(self, row: int, key: str) -> CardsLeft:
         """What the row's cards have left as if the pod of this namespace/name were not there."""
@@ -199,27 +205,32 @@ class Cards:
     def free(self, rows: IntArray) -> IntArray:
         """Free memory of each card; -1 for a card that does not exist or must not be used."""
         self._reach(rows)
-        return self._free[rows]
+        part: IntArray = self._columns[rows, _FREE]
+        return part
 
     def free_cards(self, rows: IntArray) -> IntArray:
         """Per row an int64 of which bit i says that card i can be used and no pod is on it."""
         self._reach(rows)
-        return self._free_cards[rows]
+        part: IntArray = self._columns[rows, _FREE_CARDS]
+        return part
 
     def largest_free(self, rows: IntArray) -> IntArray:
         """Per row the most free memory of any card; -1 where no card can be used."""
         self._reach(rows)
-        return self._largest[rows]
+        part: IntArray = self._columns[rows, _LARGEST]
+        return part
 
     def sums(self, rows: IntArray) -> IntArray:
         """int64[row, 2]: memory and free memory of all cards that can be used."""
         self._reach(rows)
-        return self._sums[rows]
+        part: IntArray = self._columns[rows, _SUMS]
+        return part
 
     def total(self, rows: IntArray) -> IntArray:
         """The memory of each card, 0 where it is unknown or there is no card."""
         self._reach(rows)
-        return self._total[rows]
+        part: IntArray = self._columns[rows, _TOTAL]
+        return part
 
     def suitable(self, request: CardRequest, rows: IntArray) -> npt.NDArray[np.bool_] | None:
         """True for cards of the requested product and least memory, free or not; None: all are."""
@@ -322,35 +333,38 @@ class Cards:
 
     def _reach(self, rows: IntArray) -> None:
         """Every row has columns, also of nodes that came without any card."""
-        if len(rows) and int(rows.max()) >= len(self._free):
+        if len(rows) and int(rows.max()) >= len(self._columns):
             self._grow(int(rows.max()) + 1)
 
     def _grow(self, rows: int) -> None:
-        size = len(self._free)
+        size = len(self._columns)
         while size < rows:
             size *= 2
-        self._free = _grown(self._free, size, -1)
-        self._free_cores = _grown(self._free_cores, size, -1)
-        self._total = _grown(self._total, size, 0)
-        self._free_cards = _grown(self._free_cards, size, 0)
-        self._largest = _grown(self._largest, size, -1)
-        self._sums = _grown(self._sums, size, 0)
+        grown = _columns(size)
+        grown[: len(self._columns)] = self._columns
+        self._columns = grown
 
     def _refresh(self, row: int) -> None:
         """The row's columns follow from its node's cards and its pods."""
-        if row >= len(self._free):
+        if row >= len(self._columns):
             self._grow(row + 1)
         there = self._rows[row]
         books = there.books()
         there.guessed = books.guessed
         memory = there.cards.memory
-        self._total[row] = memory + (0,) * (MAX_CARDS - len(memory))
-        self._free[row] = books.free
-        self._free_cores[row] = books.free_cores
-        self._free_cards[row] = books.free_cards
-        self._largest[row] = max(books.free)
-        usable = [card for card, free in enumerate(books.free) if free >= 0]
-        self._sums[row] = (sum(memory[c] for c in usable), sum(books.free[c] for c in usable))
+        usable = [
+            (total, free) for total, free in zip(memory, books.free, strict=False) if free >= 0
+        ]
+        self._columns[row] = (
+            *books.free,
+            *books.free_cores,
+            *memory,
+            *_NONE[len(memory) :],
+            books.free_cards,
+            max(books.free),
+            sum(total for total, _ in usable),
+            sum(free for _, free in usable),
+        )
         if not there.held and there.cards is NO_CARDS:
             del self._rows[row]
 
@@ -367,10 +381,12 @@ def _unusable(cards: NodeCards, used: Sequence[int], cores: Sequence[int]) -> fr
     return cards.unhealthy | frozenset(left[: cards.unnamed])
 
 
-def _grown(array: npt.NDArray[Any], rows: int, fill: int) -> npt.NDArray[Any]:
-    grown = np.full((rows, *array.shape[1:]), fill, array.dtype)
-    grown[: len(array)] = array
-    return grown
+def _columns(rows: int) -> IntArray:
+    """Columns of rows without cards."""
+    columns = np.zeros((rows, _WIDTH), np.int64)
+    for part in (_FREE, _FREE_CORES, _LARGEST):
+        columns[:, part] = -1
+    return columns
 
 
 def _request(pod: Pod, form: CardFormat) -> CardRequest | None:
