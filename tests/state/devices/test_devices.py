@@ -39,6 +39,16 @@ def test_the_card_chosen_for_an_assumed_pod_counts_until_it_is_forgotten() -> No
     assert owners(cards) == {}
 
 
+def test_results_that_are_kept_for_a_node_are_computed_anew_when_cards_are_assigned() -> None:
+    state = cluster(gpu_node("n"))
+    kept = state.track_cards(FORMAT)
+    assumed(state)
+    position = state.nodes.changes.position
+    state.assign_cards(parse_pod(share_pod("p")), FORMAT, ((2,),))
+    assert owners(kept) == {"default/p": ((2,),)}
+    assert state.nodes.changes.position > position
+
+
 def test_what_the_annotation_of_a_pod_that_is_not_bound_says_does_not_count() -> None:
     state = cluster(gpu_node("n"))
     cards = state.track_cards(FORMAT)
