@@ -48,8 +48,18 @@ class PodWriter:
         self._random = random or random_module.Random()  # noqa: S311 - spreads load, hides nothing
         self._sleep = sleep
 
-    async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
-        """Bind the pod to `node`.
+    async def bind(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        node: str,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """Bind the pod to `node` and add the annotations to it, in one write.
+
+        The API server copies the annotations of a Binding to the pod when it sets the node
+        (registry/core/pod/storage/storage.go, setPodNodeAndMetadata).
 
         An answer with `Retry-After`, such as the 429 of an overloaded server, is waited for and
         the Binding sent again, as often as `ApiClient.request` does that for any write. When the
@@ -58,11 +68,14 @@ class PodWriter:
         answers. An error is raised only if the pod is not bound to `node`: ConflictError if it is
         bound to another node or is another pod of that name, NotFoundError if it is gone.
         """
+        metadata: dict[str, Any] = {"namespace": namespace, "name": name, "uid": uid}
+        if annotations:
+            metadata["annotations"] = dict(annotations)
         body = orjson.dumps(
             {
                 "apiVersion": "v1",
                 "kind": "Binding",
-                "metadata": {"namespace": namespace, "name": name, "uid": uid},
+                "metadata": metadata,
                 "target": {"apiVersion": "v1", "kind": "Node", "name": node},
             }
         )

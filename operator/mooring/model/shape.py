@@ -8,6 +8,7 @@ shape.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final
 
 import orjson
@@ -22,6 +23,7 @@ from mooring.model.demand import Demand, pod_demand, pod_limits, qos_class
 from mooring.model.errors import ManifestError
 from mooring.model.fields import integer, mapping, mappings, optional_mapping, strings, text
 from mooring.model.node import Node, normalised_image
+from mooring.model.resources import parse_containers
 from mooring.model.selectors import (
     LabelSelector,
     NodeSelector,
@@ -54,6 +56,20 @@ _STATUS_FIELDS: Final = (
     "initContainerStatuses",
     "resources",
 )
+_CARD_ANNOTATIONS: Final = frozenset(
+    (
+        "gpu-fraction",
+        "gpu-fraction-num-devices",
+        "gpu-memory",
+        "scheduling.mooring.dev/gpu-link-preferred",
+        "scheduling.mooring.dev/gpu-link-required",
+        "scheduling.mooring.dev/gpu-memory-at-least",
+        "scheduling.mooring.dev/gpu-type",
+    )
+)
+"""Annotations by which a pod requests GPU cards (model/devices.py)."""
+_LONGEST_ANNOTATION: Final = 512
+"""Longer values are cut off: shapes are kept, and their annotations are a tenant's."""
 _STATUS_CONTAINER_FIELDS: Final = ("name", "resources", "allocatedResources")
 
 
@@ -92,6 +108,10 @@ class PodShape:
     spread: tuple[SpreadConstraint, ...]
     claims_devices: bool
     """Whether the pod has resourceClaims."""
+    extended: tuple[Mapping[str, int], ...]
+    """The extended resources that each app container requests."""
+    card_annotations: Mapping[str, str]
+    """The annotations by which the pod requests GPU cards."""
 
     def selects(self, node: Node) -> bool:
         """Whether the nodeSelector and the required node affinity select the node."""
@@ -101,18 +121,30 @@ class PodShape:
 
 
 def pod_shape(
-    namespace: str, spec: Mapping[str, Any], status: Mapping[str, Any], *, assigned: bool
+    namespace: str,
+    spec: Mapping[str, Any],
+    status: Mapping[str, Any],
+    annotations: Mapping[str, str] = MappingProxyType({}),
+    *,
+    assigned: bool,
 ) -> PodShape:
     """The shape of a pod with this spec. For an `assigned` pod, its status is read too.
+
+    Of the annotations those count by which a pod requests GPU cards.
 
     Raises:
         ManifestError: with the path of a malformed field.
     """
-    return _shape(_shape_key(namespace, spec, status, assigned=assigned))
+    return _shape(_shape_key(namespace, spec, status, annotations, assigned=assigned))
 
 
 def _shape_key(
-    namespace: str, spec: Mapping[str, Any], status: Mapping[str, Any], *, assigned: bool
+    namespace: str,
+    spec: Mapping[str, Any],
+    status: Mapping[str, Any],
+    annotations: Mapping[str, str],
+    *,
+    assigned: bool,
 ) -> bytes:
     """The fields of a shape as JSON; equal pods have equal bytes."""
     picked = {field: spec[field] for field in _SPEC_FIELDS if field in spec}
@@ -123,6 +155,9 @@ def _shape_key(
     if images:
         picked["imageVolumes"] = images
     fields: dict[str, Any] = {"namespace": namespace, "spec": picked}
+    if not _CARD_ANNOTATIONS.isdisjoint(annotations):
+        named = sorted(_CARD_ANNOTATIONS & annotations.keys())
+        fields["annotations"] = {key: annotations[key][:_LONGEST_ANNOTATION] for key in named}
     if assigned:
         fields["status"] = _resize_status(status)
     try:
@@ -195,6 +230,11 @@ def _shape(key: bytes) -> PodShape:
         affinity=parse_pod_affinity(affinity, namespace),
         spread=parse_spread_constraints(mappings(spec, "topologySpreadConstraints", "spec")),
         claims_devices=bool(spec.get("resourceClaims")),
+        extended=tuple(
+            {name: amount for name, amount in container.requests.items() if "/" in name}
+            for container in parse_containers(spec, "containers")
+        ),
+        card_annotations=loaded.get("annotations", {}),
     )
 
 
