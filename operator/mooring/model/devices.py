@@ -36,6 +36,7 @@ __all__ = [
     "link_rank",
     "node_cards",
     "parse_assignment",
+    "same_cards",
 ]
 
 MAX_CARDS: Final = 16
@@ -44,6 +45,8 @@ _MOST_SHARES: Final = 8
 _MOST_BYTES: Final = 16_384
 _MOST_MEMORY: Final = 2**40
 """Amounts are cut off here, so that sums of them fit into int64."""
+
+_CHANGING_SUFFIXES: Final = ("_ASSIGNED", "_ASSUME_TIME")
 
 GPU_COUNT: Final = "nvidia.com/gpu.count"
 GPU_MEMORY: Final = "nvidia.com/gpu.memory"
@@ -306,6 +309,19 @@ def parse_assignment(text: str) -> Assignment | None:
 def assignment_text(assignment: Assignment) -> str:
     """The text that `parse_assignment` reads."""
     return ";".join(",".join(str(card) for card in cards) for cards in assignment)
+
+
+def same_cards(wanted: Mapping[str, str], found: Mapping[str, str]) -> bool:
+    """Whether the annotations that were found on a pod name the cards of those that were wanted.
+
+    All wanted annotations must be found with the same values, except those of gpushare that a
+    device plugin writes anew and that differ from one attempt to the next.
+    """
+    return all(
+        found.get(key) == value
+        for key, value in wanted.items()
+        if not key.endswith(_CHANGING_SUFFIXES)
+    )
 
 
 @dataclass(frozen=True, slots=True)
