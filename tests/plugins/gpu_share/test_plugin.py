@@ -1,5 +1,6 @@
 """Shares of cards: which nodes have space on a single card, which card, and what is written."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -160,6 +161,14 @@ def test_cards_of_several_containers_are_written_in_their_order() -> None:
     asked = Assuming(GPUShare, node("n", labels=labels), preset="hami")
     asked.reserve(new, "n")
     assert asked.annotations(new, "n") == {"scheduling.mooring.dev/gpu-cards": "1;0"}
+
+
+def test_no_annotations_are_kept_of_a_pod_that_another_bind_plugin_has_bound() -> None:
+    asked, new = Assuming(GPUShare, gpu_node("n", 2, 16)), share_pod("new", 4)
+    asked.reserve(new, "n")
+    asked.annotations(new, "n")
+    asyncio.run(asked.plugin.post_bind(parse_pod(new), "n"))
+    assert asked.api.annotations == {}
 
 
 def test_what_is_taken_back_is_not_written() -> None:

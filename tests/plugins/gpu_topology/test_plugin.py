@@ -1,5 +1,6 @@
 """Whole cards: how many, of which kind, how they are linked, and what stays whole."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -149,6 +150,14 @@ def test_pods_without_whole_cards_are_left_alone() -> None:
     for raw in (pod("plain"), share_pod("share")):
         assert answers.rejections(raw) is None
         assert answers.scores(raw) is None
+
+
+def test_no_annotations_are_kept_of_a_pod_that_another_bind_plugin_has_bound() -> None:
+    asked, new = Assuming(GPUTopology, gpu_node("n")), whole_pod("new", 2)
+    asked.reserve(new, "n")
+    asked.annotations(new, "n")
+    asyncio.run(asked.plugin.post_bind(parse_pod(new), "n"))
+    assert asked.api.annotations == {}
 
 
 def test_what_is_taken_back_is_not_written() -> None:

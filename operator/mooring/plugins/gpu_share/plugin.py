@@ -183,6 +183,10 @@ class GPUShare:
         _, assignment = placed.cards
         self._api.annotate(pod, self._annotations(request, assignment, placed.row))
 
+    async def post_bind(self, pod: Pod, _node: str) -> None:
+        """Takes the annotations back if a Bind plugin has bound the pod without `handle.api`."""
+        self._api.annotate(pod, {})
+
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
         """A pod with cards left or changed its cards, or a node came or changed its own."""
         match event.before, event.after:

@@ -161,6 +161,10 @@ class GPUTopology:
             raise PluginError(f"no GPU is assigned to {pod.key}")
         self._api.annotate(pod, {self._format.cards_annotation: assignment_text(placed.cards[1])})
 
+    async def post_bind(self, pod: Pod, _node: str) -> None:
+        """Takes the annotations back if a Bind plugin has bound the pod without `handle.api`."""
+        self._api.annotate(pod, {})
+
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
         """A pod with cards left or changed, or a node came or changed its cards."""
         match event.before, event.after:
