@@ -29,7 +29,7 @@ SEEDS: Final = (1, 2, 3)
 
 @dataclass(frozen=True)
 class Policy:
-    """What is scored, and by which rule a card of the node is chosen; None if by nobody."""
+    """What is scored, and by which rule a card of the node is chosen; None if none is chosen."""
 
     title: str
     scores: Mapping[str, int]
@@ -73,10 +73,10 @@ POLICIES: Final = (
 
 @dataclass(frozen=True)
 class Run:
-    """Percent of the capacity: (requested, allocated) after each pod, and at the first refusal."""
+    """Percent of the capacity: (requested, allocated) after each pod, and at the first rejection."""
 
     points: tuple[tuple[float, float], ...]
-    at_first_refusal: float
+    at_first_rejection: float
 
     @property
     def at_the_end(self) -> float:
@@ -109,7 +109,7 @@ def run(policy: Policy, seed: int, sizes: Mapping[int, int] = NODES) -> Run:
     device_plugins = DevicePlugins()
     capacity = cards_in(dict(sizes)) * CARD
     requested = allocated = 0
-    points, first_refusal = [], -1.0
+    points, first_rejection = [], -1.0
     for number, request in enumerate(requests(seed)):
         raw = raw_pod(f"pod-{number:05}", request)
         pod = parse_pod(raw)
@@ -124,12 +124,12 @@ def run(policy: Policy, seed: int, sizes: Mapping[int, int] = NODES) -> Run:
                 deciding.state.assume(pod, outcome.row)
         if placed:
             allocated += request.milli
-        elif request.milli and first_refusal < 0:
-            first_refusal = 100 * allocated / capacity
+        elif request.milli and first_rejection < 0:
+            first_rejection = 100 * allocated / capacity
         points.append((100 * requested / capacity, 100 * allocated / capacity))
         if requested >= REQUESTED * capacity:
             break
-    return Run(tuple(points), first_refusal)
+    return Run(tuple(points), first_rejection)
 
 
 def drawn(runs: Mapping[str, Run]) -> str:
@@ -174,12 +174,12 @@ def drawn(runs: Mapping[str, Run]) -> str:
 def main(arguments: Sequence[str]) -> None:
     """Runs every policy with every seed, prints a table, and draws the first seed's runs."""
     drawn_runs: dict[str, Run] = {}
-    print("| policy | first request refused at | allocated at 130 % |")  # noqa: T201 - the output
+    print("| policy | allocated when the first pod fits nowhere | allocated at 130 % |")  # noqa: T201 - the output
     print("|---|---|---|")  # noqa: T201
     for policy in POLICIES:
         runs = [run(policy, seed) for seed in SEEDS]
         drawn_runs[policy.title] = runs[0]
-        first, end = (mean(r.at_first_refusal for r in runs), mean(r.at_the_end for r in runs))
+        first, end = (mean(r.at_first_rejection for r in runs), mean(r.at_the_end for r in runs))
         print(f"| {policy.title} | {first:.1f} % | {end:.1f} % |", flush=True)  # noqa: T201
     if arguments:
         Path(arguments[0]).write_text(drawn(drawn_runs))

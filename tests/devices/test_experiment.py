@@ -31,5 +31,5 @@ def test_there_are_200_nodes() -> None:
 def test_no_policy_allocates_more_than_there_is_or_was_requested(policy: Policy) -> None:
     result = run(policy, 1, SMALL)
     assert all(allocated <= min(100, requested) for requested, allocated in result.points)
-    assert result.at_first_refusal <= result.at_the_end
+    assert result.at_first_rejection <= result.at_the_end
     assert len(ET.fromstring(drawn({policy.title: result}))) > 10  # noqa: S314 - our own picture

@@ -49,7 +49,7 @@ def test_a_whole_card_has_nothing_left() -> None:
     assert cards.free_cards(ROW).tolist() == [0b0101]
 
 
-def test_a_pod_whose_cards_nobody_knows_counts_where_it_fits_best_after_all_others() -> None:
+def test_a_pod_whose_cards_are_not_known_counts_where_it_fits_best_after_all_others() -> None:
     objects = [
         share_pod("a", 5, node="n"),
         share_pod("b", 10, node="n", card=1),
@@ -60,7 +60,7 @@ def test_a_pod_whose_cards_nobody_knows_counts_where_it_fits_best_after_all_othe
         assert free(cards) == [16, 1]
 
 
-def test_pods_whose_cards_nobody_knows_are_counted_in_the_order_of_their_names() -> None:
+def test_pods_whose_cards_are_not_known_are_counted_in_the_order_of_their_names() -> None:
     """In another order a has a card of its own, and one unit is left beside the others."""
     unknown = [share_pod(name, memory, node="n") for name, memory in (("a", 9), ("b", 8), ("c", 7))]
     for ordered in (unknown, unknown[::-1]):

@@ -78,6 +78,34 @@ def test_a_device_plugin_that_hands_out_another_card_is_right_and_noticed_once()
     assert state.nodes.changes.position > position
 
 
+@pytest.mark.parametrize("forgotten_first", [True, False])
+def test_a_pod_that_an_earlier_binding_gave_another_card_counts_as_the_watch_shows_it(
+    *, forgotten_first: bool
+) -> None:
+    """The later Binding fails with a conflict, so that the assumed pod is forgotten."""
+    state = cluster(gpu_node("n"))
+    cards = state.track_cards(FORMAT)
+    assumed(state, on=2)
+    seen = parse_pod(share_pod("p", node="n", card=1))
+    if forgotten_first:
+        state.forget(parse_pod(share_pod("p")))
+        state.put(Kind.POD, "default/p", seen)
+    else:
+        state.put(Kind.POD, "default/p", seen)
+        state.forget(parse_pod(share_pod("p")))
+    assert owners(cards) == {"default/p": ((1,),)}
+    assert cards.free(np.array([0]))[0, :4].tolist() == [16, 12, 16, 16]
+
+
+def test_an_assumed_pod_keeps_its_card_when_the_watch_shows_it_with_other_labels() -> None:
+    state = cluster(gpu_node("n"))
+    cards = state.track_cards(FORMAT)
+    assumed(state, on=2)
+    seen = share_pod("p", node="n", labels={"new": "label"})
+    state.put(Kind.POD, "default/p", parse_pod(seen))
+    assert owners(cards) == {"default/p": ((2,),)}
+
+
 def test_it_is_noticed_of_a_pod_that_changes_in_other_ways_too() -> None:
     state = cluster(gpu_node("n"))
     cards = state.track_cards(FORMAT)
