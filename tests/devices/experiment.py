@@ -73,7 +73,7 @@ POLICIES: Final = (
 
 @dataclass(frozen=True)
 class Run:
-    """Percent of the capacity: (requested, allocated) after each pod, and at the first rejection."""
+    """Percent of the capacity: (requested, allocated) per pod, and at the first rejection."""
 
     points: tuple[tuple[float, float], ...]
     at_first_rejection: float
