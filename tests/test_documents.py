@@ -246,6 +246,7 @@ def _exported() -> set[str]:
             bindings_in_flight=int,
             events_dropped=int,
             kopf_restarts=int,
+            gpu_mismatches=int,
             leading=bool,
         )
     )

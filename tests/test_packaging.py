@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from mooring import __version__
-from mooring.policy.args import KUBE_SCHEDULER_ARGS
-from mooring.policy.profile import read_profile
+from mooring.framework.registry import Registry
+from mooring.plugins import SHIPPED
+from mooring.policy.resolve import load_profile
 from mooring.settings import RunSettings
 
 ROOT = Path(__file__).parents[1]
@@ -115,8 +116,7 @@ def test_every_manifest_is_applied_by_its_kustomization(folder: str) -> None:
 
 @pytest.mark.parametrize("document", shipped_profiles(), ids=lambda it: it["metadata"]["name"])
 def test_every_shipped_profile_is_valid(document: dict[str, Any]) -> None:
-    for plugin in read_profile(document).spec.plugin_config:
-        KUBE_SCHEDULER_ARGS[plugin.name].model_validate(dict(plugin.args))
+    load_profile(document, Registry(SHIPPED, {}))
 
 
 def test_the_licence_is_the_one_the_project_declares() -> None:

@@ -380,6 +380,7 @@ class Scheduler:
             bindings_in_flight=lambda: self._loop.binding,
             events_dropped=lambda: self._recorder.dropped,
             kopf_restarts=lambda: self._kopf.restarts,
+            gpu_mismatches=lambda: scheduler.state.devices.mismatches,
             leading=lambda: self._leading,
         )
 

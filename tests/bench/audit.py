@@ -1,7 +1,8 @@
 """Whether a placement is right: a slow checker that shares no code with either scheduler.
 
-It knows what the workloads use: requests, required pod anti-affinity and hard topology spread with
-matchLabels. Anything found makes the figures of the run void.
+It knows what the workloads use: requests, shares of GPU cards by gpushare's annotations, required
+pod anti-affinity and hard topology spread with matchLabels. Anything found makes the figures of the
+run void.
 """
 
 from collections import Counter, defaultdict
@@ -31,7 +32,12 @@ def faults(nodes: Iterable[Raw], pods: Sequence[Raw], expected: Collection[str])
     unknown = {pod["spec"]["nodeName"] for pod in placed} - by_name.keys()
     if unknown:
         return [f"pods are bound to {len(unknown)} nodes that do not exist"]
-    found = [*_overfull(by_name, placed), *_too_close(by_name, placed), *_uneven(by_name, placed)]
+    found = [
+        *_overfull(by_name, placed),
+        *_overfull_cards(placed),
+        *_too_close(by_name, placed),
+        *_uneven(by_name, placed),
+    ]
     if missing := set(expected) - bound:
         found.append(f"{len(missing)} pods are not bound, {min(missing)} among them")
     return found
@@ -56,6 +62,21 @@ def _overfull(nodes: Mapping[str, Raw], placed: Iterable[Raw]) -> Iterator[str]:
         for resource, amount in of_node.items():
             if amount > quantity(allocatable[resource]):
                 yield f"node {name} is over its allocatable {resource}"
+
+
+def _overfull_cards(placed: Iterable[Raw]) -> Iterator[str]:
+    """Cards of which more is given away than they have; only pods that name a card count."""
+    used: Counter[tuple[str, str]] = Counter()
+    totals: dict[tuple[str, str], int] = {}
+    for pod in placed:
+        annotations = pod["metadata"].get("annotations", {})
+        if "ALIYUN_COM_GPU_MEM_IDX" in annotations:
+            card = (pod["spec"]["nodeName"], annotations["ALIYUN_COM_GPU_MEM_IDX"])
+            used[card] += int(annotations["ALIYUN_COM_GPU_MEM_POD"])
+            totals[card] = int(annotations["ALIYUN_COM_GPU_MEM_DEV"])
+    for (node, number), amount in used.items():
+        if amount > totals[node, number]:
+            yield f"card {number} of node {node} is over its memory"
 
 
 def _too_close(nodes: Mapping[str, Raw], placed: Sequence[Raw]) -> Iterator[str]:

@@ -13,11 +13,13 @@ __all__ = [
     "measured_pods",
     "nodes",
     "priority_classes",
+    "profiles",
 ]
 
 Creation = tuple[str, dict[str, Any]]
 """The path of a collection and an object to create in it."""
 
+GPU_MEMORY = "aliyun.com/gpu-mem"
 HOPELESS_CPU = "1k"
 """More than any node has."""
 
@@ -37,6 +39,28 @@ def priority_classes(workloads: Iterable[Workload]) -> Iterator[Creation]:
             "/apis/scheduling.k8s.io/v1/priorityclasses",
             {"metadata": {"name": _priority_name(priority)}, "value": priority},
         )
+
+
+def profiles(scheduler: str) -> Iterator[Creation]:
+    """The profile of pods with shares of GPU cards, which are not kube-scheduler's default."""
+    yield (
+        "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles",
+        {
+            "apiVersion": "scheduling.mooring.dev/v1alpha1",
+            "kind": "SchedulingProfile",
+            "metadata": {"name": "gpus"},
+            "spec": {
+                "match": {
+                    "schedulerNames": [scheduler],
+                    "podSelector": {"matchLabels": {"gpu": "shared"}},
+                    "precedence": 10,
+                },
+                "plugins": {
+                    "multiPoint": {"enabled": [{"name": "GPUShare"}, {"name": "GPUTopology"}]}
+                },
+            },
+        },
+    )
 
 
 def existing_pods(workload: Workload, namespace: str) -> Iterator[Creation]:
@@ -70,16 +94,18 @@ def measured_pods(workload: Workload, namespace: str, scheduler: str) -> Iterato
 
 def _pod(kind: EquivalentPods, name: str, app_number: int) -> dict[str, Any]:
     app = f"app-{app_number:03}"
-    requests = {"cpu": kind.cpu, "memory": kind.memory}
+    gpu = {GPU_MEMORY: str(kind.gpu_memory)} if kind.gpu_memory else {}
+    resources = {"requests": {"cpu": kind.cpu, "memory": kind.memory, **gpu}, "limits": gpu}
     spec: dict[str, Any] = {
-        "containers": [{"name": "main", "image": "pause", "resources": {"requests": requests}}],
+        "containers": [{"name": "main", "image": "pause", "resources": resources}],
         # No kubelet is there to finish a graceful deletion.
         "terminationGracePeriodSeconds": 0,
         **kind.constraint(app),
     }
     if kind.priority:
         spec["priorityClassName"] = _priority_name(kind.priority)
-    return {"metadata": {"name": name, "labels": {"app": app}}, "spec": spec}
+    labels = {"app": app, **({"gpu": "shared"} if gpu else {})}
+    return {"metadata": {"name": name, "labels": labels}, "spec": spec}
 
 
 def _with_spec(pod: Mapping[str, Any], **fields: str) -> dict[str, Any]:

@@ -43,6 +43,7 @@ def bench_server() -> Iterator[ControlPlane]:
     with ControlPlane(flags={"kube-apiserver": SERVER_FLAGS}) as control_plane:
         replica.apply_manifests(control_plane.access)
         create(control_plane.access, objects.priority_classes(WORKLOADS.values()))
+        create(control_plane.access, objects.profiles("mooring"))
         yield control_plane
 
 

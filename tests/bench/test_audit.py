@@ -42,6 +42,26 @@ def spread(when: str = "DoNotSchedule") -> dict[str, Any]:
 NODES = [a_node("n1", "z1"), a_node("n2", "z2")]
 
 
+def on_card(name: str, card: int, memory: int) -> dict[str, Any]:
+    """A pod with so much of a card of 16."""
+    prefix = "ALIYUN_COM_GPU_MEM"
+    raw = a_pod(name, "n1")
+    raw["metadata"]["annotations"] = {
+        f"{prefix}_IDX": str(card),
+        f"{prefix}_POD": str(memory),
+        f"{prefix}_DEV": "16",
+    }
+    return raw
+
+
+def test_a_card_of_which_more_is_given_away_than_it_has_is_a_fault() -> None:
+    full = [on_card("a", 0, 8), on_card("b", 0, 8), on_card("c", 1, 16)]
+    assert faults(NODES, full, []) == []
+    assert faults(NODES, [*full, on_card("d", 0, 1)], []) == [
+        "card 0 of node n1 is over its memory"
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "value"), [("250m", 0.25), ("4", 4), ("1k", 1000), ("2Gi", 2 * 1024**3)]
 )

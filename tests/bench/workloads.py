@@ -15,6 +15,12 @@ Constraint = Callable[[str], Mapping[str, Any]]
 
 BIG_NODE: Mapping[str, str] = {"cpu": "32", "memory": "256Gi", "pods": "110"}
 SMALL_NODE: Mapping[str, str] = {"cpu": "4", "memory": "32Gi", "pods": "110"}
+GPU_NODE: Mapping[str, str] = {
+    **BIG_NODE,
+    "aliyun.com/gpu-count": "8",
+    "aliyun.com/gpu-mem": "128",
+}
+"""Eight cards of 16 GiB, as gpushare publishes them."""
 
 
 def no_constraint(_app: str) -> Mapping[str, Any]:
@@ -53,6 +59,8 @@ class EquivalentPods:
     """How many apps the pods are dealt out to."""
     priority: int = 0
     constraint: Constraint = no_constraint
+    gpu_memory: int = 0
+    """GiB of one GPU card; Mooring takes these pods with a profile that knows cards."""
 
 
 @dataclass(frozen=True)
@@ -163,6 +171,15 @@ WORKLOADS: Mapping[str, Workload] = {
             nodes=5000,
             pods=5000,
             hopeless=5000,
+        ),
+        Workload(
+            "gpu-mem",
+            "pods with 4 GiB of a GPU card each",
+            goal=1.0,
+            nodes=5000,
+            pods=5000,
+            kind=EquivalentPods(gpu_memory=4),
+            node=GPU_NODE,
         ),
     )
 }

@@ -40,6 +40,35 @@ async def test_a_binding_names_the_very_pod_and_its_node(server: ApiServer, api:
     assert request.body["target"]["name"] == "a"
 
 
+async def test_a_binding_carries_the_pods_annotations_once(
+    server: ApiServer, api: PluginApi
+) -> None:
+    api.annotate(WEB, {"card": "0"})
+    api.annotate(WEB, {"memory": "4"})
+    for expected in ({"card": "0", "memory": "4"}, None):
+        binding = asyncio.create_task(api.bind(WEB, "a"))
+        request = await server.next()
+        request.reply({}, 201)
+        await binding
+        assert request.body["metadata"].get("annotations") == expected
+
+
+async def test_annotations_that_are_taken_back_are_not_sent(
+    server: ApiServer, api: PluginApi
+) -> None:
+    api.annotate(WEB, {"card": "0"})
+    api.annotate(WEB, {})
+    binding = asyncio.create_task(api.bind(WEB, "a"))
+    request = await server.next()
+    request.reply({}, 201)
+    await binding
+    assert "annotations" not in request.body["metadata"]
+
+
+async def test_the_time_is_in_nanoseconds(api: PluginApi) -> None:
+    assert api.unix_nanoseconds() > 10**18
+
+
 async def test_an_error_of_a_binding_is_raised_to_the_plugin(
     server: ApiServer, api: PluginApi
 ) -> None:

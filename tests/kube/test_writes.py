@@ -1,6 +1,8 @@
 """The engine's writes to pods, as they reach the server."""
 
 import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -34,8 +36,13 @@ def binding(writer: PodWriter) -> asyncio.Task[None]:
     return asyncio.create_task(writer.bind("team-a", "web", "u1", "node-1"))
 
 
-def bound(uid: str, node: str | None) -> dict[str, Any]:
-    return {"metadata": {"name": "web", "uid": uid}, "spec": {"nodeName": node} if node else {}}
+def bound(
+    uid: str, node: str | None, annotations: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "web", "uid": uid, "annotations": dict(annotations)},
+        "spec": {"nodeName": node} if node else {},
+    }
 
 
 async def test_a_binding_names_pod_uid_and_node(server: ApiServer, writer: PodWriter) -> None:
@@ -119,6 +126,52 @@ async def test_a_pod_that_is_bound_elsewhere_is_a_conflict(
     (await server.next()).refuse(409, "Conflict", "pod web is already assigned to a node")
     (await server.next()).reply(found)
     with pytest.raises(ConflictError, match="already assigned"):
+        await task
+
+
+CARD = "ALIYUN_COM_GPU_MEM_IDX"
+ASSIGNED = "ALIYUN_COM_GPU_MEM_ASSIGNED"
+TIME = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
+
+
+async def test_a_binding_carries_annotations(server: ApiServer, writer: PodWriter) -> None:
+    task = asyncio.create_task(writer.bind("team-a", "web", "u1", "node-1", {CARD: "0"}))
+    request = await server.next()
+    request.reply({}, 201)
+    await task
+    assert request.body["metadata"]["annotations"] == {CARD: "0"}
+
+
+@pytest.mark.parametrize(
+    ("found", "same"),
+    [
+        ({CARD: "0", ASSIGNED: "false", TIME: "7", "of-the-user": "x"}, True),
+        ({CARD: "0", ASSIGNED: "true", TIME: "5"}, True),
+        ({CARD: "1", ASSIGNED: "false", TIME: "7"}, False),
+        ({}, False),
+    ],
+)
+async def test_a_conflict_with_an_earlier_binding_is_a_success_only_for_the_same_cards(
+    server: ApiServer, writer: PodWriter, found: dict[str, str], *, same: bool
+) -> None:
+    wanted = {CARD: "0", ASSIGNED: "false", TIME: "7"}
+    task = asyncio.create_task(writer.bind("team-a", "web", "u1", "node-1", wanted))
+    (await server.next()).refuse(409, "Conflict", "pod web is already assigned to a node")
+    (await server.next()).reply(bound("u1", "node-1", found))
+    if same:
+        await task
+    else:
+        with pytest.raises(ConflictError, match="already assigned"):
+            await task
+
+
+async def test_a_lost_answer_is_a_failure_if_the_pod_names_other_cards(
+    server: ApiServer, writer: PodWriter
+) -> None:
+    task = asyncio.create_task(writer.bind("team-a", "web", "u1", "node-1", {CARD: "0"}))
+    (await server.next()).cut()
+    (await server.next()).reply(bound("u1", "node-1", {CARD: "1"}))
+    with pytest.raises(UnansweredError):
         await task
 
 

@@ -124,6 +124,7 @@ def test_readings_are_taken_at_the_scrape_and_not_before() -> None:
             bindings_in_flight=int,
             events_dropped=int,
             kopf_restarts=int,
+            gpu_mismatches=int,
             leading=bool,
         )
     )

@@ -10,6 +10,7 @@ def readings(*, leading: bool = True) -> Readings:
         bindings_in_flight=lambda: 4,
         events_dropped=lambda: 5,
         kopf_restarts=lambda: 6,
+        gpu_mismatches=lambda: 7,
         leading=lambda: leading,
     )
 
@@ -36,6 +37,7 @@ def test_every_reading_is_shown_under_its_name_and_labels() -> None:
         "mooring_bindings_in_flight": {(): 4},
         "mooring_events_dropped": {(): 5},
         "mooring_kopf_restarts": {(): 6},
+        "mooring_gpu_assignment_mismatches": {(): 7},
     }
 
 

@@ -273,4 +273,8 @@ async def test_a_plugin_that_writes_in_a_simulation_is_told_that_it_cannot() -> 
     with pytest.raises(PluginError):
         await api.patch("persistentvolumes", None, "v", {})
     with pytest.raises(PluginError):
+        api.annotate(parse_pod(pod()), {"a": "b"})
+    with pytest.raises(PluginError):
+        api.unix_nanoseconds()
+    with pytest.raises(PluginError):
         await api.until(lambda: True, 1.0)

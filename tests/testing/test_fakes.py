@@ -55,3 +55,13 @@ async def test_who_waits_sees_the_changes_one_by_one_and_then_the_time_is_up() -
 def test_a_handle_sees_the_state_it_was_made_for() -> None:
     state = cluster(node("n1"))
     assert handle(state).cluster.node_count == 1
+
+
+def test_annotations_are_kept_until_they_are_taken_back() -> None:
+    api = FakeApi()
+    api.annotate(parse_pod(pod("web")), {"a": "1"})
+    api.annotate(parse_pod(pod("web")), {"b": "2"})
+    assert api.annotations == {"default/web": {"a": "1", "b": "2"}}
+    api.annotate(parse_pod(pod("web")), {})
+    assert api.annotations == {}
+    assert api.unix_nanoseconds() == api.unix_nanoseconds()

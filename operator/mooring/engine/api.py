@@ -1,7 +1,8 @@
 """The API that plugins use, over the real API server."""
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mooring.kube import resources
@@ -23,15 +24,28 @@ class PluginApi:
         self._client = client
         self._writer = writer
         self._waiting: set[asyncio.Event] = set()
+        self._annotations: dict[str, dict[str, str]] = {}
 
     def cluster_changed(self) -> None:
         """Let all waits in `until` check their condition again."""
         for event in self._waiting:
             event.set()
 
+    def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
+        """The pod's Binding will carry these annotations, too; with none it will carry none."""
+        if annotations:
+            self._annotations.setdefault(pod.uid, {}).update(annotations)
+        else:
+            self._annotations.pop(pod.uid, None)
+
+    def unix_nanoseconds(self) -> int:
+        """The time of day, for what plugins write."""
+        return time.time_ns()
+
     async def bind(self, pod: Pod, node: str) -> None:
-        """Bind the pod; see `PodWriter.bind` for the errors."""
-        await self._writer.bind(pod.namespace, pod.name, pod.uid, node)
+        """Bind the pod with its annotations; see `PodWriter.bind` for the errors."""
+        annotations = self._annotations.pop(pod.uid, None)
+        await self._writer.bind(pod.namespace, pod.name, pod.uid, node, annotations)
 
     async def patch(
         self, resource: str, namespace: str | None, name: str, patch: dict[str, Any]

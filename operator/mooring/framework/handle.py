@@ -1,12 +1,14 @@
 """The handle that every plugin is built with: cluster, waiting pods, API, volume assume cache."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mooring.framework.waiting_pods import WaitingPods
+from mooring.model.devices import Assignment, CardFormat
 from mooring.model.pod import Pod
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
+from mooring.state.devices.cards import Cards
 from mooring.state.snapshot import Snapshot
 
 __all__ = ["Api", "Handle", "VolumeAssumeCache"]
@@ -17,6 +19,16 @@ class Api(Protocol):
 
     async def bind(self, pod: Pod, node: str) -> None:
         """Bind the pod to the node through the Binding subresource."""
+
+    def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
+        """The pod gets these annotations together with its node, in one write or neither.
+
+        They are added to those that were given before; an empty mapping takes all of them back. A
+        plugin calls this in pre_bind, and with an empty mapping in unreserve.
+        """
+
+    def unix_nanoseconds(self) -> int:
+        """The time of day, for what plugins write; nothing is to be decided by it."""
 
     async def patch(
         self, resource: str, namespace: str | None, name: str, patch: dict[str, Any]
@@ -51,6 +63,16 @@ class VolumeAssumeCache(Protocol):
 
     def restore_volumes(self, pod: Pod) -> None:
         """Undo what was assumed for the pod; what other pods assume stays."""
+
+    def assign_cards(self, pod: Pod, form: CardFormat, assignment: Assignment) -> None:
+        """The assumed pod has these GPU cards of its node; they are free when it is forgotten."""
+
+    def track_cards(self, form: CardFormat, *, demand: bool = False) -> Cards:
+        """The books of GPU cards in this format, kept as long as the plugin keeps them.
+
+        This is for a plugin's constructor. With `demand` the books also tell which requests are
+        typical of the cluster.
+        """
 
 
 @dataclass(frozen=True, slots=True)

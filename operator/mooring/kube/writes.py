@@ -25,6 +25,7 @@ from mooring.kube.errors import (
     UnreachableError,
 )
 from mooring.kube.resources import POD
+from mooring.model.devices import same_cards
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -48,21 +49,35 @@ class PodWriter:
         self._random = random or random_module.Random()  # noqa: S311 - spreads load, hides nothing
         self._sleep = sleep
 
-    async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
-        """Bind the pod to `node`.
+    async def bind(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        node: str,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """Bind the pod to `node` and add the annotations to it, in one write.
+
+        The API server copies the annotations of a Binding to the pod when it sets the node
+        (registry/core/pod/storage/storage.go, setPodNodeAndMetadata).
 
         An answer with `Retry-After`, such as the 429 of an overloaded server, is waited for and
         the Binding sent again, as often as `ApiClient.request` does that for any write. When the
         answer is lost, or is an error of the server's, or is a conflict, this Binding or an
         earlier try of it may have been carried out: the pod is then read until the server
-        answers. An error is raised only if the pod is not bound to `node`: ConflictError if it is
-        bound to another node or is another pod of that name, NotFoundError if it is gone.
+        answers. An error is raised only if the pod is not bound to `node` with these annotations:
+        ConflictError if it is bound to another node or names other GPU cards, or is another pod of
+        that name; NotFoundError if it is gone.
         """
+        metadata: dict[str, Any] = {"namespace": namespace, "name": name, "uid": uid}
+        if annotations:
+            metadata["annotations"] = dict(annotations)
         body = orjson.dumps(
             {
                 "apiVersion": "v1",
                 "kind": "Binding",
-                "metadata": {"namespace": namespace, "name": name, "uid": uid},
+                "metadata": metadata,
                 "target": {"apiVersion": "v1", "kind": "Node", "name": node},
             }
         )
@@ -70,13 +85,11 @@ class PodWriter:
         try:
             await self._client.request("POST", path, body=body)
         except (ConflictError, UnansweredError, ServerError):
-            if not await self._is_bound(namespace, name, uid, node):
+            pod = await self._read(namespace, name, uid)
+            if pod is None or pod["spec"].get("nodeName") != node:
                 raise
-
-    async def _is_bound(self, namespace: str, name: str, uid: str, node: str) -> bool:
-        """Whether the API server has this very pod on `node`; waits until the server answers."""
-        pod = await self._read(namespace, name, uid)
-        return pod is not None and pod["spec"].get("nodeName") == node
+            if not same_cards(annotations or {}, pod["metadata"].get("annotations") or {}):
+                raise
 
     async def _is_running(self, namespace: str, name: str, uid: str) -> bool:
         """Whether the API server has this very pod, and it is not terminating."""

@@ -56,6 +56,8 @@ class Node:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     allocatable: Mapping[str, int]
+    unavailable: Mapping[str, int]
+    """Of extended resources, what the node's capacity has beyond `allocatable`."""
     pod_slots: int
     taints: tuple[Taint, ...]
     unschedulable: bool
@@ -78,7 +80,7 @@ def parse_node(raw: Mapping[str, Any]) -> Node:
     """Parse a Node; ManifestError names the node and the malformed field."""
     name = name_of(raw)
     metadata, spec, status = raw["metadata"], mapping(raw, "spec"), mapping(raw, "status")
-    allocatable = _allocatable(mapping(status, "allocatable", "status"))
+    allocatable = _amounts(mapping(status, "allocatable", "status"), "status.allocatable.")
     slots = allocatable.pop("pods", 0)
     annotations = strings(metadata, "annotations", "metadata")
     return Node(
@@ -86,6 +88,7 @@ def parse_node(raw: Mapping[str, Any]) -> Node:
         labels=strings(metadata, "labels", "metadata"),
         annotations=annotations,
         allocatable=allocatable,
+        unavailable=_unavailable(mapping(status, "capacity", "status"), allocatable),
         pod_slots=slots,
         taints=parse_taints(mappings(spec, "taints", "spec")),
         unschedulable=boolean(spec, "unschedulable", "spec"),
@@ -95,14 +98,21 @@ def parse_node(raw: Mapping[str, Any]) -> Node:
     )
 
 
-def _allocatable(raw: Mapping[str, Any]) -> dict[str, int]:
-    where = "status.allocatable."
+def _amounts(raw: Mapping[str, Any], where: str) -> dict[str, int]:
     return {
         resource: parse_milli(amount, where + resource)
         if resource == "cpu"
         else parse_count(amount, where + resource)
         for resource, amount in raw.items()
     }
+
+
+def _unavailable(raw: Mapping[str, Any], allocatable: Mapping[str, int]) -> dict[str, int]:
+    """What the capacity of each extended resource has beyond the allocatable amount."""
+    extended = {name: amount for name, amount in raw.items() if "/" in name}
+    capacity = _amounts(extended, "status.capacity.")
+    missing = {name: amount - allocatable.get(name, 0) for name, amount in capacity.items()}
+    return {name: amount for name, amount in missing.items() if amount > 0}
 
 
 def _images(raw: Iterable[Mapping[str, Any]]) -> dict[str, int]:

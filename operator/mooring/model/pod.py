@@ -81,14 +81,15 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
     metadata, spec, status = raw["metadata"], required(raw, "spec"), mapping(raw, "status")
     node_name = text(spec, "nodeName", "spec") or None
     unscheduled_message, disruption = _conditions(mappings(status, "conditions", "status"))
+    annotations = strings(metadata, "annotations", "metadata")
     return Pod(
         key=f"{namespace}/{name}",
         namespace=namespace,
         name=name,
         uid=text(metadata, "uid", "metadata"),
         labels=strings(metadata, "labels", "metadata"),
-        annotations=strings(metadata, "annotations", "metadata"),
-        shape=pod_shape(namespace, spec, status, assigned=node_name is not None),
+        annotations=annotations,
+        shape=pod_shape(namespace, spec, status, annotations, assigned=node_name is not None),
         created=_time(metadata, "creationTimestamp", "metadata") or 0.0,
         started=_time(status, "startTime", "status"),
         node_name=node_name,

@@ -8,6 +8,7 @@ shape.
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 import orjson
@@ -23,6 +24,7 @@ from mooring.model.errors import ManifestError
 from mooring.model.fields import integer, mapping, mappings, optional_mapping, strings, text
 from mooring.model.limits import Counted, exceeded
 from mooring.model.node import Node, normalized_image
+from mooring.model.resources import parse_containers
 from mooring.model.selectors import (
     LabelSelector,
     NodeSelector,
@@ -55,6 +57,20 @@ _STATUS_FIELDS: Final = (
     "initContainerStatuses",
     "resources",
 )
+_CARD_ANNOTATIONS: Final = frozenset(
+    (
+        "gpu-fraction",
+        "gpu-fraction-num-devices",
+        "gpu-memory",
+        "scheduling.mooring.dev/gpu-link-preferred",
+        "scheduling.mooring.dev/gpu-link-required",
+        "scheduling.mooring.dev/gpu-memory-at-least",
+        "scheduling.mooring.dev/gpu-type",
+    )
+)
+"""Annotations by which a pod requests GPU cards (model/devices.py)."""
+_LONGEST_ANNOTATION: Final = 512
+"""Longer values are cut off: shapes are kept, and their annotations are a tenant's."""
 _STATUS_CONTAINER_FIELDS: Final = ("name", "resources", "allocatedResources")
 
 
@@ -93,6 +109,10 @@ class PodShape:
     spread: tuple[SpreadConstraint, ...]
     claims_devices: bool
     """Whether the pod has resourceClaims."""
+    extended: tuple[Mapping[str, int], ...]
+    """The extended resources that each app container requests."""
+    card_annotations: Mapping[str, str]
+    """The annotations by which the pod requests GPU cards."""
     limit_exceeded: str | None = None
     """The limit of `mooring.model.limits` that these fields exceed, as a sentence."""
 
@@ -104,18 +124,30 @@ class PodShape:
 
 
 def pod_shape(
-    namespace: str, spec: Mapping[str, Any], status: Mapping[str, Any], *, assigned: bool
+    namespace: str,
+    spec: Mapping[str, Any],
+    status: Mapping[str, Any],
+    annotations: Mapping[str, str] = MappingProxyType({}),
+    *,
+    assigned: bool,
 ) -> PodShape:
     """The shape of a pod with this spec. For an `assigned` pod, its status is read too.
+
+    Of the annotations those count by which a pod requests GPU cards.
 
     Raises:
         ManifestError: with the path of a malformed field.
     """
-    return _SHAPES.of(_shape_key(namespace, spec, status, assigned=assigned))
+    return _SHAPES.of(_shape_key(namespace, spec, status, annotations, assigned=assigned))
 
 
 def _shape_key(
-    namespace: str, spec: Mapping[str, Any], status: Mapping[str, Any], *, assigned: bool
+    namespace: str,
+    spec: Mapping[str, Any],
+    status: Mapping[str, Any],
+    annotations: Mapping[str, str],
+    *,
+    assigned: bool,
 ) -> bytes:
     """The fields of a shape as JSON; equal pods have equal bytes."""
     picked = {field: spec[field] for field in _SPEC_FIELDS if field in spec}
@@ -126,6 +158,9 @@ def _shape_key(
     if images:
         picked["imageVolumes"] = images
     fields: dict[str, Any] = {"namespace": namespace, "spec": picked}
+    if not _CARD_ANNOTATIONS.isdisjoint(annotations):
+        named = sorted(_CARD_ANNOTATIONS & annotations.keys())
+        fields["annotations"] = {key: annotations[key][:_LONGEST_ANNOTATION] for key in named}
     if assigned:
         fields["status"] = _resize_status(status)
     try:
@@ -232,6 +267,11 @@ def _shape(key: bytes) -> PodShape:
         affinity=parse_pod_affinity(affinity, namespace),
         spread=parse_spread_constraints(mappings(spec, "topologySpreadConstraints", "spec")),
         claims_devices=bool(spec.get("resourceClaims")),
+        extended=tuple(
+            {name: amount for name, amount in container.requests.items() if "/" in name}
+            for container in parse_containers(spec, "containers")
+        ),
+        card_annotations=loaded.get("annotations", {}),
     )
     limit_exceeded = exceeded({Counted.BYTES: len(key), **_counts(shape)})
     return replace(shape, limit_exceeded=limit_exceeded) if limit_exceeded is not None else shape

@@ -26,6 +26,8 @@ class Readings:
     """Kubernetes Events lost so far because too many were waiting to be written."""
     kopf_restarts: Callable[[], int]
     """How often kopf has ended and was started again."""
+    gpu_mismatches: Callable[[], int]
+    """Pods that turned out to have other GPU cards than those chosen for them."""
     leading: Callable[[], bool]
     """Whether this replica holds the lease and therefore binds."""
 
@@ -76,6 +78,11 @@ class Readings:
             "mooring_kopf_restarts_total",
             "Times kopf, which reads new pods and profiles, ended and was started again.",
             value=self.kopf_restarts(),
+        )
+        yield CounterMetricFamily(
+            "mooring_gpu_assignment_mismatches_total",
+            "Pods whose device plugin handed out other GPU cards than those chosen for them.",
+            value=self.gpu_mismatches(),
         )
 
 

@@ -12,6 +12,9 @@ from mooring.plugins.default_binder import DefaultBinder
 from mooring.plugins.default_preemption.plugin import DefaultPreemption
 from mooring.plugins.dynamic_resources import DynamicResources
 from mooring.plugins.equal_priority import EqualPriority
+from mooring.plugins.gpu_fragmentation import GPUFragmentation
+from mooring.plugins.gpu_share.plugin import GPUShare
+from mooring.plugins.gpu_topology.plugin import GPUTopology
 from mooring.plugins.image_locality import ImageLocality
 from mooring.plugins.inter_pod_affinity import InterPodAffinity
 from mooring.plugins.node_affinity import NodeAffinity
@@ -86,6 +89,9 @@ SHIPPED: Final[tuple[type[Any], ...]] = (
     NodeResourcesBalancedAllocation,
     ImageLocality,
     DefaultBinder,
+    GPUShare,
+    GPUTopology,
+    GPUFragmentation,
     *_OLDER,
 )
 """Every plugin class that comes with Mooring."""

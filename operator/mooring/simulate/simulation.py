@@ -1,6 +1,6 @@
 """Run the scheduling engine without a cluster: one decision for every pending pod."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Final, NoReturn
@@ -198,6 +198,15 @@ class OfflineApi:
     """
 
     async def bind(self, _pod: Pod, _node: str) -> None:
+        """Raise PluginError."""
+        _fail()
+
+    def annotate(self, _pod: Pod, annotations: Mapping[str, str]) -> None:
+        """Raise PluginError if there are annotations; taking them back does nothing."""
+        if annotations:
+            _fail()
+
+    def unix_nanoseconds(self) -> int:
         """Raise PluginError."""
         _fail()
 

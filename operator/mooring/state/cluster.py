@@ -11,10 +11,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import fields, replace
 from typing import Any
 
+from mooring.model.devices import Assignment, CardFormat
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
+from mooring.state.devices.cards import Cards
+from mooring.state.devices.devices import Devices
 from mooring.state.evictions import EvictionsWriter
 from mooring.state.nodes import NodeTable
 from mooring.state.nominations import NominationsWriter
@@ -40,6 +43,7 @@ class ClusterState:
         self.topology = TopologyCounts(self.nodes, self.objects)
         self.default_selector = DefaultSelectors(self.objects)
         self.storage = Storage(self.nodes, self.objects)
+        self.devices = Devices(self.nodes, self.pods)
         self._pod_columns = MutablePodColumns()
         self.pod_columns: PodColumns = self._pod_columns
         self._nominations = NominationsWriter(self._pod_columns)
@@ -83,6 +87,7 @@ class ClusterState:
         if kind is Kind.NODE:
             with self._relabelling(value.name, value.labels):
                 before: object | None = self.nodes.put(value)
+            self.devices.node_changed(self.nodes.row_of[value.name])
             if before is None:
                 self.storage.node_changed(key)
         else:
@@ -106,8 +111,11 @@ class ClusterState:
             before = known.pod if known.announced else None
         elif kind is Kind.NODE:
             self._withdraw_from(key)
+            row = self.nodes.row_of.get(key)
             with self._relabelling(key, {}):
                 before = self.nodes.drop(key)
+            if row is not None:
+                self.devices.node_changed(row)
             self.storage.node_changed(key)
         else:
             before = self.objects.pop(kind, key)
@@ -150,6 +158,7 @@ class ClusterState:
         )
         assumed.was_nominated = nominee is not None and not withdrawn
         self._attach(assumed)
+        self._publish_demand(assumed)
         self._deliver((*gone, *withdrawn))
 
     def announce(self, pod: Pod) -> None:
@@ -241,6 +250,20 @@ class ClusterState:
         """What was assumed for the pod, and for no other, is assumed no more."""
         self.storage.volumes.restore(pod.uid)
 
+    def track_cards(self, form: CardFormat, *, demand: bool = False) -> Cards:
+        """The books of GPU cards in this format, kept as long as the caller keeps them.
+
+        With `demand` they also tell which requests are typical.
+        """
+        return self.devices.track(form, demand=demand)
+
+    def assign_cards(self, pod: Pod, form: CardFormat, assignment: Assignment) -> None:
+        """The assumed pod has these cards of its node, until its annotations say otherwise."""
+        placed = self.pods.assumed.get(pod.key)
+        if placed is not None and placed.pod.uid == pod.uid:
+            self.devices.assign(placed, form, assignment)
+            self.nodes.changes.mark(placed.row)
+
     @contextmanager
     def trial(self) -> Iterator["Trial"]:
         """A dry run on the live state: what the trial changes is undone at the end."""
@@ -273,7 +296,13 @@ class ClusterState:
         self._detach(pod.key)
         row = self.nodes.row(pod.node_name)
         withdrawn = self._withdraw_elsewhere(pod, row) if known is None else ()
-        self._attach(PodState(pod, row, assumed=False))
+        cards = known.cards if known is not None else None
+        placed = PodState(pod, row, assumed=False, cards=cards)
+        self._attach(placed)
+        if known is None:
+            self._publish_demand(placed)
+        else:
+            self.devices.renew(placed)
         if pod.terminating:
             self._evictions.victim_terminating(pod)
         if known is None or not known.announced:
@@ -286,11 +315,21 @@ class ClusterState:
         known.pod, known.assumed, known.deadline, known.announced = pod, False, None, True
         self.pods.assumed.pop(pod.key, None)
         self._pod_columns.renew(pod)
+        if self.devices.renew(known):
+            self.nodes.changes.mark(known.row)
         if not announced:
             return (ClusterEvent(Kind.POD, Action.ADD, None, pod),)
         if before.annotations == pod.annotations:
             return ()  # a status that nothing depends on, of which there are many
         return (ClusterEvent(Kind.POD, Action.UPDATE, before, pod),)
+
+    def _publish_demand(self, placed: PodState) -> None:
+        """A pod is new on its node: typical demand for cards may follow.
+
+        Every cached score may depend on it, so that no row's result is taken from before.
+        """
+        if self.devices.publish(placed):
+            self.nodes.set_version += 1
 
     def _withdraw_elsewhere(self, pod: Pod, row: int | None) -> tuple[ClusterEvent, ...]:
         """Withdraws the pod's nomination; no event if it was this very pod's, to the same row."""
@@ -329,6 +368,7 @@ class ClusterState:
         self.nodes.add_pod(placed.row, placed.pod)
         placed.equivalent = self.topology.attach(placed.pod, placed.row)
         self.storage.add_pod(placed.row, placed.pod)
+        self.devices.attach(placed)
         evicting = self.evictions.evicting(placed.pod)
         self._pod_columns.put(placed.pod, placed.row, nominated=False, evicting=evicting)
 
@@ -336,6 +376,7 @@ class ClusterState:
         placed = self.pods.pop(key)
         if placed is not None:
             self._pod_columns.drop(placed.pod, nominated=False)
+            self.devices.detach(placed)
             self.storage.remove_pod(placed.row, placed.pod)
             self.topology.detach(placed.equivalent, placed.row)
             self.nodes.remove_pod(placed.row, placed.pod)

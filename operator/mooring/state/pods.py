@@ -11,6 +11,7 @@ A pod (uid) is on one node, and a namespace/name belongs to one pod at a time.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from mooring.model.devices import Assignment, CardFormat
 from mooring.model.pod import Pod
 from mooring.state.topology.equivalent_pods import EquivalentPods
 
@@ -33,6 +34,8 @@ class PodState:
     deadline: float | None = None
     announced: bool = True
     was_nominated: bool = False
+    cards: tuple[CardFormat, Assignment] | None = None
+    """The GPU cards chosen for the pod, and the format they were chosen by; None without any."""
     equivalent: EquivalentPods = field(init=False, repr=False, compare=False)
 
 

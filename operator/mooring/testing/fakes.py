@@ -63,7 +63,8 @@ class Patch:
 class FakeApi:
     """Implements `mooring.framework.handle.Api`; returns at once and remembers every call.
 
-    `bindings` lists (namespace/name, node) and `patches` the patches, both in order. While
+    `bindings` lists (namespace/name, node) and `patches` the patches, both in order;
+    `annotations` holds by namespace/name what the pod's Binding carries. While
     `failure` is set, every write raises it instead. `objects` are raw objects by resource and key,
     as `("persistentvolumes", "pv-1")`. `events` are functions that change the cluster: a
     wait in `until` runs them one after the other, and then times out.
@@ -78,12 +79,24 @@ class FakeApi:
         self.events = deque(events)
         self.bindings: list[tuple[str, str]] = []
         self.patches: list[Patch] = []
+        self.annotations: dict[str, dict[str, str]] = {}
         self.failure: Exception | None = None
 
     async def bind(self, pod: Pod, node: str) -> None:
         """Remember the binding."""
         self._raise_failure()
         self.bindings.append((pod.key, node))
+
+    def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
+        """The annotations are added to the pod's; an empty mapping takes all of them back."""
+        if annotations:
+            self.annotations.setdefault(pod.key, {}).update(annotations)
+        else:
+            self.annotations.pop(pod.key, None)
+
+    def unix_nanoseconds(self) -> int:
+        """The start of 2026, always."""
+        return 1_767_225_600_000_000_000
 
     async def patch(
         self, resource: str, namespace: str | None, name: str, patch: dict[str, Any]

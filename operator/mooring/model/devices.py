@@ -1,0 +1,466 @@
+"""GPU cards of nodes and what pods request of them, parsed once from API objects.
+
+How a cluster writes them (names of resources and annotations) is a `CardFormat`. Everything here
+that nodes or pods write is bounded in size and count; what cannot be read counts as absent on a
+node, and is a `CardRequestError` on a pod.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import orjson
+
+from mooring.model.node import Node
+from mooring.model.shape import PodShape
+
+__all__ = [
+    "GPU_TYPE",
+    "LINK_PREFERRED",
+    "LINK_RANKS",
+    "LINK_REQUIRED",
+    "MAX_CARDS",
+    "MEMORY_AT_LEAST",
+    "NO_CARDS",
+    "Assignment",
+    "CardFormat",
+    "CardRequest",
+    "CardRequestError",
+    "CardShare",
+    "Links",
+    "NodeCards",
+    "assignment_text",
+    "card_request",
+    "link_rank",
+    "node_cards",
+    "parse_assignment",
+    "same_cards",
+]
+
+MAX_CARDS: Final = 16
+"""Cards of a node that are looked at; further ones are never assigned."""
+_MOST_SHARES: Final = 8
+_MOST_BYTES: Final = 16_384
+_MOST_MEMORY: Final = 2**40
+"""Amounts are cut off here, so that sums of them fit into int64."""
+
+_CHANGING_SUFFIXES: Final = ("_ASSIGNED", "_ASSUME_TIME")
+
+GPU_COUNT: Final = "nvidia.com/gpu.count"
+GPU_MEMORY: Final = "nvidia.com/gpu.memory"
+GPU_PRODUCT: Final = "nvidia.com/gpu.product"
+"""Node labels of GPU feature discovery; the memory is in MiB."""
+
+GPU_TYPE: Final = "scheduling.mooring.dev/gpu-type"
+MEMORY_AT_LEAST: Final = "scheduling.mooring.dev/gpu-memory-at-least"
+LINK_REQUIRED: Final = "scheduling.mooring.dev/gpu-link-required"
+LINK_PREFERRED: Final = "scheduling.mooring.dev/gpu-link-preferred"
+_FRACTION: Final = "gpu-fraction"
+_FRACTION_MEMORY: Final = "gpu-memory"
+_FRACTION_CARDS: Final = "gpu-fraction-num-devices"
+
+Assignment = tuple[tuple[int, ...], ...]
+"""The cards of a pod: for each of its shares, in order, the numbers of the cards it is on."""
+Links = tuple[tuple[int, ...], ...]
+"""Ranks of the links between cards, symmetric, 0 on the diagonal and where nothing is known."""
+
+_CODES: Final[Mapping[str, int]] = {"SYS": 1, "NODE": 2, "PHB": 3, "PXB": 4, "PIX": 5}
+_NVLINK: Final = re.compile(r"NV([1-9][0-9]?)")
+_NVLINK_BASE: Final = 10
+LINK_RANKS: Final[Mapping[str, int]] = {"NUMANode": 2, "PCIeSwitch": 4, "NVLink": _NVLINK_BASE + 1}
+"""The least rank of each kind of link that a pod can name."""
+
+
+def link_rank(code: str) -> int:
+    """The rank of a code of `nvidia-smi topo -m`, higher is closer; 0 for an unknown one."""
+    nvlink = _NVLINK.fullmatch(code)
+    return _NVLINK_BASE + int(nvlink[1]) if nvlink else _CODES.get(code, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class CardFormat:
+    """The names by which a cluster's nodes and pods speak of cards; an empty name is not used."""
+
+    memory_resource: str = ""
+    """Memory of a share; nodes publish the sum over their cards."""
+    memory_percent_resource: str = ""
+    """Memory of a share in percent of the card."""
+    cores_resource: str = ""
+    """Compute of a share in percent of the card."""
+    whole_resource: str = ""
+    """Number of whole cards; beside memory or compute of the same container, number of shares."""
+    count_resource: str = ""
+    """By which nodes publish how many cards they have."""
+    mib_per_unit: int = 1
+    """MiB per unit of `memory_resource`."""
+    per_container: bool = False
+    """Whether each container has shares of its own, rather than the pod one share on one card."""
+    by_annotation: bool = False
+    """Whether pods request a fraction by the annotations `gpu-fraction` and `gpu-memory`."""
+    annotation_prefix: str = ""
+    """Of gpushare's annotations, such as ALIYUN_COM_GPU_MEM for ALIYUN_COM_GPU_MEM_IDX."""
+    cards_annotation: str = "scheduling.mooring.dev/gpu-cards"
+    """The cards a pod has, as numbers; shares are separated by semicolons."""
+    topology_annotation: str = "scheduling.mooring.dev/gpu-topology"
+    unhealthy_annotation: str = "scheduling.mooring.dev/gpu-unhealthy"
+    """Numbers of a node's cards that must not be used."""
+
+    def assigned(self, annotations: Mapping[str, str], request: "CardRequest") -> Assignment | None:
+        """The cards that a bound pod's annotations name; None unless they suit the request.
+
+        There must be as many as requested: annotations are a tenant's, too, and naming fewer cards
+        must not make others look free.
+        """
+        index = f"{self.annotation_prefix}_IDX" if self.writes_index(request) else ""
+        assignment = parse_assignment(annotations.get(index or self.cards_annotation, ""))
+        wanted = [share.cards for share in request.shares]
+        if assignment is None or [len(cards) for cards in assignment] != wanted:
+            return None
+        return assignment
+
+    def writes_index(self, request: "CardRequest") -> bool:
+        """Whether the card is written as gpushare does, which knows one share on one card only."""
+        share, *others = request.shares
+        return bool(self.annotation_prefix) and not (others or share.whole or share.cards > 1)
+
+
+class CardRequestError(Exception):
+    """A pod's request for cards cannot be read; the text says which field and what is expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class CardShare:
+    """The same amount on each of `cards` distinct cards; of whole cards everything.
+
+    `memory` is in units of the format; with `permille` it is that share of the card's memory.
+    `cores` is in percent of a card.
+    """
+
+    cards: int = 1
+    memory: int = 0
+    permille: int = 0
+    cores: int = 0
+    whole: bool = False
+
+    def memory_on(self, total: int) -> int:
+        """What the share takes of a card with this much memory."""
+        if self.whole:
+            return total
+        return -(-total * self.permille // 1000) if self.permille else self.memory
+
+    @property
+    def cores_on_card(self) -> int:
+        """The percentage of a card's compute that the share takes."""
+        return 100 if self.whole else self.cores
+
+
+@dataclass(frozen=True, slots=True)
+class CardRequest:
+    """What a pod requests of one node's cards.
+
+    `products` (none: any) and `least_memory` (MiB) restrict the cards; the ranks restrict the
+    weakest link between its whole cards, 0 for no restriction.
+    """
+
+    shares: tuple[CardShare, ...]
+    products: frozenset[str] = frozenset()
+    least_memory: int = 0
+    link_required: int = 0
+    link_preferred: int = 0
+
+    @property
+    def whole_cards(self) -> int:
+        """How many whole cards are requested."""
+        return sum(share.cards for share in self.shares if share.whole)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether whole cards are requested, and nothing else."""
+        return all(share.whole for share in self.shares)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether shares of cards are requested, and no whole card."""
+        return not any(share.whole for share in self.shares)
+
+
+@lru_cache(maxsize=4096)
+def card_request(shape: PodShape, form: CardFormat) -> CardRequest | None:
+    """What pods of the shape request of cards; None if nothing.
+
+    Raises:
+        CardRequestError: for an annotation or amount that cannot be read.
+    """
+    if form.by_annotation:
+        shares = _by_annotation(shape, form)
+    elif form.per_container:
+        shares = [s for amounts in shape.extended if (s := _of_container(amounts, form))]
+    else:
+        shares = _of_pod(shape.demand.resources, form)
+    if not shares:
+        return None
+    if len(shares) > _MOST_SHARES:
+        raise CardRequestError(
+            f"{len(shares)} containers request shares of GPUs; at most {_MOST_SHARES} can"
+        )
+    annotations = shape.card_annotations
+    products = (part.strip() for part in annotations.get(GPU_TYPE, "").split(","))
+    return CardRequest(
+        tuple(shares),
+        frozenset(product for product in products if product),
+        _whole_number(annotations, MEMORY_AT_LEAST, 0),
+        _link(annotations, LINK_REQUIRED),
+        _link(annotations, LINK_PREFERRED),
+    )
+
+
+def _of_pod(amounts: Mapping[str, int], form: CardFormat) -> list[CardShare]:
+    memory, percent = _amount(amounts, form.memory_resource), _percent(amounts, form)
+    cores, whole = _amount(amounts, form.cores_resource), _amount(amounts, form.whole_resource)
+    shares = []
+    if memory or percent or cores:
+        shares.append(CardShare(1, memory, 10 * percent, cores))
+    if whole:
+        shares.append(CardShare(min(whole, MAX_CARDS + 1), whole=True))
+    return shares
+
+
+def _of_container(amounts: Mapping[str, int], form: CardFormat) -> CardShare | None:
+    memory, percent = _amount(amounts, form.memory_resource), _percent(amounts, form)
+    cores, cards = _amount(amounts, form.cores_resource), _amount(amounts, form.whole_resource)
+    cards = min(cards, MAX_CARDS + 1)
+    if memory or percent or cores:
+        return CardShare(cards or 1, memory, 0 if memory else 10 * percent, cores)
+    return CardShare(cards, whole=True) if cards else None
+
+
+def _by_annotation(shape: PodShape, form: CardFormat) -> list[CardShare]:
+    annotations = shape.card_annotations
+    cards = min(_whole_number(annotations, _FRACTION_CARDS, 1), MAX_CARDS + 1)
+    memory = _whole_number(annotations, _FRACTION_MEMORY, 0)
+    fraction = annotations.get(_FRACTION)
+    if fraction is not None:
+        return [CardShare(cards, permille=_permille(fraction))]
+    if memory:
+        return [CardShare(cards, -(-memory // form.mib_per_unit))]
+    whole = _amount(shape.demand.resources, form.whole_resource)
+    return [CardShare(min(whole, MAX_CARDS + 1), whole=True)] if whole else []
+
+
+def _amount(amounts: Mapping[str, int], resource: str) -> int:
+    return min(amounts.get(resource, 0), _MOST_MEMORY) if resource else 0
+
+
+def _percent(amounts: Mapping[str, int], form: CardFormat) -> int:
+    percent = _amount(amounts, form.memory_percent_resource)
+    if percent > 100:
+        raise CardRequestError(f"{form.memory_percent_resource}: must be at most 100")
+    return percent
+
+
+def _permille(text: str) -> int:
+    """A fraction above 0 and at most 1 in thousandths, rounded up."""
+    if re.fullmatch(r"0?\.[0-9]{1,9}|1(\.0{1,9})?|0\.[0-9]{1,9}", text):
+        value = -(-int(float(text) * 10**9 + 0.5) // 10**6)
+        if value:
+            return value
+    raise CardRequestError(
+        f"annotation {_FRACTION}: {_shown(text)} must be above 0 and at most 1, such as 0.5"
+    )
+
+
+def _whole_number(annotations: Mapping[str, str], key: str, default: int) -> int:
+    text = annotations.get(key)
+    if text is None:
+        return default
+    if re.fullmatch(r"[1-9][0-9]{0,11}", text):
+        return min(int(text), _MOST_MEMORY)
+    raise CardRequestError(f"annotation {key}: {_shown(text)} must be a whole number above 0")
+
+
+def _link(annotations: Mapping[str, str], key: str) -> int:
+    text = annotations.get(key)
+    if text is None:
+        return 0
+    if text not in LINK_RANKS:
+        known = ", ".join(LINK_RANKS)
+        raise CardRequestError(f"annotation {key}: {_shown(text)} must be one of {known}")
+    return LINK_RANKS[text]
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 40 else f"{text[:40]}...")
+
+
+@lru_cache(maxsize=4096)
+def parse_assignment(text: str) -> Assignment | None:
+    """The cards in a text such as `0,1` or `0;2,3`; None if it cannot be read."""
+    if len(text) > 256 or not re.fullmatch(
+        r"[0-9]{1,2}(,[0-9]{1,2})*(;[0-9]{1,2}(,[0-9]{1,2})*)*", text
+    ):
+        return None
+    shares = tuple(tuple(int(card) for card in share.split(",")) for share in text.split(";"))
+    distinct = all(len(set(cards)) == len(cards) for cards in shares)
+    return shares if distinct and len(shares) <= _MOST_SHARES else None
+
+
+def assignment_text(assignment: Assignment) -> str:
+    """The text that `parse_assignment` reads."""
+    return ";".join(",".join(str(card) for card in cards) for cards in assignment)
+
+
+def same_cards(wanted: Mapping[str, str], found: Mapping[str, str]) -> bool:
+    """Whether the annotations that were found on a pod name the cards of those that were wanted.
+
+    All wanted annotations must be found with the same values, except those of gpushare that a
+    device plugin writes anew and that differ from one attempt to the next.
+    """
+    return all(
+        found.get(key) == value
+        for key, value in wanted.items()
+        if not key.endswith(_CHANGING_SUFFIXES)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCards:
+    """The cards of a node, at most `MAX_CARDS`, by number.
+
+    `memory` is in units of the format, 0 where the node does not publish it. `unhealthy` cards must
+    not be used, nor `unnamed` more of them: the node has lost so many and does not say which.
+    """
+
+    memory: tuple[int, ...]
+    products: tuple[str, ...]
+    unhealthy: frozenset[int]
+    unnamed: int
+    links: Links
+
+    def __len__(self) -> int:
+        return len(self.memory)
+
+
+NO_CARDS: Final = NodeCards((), (), frozenset(), 0, ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Topology:
+    links: Links
+    memory: tuple[int, ...]
+    products: tuple[str, ...]
+
+
+_NO_TOPOLOGY: Final = _Topology((), (), ())
+
+
+def node_cards(node: Node, form: CardFormat) -> NodeCards:
+    """The cards a node publishes by its resources, labels and annotations."""
+    topology = _topology(node.annotations.get(form.topology_annotation, ""))
+    counted = _card_count(node, form) or len(topology.links) or len(topology.memory)
+    if not counted:
+        return NO_CARDS
+    count = min(counted, MAX_CARDS)
+    memory = _capacity(node, form.memory_resource) // counted
+    memory = memory or _label(node, GPU_MEMORY) // form.mib_per_unit
+    product = node.labels.get(GPU_PRODUCT, "")
+    units = tuple(mib // form.mib_per_unit for mib in topology.memory)
+    known = len(units) == counted
+    named = frozenset(c for c in _numbers(node.annotations.get(form.unhealthy_annotation, "")))
+    named = frozenset(card for card in named if card < count)
+    return NodeCards(
+        units[:count] if known else (memory,) * count,
+        topology.products[:count] if known else (product,) * count,
+        named,
+        max(0, _lost(node, form, memory) - len(named)),
+        _cut(topology.links, count) if len(topology.links) == counted else (),
+    )
+
+
+def _cut(links: Links, count: int) -> Links:
+    return tuple(row[:count] for row in links[:count])
+
+
+def _card_count(node: Node, form: CardFormat) -> int:
+    count = _capacity(node, form.count_resource) or _label(node, GPU_COUNT)
+    if not count and not form.per_container:
+        count = _capacity(node, form.whole_resource)
+    return count
+
+
+def _capacity(node: Node, resource: str) -> int:
+    """What the node would offer if all of its cards were healthy."""
+    if not resource:
+        return 0
+    amount = node.allocatable.get(resource, 0) + node.unavailable.get(resource, 0)
+    return min(max(amount, 0), _MOST_MEMORY)
+
+
+def _lost(node: Node, form: CardFormat, memory: int) -> int:
+    """How many cards the node does not offer any more though it has them."""
+    lost = node.unavailable.get(form.count_resource, 0)
+    if not form.per_container:
+        lost = max(lost, node.unavailable.get(form.whole_resource, 0))
+    if memory and form.memory_resource:
+        lost = max(lost, -(-node.unavailable.get(form.memory_resource, 0) // memory))
+    return min(max(lost, 0), MAX_CARDS)
+
+
+def _label(node: Node, key: str) -> int:
+    text = node.labels.get(key, "")
+    return int(text) if re.fullmatch(r"[0-9]{1,12}", text) else 0
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    assignment = parse_assignment(text.replace(" ", "")) if len(text) <= 256 else None
+    return assignment[0] if assignment else ()
+
+
+@lru_cache(maxsize=256)
+def _topology(text: str) -> _Topology:
+    """The node annotation that docs/gpus.md describes; empty where it cannot be read."""
+    if not text or len(text) > _MOST_BYTES:
+        return _NO_TOPOLOGY
+    try:
+        raw = orjson.loads(text)
+    except ValueError:
+        return _NO_TOPOLOGY
+    if not isinstance(raw, dict):
+        return _NO_TOPOLOGY
+    memory, products = _described(raw.get("cards"))
+    return _Topology(_links(raw.get("links")), memory, products)
+
+
+def _described(raw: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Memory in MiB and product of each card; empty unless every card has both."""
+    if not isinstance(raw, list) or not 0 < len(raw) <= MAX_CARDS:
+        return (), ()
+    memory, products = [], []
+    for card in raw:
+        if not isinstance(card, dict):
+            return (), ()
+        mib, product = card.get("memory"), card.get("product", "")
+        if type(mib) is not int or not 0 <= mib <= _MOST_MEMORY or not isinstance(product, str):
+            return (), ()
+        memory.append(mib)
+        products.append(product)
+    return tuple(memory), tuple(products)
+
+
+def _links(raw: Any) -> Links:
+    """The ranks of a square matrix of codes; of two that differ for a pair the lower counts."""
+    if not isinstance(raw, list) or not 0 < len(raw) <= MAX_CARDS:
+        return ()
+    count = len(raw)
+    for row in raw:
+        if not isinstance(row, list) or len(row) != count:
+            return ()
+        if not all(isinstance(code, str) and len(code) <= 8 for code in row):
+            return ()
+    return tuple(
+        tuple(
+            0 if i == j else min(link_rank(raw[i][j]), link_rank(raw[j][i])) for j in range(count)
+        )
+        for i in range(count)
+    )

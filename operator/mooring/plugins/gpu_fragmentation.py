@@ -1,0 +1,88 @@
+"""A score against fragmentation: least free GPU becomes unusable for typical requests.
+
+The measure is in `mooring.state.devices.fragmentation`; what is typical follows from the pods that
+are on nodes.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import numpy as np
+
+from mooring.framework.handle import Handle
+from mooring.framework.plugin import Normalize
+from mooring.framework.verdicts import SKIP, Skip
+from mooring.model.devices import CardRequest, CardRequestError, card_request
+from mooring.model.pod import Pod
+from mooring.policy.device_args import GPUFragmentationArgs
+from mooring.state.columns import IntArray
+from mooring.state.devices.fragmentation import (
+    Cpu,
+    growth_by_cpu,
+    growth_by_share,
+    growth_by_whole_cards,
+)
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import NodeView
+
+__all__ = ["GPUFragmentation"]
+
+_HALF: Final = 50
+_SCALE: Final = 250
+"""Growth, in thousandths of a card, by which a score is halfway from the middle to its end."""
+_FAR: Final = np.int64(2**40)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a pod requests of cards, None for nothing."""
+
+    request: CardRequest | None
+
+
+class GPUFragmentation:
+    """Prefers nodes whose fragmentation grows least, or shrinks most."""
+
+    name: ClassVar[str] = "GPUFragmentation"
+    row_local: ClassVar[bool] = True
+    normalize: ClassVar[Normalize] = Normalize.NONE
+    Args: ClassVar[type[GPUFragmentationArgs]] = GPUFragmentationArgs
+
+    def __init__(self, args: GPUFragmentationArgs, handle: Handle) -> None:
+        self._format = args.card_format()
+        self._cards = handle.assume_cache.track_cards(self._format, demand=True)
+
+    def pre_score(self, pod: Pod, _nodes: NodeView, _cluster: Snapshot) -> _Wanted | Skip:
+        """The cards that the pod requests; a pod without any still takes cpu from those beside."""
+        try:
+            return _Wanted(card_request(pod.shape, self._format))
+        except CardRequestError:
+            return SKIP
+
+    def score(self, pod: Pod, nodes: NodeView, wanted: _Wanted) -> IntArray:
+        """50 where fragmentation stays the same, more where it shrinks."""
+        free = nodes.allocatable("cpu") - nodes.requested("cpu")
+        cpu = Cpu(free, pod.shape.demand.resources.get("cpu", 0))
+        growth = self._growth(nodes.rows, wanted.request, cpu)
+        score: IntArray = _HALF - _HALF * growth // (np.abs(growth) + _SCALE)
+        return np.clip(score, 0, 2 * _HALF)
+
+    def _growth(self, rows: IntArray, request: CardRequest | None, cpu: Cpu) -> IntArray:
+        """By how much each node's fragmentation grows with the pod on the best cards."""
+        left, total, typical = self._cards.left(rows), self._cards.total(rows), self._cards.typical
+        if request is None:
+            return growth_by_cpu(left, total, typical, cpu)
+        kind = self._cards.suitable(request, rows)
+        suitable = np.ones(total.shape, np.bool_) if kind is None else kind
+        if request.is_whole:
+            candidates = left.untouched & suitable
+            chosen = candidates & (np.cumsum(candidates, axis=1) <= request.whole_cards)
+            return growth_by_whole_cards(left, total, chosen, typical, cpu)
+        growth = np.zeros(len(rows), np.int64)
+        for share in request.shares:
+            part = -(-total * share.permille // 1000) if share.permille else share.memory
+            need = np.broadcast_to(part, total.shape)
+            each = growth_by_share(left, total, need, typical, cpu)
+            least = np.where(suitable & left.usable & (left.free >= need), each, _FAR).min(axis=1)
+            growth += share.cards * np.where(least == _FAR, 0, least)
+        return growth

@@ -1,0 +1,1 @@
+"""GPUShare: several pods on one GPU card, by memory."""

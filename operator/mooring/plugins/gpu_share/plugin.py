@@ -1,0 +1,257 @@
+"""Several pods on one GPU card by memory and compute, as gpushare, HAMi and KAI write it.
+
+The books of cards are in the state; this plugin decides on them, chooses the cards, and has them
+written to the pod together with its node, so that the annotation is always that of the node.
+"""
+
+from typing import ClassVar, Final
+
+import numpy as np
+
+from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint, queue_if
+from mooring.framework.plugin import Normalize
+from mooring.framework.verdicts import SKIP, Explanation, PluginError, Skip, Unschedulable
+from mooring.model.devices import (
+    Assignment,
+    CardRequest,
+    CardRequestError,
+    CardShare,
+    assignment_text,
+    card_request,
+)
+from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.node import Node
+from mooring.model.pod import Pod
+from mooring.plugins.gpu_share.placing import (
+    PlacedShares,
+    fitting,
+    needed,
+    place_plain_share,
+    place_shares,
+)
+from mooring.policy.device_args import GPUShareArgs
+from mooring.state.columns import IntArray
+from mooring.state.devices.cards import CardsLeft
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import BoolArray, NodeView
+
+__all__ = ["GPUShare"]
+
+_MIXED: Final = "requests whole GPUs and shares of GPUs at once; request one of both"
+_MAX: Final = 100
+
+
+class GPUShare:
+    """Rejects nodes without space on a single card, and chooses the card."""
+
+    name: ClassVar[str] = "GPUShare"
+    row_local: ClassVar[bool] = True
+    normalize: ClassVar[Normalize] = Normalize.NONE
+    Args: ClassVar[type[GPUShareArgs]] = GPUShareArgs
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        {
+            (Kind.POD, Action.DELETE),
+            (Kind.POD, Action.UPDATE),
+            (Kind.NODE, Action.ADD),
+            (Kind.NODE, Action.UPDATE),
+        }
+    )
+
+    def __init__(self, args: GPUShareArgs, handle: Handle) -> None:
+        self._format = args.card_format()
+        self._nodes = args.nodes
+        self._choice = args.cards
+        self._cluster = handle.cluster
+        self._api = handle.api
+        self._assume_cache = handle.assume_cache
+        self._cards = handle.assume_cache.track_cards(
+            self._format, demand=args.cards == "LeastFragmentation"
+        )
+
+    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> CardRequest | Skip | Unschedulable:
+        """The shares that the pod requests; what cannot be read is the pod's mistake."""
+        try:
+            request = card_request(pod.shape, self._format)
+        except CardRequestError as error:
+            return Unschedulable(str(error))
+        if request is None or request.is_whole:
+            return SKIP
+        return request if request.is_shared else Unschedulable(_MIXED)
+
+    def filter(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> BoolArray:
+        """True where every share fits on cards that can be used."""
+        rows, (share, *others) = nodes.rows, request.shares
+        if _is_plain(request):
+            return self._cards.largest_free(rows) >= share.memory
+        if others:
+            return self._placed(rows, request).fits
+        suitable = self._cards.suitable(request, rows)
+        need = needed(share, self._cards.total(rows))
+        fits = fitting(share, self._cards.left(rows), need, suitable)
+        enough: BoolArray = np.count_nonzero(fits, axis=1) >= share.cards
+        return enough
+
+    def explain(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> Explanation:
+        """Why no card has space for the pod; unresolvable where an empty node has none either."""
+        rows = nodes.rows
+        left, total = self._cards.left(rows), self._cards.total(rows)
+        usable, suitable = left.usable, self._cards.suitable(request, rows)
+        suits = usable if suitable is None else usable & suitable
+        empty = CardsLeft(
+            np.where(usable, total, -1), np.where(usable, _MAX, -1), np.zeros(len(rows), np.int64)
+        )
+        large = place_shares(request, empty, total, suitable, "Binpack", {}).fits
+        wanted = np.sum(
+            [share.cards * needed(share, total).max(axis=1) for share in request.shares], axis=0
+        )
+        enough = (left.free * suits).sum(axis=1) >= wanted
+        all_cores = CardsLeft(left.free, empty.free_cores, left.free_cards)
+        without_cores = place_shares(request, all_cores, total, suitable, "Binpack", {}).fits
+        case = np.select(
+            [~usable.any(axis=1), ~suits.any(axis=1), ~large, without_cores, ~enough],
+            [0, 1, 2, 3, 4],
+            5,
+        )
+        resource = self._format.memory_resource or "GPU memory"
+        reasons = (
+            "node(s) had no usable GPU",
+            "node(s) had no GPU of the requested type or memory",
+            "node(s) had no GPU large enough",
+            "Insufficient GPU cores",
+            f"Insufficient {resource}",
+            "node(s) had enough free GPU memory in sum but not on a single GPU",
+        )
+        return Explanation(reasons, np.left_shift(np.uint64(1), case.astype(np.uint64)), case >= 3)
+
+    def pre_score(self, pod: Pod, _nodes: NodeView, cluster: Snapshot) -> CardRequest | Skip:
+        """The shares that the pod requests."""
+        request = self.pre_filter(pod, cluster)
+        return SKIP if isinstance(request, Unschedulable) else request
+
+    def score(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> IntArray:
+        """How full the chosen card and all cards of the node are then, half each; or how empty."""
+        rows, share = nodes.rows, request.shares[0]
+        index, total, sums = np.arange(len(rows)), self._cards.total(rows), self._cards.sums(rows)
+        if self._choice != "LeastFragmentation" and _is_plain(request):
+            free = self._cards.free(rows)
+            card = place_plain_share(free, share.memory, self._choice)
+            left, taken = free[index, card] - share.memory, np.int64(share.memory)
+        else:
+            placed = self._placed(rows, request)
+            card = placed.chosen[0][:, 0]
+            left = placed.left.free[index, card]
+            taken = np.sum(
+                [
+                    each.cards * needed(each, total)[index, on[:, 0]]
+                    for each, on in zip(request.shares, placed.chosen, strict=True)
+                ],
+                axis=0,
+            )
+        of_card = total[index, card]
+        card_part = _percent(of_card - left, of_card)
+        node_part = _percent(sums[:, 0] - sums[:, 1] + taken, sums[:, 0])
+        full = (card_part + node_part) // 2
+        return full if self._nodes == "Binpack" else _MAX - full
+
+    def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
+        """The pod has the best cards of the node."""
+        request = self.pre_filter(pod, self._cluster)
+        row = self._cluster.row(node)
+        if isinstance(request, Unschedulable):
+            return request
+        if request is SKIP or row is None:
+            return None
+        assignment = self._chosen(request, row, pod.key)
+        if assignment is None:
+            return Unschedulable(f"GPUs of node {node} are not free any more")
+        self._assume_cache.assign_cards(pod, self._format, assignment)
+        return None
+
+    def unreserve(self, pod: Pod, _node: str) -> None:
+        """The pod's binding carries no annotation; its cards go when the pod is forgotten."""
+        self._api.annotate(pod, {})
+
+    async def pre_bind(self, pod: Pod, node: str) -> None:
+        """The pod will be bound with annotations that name its cards."""
+        request = self.pre_filter(pod, self._cluster)
+        if not isinstance(request, CardRequest):
+            return
+        placed = self._cluster.pod(pod.key)
+        if placed is None or placed.cards is None:
+            raise PluginError(f"no GPU is assigned to {pod.key}")
+        _, assignment = placed.cards
+        self._api.annotate(pod, self._annotations(request, assignment, placed.row))
+
+    async def post_bind(self, pod: Pod, _node: str) -> None:
+        """Takes the annotations back if a Bind plugin has bound the pod without `handle.api`."""
+        self._api.annotate(pod, {})
+
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
+        """A pod with cards left or changed its cards, or a node came or changed its own."""
+        match event.before, event.after:
+            case Pod() as gone, None:
+                return queue_if(self._has_cards(gone))
+            case Pod() as before, Pod() as after:
+                same = before.shape is after.shape and before.annotations == after.annotations
+                return queue_if(not same and self._has_cards(before))
+            case Node() as before, Node() as after:
+                same = (before.labels, before.annotations, before.allocatable) == (
+                    after.labels,
+                    after.annotations,
+                    after.allocatable,
+                )
+                return queue_if(not same)
+            case _:
+                return QueueingHint.QUEUE
+
+    def _has_cards(self, pod: Pod) -> bool:
+        try:
+            return card_request(pod.shape, self._format) is not None
+        except CardRequestError:
+            return False
+
+    def _chosen(self, request: CardRequest, row: int, key: str) -> Assignment | None:
+        """The best cards of a row for the pod of that key, which is on it; None if none fit."""
+        left = self._cards.left_without(row, key)
+        if self._choice != "LeastFragmentation" and _is_plain(request):
+            memory = request.shares[0].memory
+            card = int(place_plain_share(left.free, memory, self._choice)[0])
+            return ((card,),) if left.free[0, card] >= memory else None
+        placed = self._place(request, left, np.array([row], np.int64))
+        return placed.assignment(0) if placed.fits[0] else None
+
+    def _placed(self, rows: IntArray, request: CardRequest) -> PlacedShares:
+        return self._place(request, self._cards.left(rows), rows)
+
+    def _place(self, request: CardRequest, left: CardsLeft, rows: IntArray) -> PlacedShares:
+        total, suitable = self._cards.total(rows), self._cards.suitable(request, rows)
+        typical = self._cards.typical
+        return place_shares(request, left, total, suitable, self._choice, typical)
+
+    def _annotations(
+        self, request: CardRequest, assignment: Assignment, row: int
+    ) -> dict[str, str]:
+        prefix, share = self._format.annotation_prefix, request.shares[0]
+        if not self._format.writes_index(request):
+            return {self._format.cards_annotation: assignment_text(assignment)}
+        ((card,),) = assignment
+        total = self._cards.known(row).memory[card]
+        return {
+            f"{prefix}_IDX": str(card),
+            f"{prefix}_DEV": str(total),
+            f"{prefix}_POD": str(share.memory_on(total)),
+            f"{prefix}_ASSIGNED": "false",
+            f"{prefix}_ASSUME_TIME": str(self._api.unix_nanoseconds()),
+        }
+
+
+def _is_plain(request: CardRequest) -> bool:
+    """Whether one share of nothing but memory is requested, on any card."""
+    share = request.shares[0]
+    return request == CardRequest((CardShare(1, share.memory),))
+
+
+def _percent(used: IntArray, total: IntArray) -> IntArray:
+    percent: IntArray = np.maximum(np.minimum(used, total), 0) * _MAX // np.maximum(total, 1)
+    return percent

@@ -1,0 +1,1 @@
+"""GPUTopology: whole GPU cards that are well connected."""

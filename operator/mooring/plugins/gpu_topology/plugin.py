@@ -1,0 +1,231 @@
+"""Pods with whole GPU cards get the best-connected free set of a node.
+
+The choice is written to the pod together with its node, for a device plugin or runtime to obey.
+"""
+
+from typing import ClassVar, Final
+
+import numpy as np
+
+from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint, queue_if
+from mooring.framework.plugin import Normalize
+from mooring.framework.verdicts import SKIP, Explanation, PluginError, Skip, Unschedulable
+from mooring.model.devices import (
+    MAX_CARDS,
+    CardRequest,
+    CardRequestError,
+    assignment_text,
+    card_request,
+)
+from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.node import Node
+from mooring.model.pod import Pod
+from mooring.plugins.gpu_topology.subsets import Subsets, subsets
+from mooring.policy.device_args import GPUTopologyArgs
+from mooring.state.columns import IntArray
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import BoolArray, NodeView
+
+__all__ = ["GPUTopology"]
+
+_BITS: Final = 1 << np.arange(MAX_CARDS)
+_REASONS: Final = (
+    "node(s) had no usable GPU",
+    "node(s) had no GPU of the requested type or memory",
+    "node(s) had fewer GPUs than requested",
+    "node(s) had no GPUs linked as requested",
+    "Insufficient free GPUs",
+    "node(s) had no free GPUs linked as requested",
+)
+_RESOLVABLE: Final = 4
+"""From this reason on other pods are in the way."""
+_MAX: Final = 100
+
+
+class GPUTopology:
+    """Rejects nodes without enough free cards, and chooses those that are linked best."""
+
+    name: ClassVar[str] = "GPUTopology"
+    row_local: ClassVar[bool] = True
+    normalize: ClassVar[Normalize] = Normalize.NONE
+    Args: ClassVar[type[GPUTopologyArgs]] = GPUTopologyArgs
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        {
+            (Kind.POD, Action.DELETE),
+            (Kind.POD, Action.UPDATE),
+            (Kind.NODE, Action.ADD),
+            (Kind.NODE, Action.UPDATE),
+        }
+    )
+
+    def __init__(self, args: GPUTopologyArgs, handle: Handle) -> None:
+        self._format = args.card_format()
+        self._cluster = handle.cluster
+        self._api = handle.api
+        self._assume_cache = handle.assume_cache
+        self._cards = handle.assume_cache.track_cards(self._format)
+
+    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> CardRequest | Skip | Unschedulable:
+        """The whole cards that the pod requests; what cannot be read is the pod's mistake."""
+        try:
+            request = card_request(pod.shape, self._format)
+        except CardRequestError as error:
+            return Unschedulable(str(error))
+        return request if request is not None and request.is_whole else SKIP
+
+    def filter(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> BoolArray:
+        """True where enough cards are free, linked as the pod requires."""
+        free = self._free(nodes.rows, request)
+        fits = np.bitwise_count(free) >= request.whole_cards
+        if request.link_required:
+            for index in np.flatnonzero(fits).tolist():
+                row = int(nodes.rows[index])
+                fits[index] = self._best(row, int(free[index]), request) is not None
+        return fits
+
+    def explain(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> Explanation:
+        """Too few cards, too few of the kind, or links that are not good enough."""
+        rows, wanted = nodes.rows, request.whole_cards
+        usable = self._cards.left(rows).usable
+        suitable = self._cards.suitable(request, rows)
+        suits = _masks(usable if suitable is None else usable & suitable)
+        free = self._free(rows, request)
+        linked = [
+            self._best(row, mask, request) is not None
+            for row, mask in zip(rows.tolist(), suits.tolist(), strict=True)
+        ]
+        case = np.select(
+            [
+                ~usable.any(axis=1),
+                suits == 0,
+                np.bitwise_count(suits) < wanted,
+                ~np.array(linked, np.bool_),
+                np.bitwise_count(free) < wanted,
+            ],
+            [0, 1, 2, 3, 4],
+            5,
+        )
+        bits = np.left_shift(np.uint64(1), case.astype(np.uint64))
+        return Explanation(_REASONS, bits, case >= _RESOLVABLE)
+
+    def pre_score(self, pod: Pod, _nodes: NodeView, cluster: Snapshot) -> CardRequest | Skip:
+        """The whole cards that the pod requests."""
+        request = self.pre_filter(pod, cluster)
+        return SKIP if isinstance(request, Unschedulable) else request
+
+    def score(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> IntArray:
+        """How well the set is linked, and that no last group of 8 or 4 free cards is broken up."""
+        free = self._free(nodes.rows, request)
+        scores = np.zeros(len(nodes), np.int64)
+        seen: dict[tuple[Subsets, int, int], int] = {}
+        all_free = self._cards.free_cards(nodes.rows)
+        for index, row in enumerate(nodes.rows.tolist()):
+            key = (self._subsets(row), int(free[index]), int(all_free[index]))
+            if key not in seen:
+                seen[key] = _score(*key, request)
+            scores[index] = seen[key]
+        return scores
+
+    def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
+        """The pod has the best set of the node's free cards."""
+        request = self.pre_filter(pod, self._cluster)
+        row = self._cluster.row(node)
+        if isinstance(request, Unschedulable):
+            return request
+        if request is SKIP or row is None:
+            return None
+        left = self._cards.left_without(row, pod.key)
+        suitable = self._cards.suitable(request, np.array([row], np.int64))
+        untouched = left.untouched if suitable is None else left.untouched & suitable
+        chosen = self._best(row, int(_masks(untouched)[0]), request)
+        if chosen is None:
+            return Unschedulable(f"GPUs of node {node} are not free any more")
+        numbers = iter([card for card in range(MAX_CARDS) if chosen >> card & 1])
+        assignment = tuple(
+            tuple(next(numbers) for _ in range(share.cards)) for share in request.shares
+        )
+        self._assume_cache.assign_cards(pod, self._format, assignment)
+        return None
+
+    def unreserve(self, pod: Pod, _node: str) -> None:
+        """The pod's binding carries no annotation; its cards go when the pod is forgotten."""
+        self._api.annotate(pod, {})
+
+    async def pre_bind(self, pod: Pod, _node: str) -> None:
+        """The pod will be bound with an annotation that names its cards."""
+        if not isinstance(self.pre_filter(pod, self._cluster), CardRequest):
+            return
+        placed = self._cluster.pod(pod.key)
+        if placed is None or placed.cards is None:
+            raise PluginError(f"no GPU is assigned to {pod.key}")
+        self._api.annotate(pod, {self._format.cards_annotation: assignment_text(placed.cards[1])})
+
+    async def post_bind(self, pod: Pod, _node: str) -> None:
+        """Takes the annotations back if a Bind plugin has bound the pod without `handle.api`."""
+        self._api.annotate(pod, {})
+
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
+        """A pod with cards left or changed, or a node came or changed its cards."""
+        match event.before, event.after:
+            case Pod() as before, after:
+                same = isinstance(after, Pod) and (
+                    before.shape is after.shape and before.annotations == after.annotations
+                )
+                return queue_if(not same and self._has_cards(before))
+            case Node() as before, Node() as after:
+                same = (before.labels, before.annotations, before.allocatable) == (
+                    after.labels,
+                    after.annotations,
+                    after.allocatable,
+                )
+                return queue_if(not same)
+            case _:
+                return QueueingHint.QUEUE
+
+    def _has_cards(self, pod: Pod) -> bool:
+        try:
+            return card_request(pod.shape, self._format) is not None
+        except CardRequestError:
+            return False
+
+    def _free(self, rows: IntArray, request: CardRequest) -> IntArray:
+        """Per row a mask of the cards that are free and of the requested kind."""
+        free = self._cards.free_cards(rows)
+        suitable = self._cards.suitable(request, rows)
+        return free if suitable is None else free & _masks(suitable)
+
+    def _subsets(self, row: int) -> Subsets:
+        cards = self._cards.known(row)
+        return subsets(cards.links, len(cards))
+
+    def _best(self, row: int, free: int, request: CardRequest) -> int | None:
+        """The best set of the free cards, if it is linked as the pod requires."""
+        sets = self._subsets(row)
+        chosen = sets.best(free, request.whole_cards)
+        if chosen is None or sets.weakest_link(chosen) < request.link_required:
+            return None
+        return chosen
+
+
+def _masks(cards: BoolArray) -> IntArray:
+    masks: IntArray = cards @ _BITS
+    return masks
+
+
+def _score(sets: Subsets, free: int, all_free: int, request: CardRequest) -> int:
+    """0-100: two thirds are the links, if there are any; the rest is what stays whole."""
+    chosen = sets.best(free, request.whole_cards)
+    if chosen is None:
+        return 0
+    before, after = all_free.bit_count(), (all_free & ~chosen).bit_count()
+    broken = 60 * (before // 8 > after // 8) + 30 * (before // 4 > after // 4)
+    packed = _MAX - broken - 10 * after // max(1, sets.count)
+    if request.whole_cards == 1:
+        return packed
+    weakest = sets.weakest_link(chosen)
+    if request.link_preferred:
+        linked = _MAX * (weakest >= request.link_preferred)
+    else:
+        linked = _MAX * min(weakest, 30) // 30
+    return (2 * linked + packed) // 3

@@ -1,0 +1,264 @@
+"""Every node's GPU cards as users see them, and which few pods to move for one that pends."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from itertools import combinations
+from typing import Any, Final
+
+import numpy as np
+
+from mooring.engine.cycle import decide
+from mooring.engine.outcome import ScheduleResult
+from mooring.engine.profiles import InForce
+from mooring.engine.result_cache import ResultCache
+from mooring.model.devices import CardFormat, CardRequestError, card_request
+from mooring.model.pod import Pod
+from mooring.simulate.inputs import Inputs
+from mooring.state.cluster import ClusterState
+from mooring.state.devices.cards import Cards
+from mooring.state.snapshot import Snapshot
+
+__all__ = ["Card", "Move", "NodeGPUs", "Plan", "node_gpus", "picture", "plans"]
+
+_MOST_MOVED: Final = 3
+_MOST_NODES: Final = 200
+_MOST_SETS: Final = 2_000
+"""Sets of pods that are looked at for one pending pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One card: memory in units of the format, compute in percent; `owners` are its pods.
+
+    `guessed` are the owners of whom no annotation says that they are on this card.
+    """
+
+    number: int
+    product: str
+    memory: int
+    free: int
+    free_cores: int
+    usable: bool
+    overcommitted: bool
+    owners: tuple[str, ...]
+    guessed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGPUs:
+    """The cards of a node, and the largest requests that it could still take."""
+
+    node: str
+    cards: tuple[Card, ...]
+    largest_share: int
+    free_cards: int
+
+    def document(self) -> dict[str, Any]:
+        """The node as JSON."""
+        return {
+            "node": self.node,
+            "largestShare": self.largest_share,
+            "freeCards": self.free_cards,
+            "cards": [
+                {
+                    "number": card.number,
+                    "product": card.product,
+                    "memory": card.memory,
+                    "free": card.free,
+                    "freeCores": card.free_cores,
+                    "usable": card.usable,
+                    "overcommitted": card.overcommitted,
+                    "owners": list(card.owners),
+                    "guessed": list(card.guessed),
+                }
+                for card in self.cards
+            ],
+        }
+
+
+def node_gpus(state: ClusterState, form: CardFormat) -> Iterator[NodeGPUs]:
+    """The nodes that have cards, by name."""
+    books = state.track_cards(form)
+    for name, row in sorted(state.nodes.row_of.items()):
+        if state.nodes.nodes[row] is not None and len(books.known(row)):
+            yield _node(name, row, books)
+
+
+def _node(name: str, row: int, books: Cards) -> NodeGPUs:
+    known, left = books.known(row), books.left(np.array([row], np.int64))
+    over = books.overcommitted(row)
+    owners = [*books.owners(row)]
+    cards = []
+    for number, memory in enumerate(known.memory):
+        here = [owner for owner in owners if any(number in cards for cards in owner.cards)]
+        free = int(left.free[0, number])
+        cards.append(
+            Card(
+                number,
+                known.products[number],
+                memory,
+                max(0, free),
+                max(0, int(left.free_cores[0, number])),
+                free >= 0,
+                number in over,
+                tuple(owner.key for owner in here),
+                tuple(owner.key for owner in here if not owner.known),
+            )
+        )
+    largest = max((card.free for card in cards), default=0)
+    return NodeGPUs(name, tuple(cards), largest, int(left.free_cards[0]).bit_count())
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A pod that would be moved from its node to another."""
+
+    pod: str
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would make space for a pending pod; without a node nothing that was found would.
+
+    `fits` says that the pod fits already.
+    """
+
+    pod: str
+    node: str | None
+    moves: tuple[Move, ...]
+    fits: bool = False
+
+    def document(self) -> dict[str, Any]:
+        """The plan as JSON."""
+        moves = [{"pod": m.pod, "from": m.source, "to": m.target} for m in self.moves]
+        return {"pod": self.pod, "node": self.node, "fits": self.fits, "moves": moves}
+
+
+def plans(inputs: Inputs, profile: InForce, form: CardFormat) -> Iterator[Plan]:
+    """A plan for each pending pod that requests cards, each as if the others were not there.
+
+    Looks for the fewest pods with cards, at most three, without which the pod would fit on a node,
+    and for which there are other nodes. The search is bounded: at most 2,000 sets of pods on 200
+    nodes, those with the most free cards first.
+    """
+    planner = _Planner(inputs.state, profile, form)
+    for pod in inputs.pending:
+        try:
+            requests = card_request(pod.shape, form) is not None
+        except CardRequestError:
+            requests = False
+        if requests:
+            yield planner.plan(pod)
+
+
+class _Planner:
+    def __init__(self, state: ClusterState, profile: InForce, form: CardFormat) -> None:
+        self._state = state
+        self._cluster = Snapshot(state)
+        self._pipeline = profile.pipeline
+        self._shared = ResultCache(state.nodes)
+        self._books = state.track_cards(form)
+
+    def plan(self, pod: Pod) -> Plan:
+        placed = self._decided(pod)
+        if placed is not None:
+            return Plan(pod.key, placed.node, (), fits=True)
+        for row, keys in self._sets():
+            moves = self._moved(pod, row, keys)
+            if moves is not None:
+                return Plan(pod.key, self._state.nodes.names[row], moves)
+        return Plan(pod.key, None, ())
+
+    def _sets(self) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """Rows and sets of pods on them, small sets first."""
+        rows = sorted(self._rows(), key=lambda row: -int(self._books.free_cards(_only(row))[0]))
+        owners = {
+            row: [
+                owner.key
+                for owner in self._books.owners(row)
+                if (placed := self._state.pods.get(owner.key)) and not placed.pod.terminating
+            ]
+            for row in rows[:_MOST_NODES]
+        }
+        left = _MOST_SETS
+        for size in range(1, _MOST_MOVED + 1):
+            for row, keys in owners.items():
+                for chosen in combinations(keys, size):
+                    left -= 1
+                    if left < 0:
+                        return
+                    yield row, chosen
+
+    def _rows(self) -> list[int]:
+        return [row for row in self._state.nodes.order().tolist() if len(self._books.known(row))]
+
+    def _moved(self, pod: Pod, row: int, keys: Sequence[str]) -> tuple[Move, ...] | None:
+        """Where the pods would go, the pending one being on the row; None if there is no way."""
+        node, moves = self._state.nodes.names[row], []
+        moved = [
+            replace(placed.pod, node_name=None)
+            for key in keys
+            if (placed := self._state.pods.get(key)) is not None
+        ]
+        with self._state.trial() as trial:
+            for key in keys:
+                trial.remove(key)
+            found = self._decided(pod)
+            if found is None:
+                return None
+            trial.add(pod, found.row)
+            for each in moved:
+                target = self._decided(each)
+                if target is None:
+                    return None
+                trial.add(each, target.row)
+                moves.append(Move(each.key, node, target.node))
+        return tuple(moves)
+
+    def _decided(self, pod: Pod) -> ScheduleResult | None:
+        """Where the pod would go as things stand."""
+        outcome = decide(pod, self._pipeline, self._cluster, self._shared, seed=0)
+        return outcome if isinstance(outcome, ScheduleResult) else None
+
+
+def _only(row: int) -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":
+    return np.array([row], np.int64)
+
+
+_CELL: Final = 64
+_HIGH: Final = 26
+_NAME: Final = 180
+
+
+def picture(nodes: Iterable[NodeGPUs]) -> str:
+    """An SVG: nodes as rows, cards as cells, filled as far as their memory is in use."""
+    rows = list(nodes)
+    widest = max((len(node.cards) for node in rows), default=0)
+    width, height = _NAME + _CELL * widest + 10, _HIGH * len(rows) + 10
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="11">'
+    ]
+    for index, node in enumerate(rows):
+        y = 5 + index * _HIGH
+        parts.append(f'<text x="4" y="{y + 15}">{escape(node.node)}</text>')
+        parts += [_cell(card, _NAME + _CELL * card.number, y) for card in node.cards]
+    return "\n".join((*parts, "</svg>", ""))
+
+
+def _cell(card: Card, x: int, y: int) -> str:
+    width, height = _CELL - 4, _HIGH - 4
+    used = card.memory - card.free if card.usable else 0
+    filled = width * min(used, card.memory) // max(1, card.memory)
+    colour = "#c02020" if card.overcommitted else "#4080c0"
+    background = "#f4f4f4" if card.usable else "#c0c0c0"
+    title = escape(", ".join(card.owners) or ("free" if card.usable else "not usable"))
+    return (
+        f"<g><title>{card.number} {escape(card.product)}: {title}</title>"
+        f'<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="{background}" '
+        f'stroke="#808080"/><rect x="{x}" y="{y}" width="{filled}" height="{height}" '
+        f'fill="{colour}"/><text x="{x + 4}" y="{y + 15}">{card.free}</text></g>'
+    )

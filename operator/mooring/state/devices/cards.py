@@ -1,0 +1,457 @@
+"""What each GPU card of each node has left, as columns over node rows.
+
+The columns of a row depend on nothing but the node's cards and the set of pods on the row: after
+each change the row is computed anew from them. So a restart gives the same books, and a trial that
+is undone leaves no trace. Pods whose cards are known count there; those whose cards are not known
+(no scheduler chose any, or the annotation cannot be read) count where they fit best, in the order
+of their names, after all others.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.model.devices import (
+    MAX_CARDS,
+    NO_CARDS,
+    Assignment,
+    CardFormat,
+    CardRequest,
+    CardRequestError,
+    CardShare,
+    NodeCards,
+    card_request,
+    node_cards,
+)
+from mooring.model.node import Node
+from mooring.model.pod import Pod
+from mooring.state.columns import IntArray
+
+__all__ = ["CardOwner", "Cards", "CardsLeft", "Demand"]
+
+_FIRST_ROWS: Final = 64
+_MOST_CLASSES: Final = 32
+_NONE: Final = (0,) * MAX_CARDS
+
+# Where a row's numbers are: three for each card, four for the node.
+_FREE: Final = slice(0, MAX_CARDS)
+_FREE_CORES: Final = slice(MAX_CARDS, 2 * MAX_CARDS)
+_TOTAL: Final = slice(2 * MAX_CARDS, 3 * MAX_CARDS)
+_FREE_CARDS: Final = 3 * MAX_CARDS
+_LARGEST: Final = 3 * MAX_CARDS + 1
+_SUMS: Final = slice(3 * MAX_CARDS + 2, 3 * MAX_CARDS + 4)
+_WIDTH: Final = 3 * MAX_CARDS + 4
+
+
+class Demand(NamedTuple):
+    """A class of requests: so many cards, with this much memory on each, or whole ones (0).
+
+    `cpu` is what its pods request beside, in millicores.
+    """
+
+    cards: int
+    memory: int
+    cpu: int = 0
+
+
+class CardsLeft(NamedTuple):
+    """The columns of some rows; see `Cards.free`, `Cards.free_cores` and `Cards.free_cards`."""
+
+    free: IntArray
+    free_cores: IntArray
+    free_cards: IntArray
+
+    @property
+    def usable(self) -> npt.NDArray[np.bool_]:
+        """bool[row, card]: the card exists and can be used."""
+        return self.free >= 0
+
+    @property
+    def untouched(self) -> npt.NDArray[np.bool_]:
+        """bool[row, card]: the card can be used and no pod is on it."""
+        return (self.free_cards[:, None] >> np.arange(MAX_CARDS)) & 1 > 0
+
+
+class CardOwner(NamedTuple):
+    """A pod on cards of a node; `known` says whether they are its own or only a guess."""
+
+    key: str
+    request: CardRequest
+    cards: Assignment
+    known: bool
+
+
+@dataclass(slots=True)
+class _Held:
+    """A pod's request, its cards if they are known, and the class of its request."""
+
+    request: CardRequest
+    known: Assignment | None
+    demand: Demand
+
+
+class _Row:
+    """One node's cards and the pods on them; `used` and `cores` count pods whose cards are known.
+
+    `elsewhere` are the names of the others: their cards are not known, or the node has no such
+    cards.
+    """
+
+    __slots__ = ("cards", "cores", "elsewhere", "guessed", "held", "used")
+
+    def __init__(self) -> None:
+        self.cards = NO_CARDS
+        self.held: dict[str, _Held] = {}
+        self.used = [0] * MAX_CARDS
+        self.cores = [0] * MAX_CARDS
+        self.elsewhere: set[str] = set()
+        self.guessed: dict[str, Assignment] = {}
+
+    def put_cards(self, cards: NodeCards) -> None:
+        """The node has these cards; its pods are counted anew."""
+        held, self.held = self.held, {}
+        self.cards = cards
+        self.used, self.cores = [0] * MAX_CARDS, [0] * MAX_CARDS
+        self.elsewhere.clear()
+        for key, pod in held.items():
+            self.add(key, pod)
+
+    def add(self, key: str, held: _Held) -> None:
+        """The pod counts."""
+        self.held[key] = held
+        if held.known is None or any(c >= len(self.cards) for cards in held.known for c in cards):
+            self.elsewhere.add(key)
+        else:
+            _take(held.request, held.known, self.cards, self.used, self.cores, 1)
+
+    def remove(self, key: str) -> _Held:
+        """The pod counts no more."""
+        held = self.held.pop(key)
+        if key in self.elsewhere:
+            self.elsewhere.discard(key)
+        elif held.known is not None:
+            _take(held.request, held.known, self.cards, self.used, self.cores, -1)
+        return held
+
+    def books(self, without: str = "") -> "_Books":
+        """What the cards have left, as if there were no pod of the name `without`."""
+        used, cores = self.used.copy(), self.cores.copy()
+        held = self.held.get(without)
+        if held is not None and held.known is not None and without not in self.elsewhere:
+            _take(held.request, held.known, self.cards, used, cores, -1)
+        unusable = _unusable(self.cards, used, cores)
+        guessed = {}
+        for key in sorted(self.elsewhere - {without}) if self.elsewhere else ():
+            request = self.held[key].request
+            guessed[key] = _guess(request, self.cards, unusable, used, cores)
+        free, free_cores, free_cards = [-1] * MAX_CARDS, [-1] * MAX_CARDS, 0
+        for card, total in enumerate(self.cards.memory):
+            if card not in unusable:
+                free[card] = max(0, total - used[card])
+                free_cores[card] = max(0, 100 - cores[card])
+                if not used[card] and not cores[card]:
+                    free_cards |= 1 << card
+        memory = self.cards.memory
+        over = [c for c, total in enumerate(memory) if used[c] > total or cores[c] > 100]
+        return _Books(free, free_cores, free_cards, guessed, over)
+
+
+class _Books(NamedTuple):
+    """One row, by card number; what is guessed, and which cards are overcommitted."""
+
+    free: list[int]
+    free_cores: list[int]
+    free_cards: int
+    guessed: dict[str, Assignment]
+    overcommitted: list[int]
+
+
+class Cards:
+    """The cards of all nodes by one format; arrays are [row, card number], to be read only.
+
+    Memory is int64 in the format's units, compute in percent of a card.
+    """
+
+    def __init__(self, form: CardFormat) -> None:
+        self.format = form
+        self._rows: dict[int, _Row] = {}
+        self._columns = _columns(_FIRST_ROWS)
+        self._demand: Counter[Demand] = Counter()
+        self.typical: Mapping[Demand, int] = {}
+        """How many placed pods there were of each of the most frequent classes at some time."""
+        self.followed = False
+        """Whether a plugin reads `typical`, so that it must follow the pods."""
+        self._since_published = 0
+
+    def left(self, rows: IntArray) -> CardsLeft:
+        """What the cards of the rows have left."""
+        self._reach(rows)
+        columns = self._columns[rows]
+        return CardsLeft(columns[:, _FREE], columns[:, _FREE_CORES], columns[:, _FREE_CARDS])
+
+    def left_without(self, row: int, key: str) -> CardsLeft:
+        """What the row's cards have left as if the pod of this namespace/name were not there."""
+        books = self._row(row).books(key)
+        return CardsLeft(
+            np.array([books.free], np.int64),
+            np.array([books.free_cores], np.int64),
+            np.array([books.free_cards], np.int64),
+        )
+
+    def free(self, rows: IntArray) -> IntArray:
+        """Free memory of each card; -1 for a card that does not exist or must not be used."""
+        self._reach(rows)
+        part: IntArray = self._columns[rows, _FREE]
+        return part
+
+    def free_cards(self, rows: IntArray) -> IntArray:
+        """Per row an int64 of which bit i says that card i can be used and no pod is on it."""
+        self._reach(rows)
+        part: IntArray = self._columns[rows, _FREE_CARDS]
+        return part
+
+    def largest_free(self, rows: IntArray) -> IntArray:
+        """Per row the most free memory of any card; -1 where no card can be used."""
+        self._reach(rows)
+        part: IntArray = self._columns[rows, _LARGEST]
+        return part
+
+    def sums(self, rows: IntArray) -> IntArray:
+        """int64[row, 2]: memory and free memory of all cards that can be used."""
+        self._reach(rows)
+        part: IntArray = self._columns[rows, _SUMS]
+        return part
+
+    def total(self, rows: IntArray) -> IntArray:
+        """The memory of each card, 0 where it is unknown or there is no card."""
+        self._reach(rows)
+        part: IntArray = self._columns[rows, _TOTAL]
+        return part
+
+    def suitable(self, request: CardRequest, rows: IntArray) -> npt.NDArray[np.bool_] | None:
+        """True for cards of the requested product and least memory, free or not; None: all are."""
+        if not request.products and not request.least_memory:
+            return None
+        least = request.least_memory
+        fits: npt.NDArray[np.bool_] = self.total(rows) * self.format.mib_per_unit >= least
+        if request.products:
+            for index, row in enumerate(rows.tolist()):
+                for card, product in enumerate(self.known(row).products):
+                    fits[index, card] &= product in request.products
+        return fits
+
+    def known(self, row: int) -> NodeCards:
+        """The cards of a row's node."""
+        return self._row(row).cards
+
+    def owners(self, row: int) -> Iterator[CardOwner]:
+        """The pods on the cards of a row, by name."""
+        known = self._row(row)
+        for key, held in sorted(known.held.items(), key=lambda entry: entry[0]):
+            guess = known.guessed.get(key)
+            cards = guess if guess is not None else held.known
+            yield CardOwner(key, held.request, cards or (), guess is None)
+
+    def overcommitted(self, row: int) -> list[int]:
+        """Cards of which pods have more than there is."""
+        return self._row(row).books().overcommitted
+
+    # What follows is for `Devices` alone.
+
+    def put_node(self, row: int, node: Node | None) -> None:
+        """The row has the node's cards, or none."""
+        cards = node_cards(node, self.format) if node is not None else NO_CARDS
+        known = self._rows.get(row)
+        if known is None:
+            if cards is NO_CARDS:
+                return
+            known = self._rows[row] = _Row()
+        if cards != known.cards:
+            known.put_cards(cards)
+            self._refresh(row)
+
+    def put_pod(self, row: int, pod: Pod, known: Assignment | None) -> bool:
+        """The pod counts on the row, on its known cards; True if the row's books changed."""
+        request = _request(pod, self.format)
+        if request is None:
+            return self.drop_pod(row, pod.key)
+        if known is not None and len(known) != len(request.shares):
+            known = None
+        there = self._rows.get(row)
+        if there is None:
+            there = self._rows[row] = _Row()
+        before = there.held.get(pod.key)
+        if before is not None:
+            if before.request == request and before.known == known:
+                return False
+            self._count(there.remove(pod.key).demand, -1)
+        demand = _class_of(request, pod)
+        there.add(pod.key, _Held(request, known, demand))
+        self._count(demand, 1)
+        self._refresh(row)
+        return True
+
+    def drop_pod(self, row: int, key: str) -> bool:
+        """The pod counts no more; True if it did."""
+        there = self._rows.get(row)
+        if there is None or key not in there.held:
+            return False
+        self._count(there.remove(key).demand, -1)
+        self._refresh(row)
+        return True
+
+    def publish(self, row: int, key: str) -> bool:
+        """The pod of this name was placed on the row: from time to time `typical` follows the pods.
+
+        It does once half as many were placed as there are, if a plugin follows it. True if it did.
+        """
+        if not self.followed or key not in self._row(row).held:
+            return False
+        self._since_published += 1
+        if self._since_published < max(16, sum(self._demand.values()) // 2):
+            return False
+        self.follow()
+        return True
+
+    def follow(self) -> None:
+        """`typical` is what the pods request now."""
+        self.followed = True
+        self._since_published = 0
+        self.typical = dict(sorted(self._demand.items(), key=_frequency)[:_MOST_CLASSES])
+
+    def _count(self, demand: Demand, times: int) -> None:
+        self._demand[demand] += times
+        if not self._demand[demand]:
+            del self._demand[demand]
+
+    def _row(self, row: int) -> _Row:
+        return self._rows.get(row, _NO_ROW)
+
+    def _reach(self, rows: IntArray) -> None:
+        """Every row has columns, also of nodes that came without any card."""
+        if len(rows) and int(rows.max()) >= len(self._columns):
+            self._grow(int(rows.max()) + 1)
+
+    def _grow(self, rows: int) -> None:
+        size = len(self._columns)
+        while size < rows:
+            size *= 2
+        grown = _columns(size)
+        grown[: len(self._columns)] = self._columns
+        self._columns = grown
+
+    def _refresh(self, row: int) -> None:
+        """The row's columns follow from its node's cards and its pods."""
+        if row >= len(self._columns):
+            self._grow(row + 1)
+        there = self._rows[row]
+        books = there.books()
+        there.guessed = books.guessed
+        memory = there.cards.memory
+        usable = [
+            (total, free) for total, free in zip(memory, books.free, strict=False) if free >= 0
+        ]
+        self._columns[row] = (
+            *books.free,
+            *books.free_cores,
+            *memory,
+            *_NONE[len(memory) :],
+            books.free_cards,
+            max(books.free),
+            sum(total for total, _ in usable),
+            sum(free for _, free in usable),
+        )
+        if not there.held and there.cards is NO_CARDS:
+            del self._rows[row]
+
+
+_NO_ROW: Final = _Row()
+
+
+def _unusable(cards: NodeCards, used: Sequence[int], cores: Sequence[int]) -> frozenset[int]:
+    """The unhealthy cards; of those that the node does not name the last without a pod."""
+    if not cards.unnamed:
+        return cards.unhealthy
+    left = [card for card in range(len(cards)) if card not in cards.unhealthy]
+    left.sort(key=lambda card: (used[card] > 0 or cores[card] > 0, -card))
+    return cards.unhealthy | frozenset(left[: cards.unnamed])
+
+
+def _columns(rows: int) -> IntArray:
+    """Columns of rows without cards."""
+    columns = np.zeros((rows, _WIDTH), np.int64)
+    for part in (_FREE, _FREE_CORES, _LARGEST):
+        columns[:, part] = -1
+    return columns
+
+
+def _request(pod: Pod, form: CardFormat) -> CardRequest | None:
+    """What the pod requests; a request that cannot be read counts as none."""
+    try:
+        return card_request(pod.shape, form)
+    except CardRequestError:
+        return None
+
+
+def _class_of(request: CardRequest, pod: Pod) -> Demand:
+    cpu = pod.shape.demand.resources.get("cpu", 0)
+    if request.whole_cards:
+        return Demand(request.whole_cards, 0, cpu)
+    cards, memory = (sum(s.cards for s in request.shares), max(s.memory for s in request.shares))
+    return Demand(cards, memory, cpu)
+
+
+def _frequency(entry: tuple[Demand, int]) -> tuple[int, Demand]:
+    """Sorts frequent classes first, and those of one frequency always alike."""
+    return -entry[1], entry[0]
+
+
+def _take(
+    request: CardRequest,
+    assignment: Assignment,
+    cards: NodeCards,
+    used: list[int],
+    cores: list[int],
+    times: int,
+) -> None:
+    """The pod takes its shares of the cards, or with `times` -1 gives them back."""
+    for share, numbers in zip(request.shares, assignment, strict=True):
+        for card in numbers:
+            used[card] += times * share.memory_on(cards.memory[card])
+            cores[card] += times * share.cores_on_card
+
+
+def _guess(
+    request: CardRequest,
+    cards: NodeCards,
+    unhealthy: frozenset[int],
+    used: list[int],
+    cores: list[int],
+) -> Assignment:
+    """Where the pod most likely is, which is accounted: the fullest cards with space for it.
+
+    A pod that fits nowhere is there all the same: it counts on the emptiest cards.
+    """
+    assignment = []
+    usable = [card for card in range(len(cards)) if card not in unhealthy]
+    for share in request.shares:
+
+        def left(card: int, share: CardShare = share) -> int:
+            return cards.memory[card] - used[card] - share.memory_on(cards.memory[card])
+
+        fitting = [
+            card for card in usable if left(card) >= 0 and cores[card] + share.cores_on_card <= 100
+        ]
+        others = [card for card in range(len(cards)) if card not in fitting]
+        fitting.sort(key=lambda card: (left(card), card))
+        others.sort(key=lambda card: (-left(card), card))
+        chosen = tuple(sorted((*fitting, *others)[: share.cards]))
+        for card in chosen:
+            used[card] += share.memory_on(cards.memory[card])
+            cores[card] += share.cores_on_card
+        assignment.append(chosen)
+    return tuple(assignment)

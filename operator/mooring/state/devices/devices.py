@@ -1,0 +1,107 @@
+"""The books of cards in every format that a plugin reads, kept up to date by `ClusterState`.
+
+Books are made when a plugin is built that reads them, and go with the last such plugin. Other
+kinds of devices, such as those of dynamic resource allocation, would have books of their own here.
+"""
+
+from weakref import WeakValueDictionary
+
+from mooring.model.devices import Assignment, CardFormat, CardRequestError, card_request
+from mooring.state.devices.cards import Cards
+from mooring.state.nodes import NodeTable
+from mooring.state.pods import PodState, PodTable
+
+__all__ = ["Devices"]
+
+
+class Devices:
+    """The card books by format; written by `ClusterState` only."""
+
+    def __init__(self, nodes: NodeTable, pods: PodTable) -> None:
+        self._nodes = nodes
+        self._pods = pods
+        self._cards: WeakValueDictionary[CardFormat, Cards] = WeakValueDictionary()
+        self.mismatches = 0
+        """How many pods turned out to have other cards than those that were chosen for them."""
+
+    def track(self, form: CardFormat, *, demand: bool = False) -> Cards:
+        """The books in this format; they are kept as long as the caller keeps them.
+
+        With `demand` they also tell which requests are typical.
+        """
+        cards = self._cards.get(form)
+        if cards is None:
+            cards = self._cards[form] = Cards(form)
+            for row, node in enumerate(self._nodes.nodes):
+                if node is not None:
+                    cards.put_node(row, node)
+            for placed in self._pods:
+                cards.put_pod(placed.row, placed.pod, _known(placed, form))
+        if demand and not cards.followed:
+            cards.follow()
+        return cards
+
+    def attach(self, placed: PodState) -> None:
+        """The pod has its cards; `detach` is the exact reverse."""
+        for form, cards in self._cards.items():
+            cards.put_pod(placed.row, placed.pod, _known(placed, form))
+
+    def detach(self, placed: PodState) -> None:
+        """The pod has no card any more."""
+        for cards in self._cards.values():
+            cards.drop_pod(placed.row, placed.pod.key)
+
+    def assign(self, placed: PodState, form: CardFormat, assignment: Assignment) -> bool:
+        """These cards are chosen for an assumed pod; True if the books changed."""
+        placed.cards = (form, assignment)
+        cards = self._cards.get(form)
+        return cards is not None and cards.put_pod(placed.row, placed.pod, assignment)
+
+    def renew(self, placed: PodState) -> bool:
+        """A newer version of the pod counts; True if the books changed.
+
+        If its annotations name other cards than those chosen for it, they are right.
+        """
+        changed = False
+        for form, cards in self._cards.items():
+            changed |= cards.put_pod(placed.row, placed.pod, _known(placed, form))
+        if placed.cards is not None:
+            form, chosen = placed.cards
+            actual = _actual(placed, form)
+            if actual is not None and actual != chosen:
+                placed.cards = (form, actual)
+                self.mismatches += 1
+        return changed
+
+    def node_changed(self, row: int) -> None:
+        """The row's node came, went or changed."""
+        for cards in self._cards.values():
+            cards.put_node(row, self._nodes.nodes[row])
+
+    def publish(self, placed: PodState) -> bool:
+        """A pod was placed: typical demand follows; True if it did for any books."""
+        key = placed.pod.key
+        published = [cards.publish(placed.row, key) for cards in self._cards.values()]
+        return any(published)
+
+
+def _known(placed: PodState, form: CardFormat) -> Assignment | None:
+    """The pod's cards: once it is bound those of its annotations, else those chosen for it."""
+    actual = _actual(placed, form)
+    if actual is None and placed.cards is not None and placed.cards[0] == form:
+        return placed.cards[1]
+    return actual
+
+
+def _actual(placed: PodState, form: CardFormat) -> Assignment | None:
+    """The cards that the annotations of a bound pod name.
+
+    What an annotation says of an assumed pod is left from an earlier attempt, or a tenant's wish.
+    """
+    if placed.assumed:
+        return None
+    try:
+        request = card_request(placed.pod.shape, form)
+    except CardRequestError:
+        return None
+    return form.assigned(placed.pod.annotations, request) if request is not None else None

@@ -1,0 +1,1 @@
+"""GPU nodes and pods for tests and experiments."""

@@ -1,0 +1,116 @@
+"""What is told of nodes' cards, and which pods would have to move."""
+
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from devices.objects import gpu_node, share_pod, whole_pod
+from mooring.cli.gpus import in_force
+from mooring.framework.registry import Registry
+from mooring.plugins import SHIPPED
+from mooring.policy.device_args import PRESETS
+from mooring.simulate.gpus import Move, NodeGPUs, Plan, node_gpus, picture, plans
+from mooring.simulate.inputs import Inputs, inputs_of
+from mooring.simulate.manifests import Manifest
+from mooring.testing.builders import cluster, pod
+
+FORM = PRESETS["gpushare"]
+
+
+def nodes_of(*objects: dict[str, Any]) -> list[NodeGPUs]:
+    return [*node_gpus(cluster(*objects), FORM)]
+
+
+def inputs(*objects: dict[str, Any]) -> Inputs:
+    return inputs_of([Manifest("test", raw) for raw in objects], Registry(SHIPPED, {}))
+
+
+def planned(*objects: dict[str, Any]) -> list[Plan]:
+    given = inputs(*objects)
+    return [*plans(given, in_force(given, Registry(SHIPPED, {}), "gpushare"), FORM)]
+
+
+def test_a_node_tells_its_cards_their_owners_and_what_would_still_fit() -> None:
+    (node,) = nodes_of(
+        gpu_node("n", 3, 16, unhealthy="2"),
+        share_pod("a", 4, cores=30, node="n", card=0),
+        share_pod("b", 6, node="n", card=0),
+    )
+    assert (node.largest_share, node.free_cards) == (16, 1)
+    assert [card.owners for card in node.cards] == [("default/a", "default/b"), (), ()]
+    assert [card.free for card in node.cards] == [6, 16, 0]
+    assert [card.usable for card in node.cards] == [True, True, False]
+    assert node.cards[0].free_cores == 70
+    assert node.document()["cards"][0]["owners"] == ["default/a", "default/b"]
+
+
+def test_what_is_only_guessed_is_told_as_such_and_what_is_overcommitted_too() -> None:
+    (node,) = nodes_of(
+        gpu_node("n", 1, 16), share_pod("a", 12, node="n"), share_pod("b", 12, node="n", card=0)
+    )
+    assert node.cards[0].guessed == ("default/a",)
+    assert node.cards[0].overcommitted
+
+
+def test_nodes_without_cards_are_left_out() -> None:
+    assert [node.node for node in nodes_of(gpu_node("b"), gpu_node("none", 0), gpu_node("a"))] == [
+        "a",
+        "b",
+    ]
+
+
+@pytest.mark.parametrize("name", ["n", "<script>&"])
+def test_the_picture_has_a_cell_for_each_card_whatever_nodes_and_types_are_called(
+    name: str,
+) -> None:
+    described = [{"product": "<b>&", "memory": 16384}] * 2
+    raw = gpu_node(name, 2, 16, described=described)
+    drawn = ET.fromstring(picture(nodes_of(raw)))  # noqa: S314 - our own picture
+    assert len(drawn.findall("{*}g")) == 2
+    assert "<b>&: free" in (drawn.findtext("{*}g/{*}title") or "")
+
+
+def test_a_pod_that_fits_needs_no_plan() -> None:
+    assert planned(gpu_node("n"), whole_pod("new", 2)) == [Plan("default/new", "n", (), fits=True)]
+
+
+def test_the_fewest_pods_move_for_whole_cards() -> None:
+    held = [share_pod(f"a{i}", 8, node="a", card=i) for i in range(2)]
+    others = share_pod("b", 8, node="b", card=0)
+    found = planned(gpu_node("a", 2, 16), gpu_node("b", 1, 16), *held, others, whole_pod("new", 1))
+    assert len(found) == 1
+    (plan,) = found
+    assert plan.node is not None
+    assert len(plan.moves) == 1
+
+
+def test_a_pod_moves_only_where_it_fits() -> None:
+    held = share_pod("held", 8, node="a", card=0)
+    full = share_pod("full", 12, node="b", card=0)
+    objects = (gpu_node("a", 1, 16), gpu_node("b", 1, 16), held, full, whole_pod("new", 1))
+    assert planned(*objects) == [Plan("default/new", None, ())]
+    small = share_pod("full", 8, node="b", card=0)
+    (plan,) = planned(*objects[:3], small, objects[4])
+    assert plan.moves in (
+        (Move("default/held", "a", "b"),),
+        (Move("default/full", "b", "a"),),
+    )
+    assert plan.document()["moves"][0]["pod"] == plan.moves[0].pod
+
+
+def test_nothing_has_moved_after_planning() -> None:
+    given = inputs(
+        gpu_node("a", 1, 16),
+        gpu_node("b", 1, 16),
+        share_pod("held", 8, node="a", card=0),
+        share_pod("other", 8, node="b", card=0),
+        whole_pod("new", 1),
+    )
+    before = [node.document() for node in node_gpus(given.state, FORM)]
+    assert [*plans(given, in_force(given, Registry(SHIPPED, {}), "gpushare"), FORM)]
+    assert [node.document() for node in node_gpus(given.state, FORM)] == before
+
+
+def test_pods_that_request_no_cards_have_no_plan() -> None:
+    assert planned(gpu_node("n"), pod("plain")) == []
