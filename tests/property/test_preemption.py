@@ -4,6 +4,7 @@ Counting on columns finds the candidate that a dry run on every node would find,
 evictions are what a replay of everything that happened says.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -229,12 +230,15 @@ class Evicting(RuleBasedStateMachine):
         if known.assumed:
             self.pending[name] = known.pod
             self.left(name)
-        else:
-            self.stays(known)
+        else:  # the eviction has failed: its preemptors lose their nomination and are tried again
+            uid = known.pod.uid
+            self.stays(known, {p for p, waited in self.awaited.items() if uid in waited})
 
-    def stays(self, known: Placed) -> None:
+    def stays(self, known: Placed, withdrawn: Iterable[str] = ()) -> None:
         """The pod is not evicted any more, and stays on its node."""
         uid = known.pod.uid
+        for preemptor in withdrawn:
+            del self.awaited[preemptor]
         for waited in self.awaited.values():
             waited.discard(uid)
         if known.evicting:
@@ -264,7 +268,9 @@ class Evicting(RuleBasedStateMachine):
         for placed in new:
             placed.evicting = True
             for key in self.budgets:
-                self.charges.setdefault(key, []).append(Charge(placed.pod.uid))
+                # A pod is charged once, also if it was evicted from another node before.
+                charged = [c for c in self.charges.get(key, ()) if c.uid != placed.pod.uid]
+                self.charges[key] = [*charged, Charge(placed.pod.uid)]
 
     @rule(name=preemptor_names, how=st.sampled_from(["withdrawn", "assumed"]))
     def preemptor_waits_no_more(self, name: str, how: str) -> None:
