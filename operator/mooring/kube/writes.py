@@ -146,15 +146,8 @@ class PodWriter:
         Returns False if the pod was gone or terminating already. Raises ConflictError if the
         server answers with a conflict although the pod is still there.
         """
-        try:
-            await self._client.delete(POD, name, namespace, uid=uid)
-        except NotFoundError:
-            return False
-        except ConflictError:
-            if await self._is_running(namespace, name, uid):
-                raise
-            return False
-        return True
+        deleting = self._client.delete(POD, name, namespace, uid=uid)
+        return await self._has_removed(deleting, namespace, name, uid)
 
     async def evict_pod(self, namespace: str, name: str, uid: str) -> bool:
         """Delete the pod if every PodDisruptionBudget allows it.
@@ -171,8 +164,15 @@ class PodWriter:
             }
         )
         path = POD.path(namespace, name, "eviction")
+        evicting = self._client.request("POST", path, body=body)
+        return await self._has_removed(evicting, namespace, name, uid)
+
+    async def _has_removed(
+        self, removing: Awaitable[object], namespace: str, name: str, uid: str
+    ) -> bool:
+        """Whether the request removed the pod; False if it was gone or terminating already."""
         try:
-            await self._client.request("POST", path, body=body)
+            await removing
         except NotFoundError:
             return False
         except ConflictError:
