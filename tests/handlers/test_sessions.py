@@ -3,10 +3,12 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from itertools import count
 
 import aiohttp
 import pytest
 
+from controlplane.processes import free_ports
 from kube.api_server import ApiServer
 from mooring.handlers.sessions import KopfSessions
 from mooring.kube.config import Connection
@@ -87,6 +89,56 @@ async def test_a_cancelled_request_is_finished_and_then_hung_up_on(
     request.send_bytes(b"too late")
     await request.gone.wait()
     await sessions.close()
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+async def test_without_a_valid_lease_no_write_is_sent(
+    server: ApiServer, watches: Watches, method: str
+) -> None:
+    sessions = KopfSessions(Connection(server.url), watches, lambda: False)
+    session = await session_of(sessions)
+    with pytest.raises(aiohttp.ClientConnectionError, match="lease of this replica is not valid"):
+        await session.request(method, f"{server.url}{SCHEDULING_PROFILE.path()}")
+    await sessions.close()
+    assert server.seen == []
+
+
+async def test_without_a_valid_lease_kopf_reads_on(server: ApiServer, watches: Watches) -> None:
+    sessions = KopfSessions(Connection(server.url), watches, lambda: False)
+    session = await session_of(sessions)
+    asking = asyncio.create_task(session.get(f"{server.url}/version"))
+    (await server.next()).reply({})
+    (await asking).release()
+    await sessions.close()
+
+
+async def test_a_lease_that_is_lost_between_two_writes_stops_the_second(
+    server: ApiServer, watches: Watches
+) -> None:
+    lease = True
+    sessions = KopfSessions(Connection(server.url), watches, lambda: lease)
+    session = await session_of(sessions)
+    writing = asyncio.create_task(session.patch(f"{server.url}/one"))
+    (await server.next()).reply({})
+    (await writing).release()
+    lease = False
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await session.patch(f"{server.url}/two")
+    await sessions.close()
+    assert [request.path for request in server.seen] == ["/one"]
+
+
+async def test_the_lease_is_checked_after_the_connection_has_been_waited_for(
+    watches: Watches,
+) -> None:
+    looks = count()
+    (port,) = free_ports(1)
+    sessions = KopfSessions(Connection("http://unused"), watches, lambda: next(looks) < 0)
+    session = await session_of(sessions)
+    with pytest.raises(aiohttp.ClientConnectorError):
+        await session.patch(f"http://127.0.0.1:{port}/one")
+    await sessions.close()
+    assert next(looks) == 0
 
 
 async def test_open_answers_end_when_kopf_is_to_stop(

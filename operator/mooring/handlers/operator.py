@@ -241,7 +241,7 @@ class KopfOperator:
 
         Returns None if kopf was ended to begin again with PriorityClasses, which it may watch now.
         """
-        sessions = KopfSessions(self._connection, self._on_watch)
+        sessions = KopfSessions(self._connection, self._on_watch, self._client.may_write)
         tasks = await kopf.spawn_tasks(
             registry=self._registry(sessions, resources),
             settings=_settings(self._retries),

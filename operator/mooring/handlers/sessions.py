@@ -1,12 +1,14 @@
 """The HTTP sessions that kopf works with, and how they end.
 
+kopf writes the status of profiles, so its writes are guarded by the lease like Mooring's own.
+
 kopf cancels its requests when it stops. A cancelled request is finished here all the same, because
 asyncio never closes a connection that is cancelled before its TLS handshake has begun. Open answers
 are aborted, because closing a TLS connection waits for the other side.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, Protocol
 from weakref import WeakSet
 
@@ -15,6 +17,7 @@ import kopf
 from yarl import URL
 
 from mooring.kube.config import Connection
+from mooring.kube.errors import LEASE_NOT_VALID
 from mooring.kube.nesting import cut_nesting
 from mooring.kube.resources import SCHEDULING_PROFILE
 from mooring.kube.transport import abort
@@ -33,11 +36,21 @@ class OnWatch(Protocol):
 
 
 class KopfSessions:
-    """Sessions with our own credentials and TLS, one per login of kopf's."""
+    """Sessions with our own credentials and TLS, one per login of kopf's.
 
-    def __init__(self, connection: Connection, on_watch: OnWatch) -> None:
+    `may_write` is called immediately before each write is sent. Where it returns False, the write
+    is not sent, and kopf sees an `aiohttp.ClientConnectionError`, after which it tries again.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        on_watch: OnWatch,
+        may_write: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._connection = connection
         self._on_watch = on_watch
+        self._request_class = _guarded_request(may_write)
         self._base = URL(connection.url).path.rstrip("/")
         self._sessions: list[aiohttp.ClientSession] = []
         self._requests: set[asyncio.Future[aiohttp.ClientResponse]] = set()
@@ -50,6 +63,7 @@ class KopfSessions:
             connector=aiohttp.TCPConnector(limit=0, ssl=connection.tls),
             headers={"User-Agent": connection.user_agent},
             middlewares=(self._send,),
+            request_class=self._request_class,
             proxy=connection.proxy,
         )
         self._sessions.append(session)
@@ -95,6 +109,20 @@ class KopfSessions:
         except asyncio.CancelledError:
             request.add_done_callback(_drop)
             raise
+
+
+def _guarded_request(may_write: Callable[[], bool]) -> type[aiohttp.ClientRequest]:
+    """The class of requests that are sent only if they read, or if `may_write` returns True."""
+
+    class GuardedRequest(aiohttp.ClientRequest):
+        """Checks here, and not in a middleware, because connecting comes in between and waits."""
+
+        async def send(self, conn: Any) -> aiohttp.ClientResponse:
+            if self.method != "GET" and not may_write():
+                raise aiohttp.ClientConnectionError(LEASE_NOT_VALID)
+            return await super().send(conn)
+
+    return GuardedRequest
 
 
 class _CutContent:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mooring.kube.resources import Call
 
 __all__ = [
+    "LEASE_NOT_VALID",
     "ApiError",
     "ConfigError",
     "ConflictError",
@@ -48,6 +49,9 @@ __all__ = [
     "error_from_status",
     "explain",
 ]
+
+LEASE_NOT_VALID: Final = "the lease of this replica is not valid at the moment"
+"""Why a write is not sent."""
 
 
 class KubeError(Exception):

@@ -20,6 +20,7 @@ import aiohttp
 from yarl import URL
 
 from mooring.kube.errors import (
+    LEASE_NOT_VALID,
     DisruptionBudgetError,
     NotLeadingError,
     UnansweredError,
@@ -151,6 +152,10 @@ class Transport:
         await self._exchange.close()
         await self._session.close()
 
+    def may_write(self) -> bool:
+        """Whether a write would be sent at this moment."""
+        return self._may_write is None or self._may_write()
+
     async def request(
         self,
         method: str,
@@ -243,7 +248,7 @@ class Transport:
 
     async def _ask_by_proxy(self, request: _Request, headers: Mapping[str, str]) -> Answer:
         """A whole answer through the proxy, which aiohttp knows how to talk to."""
-        if request.is_write and self._may_write is not None and not self._may_write():
+        if request.is_write and not self.may_write():
             raise self._not_leading(request)
         patience = aiohttp.ClientTimeout(total=self._timeout, sock_connect=CONNECT_SECONDS)
         response = await self._open(request, headers, patience=patience)
@@ -280,8 +285,7 @@ class Transport:
             raise UnansweredError(request.call, _words(error), server=self.url) from error
 
     def _not_leading(self, request: _Request) -> NotLeadingError:
-        words = "the lease of this replica is not valid at the moment"
-        return NotLeadingError(request.call, words, server=self.url)
+        return NotLeadingError(request.call, LEASE_NOT_VALID, server=self.url)
 
     def _refusal(self, request: _Request, answer: Answer) -> ApiError:
         return error_from_response(
