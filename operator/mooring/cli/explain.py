@@ -6,8 +6,7 @@ import json
 import socket
 import ssl
 import sys
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
@@ -16,6 +15,7 @@ import click
 
 from mooring import __version__
 from mooring.cli.console import NO, mistakes_reported, output_option, print_json, print_table
+from mooring.cli.explanation import explanation, score_table
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection, load_connection
 from mooring.kube.errors import ForbiddenError, KubeError, NotFoundError
@@ -28,7 +28,6 @@ from mooring.simulate.manifests import InputError
 __all__ = ["explain"]
 
 _SECONDS: Final = 15.0
-_MOST_NODES: Final = 3
 _DEFAULTS: Final = RunSettings()
 
 
@@ -277,33 +276,8 @@ def _words(error: Exception) -> str:
 def _show(decision: Mapping[str, Any]) -> None:
     place = f"on {decision['node']}" if decision["node"] else "not scheduled"
     click.echo(f"{decision['time']}  {decision['pod']}  {place}  (profile {decision['profile']})")
-    for line in _lines(decision):
+    for line in explanation(decision):
         click.echo(f"  {line}")
-    scores = decision["scores"]
-    if scores:
-        plugins = sorted({name for score in scores.values() for name in score["plugins"]})
-        rows = [
-            (node, str(score["total"]), *(str(score["plugins"].get(name, "-")) for name in plugins))
-            for node, score in scores.items()
-        ]
-        print_table(("NODE", "TOTAL", *plugins), rows, numbers=("TOTAL", *plugins))
+    if decision["scores"]:
+        print_table(*score_table(decision["scores"]))
     click.echo()
-
-
-def _lines(decision: Mapping[str, Any]) -> Iterator[str]:
-    if decision["message"]:
-        yield decision["message"]
-    if decision["nominatedNode"]:
-        yield f"will fit on {decision['nominatedNode']} without {', '.join(decision['victims'])}"
-    rejected = Counter[tuple[str, str]]()
-    examples: dict[tuple[str, str], list[str]] = {}
-    for node, rejection in decision["rejections"].items():
-        why = (rejection["plugin"], ", ".join(rejection["reasons"]))
-        rejected[why] += 1
-        examples.setdefault(why, []).append(node)
-    for (plugin, reasons), count in rejected.most_common():
-        nodes = examples[plugin, reasons][:_MOST_NODES]
-        more = f" and {count - len(nodes)} more" if count > len(nodes) else ""
-        yield f"{', '.join(nodes)}{more}: {plugin}: {reasons}"
-    for table, total in decision.get("truncated", {}).items():
-        yield f"(of {total} {table} these are the ones kept)"

@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 import yaml
 
-__all__ = ["STDIN", "InputError", "Manifest", "read_manifests"]
+__all__ = ["STDIN", "InputError", "Manifest", "manifests_in", "read_manifests"]
 
 STDIN: Final = "-"
 """The file name that stands for standard input."""
@@ -55,7 +55,7 @@ def read_manifests(paths: Iterable[str]) -> Iterator[Manifest]:
         name = "standard input" if path == STDIN else path
         for number, document in enumerate(_documents(_text(path), name), start=1):
             if document is not None:
-                yield from _objects(document, f"{name}, document {number}")
+                yield from manifests_in(document, f"{name}, document {number}")
 
 
 def _text(path: str) -> str:
@@ -107,7 +107,12 @@ def _problem(error: yaml.YAMLError) -> str:
     return f"{where}is neither YAML nor JSON: {problem or ' '.join(str(error).split())}"
 
 
-def _objects(document: Any, source: str) -> Iterator[Manifest]:
+def manifests_in(document: Any, source: str) -> Iterator[Manifest]:
+    """Yield the object that a document is, or the items of the list that it is.
+
+    Raises:
+        InputError: for a document that is not an object.
+    """
     if not isinstance(document, dict):
         shown = type(document).__name__
         raise InputError(f"{source}: must be an object with apiVersion and kind, is a {shown}")
@@ -122,4 +127,4 @@ def _objects(document: Any, source: str) -> Iterator[Manifest]:
         where = f"{source}, items[{number}]"
         # Items of a typed list such as PodList have no apiVersion and kind of their own.
         complete = {**inherited, **item} if isinstance(item, dict) else item
-        yield from _objects(complete, where)
+        yield from manifests_in(complete, where)

@@ -12,7 +12,7 @@ from mooring.policy.profile import API_VERSION, DEFAULT_SCHEDULER, KIND, Schedul
 from mooring.policy.resolve import Effective, load_profile, resolve
 from mooring.simulate.manifests import InputError, Manifest
 
-__all__ = ["InvalidProfile", "LoadedProfile", "is_profile", "load_profiles"]
+__all__ = ["InvalidProfile", "LoadedProfile", "contains_profile", "is_profile", "load_profiles"]
 
 _PROFILE_GROUP: Final = API_VERSION.partition("/")[0]
 _CONFIGURATION: Final = "KubeSchedulerConfiguration"
@@ -45,6 +45,11 @@ class LoadedProfile:
 def is_profile(manifest: Manifest) -> bool:
     """Whether the object is a SchedulingProfile."""
     return (manifest.group, manifest.kind) == (_PROFILE_GROUP, KIND)
+
+
+def contains_profile(manifest: Manifest) -> bool:
+    """Whether `load_profiles` reads objects of this kind."""
+    return is_profile(manifest) or manifest.kind in (_CONFIGURATION, *_POLICY_KINDS)
 
 
 def load_profiles(
