@@ -221,15 +221,18 @@ def test_profiles_of_the_case_replace_those_of_the_test_and_several_may_be_in_fo
     tmp_path: Path,
 ) -> None:
     one, two = (profile(name, tmp_path / f"{name}.yaml") for name in ("one", "two"))
-    case = {
+    case: dict[str, Any] = {
         "objects": NODES,
         "pods": [pod("a", spec={"schedulerName": "one"}), pod("b", spec={"schedulerName": "two"})],
         "folder": tmp_path,
     }
-    both = [{"pod": "a", "profile": "one"}, {"pod": "b", "profile": "two"}]
+    both: list[dict[str, Any]] = [{"pod": "a", "profile": "one"}, {"pod": "b", "profile": "two"}]
     assert run(*both, profiles=[one, two], **case).passed
     reason = {"reason": 'no profile takes pods of schedulerName "one"'}
-    alone = [{"pod": "a", "unschedulable": reason}, {"pod": "b", "profile": "two"}]
+    alone: list[dict[str, Any]] = [
+        {"pod": "a", "unschedulable": reason},
+        {"pod": "b", "profile": "two"},
+    ]
     assert run(*alone, profiles=[two], test={"profiles": [one]}, **case).passed
 
 
