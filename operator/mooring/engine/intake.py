@@ -46,6 +46,7 @@ class Intake:
         known, placed = scheduler.queue.get(pod.key), scheduler.state.pods.get(pod.key)
         if known is None and placed is not None and placed.pod.uid == pod.uid:
             return  # an older version of a pod that is assumed or bound by now
+        scheduler.state.put_unscheduled(pod)
         pipeline = self._pipeline_of(pod)
         if pipeline is None:
             self._set_aside(pod)
@@ -58,6 +59,7 @@ class Intake:
 
     def gone(self, key: str, uid: str) -> None:
         """The pod is no longer without a node: it was bound, it ended, or it was deleted."""
+        self._scheduler.state.delete_unscheduled(key, uid)
         without_profile = self._scheduler.without_profile.get(key)
         if without_profile is not None and without_profile.uid == uid:
             del self._scheduler.without_profile[key]
@@ -75,6 +77,7 @@ class Intake:
 
     def profiles_changed(self) -> None:
         """Finds the profile of every pod anew, because a profile was put in force or removed."""
+        self._scheduler.state.track_pod_groups(self._scheduler.profiles.pod_group_formats)
         self._find_profiles(None)
 
     def flush(self) -> None:
