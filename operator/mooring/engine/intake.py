@@ -59,7 +59,6 @@ class Intake:
 
     def gone(self, key: str, uid: str) -> None:
         """The pod is no longer without a node: it was bound, it ended, or it was deleted."""
-        self._scheduler.state.delete_unscheduled(key, uid)
         without_profile = self._scheduler.without_profile.get(key)
         if without_profile is not None and without_profile.uid == uid:
             del self._scheduler.without_profile[key]
@@ -74,6 +73,7 @@ class Intake:
         nominee = self._scheduler.state.nominations.get(key)
         if nominee is not None and nominee.pod.uid == uid:
             self._scheduler.state.withdraw(key)
+        self._scheduler.state.delete_unscheduled(key, uid)
 
     def profiles_changed(self) -> None:
         """Finds the profile of every pod anew, because a profile was put in force or removed."""
@@ -175,7 +175,7 @@ class Intake:
         While it was assumed, a profile that takes it may have come.
         """
         forgotten = event.before
-        if event.after is None and isinstance(forgotten, Pod):
+        if event.kind is Kind.POD and event.after is None and isinstance(forgotten, Pod):
             pod = self._scheduler.without_profile.get(forgotten.key)
             if pod is not None and pod.uid == forgotten.uid:
                 self.pending(pod)
