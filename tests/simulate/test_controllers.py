@@ -165,7 +165,7 @@ def test_a_job_has_the_pods_that_run_at_the_same_time(spec: dict[str, Any], coun
 
 
 def test_the_pods_of_an_indexed_job_have_their_index_in_name_label_and_annotation() -> None:
-    spec = {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
+    spec: dict[str, Any] = {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
     made = pods(controller("Job", template=template(restartPolicy="Never"), **spec))
     key = "batch.kubernetes.io/job-completion-index"
     assert [each["metadata"]["name"][:6] for each in made] == ["web-0-", "web-1-"]
