@@ -30,6 +30,7 @@ from mooring.framework.plugin_failures import (
     text_of,
 )
 from mooring.framework.registry import NoArgs, Registry
+from mooring.model.pod_group import GroupFormat
 from mooring.policy.errors import FieldError, ProfileInvalid
 from mooring.policy.points import Point
 from mooring.policy.profile import Preemption, SchedulingProfile, SchedulingProfileSpec
@@ -83,6 +84,8 @@ class Pipeline:
     """By plugin name, the distribution that it comes from; errors name it."""
     failures: PluginFailures
     """Records what the plugins do wrong."""
+    pod_group_formats: tuple[GroupFormat, ...] = ()
+    """The labels and annotations by which plugins say that pods name their group."""
 
     def blamed(self, plugin: str, point: ExtensionPoint) -> Blamed:
         """The plugin with its distribution; a name that the profile does not have is not kept."""
@@ -142,6 +145,9 @@ def build_pipeline(
         },
         distributions={name: registry.distribution(name) for name in built},
         failures=failures,
+        pod_group_formats=tuple(
+            form for plugin in built.values() for form in getattr(plugin, "pod_group_formats", ())
+        ),
     )
 
 
