@@ -21,7 +21,7 @@ from mooring.cli.differences import Difference, differences
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
 from mooring.simulate.manifests import display_name, read_manifests
-from mooring.simulate.profiles import load_profiles
+from mooring.simulate.profiles import read_profiles
 
 __all__ = ["profile"]
 
@@ -78,7 +78,7 @@ def diff(a: str, b: str, output: str) -> None:
     """
     registry = Registry(SHIPPED)
     with mistakes_reported():
-        before, after = (load_profiles(read_manifests([file]), registry) for file in (a, b))
+        before, after = (read_profiles(read_manifests([file]), registry) for file in (a, b))
         found = differences(before, after)
     if output == "json":
         print_json({"differences": [_difference(d) for d in found]})
