@@ -15,6 +15,7 @@ _COMMANDS: Final = (
     "gpus",
     "profile",
     "convert",
+    "plugin",
     "crds",
     "version",
 )

@@ -207,6 +207,27 @@ def test_with_pods_only_these_are_scheduled() -> None:
     assert not run({"pod": "web", "node": "node-a"}, objects=[*NODES, *others, pod(cpu="3")]).passed
 
 
+def test_a_controller_makes_pods_for_the_case_and_for_its_own_pods_alone() -> None:
+    template = {"metadata": {"labels": WEB}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 3, "selector": {"matchLabels": WEB}, "template": template},
+    }
+    expectation = {"pods": PODS, "maxSkew": 1, "topologyKey": ZONE, "scheduled": True}
+    assert run(expectation, objects=NODES, pods=[deployment]).passed
+    alone = run(expectation, objects=[*NODES, deployment], pods=[pod("other")])
+    assert str(alone.error) == "expect[0].pods: selects no pod"
+
+
+def test_a_pod_that_the_api_server_would_reject_is_unschedulable_with_its_answer() -> None:
+    raw = pod(spec={"priorityClassName": "missing", "priority": None})
+    del raw["metadata"]["uid"]
+    expectation = {"pod": "web", "unschedulable": {"reason": "no PriorityClass"}}
+    assert problems(expectation, objects=NODES, pods=[raw]) == []
+
+
 def test_the_objects_of_the_test_are_in_every_case_and_files_are_relative_to_it(
     tmp_path: Path,
 ) -> None:

@@ -81,7 +81,7 @@ def test_a_test_in_a_list_has_no_line_of_its_own(path: Path) -> None:
 
 
 def test_unknown_fields_are_mistakes_with_their_path_and_a_suggestion(path: Path) -> None:
-    document = policy_test(case("a", {"pod": "web", "nodeSelecter": {}}, object=[]), profile="x")
+    document = policy_test(case("a", {**SCHEDULED, "nodeSelecter": {}}, object=[]), profile="x")
     found = {line.removeprefix(f"{path}, document 1: ") for line in mistakes(path, document)}
     assert found == {
         'profile: unknown field "profile", did you mean profiles?',

@@ -10,11 +10,11 @@ from typing import Any
 from mooring.framework.decision import Decision
 from mooring.framework.registry import PluginLoadError, Registry
 from mooring.model.node import Node
-from mooring.model.pod import Pod
 from mooring.model.selectors import parse_label_selector
 from mooring.policy.errors import did_you_mean
+from mooring.simulate.controllers import CONTROLLERS, is_new
 from mooring.simulate.inputs import Inputs, inputs_of
-from mooring.simulate.manifests import InputError, Manifest, manifests_in, read_manifests
+from mooring.simulate.manifests import InputError, Manifest, objects_in, read_manifests
 from mooring.simulate.policy_tests import (
     Expectation,
     PodSelection,
@@ -93,20 +93,22 @@ def _inputs(file: PolicyTestFile, number: int, registry: Registry) -> Inputs:
     if not case.pods:
         return inputs_of(cluster, registry, profiles)
     pods = [*_inline(case.pods, f"{where}.pods")]
-    placed = [manifest for manifest in cluster if not _is_pending(manifest)]
-    return inputs_of([*placed, *pods], registry, profiles)
+    others = [manifest for manifest in cluster if not _makes_pending_pods(manifest)]
+    return inputs_of([*others, *pods], registry, profiles)
 
 
 def _inline(objects: Sequence[dict[str, Any]], where: str) -> Iterator[Manifest]:
     for number, raw in enumerate(objects):
-        yield from manifests_in(raw, f"{where}[{number}]")
+        yield from objects_in(Manifest(f"{where}[{number}]", raw))
 
 
-def _is_pending(manifest: Manifest) -> bool:
-    """Whether it is a pod without a node."""
-    spec = manifest.raw.get("spec")
-    has_node = isinstance(spec, dict) and bool(spec.get("nodeName"))
-    return (manifest.group, manifest.kind) == ("", "Pod") and not has_node
+def _makes_pending_pods(manifest: Manifest) -> bool:
+    """Whether it is a pod without a node, or a controller whose pods would be made."""
+    group_and_kind = (manifest.group, manifest.kind)
+    if group_and_kind == ("", "Pod"):
+        spec = manifest.raw.get("spec")
+        return not (isinstance(spec, dict) and spec.get("nodeName"))
+    return group_and_kind in CONTROLLERS and is_new(manifest.raw)
 
 
 class _Decided:
@@ -116,23 +118,23 @@ class _Decided:
         attempts = simulate(inputs, registry, seed=seed, every_node=True)
         self.decisions = {attempt.decision.pod: attempt.decision for attempt in attempts}
         self._state = inputs.state
-        pods = {pod.key: pod for pod in inputs.pending}
-        pods |= {placed.pod.key: placed.pod for placed in inputs.state.pods}
-        self._pods = pods
+        self._pods = {pod.key: pod for pod in inputs.pending}
+        self._pods |= {placed.pod.key: placed.pod for placed in inputs.state.pods}
 
-    def pod(self, name: str, path: str) -> Pod:
-        """The pod of this NAME or NAMESPACE/NAME.
+    def pod(self, name: str, path: str) -> str:
+        """The key of the pod of this NAME or NAMESPACE/NAME.
 
         Raises:
             InputError: There is none.
         """
         key = _key(name)
-        if key not in self._pods:
-            raise InputError(f"{path}.pod: there is no pod {key}{did_you_mean(key, self._pods)}")
-        return self._pods[key]
+        known = {*self._pods, *self.decisions}
+        if key not in known:
+            raise InputError(f"{path}.pod: there is no pod {key}{did_you_mean(key, sorted(known))}")
+        return key
 
-    def select(self, selection: PodSelection, path: str) -> list[Pod]:
-        """The pods of the selection.
+    def select(self, selection: PodSelection, path: str) -> list[str]:
+        """The keys of the pods of the selection.
 
         Raises:
             InputError: There is none.
@@ -140,7 +142,7 @@ class _Decided:
         raw = selection.label_selector.model_dump(mode="json", by_alias=True)
         labels = parse_label_selector(raw)
         found = [
-            pod
+            pod.key
             for pod in self._pods.values()
             if selection.namespace in (None, pod.namespace)
             and (labels is None or labels.matches(pod.labels))
@@ -149,9 +151,9 @@ class _Decided:
             raise InputError(f"{path}.pods: selects no pod")
         return found
 
-    def node_of(self, pod: Pod) -> Node | None:
+    def node_of(self, pod: str) -> Node | None:
         """The pod's node; None if it has none, or one that is not among the objects."""
-        placed = self._state.pods.get(pod.key)
+        placed = self._state.pods.get(pod)
         return self._state.nodes.nodes[placed.row] if placed is not None else None
 
     def nodes(self) -> list[Node]:
@@ -187,52 +189,52 @@ class _Check:
         for field, message in self._of_all(pods):
             yield self._failure(field, message, pods)
 
-    def _failure(self, field: str, message: str, pods: Sequence[Pod]) -> Failure:
-        known = (self.decided.decisions.get(pod.key) for pod in pods)
+    def _failure(self, field: str, message: str, pods: Sequence[str]) -> Failure:
+        known = (self.decided.decisions.get(pod) for pod in pods)
         decisions = [decision for decision in known if decision is not None]
         decisions.sort(key=lambda decision: decision.node is not None)
         return Failure(f"{self.path}.{field}", message, tuple(decisions[:_MOST_EXPLAINED]))
 
-    def _of_pod(self, pod: Pod) -> Iterator[tuple[str, str]]:
+    def _of_pod(self, pod: str) -> Iterator[tuple[str, str]]:
         """The field and the message of each failure that concerns one pod."""
-        expected, decision = self.expected, self.decided.decisions.get(pod.key)
+        expected, decision = self.expected, self.decided.decisions.get(pod)
         node = self.decided.node_of(pod)
         where = f"is on {node.name}" if node is not None else "has no node"
         if expected.profile is not None:
             by = decision.profile if decision is not None else None
             if by != expected.profile:
-                yield "profile", f"pod {pod.key} was decided by {_quoted(by)}"
+                yield "profile", f"pod {pod} was decided by {_quoted(by)}"
         if expected.scheduled not in (None, node is not None):
-            yield "scheduled", f"pod {pod.key} {where}"
+            yield "scheduled", f"pod {pod} {where}"
         if expected.node is not None and (node is None or node.name != expected.node):
-            yield "node", f"pod {pod.key} {where}, expected {expected.node}"
+            yield "node", f"pod {pod} {where}, expected {expected.node}"
         if expected.node_selector:
             yield from self._labels(pod, node)
         if expected.unschedulable is not None:
             problem = _not_unschedulable(expected.unschedulable, node, decision)
             if problem is not None:
-                yield "unschedulable", f"pod {pod.key} {problem}"
+                yield "unschedulable", f"pod {pod} {problem}"
         nominated = decision.nominated_node if decision is not None else None
         if expected.nominated_node not in (None, nominated):
-            yield "nominatedNode", f"pod {pod.key} is nominated to {_quoted(nominated)}"
+            yield "nominatedNode", f"pod {pod} is nominated to {_quoted(nominated)}"
         victims = decision.victims if decision is not None else ()
         if expected.victims is not None and {*map(_key, expected.victims)} != {*victims}:
-            yield "victims", f"pod {pod.key} evicts {_listed(victims)}"
+            yield "victims", f"pod {pod} evicts {_listed(victims)}"
 
-    def _labels(self, pod: Pod, node: Node | None) -> Iterator[tuple[str, str]]:
+    def _labels(self, pod: str, node: Node | None) -> Iterator[tuple[str, str]]:
         if node is None:
-            yield "nodeSelector", f"pod {pod.key} has no node"
+            yield "nodeSelector", f"pod {pod} has no node"
             return
         for label, value in self.expected.node_selector.items():
             if node.labels.get(label) != value:
                 has = f"{label}={node.labels[label]}" if label in node.labels else f"no {label}"
-                yield "nodeSelector", f"pod {pod.key} is on {node.name}, which has {has}"
+                yield "nodeSelector", f"pod {pod} is on {node.name}, which has {has}"
 
-    def _of_all(self, pods: Sequence[Pod]) -> Iterator[tuple[str, str]]:
+    def _of_all(self, pods: Sequence[str]) -> Iterator[tuple[str, str]]:
         """The field and the message of each failure that concerns all pods together."""
         expected = self.expected
         if expected.max_victims is not None:
-            decisions = (self.decided.decisions.get(pod.key) for pod in pods)
+            decisions = (self.decided.decisions.get(pod) for pod in pods)
             victims = {victim for d in decisions if d is not None for victim in d.victims}
             if len(victims) > expected.max_victims:
                 evicted = _listed(sorted(victims))
@@ -243,7 +245,7 @@ class _Check:
         if expected.topology_key is not None and expected.max_skew is not None:
             yield from self._skew(pods, expected.topology_key, expected.max_skew)
 
-    def _skew(self, pods: Sequence[Pod], topology_key: str, most: int) -> Iterator[tuple[str, str]]:
+    def _skew(self, pods: Sequence[str], topology_key: str, most: int) -> Iterator[tuple[str, str]]:
         key = topology_key
         values = {node.labels[key] for node in self.decided.nodes() if key in node.labels}
         if not values:

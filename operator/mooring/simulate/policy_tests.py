@@ -12,7 +12,7 @@ from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean
 from mooring.policy.names import QualifiedName
 from mooring.policy.reading import PolicyModel, read
 from mooring.policy.selectors import LabelSelector
-from mooring.simulate.manifests import InputError, Manifest, read_manifests
+from mooring.simulate.manifests import InputError, Manifest, composed, manifests_in, read_text
 
 __all__ = [
     "API_VERSION",
@@ -222,16 +222,17 @@ def _candidates(folder: Path) -> Iterator[str]:
 
 
 def _tests_of(path: str) -> Iterator[PolicyTestFile]:
-    tests = [manifest for manifest in read_manifests([path]) if manifest.group == _GROUP]
-    lines = _lines_of_cases(path) if tests else []
-    for number, manifest in enumerate(tests):
+    text = read_text(path)
+    tests = [manifest for manifest in manifests_in(text, path) if manifest.group == _GROUP]
+    documents = [*composed(text)] if tests else []
+    for manifest in tests:
         if manifest.kind != KIND:
             hint = did_you_mean(manifest.kind, [KIND]) or f"; the group has only {KIND}"
             raise manifest.error(f'kind: unknown kind "{manifest.kind}"{hint}')
         test = _read(manifest)
-        # A test that is an item of a list has no lines of its own.
-        own = len(lines) == len(tests)
-        yield PolicyTestFile(path, test, lines[number] if own else (1,) * len(test.cases))
+        lines = _lines_of_cases(documents[manifest.document])
+        # The items of a list have no lines of their own.
+        yield PolicyTestFile(path, test, lines or (1,) * len(test.cases))
 
 
 def _read(manifest: Manifest) -> PolicyTest:
@@ -242,19 +243,10 @@ def _read(manifest: Manifest) -> PolicyTest:
         raise InputError(text) from None
 
 
-def _lines_of_cases(path: str) -> list[tuple[int, ...]]:
-    """For each document that is a policy test, the lines on which its cases begin."""
-    found = list[tuple[int, ...]]()
-    for document in yaml.compose_all(Path(path).read_text(encoding="utf-8"), yaml.SafeLoader):
-        fields = _fields(document)
-        version, cases = fields.get("apiVersion"), fields.get("cases")
-        if version is not None and str(version.value).partition("/")[0] == _GROUP:
-            items = cases.value if isinstance(cases, yaml.SequenceNode) else []
-            found.append(tuple(item.start_mark.line + 1 for item in items))
-    return found
-
-
-def _fields(node: yaml.Node | None) -> dict[str, yaml.Node]:
-    if not isinstance(node, yaml.MappingNode):
-        return {}
-    return {str(key.value): value for key, value in node.value}
+def _lines_of_cases(document: yaml.Node) -> tuple[int, ...]:
+    """The lines on which the cases of a document begin; empty if it has none."""
+    fields = document.value if isinstance(document, yaml.MappingNode) else []
+    for key, value in fields:
+        if key.value == "cases" and isinstance(value, yaml.SequenceNode):
+            return tuple(item.start_mark.line + 1 for item in value.value)
+    return ()
