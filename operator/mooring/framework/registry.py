@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from mooring.framework.plugin import POINT_METHODS, misspelt_name, points_of
 from mooring.framework.plugin_failures import text_of
+from mooring.policy.errors import PluginLoadError
 from mooring.policy.points import Point
 
 __all__ = ["ENTRY_POINT_GROUP", "SHIPPED_WITH", "NoArgs", "PluginLoadError", "Registry"]
@@ -33,10 +34,6 @@ class NoArgs(BaseModel):
     """The arguments of a plugin that takes none."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class PluginLoadError(Exception):
-    """A plugin cannot be used; the text says which, from where, and why."""
 
 
 @dataclass(frozen=True, slots=True)
