@@ -54,6 +54,11 @@ def test_a_resource_that_no_node_has_is_to_be_given_up() -> None:
     ]
 
 
+def test_no_pod_is_told_to_do_without_cpu() -> None:
+    deciding = Deciding(node("a", cpu="2"), pod("other", cpu="2", node="a"))
+    assert changes(deciding, pod("web", cpu="1")) == ["when default/other on a ends"]
+
+
 def test_a_taint_is_named_with_its_value_and_effect() -> None:
     deciding = Deciding(node("a", taints=("team=gpu:NoSchedule",)))
     assert changes(deciding, pod("web")) == ["if it tolerated the taint team=gpu:NoSchedule"]

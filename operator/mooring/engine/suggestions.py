@@ -141,6 +141,8 @@ class _Trial:
         resources = [change.resource for change in changes if change.resource]
         if resources:
             limits, share = self._largest_requests(resources, rows)
+            if any(not limits[name] and "/" not in name for name in resources):
+                return None  # a pod cannot do without cpu or memory, only without a device
             changed = _requesting(limits, changed)
             rows = self._feasible(changed)
             if not len(rows):
