@@ -237,8 +237,10 @@ async def test_an_unschedulable_pod_is_explained_first_by_its_cause_and_what_wou
         (
             "queued",
             [
-                "pod team-a/queued: in the active queue, pending for 2s, 1 attempt, "
-                "20 pods ahead of it"
+                (
+                    "pod team-a/queued: in the active queue, pending for 2s, 1 attempt, "
+                    "20 pods ahead of it"
+                ),
             ],
         ),
         (
