@@ -12,6 +12,7 @@ _COMMANDS: Final = (
     "simulate",
     "test",
     "explain",
+    "shadow",
     "gpus",
     "profile",
     "convert",

@@ -86,7 +86,15 @@ def decide(
     table = score(search, rows)
     chosen = int(table.best[seed % len(table.best)])
     row, scores = int(rows[chosen]), partial(table.by_node, chosen=chosen)
-    return ScheduleResult(row, nodes.name(row), len(rows), evaluated_nodes, scores, diagnosis)
+    return ScheduleResult(
+        row,
+        nodes.name(row),
+        len(rows),
+        evaluated_nodes,
+        scores,
+        diagnosis,
+        partial(table.of_row, rows),
+    )
 
 
 def _fit_error(

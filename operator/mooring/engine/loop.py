@@ -26,6 +26,7 @@ from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.reports import Reports
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
+from mooring.engine.shadow import Shadow
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
 from mooring.framework.queued_pod import QueuedPod
@@ -74,6 +75,7 @@ class SchedulingLoop:
         metrics: Metrics,
         decisions: DecisionLog,
         preemptions: PreemptionExecutor,
+        shadow: Shadow | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._scheduler = scheduler
@@ -81,6 +83,7 @@ class SchedulingLoop:
         self._metrics = metrics
         self._decisions = decisions
         self._preemptions = preemptions
+        self._shadow = shadow
         self._clock = clock
         self._shared = ResultCache(scheduler.state.nodes)
         self._slow = SlowDecisions()
@@ -125,7 +128,8 @@ class SchedulingLoop:
             self._turned = now = self._clock()
             queued = self._scheduler.queue.pop(now) if self._may_bind() else None
             if queued is None:
-                await self._idle(now)
+                if not self._compare(slice_end):
+                    await self._idle(now)
             else:
                 self._attempt(queued)
             if self._clock() >= slice_end:
@@ -146,6 +150,10 @@ class SchedulingLoop:
     def _may_bind(self) -> bool:
         """Whether one more binding may be in flight."""
         return self.requesting < _MOST_BINDING
+
+    def _compare(self, until: float) -> bool:
+        """Decides for profiles in mode Shadow, because no pod waits; False if there is nothing."""
+        return self._shadow is not None and self._may_bind() and self._shadow.compare(until)
 
     async def _idle(self, now: float) -> None:
         """Wait for work, for the end of a binding or the next backoff; for a while at most."""

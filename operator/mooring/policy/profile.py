@@ -174,6 +174,9 @@ class SchedulingProfileSpec(PolicyModel):
 
     match: Match = Match()
     """The pods this profile applies to."""
+    mode: Literal["Active", "Shadow"] = "Active"
+    """Active: pods are scheduled. Shadow: pods that another scheduler binds are decided for
+    comparison; nothing is bound, evicted, nominated or written to pods."""
     percentage_of_nodes_to_score: int | None = Field(None, ge=0, le=100)
     """Stop the search once this share of all nodes is feasible. Absent: 100, all nodes; 0:
     kube-scheduler's adaptive rule, a smaller share for a larger cluster."""
