@@ -55,7 +55,7 @@ class Beside:
 
     def __init__(self, *objects: dict[str, Any], **spec: Any) -> None:
         self.scheduler = scheduler_state(*objects, registry=REGISTRY)
-        self.clock = 0.0
+        self.clock: float = 0
         self.woken = 0
         self.metrics = Metrics()
         self.shadow = Shadow(
@@ -226,11 +226,22 @@ def test_a_pod_that_an_active_profile_takes_is_not_compared() -> None:
 def test_a_pod_that_had_a_node_from_the_beginning_is_not_compared() -> None:
     beside = Beside(*TWO)
     beside.shown_bound(pod(), "small")
-    assert not beside.shadow.compare(until=0.0)
-    beside.clock = 11.0
-    assert not beside.shadow.compare(until=0.0)
-    beside.shadow.left("pod-default-web")
     assert beside.results() == {}
+    assert beside.status()["compared"] == 0
+
+
+def test_pods_that_only_one_of_the_watches_shows_are_remembered_up_to_a_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shadow_module, "_MOST_REMEMBERED", 2)
+    beside = Beside(*TWO)
+    for number in range(3):
+        beside.shown_bound(pod(f"static-{number}"), "large")
+        beside.shadow.left(f"gone-{number}")
+    beside.compare()
+    for number in range(3):
+        beside.shadow.left(parse_pod(pod(f"static-{number}")).uid)
+    assert beside.status()["compared"] == 2
 
 
 @pytest.mark.parametrize("first", ["bound", "left"])
@@ -241,7 +252,7 @@ def test_the_two_watches_may_show_a_binding_in_either_order(first: str) -> None:
         beside.shadow.left(uid)
     beside.shown_bound(pod(), "large")
     if first == "bound":
-        assert not beside.shadow.compare(until=0.0)
+        assert beside.results() == {}
         beside.shadow.left(uid)
     assert beside.results() == {"same": 1}
 
@@ -315,13 +326,13 @@ def test_when_too_many_pods_come_at_once_the_first_are_not_compared(
 ) -> None:
     monkeypatch.setattr(shadow_module, "_MOST_WAITING", 3)
     beside = Beside(*TWO)
-    for number in range(5):
-        beside.bind(pod(f"p{number}"), "small")
+    for beside.clock in range(5):
+        beside.bind(pod(f"p{beside.clock}"), "small")
     beside.compare()
     assert [record["pod"] for record in beside.records()] == [
-        "default/p2",
-        "default/p3",
         "default/p4",
+        "default/p3",
+        "default/p2",
     ]
     assert (beside.status()["compared"], beside.status()["notCompared"]) == (3, 2)
 
@@ -329,8 +340,8 @@ def test_when_too_many_pods_come_at_once_the_first_are_not_compared(
 def test_only_the_last_pods_are_kept_and_the_counts_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shadow_module, "_MOST_RECORDS", 2)
     beside = Beside(*TWO)
-    for number in range(3):
-        beside.bind(pod(f"p{number}"), "small")
+    for beside.clock in range(3):
+        beside.bind(pod(f"p{beside.clock}"), "small")
         beside.compare()
     assert [record["pod"] for record in beside.records()] == ["default/p2", "default/p1"]
     assert beside.status()["compared"] == 3

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
+from operator import itemgetter
 from typing import Any, Final
 
 from mooring.engine.cycle import decide, tie_break_seed
@@ -51,9 +52,9 @@ _MOST_WAITING: Final = 512
 """Bound pods that wait to be compared; when more come, the first ones are not compared."""
 _MOST_RECORDS: Final = 1000
 _MOST_PENDING: Final = 1000
-"""Pending pods that are looked at, and uids that are remembered."""
-_SHOWN_SECONDS: Final = 10.0
-"""How long after its binding a pod may take to be shown as one that was pending."""
+"""Pending pods that are looked at."""
+_MOST_REMEMBERED: Final = 5000
+"""Pods that only one of the two watches, of pending and of bound pods, has shown so far."""
 _PENDING_SECONDS: Final = 30.0
 """A pod that is not bound after this time is decided, too."""
 _LOOK_SECONDS: Final = 10.0
@@ -66,14 +67,27 @@ _STATUS_SECONDS: Final = 10.0
 class _BoundPod:
     """A pod that was bound; without `profile` it is only one that later decisions must not see.
 
-    `was_pending` says that it has been seen without a node: others, such as static pods, had a node
-    from the beginning, and no scheduler chose it.
+    `was_pending` says that it has been seen without a node; `at` is when it was seen bound, in
+    seconds since the epoch.
     """
 
     pod: Pod
+    at: float
     profile: InForce | None
-    since: float
     was_pending: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Comparison:
+    """The result of a decision of a shadow profile; `record` is None if there is no decision.
+
+    `usages` are utilization and balance of the nodes of `_CHOICES`; empty if one has no node.
+    """
+
+    profile: InForce
+    result: str
+    record: dict[str, Any] | None = None
+    usages: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -116,6 +130,12 @@ class Shadow:
         self._start = 0
         self._bound: deque[_BoundPod] = deque()
         self._left: OrderedDict[str, None] = OrderedDict()
+        """The uids of pods that were pending, and have not been shown bound yet."""
+        self._unconfirmed: OrderedDict[str, _Comparison] = OrderedDict()
+        """By uid, comparisons of pods that have not been shown pending yet.
+
+        Other pods, such as static pods, had a node from the beginning, and no scheduler chose it.
+        """
         self._pending: dict[str, float | None] = {}
         self._look_at = 0.0
         self._due: deque[Pod] = deque()
@@ -134,35 +154,35 @@ class Shadow:
     def left(self, uid: str) -> None:
         """The pod is shown no more among those without a node, so it was pending."""
         if not self._scheduler.profiles.has_shadows:
-            return
-        for bound in self._bound:
-            if bound.pod.uid == uid:
-                bound.was_pending = True
-                self._wake()
-                return
-        self._left[uid] = None
-        if len(self._left) > _MOST_PENDING:
-            self._left.popitem(last=False)
+            self._left.clear()
+            self._unconfirmed.clear()
+        elif (comparison := self._unconfirmed.pop(uid, None)) is not None:
+            self._keep(comparison)
+        else:
+            self._left[uid] = None
+            if len(self._left) > _MOST_REMEMBERED:
+                self._left.popitem(last=False)
 
     def compare(self, until: float) -> bool:
         """Decides about some pods, those bound last first; returns False if there are none.
 
         Begins no decision after `until`, but makes one at least.
         """
-        now = self._clock()
-        self._drop_settled(now)
-        if not any(_is_due(bound) for bound in self._bound):
-            return self._decide_pending(now, until)
+        self._drop_settled()
+        if not self._bound:
+            return self._decide_pending(self._clock(), until)
         with self._scheduler.state.trial() as trial:
             for bound in reversed(self._bound):
                 placed = self._scheduler.state.pods.get(bound.pod.key)
                 if placed is not None and placed.pod.uid == bound.pod.uid:
                     trial.remove(bound.pod.key)
-                if _is_due(bound):
-                    self._compare(bound)
-                    if self._clock() >= until:
-                        break
-        self._drop_settled(now)
+                profile, bound.profile = bound.profile, None
+                if profile is None or not self._is_in_force(profile):
+                    continue
+                self._keep_once_confirmed(bound, self._compared(bound, profile))
+                if self._clock() >= until:
+                    break
+        self._drop_settled()
         return True
 
     def statuses(self) -> Mapping[str, dict[str, Any]]:
@@ -180,7 +200,8 @@ class Shadow:
             namespace: Whose pods; empty for all.
         """
         prefix = f"{namespace}/" if namespace else ""
-        pods = [record for record in reversed(self._records) if record["pod"].startswith(prefix)]
+        pods = [record for record in self._records if record["pod"].startswith(prefix)]
+        pods.sort(key=itemgetter("time"), reverse=True)
         return {"profiles": self.statuses(), "pods": pods}
 
     def _note(self, pod: object) -> None:
@@ -190,26 +211,22 @@ class Shadow:
         profile = scheduler.profiles.shadow_of(pod, scheduler.cluster)
         if profile is None and not self._bound:
             return
-        pending = scheduler.without_profile.get(pod.key)
-        was_pending = pending is not None and pending.uid == pod.uid
-        if pod.uid in self._left:
-            del self._left[pod.uid]
-            was_pending = True
         if profile is not None:
             self._summary(profile)
-        self._bound.append(_BoundPod(pod, profile, self._clock(), was_pending))
+        pending = scheduler.without_profile.get(pod.key)
+        was_pending = pending is not None and pending.uid == pod.uid
+        self._bound.append(_BoundPod(pod, self._now(), profile, was_pending))
         if len(self._bound) > _MOST_WAITING:
             first = self._bound.popleft()
-            if _is_due(first) and first.profile is not None:
-                self._count(first.profile, "missed")
+            if first.profile is not None and self._is_in_force(first.profile):
+                self._keep_once_confirmed(first, _Comparison(first.profile, "missed"))
         self._wake()
 
-    def _drop_settled(self, now: float) -> None:
+    def _drop_settled(self) -> None:
         """Forgets bound pods that no later decision needs: those before the first undecided one."""
         while self._bound:
-            first = self._bound[0]
-            undecided = first.profile is not None and self._is_in_force(first.profile)
-            if undecided and (first.was_pending or now - first.since < _SHOWN_SECONDS):
+            profile = self._bound[0].profile
+            if profile is not None and self._is_in_force(profile):
                 return
             self._bound.popleft()
 
@@ -244,46 +261,46 @@ class Shadow:
 
     def _decide_one_pending(self, pod: Pod) -> None:
         profile = self._scheduler.profiles.shadow_of(pod, self._scheduler.cluster)
-        outcome = self._decide(profile, pod) if profile is not None else None
-        if profile is None or outcome is None:
+        if profile is None:
+            return
+        outcome = self._decide(profile, pod)
+        if outcome is None:
+            self._keep(_Comparison(profile, "error"))
             return
         chosen = outcome if isinstance(outcome, ScheduleResult) else None
         message = outcome.message if isinstance(outcome, FitError) else None
         scores = {chosen.node: chosen.score_of(chosen.row)} if chosen is not None else {}
-        self._record(profile, pod, "pending", chosen, None, scores, message)
+        record = self._record(profile, pod, self._now(), "pending", chosen, scores, message)
+        self._keep(_Comparison(profile, "pending", record))
 
-    def _compare(self, bound: _BoundPod) -> None:
+    def _compared(self, bound: _BoundPod, profile: InForce) -> _Comparison:
         """Decides about a bound pod; the trial has removed it and those bound later."""
-        profile, bound.profile = bound.profile, None
-        node = bound.pod.node_name
-        if profile is None or node is None or not self._is_in_force(profile):
-            return
-        outcome = self._decide(profile, replace(bound.pod, node_name=None))
+        pod, at = bound.pod, bound.at
+        outcome = self._decide(profile, replace(pod, node_name=None))
         if outcome is None:
-            return
+            return _Comparison(profile, "error")
         if isinstance(outcome, FitError):
-            self._record(profile, bound.pod, "unschedulable", None, node, {}, outcome.message)
-            return
+            record = self._record(profile, pod, at, "unschedulable", None, {}, outcome.message)
+            return _Comparison(profile, "unschedulable", record)
+        node = pod.node_name or ""
         row = self._scheduler.state.nodes.row_of.get(node)
-        scores = {outcome.node: outcome.score_of(outcome.row)}
-        message = None
-        if outcome.node == node:
-            result = "same"
-        else:
-            scores[node] = outcome.score_of(row) if row is not None else None
-            message = _rejection(outcome, row) if scores[node] is None else None
-            totals = {score.total for score in scores.values() if score is not None}
-            tied = scores[node] is not None and len(totals) == 1
+        scores, message, result = {outcome.node: outcome.score_of(outcome.row)}, None, "same"
+        if outcome.node != node:
+            score = scores[node] = outcome.score_of(row) if row is not None else None
+            message = _rejection(outcome, row) if score is None else None
+            highest = scores[outcome.node]
+            tied = score is not None and highest is not None and score.total == highest.total
             result = "rejected" if message is not None else "tied" if tied else "different"
+        usages: tuple[tuple[float, float], ...] = ()
         if row is not None:
-            self._measure(profile, bound.pod, row, outcome.row)
-        self._record(profile, bound.pod, result, outcome, node, scores, message)
+            usages = (self._usage(pod, row), self._usage(pod, outcome.row))
+        record = self._record(profile, pod, at, result, outcome, scores, message)
+        return _Comparison(profile, result, record, usages)
 
     def _decide(self, profile: InForce, pod: Pod) -> "ScheduleResult | FitError | None":
-        """The decision, without preemption; None if a plugin fails, which is counted."""
+        """The decision, without preemption; None if a plugin fails."""
         scheduler = self._scheduler
         if pod.limit_exceeded is not None:
-            self._count(profile, "error")
             return None
         try:
             outcome = decide(
@@ -299,7 +316,6 @@ class Shadow:
             if not isinstance(error, PluginFailed):
                 logger.exception("the shadow decision about pod %s failed", pod.key)
             logger.debug("no shadow decision about pod %s: %s", pod.key, text_of(error))
-            self._count(profile, "error")
             return None
         if isinstance(outcome, ScheduleResult):
             self._start = (self._start + outcome.evaluated_nodes) % scheduler.cluster.node_count
@@ -309,7 +325,7 @@ class Shadow:
         """The summary of the profile; a profile that was changed begins anew."""
         known = self._summaries.get(profile.profile.name)
         if known is None or known.profile is not profile:
-            # Which pods would be evicted is nobody's question here, and takes long to find out.
+            # A shadow profile evicts nothing, and looking for victims takes long.
             pipeline = replace(profile.pipeline, post_filter=())
             known = _Summary(profile, pipeline, self._now())
             self._summaries = {
@@ -320,19 +336,35 @@ class Shadow:
             self._summaries[profile.profile.name] = known
         return known
 
-    def _count(self, profile: InForce, result: str) -> None:
-        self._summary(profile).results[result] += 1
-        self._metrics.shadow_decided(profile.profile.name, result)
+    def _keep_once_confirmed(self, bound: _BoundPod, comparison: _Comparison) -> None:
+        """Keeps the comparison of a pod that was pending, now or once this is known."""
+        uid = bound.pod.uid
+        if uid in self._left:
+            del self._left[uid]
+            bound.was_pending = True
+        if bound.was_pending:
+            self._keep(comparison)
+            return
+        self._unconfirmed[uid] = comparison
+        if len(self._unconfirmed) > _MOST_REMEMBERED:
+            self._unconfirmed.popitem(last=False)
 
-    def _measure(self, profile: InForce, pod: Pod, bound_row: int, shadow_row: int) -> None:
-        """Adds how full and how evenly used each of the two nodes is with the pod."""
-        summary = self._summary(profile)
-        summary.nodes += 1
-        for choice, row in zip(_CHOICES, (bound_row, shadow_row), strict=True):
-            utilization, balance = self._usage(pod, row)
+    def _keep(self, comparison: _Comparison) -> None:
+        """Counts a comparison, if the profile is still in force as it was."""
+        profile = comparison.profile
+        if not self._is_in_force(profile):
+            return
+        name, summary = profile.profile.name, self._summary(profile)
+        summary.results[comparison.result] += 1
+        self._metrics.shadow_decided(name, comparison.result)
+        if comparison.record is not None:
+            self._records.append(comparison.record)
+        if comparison.usages:
+            summary.nodes += 1
+        for choice, (utilization, balance) in zip(_CHOICES, comparison.usages, strict=False):
             summary.utilization[choice] += utilization
             summary.balance[choice] += balance
-            self._metrics.shadow_node(profile.profile.name, choice, utilization, balance)
+            self._metrics.shadow_node(name, choice, utilization, balance)
 
     def _usage(self, pod: Pod, row: int) -> tuple[float, float]:
         """Utilization and balance of the node with the pod, from cpu and memory requests.
@@ -353,29 +385,27 @@ class Shadow:
         self,
         profile: InForce,
         pod: Pod,
+        at: float,
         result: str,
         chosen: ScheduleResult | None,
-        bound: str | None,
         scores: Mapping[str, NodeScore | None],
         message: str | None,
-    ) -> None:
-        self._count(profile, result)
-        self._records.append(
-            {
-                "time": _iso(self._now()),
-                "pod": pod.key,
-                "profile": profile.profile.name,
-                "result": result,
-                "node": chosen.node if chosen is not None else None,
-                "boundNode": bound,
-                "scores": {
-                    node: {"plugins": dict(score.plugins), "total": score.total}
-                    for node, score in scores.items()
-                    if score is not None
-                },
-                "message": message,
-            }
-        )
+    ) -> dict[str, Any]:
+        """The decision as the report shows it."""
+        return {
+            "time": _iso(at, "milliseconds"),
+            "pod": pod.key,
+            "profile": profile.profile.name,
+            "result": result,
+            "node": chosen.node if chosen is not None else None,
+            "boundNode": pod.node_name,
+            "scores": {
+                node: {"plugins": dict(score.plugins), "total": score.total}
+                for node, score in scores.items()
+                if score is not None
+            },
+            "message": message,
+        }
 
 
 class ShadowStatusWriter:
@@ -415,10 +445,6 @@ class ShadowStatusWriter:
             self._written[name] = status
 
 
-def _is_due(bound: _BoundPod) -> bool:
-    return bound.profile is not None and bound.was_pending
-
-
 def _rejection(outcome: ScheduleResult, row: int | None) -> str | None:
     """Which plugin rejects the row, and why; None if none does."""
     for group in outcome.diagnosis().rejected:
@@ -443,5 +469,6 @@ def _status(summary: _Summary) -> dict[str, Any]:
     }
 
 
-def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _iso(seconds: float, precision: str = "seconds") -> str:
+    text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec=precision)
+    return text.replace("+00:00", "Z")
