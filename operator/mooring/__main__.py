@@ -13,6 +13,7 @@ __all__ = ["main"]
 _COMMANDS: Final = (
     "run",
     "simulate",
+    "test",
     "explain",
     "gpus",
     "profile",
