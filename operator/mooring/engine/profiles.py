@@ -1,6 +1,6 @@
 """The profiles in force, and which of them takes a pod."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from mooring.framework.handle import Handle
@@ -9,6 +9,7 @@ from mooring.framework.plugin_failures import PluginFailures
 from mooring.framework.registry import Registry
 from mooring.model.pod import Pod
 from mooring.policy.errors import FieldError, ProfileInvalid
+from mooring.policy.extender import Extender
 from mooring.policy.match import ProfileMatcher
 from mooring.policy.profile import SchedulingProfile
 from mooring.policy.resolve import Effective
@@ -31,14 +32,21 @@ class Profiles:
 
     A profile takes effect whole: `put` either replaces it, or raises and leaves what was in force.
     `failures` records what plugins do wrong; without it that is logged, but not counted.
+    `tls_problem` says why an extender's certificates cannot be used; by default they are not read.
     """
 
     def __init__(
-        self, registry: Registry, handle: Handle, failures: PluginFailures | None = None
+        self,
+        registry: Registry,
+        handle: Handle,
+        failures: PluginFailures | None = None,
+        *,
+        tls_problem: Callable[[Extender], str | None] = lambda _extender: None,
     ) -> None:
         self._registry = registry
         self._handle = handle
         self._failures = failures
+        self._tls_problem = tls_problem
         self._in_force: dict[str, InForce] = {}
         self._matcher = ProfileMatcher(())
 
@@ -51,12 +59,16 @@ class Profiles:
         """Builds the profile's pipeline and puts it in force.
 
         Raises:
-            ProfileInvalid: if it uses a feature that this version lacks.
+            ProfileInvalid: if the certificates of an extender cannot be used.
             PluginLoadError: if one of its plugins cannot be built; what was in force stays.
         """
-        if profile.spec.extenders:
-            message = "are not called by this version of Mooring: remove them"
-            raise ProfileInvalid([FieldError("spec.extenders", message)])
+        mistakes = [
+            FieldError(f"spec.extenders[{number}].tlsConfig", problem)
+            for number, extender in enumerate(profile.spec.extenders)
+            if (problem := self._tls_problem(extender)) is not None
+        ]
+        if mistakes:
+            raise ProfileInvalid(mistakes)
         pipeline = build_pipeline(profile, effective, self._registry, self._handle, self._failures)
         entry = self._in_force[profile.name] = InForce(profile, effective, pipeline)
         self._rematch()

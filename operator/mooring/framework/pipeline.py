@@ -28,6 +28,7 @@ from mooring.framework.plugin_failures import (
     text_of,
 )
 from mooring.framework.registry import NoArgs, PluginLoadError, Registry
+from mooring.policy.extender import Extender
 from mooring.policy.points import Point
 from mooring.policy.profile import Preemption, SchedulingProfile
 from mooring.policy.resolve import Effective
@@ -80,6 +81,8 @@ class Pipeline:
     """By plugin name, the distribution that it comes from; errors name it."""
     failures: PluginFailures
     """Records what the plugins do wrong."""
+    extenders: tuple[Extender, ...]
+    """The profile's extenders, those that are ignorable last (buildExtenders in scheduler.go)."""
 
     def blamed(self, plugin: str, point: ExtensionPoint) -> Blamed:
         """The plugin with its distribution; a name that the profile does not have is not kept."""
@@ -143,6 +146,7 @@ def build_pipeline(
         },
         distributions={name: registry.distribution(name) for name in built},
         failures=failures,
+        extenders=tuple(sorted(profile.spec.extenders, key=lambda extender: extender.ignorable)),
     )
 
 
