@@ -168,7 +168,7 @@ class Scheduler:
             left=self._reports.forget,
             failed=self._reports.error,
         )
-        profile_handler = ProfileHandler(profiles, registry, self._intake)
+        profile_handler = ProfileHandler(profiles, self._intake)
         self._kopf = KopfOperator(
             self._intake,
             profile_handler,

@@ -90,8 +90,14 @@ def test_profile_option_replaces_the_defaults(tmp_path: Path) -> None:
 def test_ignored_kinds_are_named_on_standard_error(tmp_path: Path) -> None:
     result = invoke(dump(tmp_path / "a.json", api_object("ConfigMap", "c")))
     assert "ignored objects of kinds that no decision reads: ConfigMap (1)" in result.stderr
-    assert "there is no pod without a node to schedule" in result.stderr
-    assert (result.stdout, result.exit_code) == ("", 0)
+
+
+def test_the_exit_code_is_2_if_there_is_nothing_to_schedule(tmp_path: Path) -> None:
+    stored = api_object("Deployment", "web") | {"apiVersion": "apps/v1"}
+    result = invoke(dump(tmp_path / "a.json", node("n1"), stored))
+    assert "note: Deployment default/web: a cluster has stored it" in result.stderr
+    assert "error: there is no pod without a node to schedule" in result.stderr
+    assert (result.stdout, result.exit_code) == ("", 2)
 
 
 def test_bad_input_is_one_line_and_the_exit_code_is_2(tmp_path: Path) -> None:
@@ -165,3 +171,15 @@ def test_a_row_of_an_unschedulable_pod_gives_the_message_and_the_victims() -> No
         "-",
         "No fit. It can run on n9 once a/1, a/2, a/3 and 2 more are gone.",
     )
+
+
+def test_it_says_whose_extenders_were_not_called(tmp_path: Path) -> None:
+    profile = api_object(
+        "SchedulingProfile", "gpu", spec={"extenders": [{"urlPrefix": "http://gpu"}]}
+    )
+    profile["apiVersion"] = "scheduling.mooring.dev/v1alpha1"
+    cluster = dump(tmp_path / "a.json", node("n1"), pod("web"), profile)
+    assert invoke(cluster).stderr.splitlines()[0] == (
+        "note: extenders were not called (--extenders calls them): those of gpu"
+    )
+    assert "extenders" not in invoke(cluster, "--extenders").stderr

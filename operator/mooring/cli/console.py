@@ -10,7 +10,6 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from mooring.framework.registry import PluginLoadError
 from mooring.simulate.manifests import InputError
 from mooring.simulate.profiles import LoadedProfile
 
@@ -51,7 +50,7 @@ def mistakes_reported() -> Iterator[None]:
     """Print a mistake in the user's input, one line each without traceback, and exit with 2."""
     try:
         yield
-    except (InputError, PluginLoadError) as error:
+    except InputError as error:
         for line in str(error).splitlines():
             click.echo(f"error: {line}", err=True)
         sys.exit(BAD_INPUT)

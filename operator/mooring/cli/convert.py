@@ -10,7 +10,7 @@ from mooring.policy.imports.configuration import ProcessSettings
 from mooring.policy.imports.policy import PROVIDERS, import_provider
 from mooring.policy.profile import DEFAULT_SCHEDULER
 from mooring.simulate.manifests import read_manifests
-from mooring.simulate.profiles import load_profiles
+from mooring.simulate.profiles import read_profiles
 
 __all__ = ["convert"]
 
@@ -42,7 +42,7 @@ def convert(source: str, scheduler_name: str, output: str) -> None:
         profiles = [import_provider(source, scheduler_name)]
     else:
         with mistakes_reported():
-            loaded = load_profiles(read_manifests([source]), Registry(SHIPPED), scheduler_name)
+            loaded = read_profiles(read_manifests([source]), Registry(SHIPPED), scheduler_name)
         profiles = [found.profile for found in loaded]
         print_notes(source, loaded)
         for flags in dict.fromkeys(_flags(p.settings) for p in loaded if p.settings):

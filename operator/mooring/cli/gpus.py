@@ -15,9 +15,7 @@ from mooring.cli.console import (
     print_table,
 )
 from mooring.engine.profiles import InForce, Profiles
-from mooring.framework.handle import Handle
 from mooring.framework.registry import Registry
-from mooring.framework.waiting_pods import WaitingPods
 from mooring.plugins import SHIPPED
 from mooring.policy.device_args import PRESETS
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
@@ -26,8 +24,7 @@ from mooring.policy.resolve import resolve
 from mooring.simulate.gpus import NodeGPUs, Plan, node_gpus, picture, plans
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.manifests import read_manifests
-from mooring.simulate.simulation import OfflineApi
-from mooring.state.snapshot import Snapshot
+from mooring.simulate.offline import offline_handle
 
 __all__ = ["gpus", "in_force"]
 
@@ -87,8 +84,8 @@ def in_force(inputs: Inputs, registry: Registry, preset: str) -> InForce:
         "pluginConfig": [{"name": name, "args": {"preset": preset}} for name in names],
     }
     spec = read(SchedulingProfileSpec, document, "spec")
-    handle = Handle(Snapshot(inputs.state), WaitingPods(), OfflineApi(), inputs.state)
-    return Profiles(registry, handle).put(SchedulingProfile("gpus", spec), resolve(spec, registry))
+    profiles = Profiles(registry, offline_handle(inputs.state))
+    return profiles.build(SchedulingProfile("gpus", spec), resolve(spec, registry))
 
 
 def _print_nodes(nodes: Iterable[NodeGPUs]) -> None:

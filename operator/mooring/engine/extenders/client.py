@@ -1,6 +1,7 @@
 """One extender over HTTP(S): kept connections, bounded answers, and a bound on calls in flight."""
 
 import asyncio
+import os
 import ssl
 import tempfile
 import time
@@ -260,6 +261,8 @@ def _words(error: BaseException) -> str:
         text = error.reason or "TLS failed"
     elif isinstance(error, aiohttp.InvalidURL):
         text = "its URL cannot be used"
+    elif isinstance(error, OSError) and (error.errno or 0) > 0:
+        text = os.strerror(error.errno)  # asyncio adds addresses
     elif isinstance(error, OSError) and error.strerror:
         text = error.strerror
     else:
