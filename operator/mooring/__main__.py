@@ -10,6 +10,7 @@ __all__ = ["main"]
 _COMMANDS: Final = (
     "run",
     "simulate",
+    "test",
     "explain",
     "gpus",
     "profile",

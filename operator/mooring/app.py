@@ -25,6 +25,7 @@ from mooring.engine.extenders.objects import ApiObjects
 from mooring.engine.housekeeping import Housekeeping
 from mooring.engine.intake import Intake
 from mooring.engine.loop import SchedulingLoop
+from mooring.engine.pod_report import PodReports
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.profiles import Profiles
 from mooring.engine.reports import Reports
@@ -369,6 +370,7 @@ class Scheduler:
             },
             metrics=self._metrics,
             decisions=self._decisions,
+            pod_report=PodReports(self._scheduler).of,
             configuration=partial(configuration, self._scheduler),
             tls=ServingTls(
                 cert_file=settings.tls_cert_file,

@@ -23,6 +23,7 @@ __all__ = [
     "composed",
     "display_name",
     "manifests_in",
+    "objects_in",
     "read_manifests",
     "read_text",
 ]
@@ -115,7 +116,7 @@ def manifests_in(
     for number, document in enumerate(_documents(text, name, repeated)):
         if document is not None:
             source = f"{name}, document {number + 1}"
-            yield from _objects(Manifest(source, document, number))
+            yield from objects_in(Manifest(source, document, number))
 
 
 def read_text(path: str) -> str:
@@ -215,7 +216,12 @@ def _problem(error: yaml.YAMLError) -> str:
     return f"{where}is neither YAML nor JSON: {problem or ' '.join(str(error).split())}"
 
 
-def _objects(manifest: Manifest) -> Iterator[Manifest]:
+def objects_in(manifest: Manifest) -> Iterator[Manifest]:
+    """Yield the object of a document, or the items of a list object.
+
+    Raises:
+        NoObjectError: if the document, or an item, is not an object.
+    """
     document: Any = manifest.raw
     if not isinstance(document, dict):
         shown = type(document).__name__
@@ -231,4 +237,4 @@ def _objects(manifest: Manifest) -> Iterator[Manifest]:
         # Items of a typed list such as PodList have no apiVersion and kind of their own.
         complete = {**inherited, **item} if isinstance(item, dict) else item
         source, path = f"{manifest.source}, items[{number}]", f"{manifest.path}.items[{number}]"
-        yield from _objects(Manifest(source, complete, manifest.document, path))
+        yield from objects_in(Manifest(source, complete, manifest.document, path))
