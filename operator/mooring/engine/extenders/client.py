@@ -261,7 +261,7 @@ def _words(error: BaseException) -> str:
         text = error.reason or "TLS failed"
     elif isinstance(error, aiohttp.InvalidURL):
         text = "its URL cannot be used"
-    elif isinstance(error, OSError) and (error.errno or 0) > 0:
+    elif isinstance(error, OSError) and error.errno is not None and error.errno > 0:
         text = os.strerror(error.errno)  # asyncio adds addresses
     elif isinstance(error, OSError) and error.strerror:
         text = error.strerror
