@@ -48,7 +48,9 @@ Examples:
 @click.option(
     "-n", "--namespace", default="default", show_default=True, help="The pod's namespace."
 )
-@click.option("--kubeconfig", help="Path of the kubeconfig. Without it: as kubectl.")
+@click.option(
+    "--kubeconfig", type=click.Path(), help="Path of the kubeconfig. Without it: as kubectl."
+)
 @click.option("--context", help="Context in the kubeconfig. Without it: the current one.")
 @click.option(
     "--lease-namespace",
@@ -78,6 +80,7 @@ Examples:
 )
 @click.option(
     "--certificate-authority",
+    type=click.Path(),
     help="CA of the endpoints' certificate, PEM. Without it: with --server the system's CAs, in a "
     "port-forward none.",
 )

@@ -33,13 +33,14 @@ _NUMBERS = ("CARD", "MEMORY", "FREE", "CORES")
 
 
 @click.command(
+    short_help="Show the GPU cards of every node and who has them.",
     epilog="""\b
 Examples:
   kubectl get nodes,pods -A -o json | mooring gpus -
   mooring gpus cluster.json --preset hami -o svg > gpus.svg
-  mooring gpus cluster.json --plan"""
+  mooring gpus cluster.json --plan""",
 )
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())
 @click.option(
     "--preset",
     type=click.Choice([*PRESETS]),

@@ -26,18 +26,24 @@ from mooring.simulate.profiles import read_profiles
 __all__ = ["profile"]
 
 
-@click.group()
+@click.group(
+    epilog="""\b
+Examples:
+  mooring profile check manifests/
+  mooring profile diff old.yaml new.yaml"""
+)
 def profile() -> None:
     """Check and compare profiles."""
 
 
 @profile.command(
+    short_help="Check whether profiles are valid.",
     epilog="""\b
 Examples:
   mooring profile check profile.yaml
   mooring profile check manifests/ scheduler-config.yaml
   kubectl get sprof -o yaml | mooring profile check - -o json
-  mooring profile check policies/ -o github   # in a workflow of GitHub"""
+  mooring profile check policies/ -o github   # in a workflow of GitHub""",
 )
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path())
 @output_option("text", "json", "github")
@@ -61,13 +67,14 @@ def check(paths: tuple[str, ...], output: str) -> None:
 
 
 @profile.command(
+    short_help="Compare profiles after all defaults are filled in.",
     epilog="""\b
 Examples:
   mooring profile diff old.yaml new.yaml
-  kubectl get sprof spread -o yaml | mooring profile diff - spread.yaml"""
+  kubectl get sprof spread -o yaml | mooring profile diff - spread.yaml""",
 )
-@click.argument("a")
-@click.argument("b")
+@click.argument("a", type=click.Path())
+@click.argument("b", type=click.Path())
 @output_option("table", "json")
 def diff(a: str, b: str, output: str) -> None:
     """Compare the profiles of the files A and B after all defaults are filled in.

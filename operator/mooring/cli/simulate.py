@@ -40,10 +40,11 @@ Examples:
   kubectl get nodes,pods,pv,pvc,sc,pdb -A -o json | mooring simulate -
   mooring simulate cluster.json --profile bin-packing.yaml -o json"""
 )
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())
 @click.option(
     "--profile",
     metavar="FILE",
+    type=click.Path(),
     help="Use the profiles of this file (SchedulingProfile or KubeSchedulerConfiguration).",
 )
 @click.option(
