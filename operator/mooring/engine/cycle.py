@@ -93,7 +93,7 @@ def decide(
     search = Search(pod, pipeline, cluster, cache.of(pod, pipeline, cluster))
     pre_filtered = search.pre_filter() if cluster.node_count else search.diagnosis_without_nodes()
     if isinstance(pre_filtered, Diagnosis):
-        return _fit_error(search, pre_filtered, None, now, answers)
+        return _fit_error(search, pre_filtered, None, now, seed, answers)
     fits = search.feasible(pre_filtered)
     on_nominated = _nominated_node(search, pre_filtered, fits, answers)
     if on_nominated is not None:
@@ -102,7 +102,7 @@ def decide(
     if isinstance(found, FilterCall):
         return found
     if not len(found.rows):
-        return _fit_error(search, found.diagnosis(), pre_filtered, now, answers)
+        return _fit_error(search, found.diagnosis(), pre_filtered, now, seed, answers)
     return _highest(search, found, seed, answers)
 
 
@@ -203,6 +203,7 @@ def _fit_error(
     diagnosis: Diagnosis,
     pre_filtered: PreFiltered | None,
     now: float,
+    seed: int,
     answers: ExtenderAnswers | None,
 ) -> FitError | PreemptCall:
     """The outcome when no node fits: runs the post_filter plugins (RunPostFilterPlugins).
@@ -219,6 +220,7 @@ def _fit_error(
         LiveDryRun(search, pre_filtered),
         search.pipeline.preemption,
         now,
+        seed,
         preempt_extenders=answers is not None and answers.preempts,
         processed=answers.processed if answers is not None else None,
     )

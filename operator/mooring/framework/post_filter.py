@@ -43,7 +43,9 @@ class DryRun(Protocol):
 class PostFilterState:
     """A pod that no node fits, with the reasons.
 
-    `limits` are the profile's settings for preemption. `now` is in seconds since the epoch.
+    `limits` are the profile's settings for preemption. `now` is in seconds since the epoch. `seed`
+    differs between the attempts of a pod: a search that does not look at all nodes can begin
+    elsewhere each time.
 
     With `preempt_extenders`, extenders take part in the preemption: a plugin that supports that
     returns Candidates first, and runs again with `processed`, what the extenders made of them.
@@ -55,6 +57,7 @@ class PostFilterState:
     dry_run: DryRun
     limits: Preemption
     now: float
+    seed: int = 0
     preempt_extenders: bool = False
     processed: "ProcessedCandidates | None" = None
 
