@@ -55,7 +55,7 @@ def test_every_expression_asks_for_metrics_and_labels_that_exist(expression: str
     for grouped in GROUPED.finditer(expression):
         assert set(grouped["labels"].split(", ")) <= labels
     for selected in SELECTED.finditer(expression):
-        named = set(re.findall(r"(\w+)=", selected["labels"]))
+        named = set(re.findall(r"(\w+)!?=", selected["labels"]))
         assert named <= known[base(selected["metric"])]
 
 
