@@ -163,11 +163,11 @@ class DefaultPreemption:
 
 def _nomination(state: PostFilterState, candidate: Candidate) -> Nomination:
     strict = state.limits.disruption_budgets == "Strict"
-    return Nomination(state.cluster.node_names[candidate.row], candidate.all_victims, strict)
+    return Nomination(state.cluster.nodes.name(candidate.row), candidate.all_victims, strict)
 
 
 def _for_extenders(state: PostFilterState, candidate: Candidate) -> PreemptionCandidate:
-    node = state.cluster.node_names[candidate.row]
+    node = state.cluster.nodes.name(candidate.row)
     return PreemptionCandidate(node, candidate.all_victims, candidate.violations)
 
 
@@ -208,7 +208,7 @@ def _fits_without_eviction(state: PostFilterState, rows: IntArray) -> str | None
     """
     rows = np.intersect1d(rows, state.diagnosis.resolvable_rows)
     lower = [
-        state.cluster.node_names[row]
+        state.cluster.nodes.name(row)
         for row in rows.tolist()
         if any(
             placed.pod.shape.priority < state.pod.shape.priority
