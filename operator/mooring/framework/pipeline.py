@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from mooring.framework.handle import Handle
+from mooring.framework.placements import GroupPolicy
 from mooring.framework.plugin import (
     BindPlugin,
     EnqueueExtensions,
     FilterPlugin,
     PermitPlugin,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
     PostBindPlugin,
     PostFilterPlugin,
     PreBindPlugin,
@@ -32,7 +35,12 @@ from mooring.policy.points import Point
 from mooring.policy.profile import Preemption, SchedulingProfile
 from mooring.policy.resolve import Effective
 
-__all__ = ["Pipeline", "WeightedScorePlugin", "build_pipeline"]
+__all__ = [
+    "Pipeline",
+    "WeightedPlacementScorePlugin",
+    "WeightedScorePlugin",
+    "build_pipeline",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +51,14 @@ class WeightedScorePlugin:
     weight: int
     name: str
     row_local: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightedPlacementScorePlugin:
+    """A plugin that scores placements, and the weight of its normalized score."""
+
+    plugin: PlacementScorePlugin
+    weight: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,6 +96,10 @@ class Pipeline:
     """By plugin name, the distribution that it comes from; errors name it."""
     failures: PluginFailures
     """Records what the plugins do wrong."""
+    placement_generate: tuple[PlacementGeneratePlugin, ...] = ()
+    placement_scores: tuple[WeightedPlacementScorePlugin, ...] = ()
+    group_policy: GroupPolicy | None = None
+    """How gangs are treated; None: members of a group are scheduled one by one."""
 
     def blamed(self, plugin: str, point: ExtensionPoint) -> Blamed:
         """The plugin with its distribution; a name that the profile does not have is not kept."""
@@ -143,6 +163,12 @@ def build_pipeline(
         },
         distributions={name: registry.distribution(name) for name in built},
         failures=failures,
+        placement_generate=at(Point.PLACEMENT_GENERATE),
+        placement_scores=tuple(
+            WeightedPlacementScorePlugin(instance(use.name), use.weight)
+            for use in effective.plugins[Point.PLACEMENT_SCORE]
+        ),
+        group_policy=next((p.group_policy for p in built.values() if hasattr(p, "group_policy")), None),
     )
 
 
