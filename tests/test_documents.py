@@ -194,7 +194,7 @@ def test_the_plugin_of_the_readme_passes_its_own_test() -> None:
     assert _keep(module.TestAvoidSpot)
 
 
-def test_the_score_in_the_guide_keeps_the_contract(tmp_path: Path) -> None:
+def test_the_plugins_of_the_guide_keep_the_contract(tmp_path: Path) -> None:
     found: dict[str, Any] = {}
     for block in _blocks("python"):
         if block.document.name == "plugins.md":
@@ -207,9 +207,11 @@ def test_the_score_in_the_guide_keeps_the_contract(tmp_path: Path) -> None:
             spec.loader.exec_module(module)
             found |= vars(module)
     newer = {"acme.example/generation": "3"}
-    scenario = Scenario((node("n1", labels=newer), node("n2")), pod("web"))
-    members = {"plugin": found["Generation"], "scenarios": (scenario,)}
-    assert _keep(type("TestGeneration", (PluginContract,), members))
+    ten = tuple(pod(f"p{i}", node="n1") for i in range(10))
+    scenario = Scenario((node("n1", labels=newer), node("n2")), pod("web"), ten)
+    for plugin in ("Generation", "FewPods"):
+        members = {"plugin": found[plugin], "scenarios": (scenario,)}
+        assert _keep(type(f"Test{plugin}", (PluginContract,), members))
 
 
 def _written(default: Any) -> str:

@@ -135,7 +135,11 @@ class Scheduler:
         )
         self._scheduler = SchedulerState(state, cluster, queue, profiles, waiting)
         self._preemptions = PreemptionExecutor(
-            self._scheduler, writer, self._reports, time.monotonic
+            self._scheduler,
+            writer,
+            self._reports,
+            clock=time.monotonic,
+            wake=lambda: self._loop.wake(),  # noqa: PLW0108 - the loop is made below
         )
         self._loop = SchedulingLoop(
             self._scheduler,

@@ -256,7 +256,13 @@ class Engine:
             reports=self.reports,
             metrics=self.metrics,
             decisions=DecisionLog(),
-            preemptions=PreemptionExecutor(self.state, writer, self.reports, clock),
+            preemptions=PreemptionExecutor(
+                self.state,
+                writer,
+                self.reports,
+                clock=clock,
+                wake=lambda: self.loop.wake(),  # noqa: PLW0108 - the loop is being made
+            ),
             clock=clock,
         )
         self.intake = Intake(

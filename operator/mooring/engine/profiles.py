@@ -8,6 +8,7 @@ from mooring.framework.pipeline import Pipeline, build_pipeline
 from mooring.framework.plugin_failures import PluginFailures
 from mooring.framework.registry import Registry
 from mooring.model.pod import Pod
+from mooring.model.pod_group import GroupFormat
 from mooring.policy.errors import FieldError, ProfileInvalid
 from mooring.policy.match import ProfileMatcher
 from mooring.policy.profile import SchedulingProfile
@@ -46,6 +47,12 @@ class Profiles:
     def in_force(self) -> Mapping[str, InForce]:
         """The profiles in force, by name."""
         return self._in_force
+
+    @property
+    def pod_group_formats(self) -> tuple[GroupFormat, ...]:
+        """The formats of pod groups of all profiles, in the order of the profiles' names."""
+        pipelines = (entry.pipeline for _, entry in sorted(self._in_force.items()))
+        return tuple(dict.fromkeys(form for p in pipelines for form in p.pod_group_formats))
 
     def put(self, profile: SchedulingProfile, effective: Effective) -> InForce:
         """Builds the profile's pipeline and puts it in force.

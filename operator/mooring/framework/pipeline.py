@@ -31,6 +31,7 @@ from mooring.framework.plugin_failures import (
     text_of,
 )
 from mooring.framework.registry import NoArgs, PluginLoadError, Registry
+from mooring.model.pod_group import GroupFormat
 from mooring.policy.points import Point
 from mooring.policy.profile import Preemption, SchedulingProfile
 from mooring.policy.resolve import Effective
@@ -100,6 +101,8 @@ class Pipeline:
     placement_scores: tuple[WeightedPlacementScorePlugin, ...] = ()
     group_policy: GroupPolicy | None = None
     """How gangs are treated; None: members of a group are scheduled one by one."""
+    pod_group_formats: tuple[GroupFormat, ...] = ()
+    """The labels and annotations by which plugins say that pods name their group."""
 
     def blamed(self, plugin: str, point: ExtensionPoint) -> Blamed:
         """The plugin with its distribution; a name that the profile does not have is not kept."""
@@ -137,6 +140,11 @@ def build_pipeline(
         WeightedScorePlugin(instance(use.name), use.weight, use.name, instance(use.name).row_local)
         for use in effective.plugins[Point.SCORE]
     )
+    placement_generate = at(Point.PLACEMENT_GENERATE)
+    placement_scores = tuple(
+        WeightedPlacementScorePlugin(instance(use.name), use.weight)
+        for use in effective.plugins[Point.PLACEMENT_SCORE]
+    )
     return Pipeline(
         profile=profile.name,
         percentage_of_nodes_to_score=effective.percentage_of_nodes_to_score,
@@ -163,12 +171,15 @@ def build_pipeline(
         },
         distributions={name: registry.distribution(name) for name in built},
         failures=failures,
-        placement_generate=at(Point.PLACEMENT_GENERATE),
-        placement_scores=tuple(
-            WeightedPlacementScorePlugin(instance(use.name), use.weight)
-            for use in effective.plugins[Point.PLACEMENT_SCORE]
+        placement_generate=placement_generate,
+        placement_scores=placement_scores,
+        group_policy=next(
+            (plugin.group_policy for plugin in built.values() if hasattr(plugin, "group_policy")),
+            None,
         ),
-        group_policy=next((p.group_policy for p in built.values() if hasattr(p, "group_policy")), None),
+        pod_group_formats=tuple(
+            form for plugin in built.values() for form in getattr(plugin, "pod_group_formats", ())
+        ),
     )
 
 

@@ -71,6 +71,8 @@ class Plugin(Protocol):
     for nodes that changed. A row-local plugin may also set `ignores_pods = True` if it does not
     read what the pods on a node use; then it runs again only if the node itself changed.
     """
+    # A plugin about pod groups may also have `pod_group_formats`, GroupFormats (model/pod_group.py)
+    # of labels or annotations by which pods name a group that has no object.
 
 
 class EnqueueExtensions(Plugin, Protocol):

@@ -77,6 +77,9 @@ class _Simulation:
         self._profiles = Profiles(registry, handle)
         for loaded in inputs.profiles or (_default_profile(registry),):
             self._profiles.put(loaded.profile, loaded.effective)
+        inputs.state.track_pod_groups(self._profiles.pod_group_formats)
+        for pod in inputs.pending:
+            inputs.state.put_unscheduled(pod)
 
     def attempts(self, pods: Iterable[Pod]) -> Iterator[Attempt]:
         active = ActivePods()
