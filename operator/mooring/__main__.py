@@ -7,7 +7,17 @@ import click
 
 __all__ = ["main"]
 
-_COMMANDS: Final = ("run", "simulate", "explain", "gpus", "profile", "convert", "crds", "version")
+_COMMANDS: Final = (
+    "run",
+    "simulate",
+    "explain",
+    "gpus",
+    "profile",
+    "convert",
+    "plugin",
+    "crds",
+    "version",
+)
 
 
 class _Commands(click.Group):

@@ -47,7 +47,7 @@ class Attempt:
 def simulate(
     inputs: Inputs, registry: Registry, *, seed: int, every_node: bool
 ) -> Iterator[Attempt]:
-    """Yield one attempt per pending pod, in queue order, and after them the pods that are gated.
+    """Yield one attempt per pending pod, in queue order, then those that are gated or rejected.
 
     The simulation changes the state of `inputs`: a scheduled pod counts on its node for all later
     pods. The victims of a preemption stay on their node, because in a cluster they leave only
@@ -61,11 +61,12 @@ def simulate(
         seed: Chooses among nodes of equal score, together with the pod's uid.
         every_node: Whether decisions list all nodes, or only the score of the best node.
     """
-    return _Simulation(inputs, registry, seed, every_node=every_node).attempts(inputs.pending)
+    return _Simulation(inputs, registry, seed, every_node=every_node).attempts()
 
 
 class _Simulation:
     def __init__(self, inputs: Inputs, registry: Registry, seed: int, *, every_node: bool) -> None:
+        self._inputs = inputs
         self._state = inputs.state
         self._cluster = Snapshot(inputs.state)
         self._shared = ResultCache(inputs.state.nodes)
@@ -81,23 +82,23 @@ class _Simulation:
         for pod in inputs.pending:
             inputs.state.put_unscheduled(pod)
 
-    def attempts(self, pods: Iterable[Pod]) -> Iterator[Attempt]:
+    def attempts(self) -> Iterator[Attempt]:
         active = ActivePods()
         chosen: list[InForce] = []
-        rejected: list[Attempt] = []
-        for pod in pods:
+        rejected = [_rejected(each.pod, None, each.message) for each in self._inputs.rejected]
+        for pod in self._inputs.pending:
             profile = self._profiles.of(pod, self._cluster)
             if profile is None:
                 name = pod.shape.scheduler_name
                 rejected.append(
-                    _rejected(pod, None, f'no profile takes pods of schedulerName "{name}"')
+                    _rejected(pod.key, None, f'no profile takes pods of schedulerName "{name}"')
                 )
                 continue
             if pod.nominated_node is not None:
                 self._state.nominate(pod, pod.nominated_node)
             gate = _gate(pod, profile)
             if gate is not None:
-                rejected.append(_rejected(pod, profile, gate))
+                rejected.append(_rejected(pod.key, profile, gate))
             else:
                 active.add(_queued(pod, profile.pipeline, ticket=len(chosen)))
                 chosen.append(profile)
@@ -109,7 +110,7 @@ class _Simulation:
         try:
             outcome = self._decide(pod, profile)
         except PluginError as error:
-            return _rejected(pod, profile, str(error))
+            return _rejected(pod.key, profile, str(error))
         decision = decision_of(pod, profile.profile.name, outcome, self._most)
         if isinstance(outcome, FitError):
             self._nominate(pod, outcome)
@@ -118,9 +119,9 @@ class _Simulation:
         try:
             assume_and_reserve(pod, outcome.row, profile.pipeline, self._state)
         except PodRejected as rejection:
-            return _rejected(pod, profile, rejection.message)
+            return _rejected(pod.key, profile, rejection.message)
         except PluginError as error:
-            return _rejected(pod, profile, str(error))
+            return _rejected(pod.key, profile, str(error))
         return Attempt(decision, outcome.feasible_nodes)
 
     def _decide(self, pod: Pod, profile: InForce) -> Outcome:
@@ -179,10 +180,10 @@ def _gate(pod: Pod, profile: InForce) -> str | None:
         return str(error)
 
 
-def _rejected(pod: Pod, profile: InForce | None, message: str) -> Attempt:
+def _rejected(pod: str, profile: InForce | None, message: str) -> Attempt:
     return Attempt(
         Decision(
-            pod=pod.key,
+            pod=pod,
             profile=profile.profile.name if profile is not None else None,
             node=None,
             nominated_node=None,
