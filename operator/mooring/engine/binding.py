@@ -86,6 +86,11 @@ class AssumedPod:
     together: GroupBinding | None = None
     """The binding of the group that the pod was assumed with, if any."""
 
+    def failed(self, reason: str) -> None:
+        """The pod will not be bound: those that were assumed with it may be called off."""
+        if self.together is not None:
+            self.together.failed(f"member {self.pod.key} failed: {reason}")
+
 
 def assume_reserve_and_permit(
     queued: QueuedPod, row: int, pipeline: Pipeline, scheduler: SchedulerState, *, now: float

@@ -98,7 +98,7 @@ def decide_group(
         tried = list[_Candidate]()
         best = _complete(search, placements, tried) or _partial(tried, needed)
         chosen = _best(best, group, pipeline, cluster) if best else None
-        return _decision(chosen, tried, search, needed, pipeline)
+        return _decision(chosen, tried, search, pipeline)
 
 
 def _placements(
@@ -170,7 +170,6 @@ def _decision(
     chosen: _Candidate | None,
     tried: Sequence[_Candidate],
     search: GroupSearch,
-    needed: int,
     pipeline: Pipeline,
 ) -> GroupDecision:
     tries = sum(c.assignment.tries for c in tried)
@@ -183,7 +182,7 @@ def _decision(
         cause = diagnosis.message if diagnosis is not None else ""
         resource_filters = frozenset(pipeline.resource_filters)
         plugins = resource_filters | (diagnosis.plugins if diagnosis is not None else frozenset())
-        message = _message(chosen, tried, about, needed, tries, cause)
+        message = _message(chosen, tried, about, tries, cause)
     impossible = all(c.assignment.impossible for c in tried)
     return GroupDecision(
         rows=assignment.rows if chosen is not None else {},
@@ -200,7 +199,6 @@ def _message(
     chosen: _Candidate | None,
     tried: Sequence[_Candidate],
     about: _Candidate,
-    needed: int,
     tries: int,
     diagnosis: str,
 ) -> str:

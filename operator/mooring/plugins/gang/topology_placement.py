@@ -49,14 +49,12 @@ class TopologyPlacementGenerator:
             found.append(Placement(parent.rows, parent.key, parent.value, nowhere))
         if not found:
             keys = ", ".join(topology.keys)
-            where = "of all members that are placed already" if len(placed) else "with this label"
+            where = "of all members that are placed already" if placed else "with this label"
             return Unschedulable(f"no topology domain {where}: {keys}", resolvable=False)
         return tuple(found)
 
 
-def _domains(
-    key: str, parent: Placement, tier: int, cluster: Snapshot
-) -> Iterator[Placement]:
+def _domains(key: str, parent: Placement, tier: int, cluster: Snapshot) -> Iterator[Placement]:
     """The parent's nodes by their value of the label, those with the least free first."""
     nodes, column = cluster.nodes.take(parent.rows), cluster.nodes.label(key)
     codes = nodes.label_codes(key)
