@@ -1,10 +1,7 @@
 """Arguments of the plugin GangScheduling."""
 
-from datetime import timedelta
-
 from pydantic import Field
 
-from mooring.policy.durations import Duration
 from mooring.policy.names import QualifiedName
 from mooring.policy.reading import PolicyModel
 
@@ -21,14 +18,7 @@ class PodGroupLabel(PolicyModel):
 
 
 class GangSchedulingArgs(PolicyModel):
-    """How pods name groups that have no object, and what is done for groups that wait or break."""
+    """How pods name groups that have no object."""
 
     pod_group_labels: tuple[PodGroupLabel, ...] = Field((), max_length=16)
     """Looked up in this order, in a pod's labels and then in its annotations."""
-    reserve_after: Duration = timedelta(minutes=5)
-    """After so long without a place, nodes are reserved for a gang; `0`: never."""
-    delete_bound_members: bool = False
-    """If the members of a gang cannot all be bound, delete those that are bound and have an owner.
-
-    Their controller makes them again, so that no half gang keeps its nodes.
-    """
