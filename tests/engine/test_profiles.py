@@ -2,12 +2,14 @@ from typing import Any
 
 import pytest
 
+from mooring.engine.extenders.extenders import tls_problem
 from mooring.engine.profiles import Profiles
 from mooring.framework.handle import Handle
-from mooring.framework.registry import NoArgs, PluginLoadError, Registry
+from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod, parse_pod
 from mooring.plugins import SHIPPED
+from mooring.policy.errors import ProfileInvalid
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
@@ -75,7 +77,7 @@ def test_a_profile_that_is_put_again_replaces_its_pipeline() -> None:
 
 def test_a_profile_that_cannot_be_built_leaves_the_last_one_in_force() -> None:
     known = profiles(a={"percentageOfNodesToScore": 7})
-    with pytest.raises(PluginLoadError, match=r"Fails cannot be built: RuntimeError: no licence"):
+    with pytest.raises(ProfileInvalid, match=r"Fails cannot be built: RuntimeError: no licence"):
         put(known, "a", plugins={"preEnqueue": {"enabled": [{"name": "Fails"}]}})
     assert known.in_force["a"].pipeline.percentage_of_nodes_to_score == 7
     assert of(known, "a") == "a"
@@ -86,4 +88,23 @@ def test_a_removed_profile_takes_no_pods_and_its_absence_is_no_error() -> None:
     known.remove("a")
     known.remove("a")
     assert of(known, "a") is None
+    assert known.in_force == {}
+
+
+def test_a_profile_whose_extender_has_unusable_certificates_is_invalid() -> None:
+    known = Profiles(REGISTRY, handle(STATE), tls_problem=tls_problem)
+    with pytest.raises(ProfileInvalid) as invalid:
+        put(
+            known,
+            "a",
+            extenders=[
+                {"urlPrefix": "http://plain"},
+                {"urlPrefix": "https://x", "tlsConfig": {"caFile": "/no/such/ca.crt"}},
+            ],
+        )
+    (mistake,) = invalid.value.errors
+    assert str(mistake) == (
+        "spec.extenders[1].tlsConfig: caFile /no/such/ca.crt cannot be used: No such file or "
+        "directory"
+    )
     assert known.in_force == {}

@@ -3,13 +3,36 @@ from typing import Any
 
 import pytest
 
-from mooring.framework.registry import ENTRY_POINT_GROUP, Registry
+from mooring.framework.handle import Handle
+from mooring.framework.registry import ENTRY_POINT_GROUP, NoArgs, Registry
+from mooring.framework.verdicts import Unschedulable
+from mooring.model.pod import Pod
 from mooring.plugins import SHIPPED
 from mooring.policy.points import Point
 from mooring.simulate.manifests import InputError, Manifest
-from mooring.simulate.profiles import InvalidProfile, LoadedProfile, is_profile, load_profiles
+from mooring.simulate.profiles import (
+    InvalidProfile,
+    LoadedProfile,
+    contains_profile,
+    is_profile,
+    load_profiles,
+    read_profiles,
+)
 
 REGISTRY = Registry(SHIPPED, {})
+
+
+class Broken:
+    """Cannot be built."""
+
+    name = "Broken"
+    row_local = True
+
+    def __init__(self, _args: NoArgs, _handle: Handle) -> None:
+        raise RuntimeError("no licence")
+
+    def pre_enqueue(self, _pod: Pod) -> Unschedulable | None:
+        return None
 
 
 def profile(name: str = "mine", **spec: Any) -> Manifest:
@@ -90,5 +113,35 @@ def test_a_plugin_that_cannot_be_imported_is_an_error_in_the_profile() -> None:
     broken = EntryPoint("Broken", "no_such_package:Broken", ENTRY_POINT_GROUP)
     registry = Registry(SHIPPED, {"Broken": broken})
     named = profile(plugins={"multiPoint": {"enabled": [{"name": "Broken"}]}})
-    with pytest.raises(InputError, match=r"mine\.yaml: plugin Broken .* cannot be imported"):
+    with pytest.raises(InputError, match=r"mine\.yaml: .*: plugin Broken .* cannot be imported"):
         load_profiles([named], registry)
+
+
+def test_profiles_whose_plugins_cannot_be_built_can_be_read_but_not_loaded() -> None:
+    broken = profile(plugins={"multiPoint": {"enabled": [{"name": "Broken"}]}})
+    registry = Registry((*SHIPPED, Broken), {})
+    assert [loaded.profile.name for loaded in read_profiles([broken], registry)] == ["mine"]
+    with pytest.raises(InvalidProfile, match="no licence"):
+        load_profiles([broken], registry)
+
+
+def test_profiles_with_extenders_can_be_loaded() -> None:
+    extended = profile(extenders=[{"urlPrefix": "http://a", "filterVerb": "filter"}])
+    (loaded,) = load_profiles([extended], REGISTRY)
+    assert [found.name for found in loaded.profile.spec.extenders] == ["http://a"]
+
+
+def test_a_config_map_contains_a_profile_only_if_it_has_a_policy() -> None:
+    def found(*raws: dict[str, Any]) -> list[bool]:
+        return [contains_profile(Manifest("x", raw)) for raw in raws]
+
+    policy = {"kind": "ConfigMap", "data": {"policy.cfg": "{}"}}
+    assert all(found(profile().raw, configuration().raw, {"kind": "Policy"}, policy))
+    others = ({"kind": "ConfigMap", "data": {"nginx.conf": ""}}, {"kind": "ConfigMap"})
+    assert not any(found(*others, {"kind": "Pod"}))
+
+
+def test_a_scheduling_profile_without_a_group_lacks_its_api_version() -> None:
+    assert contains_profile(Manifest("x", {"kind": "SchedulingProfile"}))
+    with pytest.raises(InvalidProfile, match="apiVersion: is required"):
+        load_profiles([Manifest("x", {"kind": "SchedulingProfile"})], REGISTRY)

@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from mooring.engine.extenders.answers import interested
+from mooring.engine.extenders.client import ExtenderError
+from mooring.engine.extenders.extenders import Extenders
 from mooring.engine.group_binding import GroupBinding
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
@@ -195,14 +198,19 @@ def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.F
     return permitted
 
 
-async def bind(assumed: AssumedPod, in_pre_bind: MutableMapping[str, Callable[[], object]]) -> None:
+async def bind(
+    assumed: AssumedPod,
+    in_pre_bind: MutableMapping[str, Callable[[], object]],
+    extenders: Extenders,
+) -> None:
     """Binds the pod to its node; on any exception it is unreserved and forgotten.
 
-    While PreBind plugins work, `in_pre_bind` holds by the pod's uid what calls the binding off.
+    While PreBind plugins work, `in_pre_bind` holds by the pod's uid what calls the binding off. If
+    one of the `extenders` that care for the pod binds, no Bind plugin runs (schedule_one.go, bind).
 
     Raises:
         PodRejected: by a Permit plugin while the pod waited, or because it waited too long.
-        BindingFailed: a PreBind or Bind plugin failed.
+        BindingFailed: a PreBind or Bind plugin, or the extender, failed.
         CalledOff: too many other members of the pod's group failed.
     """
     pod, pipeline, together = assumed.pod, assumed.pipeline, assumed.together
@@ -220,21 +228,31 @@ async def bind(assumed: AssumedPod, in_pre_bind: MutableMapping[str, Callable[[]
                     await together.all_ready()
                     await requests.enter_async_context(together.requests)
             if together is not None:
-                await together.bind(partial(_bind_once, assumed), BindingFailed)
+                await together.bind(partial(_bind_once, assumed, extenders), BindingFailed)
             else:
-                await _bind_once(assumed)
+                await _bind_once(assumed, extenders)
         assumed.undo.pop_all()
 
 
-async def _bind_once(assumed: AssumedPod) -> None:
-    """Runs the Bind plugins until one has bound the pod."""
+async def _bind_once(assumed: AssumedPod, extenders: Extenders) -> None:
+    """Has the extender bind the pod, or runs the Bind plugins until one has bound it."""
     pipeline = assumed.pipeline
+    if await _bound_by_extender(assumed, extenders):
+        return
     for binder in pipeline.bind:
         point, method = ExtensionPoint.BIND, binder.bind
         answer = await _run(pipeline, binder, point, method, assumed.pod, assumed.node)
         if answer is not SKIP:
             return
     raise BindingFailed("no bind plugin took the pod; check the profile's bind plugins")
+
+
+async def _bound_by_extender(assumed: AssumedPod, extenders: Extenders) -> bool:
+    try:
+        caring = interested(assumed.pipeline, assumed.pod)
+        return await extenders.bind(caring, assumed.pod, assumed.node)
+    except ExtenderError as error:
+        raise BindingFailed(f"{_bind_prefix(ExtensionPoint.BIND)}{error}") from error
 
 
 async def after_binding(assumed: AssumedPod) -> None:

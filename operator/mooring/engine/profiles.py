@@ -1,6 +1,6 @@
 """The profiles in force, and which of them takes a pod."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from mooring.framework.handle import Handle
@@ -10,9 +10,10 @@ from mooring.framework.registry import Registry
 from mooring.model.pod import Pod
 from mooring.model.pod_group import GroupFormat
 from mooring.policy.errors import FieldError, ProfileInvalid
+from mooring.policy.extender import Extender
 from mooring.policy.match import ProfileMatcher
 from mooring.policy.profile import SchedulingProfile
-from mooring.policy.resolve import Effective
+from mooring.policy.resolve import Effective, load_profile
 from mooring.state.snapshot import Snapshot
 
 __all__ = ["InForce", "Profiles"]
@@ -30,16 +31,23 @@ class InForce:
 class Profiles:
     """The profiles in force, by name.
 
-    A profile takes effect whole: `put` either replaces it, or raises and leaves what was in force.
-    `failures` records what plugins do wrong; without it that is logged, but not counted.
+    A profile takes effect whole: `apply` and `put` either replace it, or raise and leave what was
+    in force. `failures` records what plugins do wrong; without it that is logged, but not counted.
+    `tls_problem` says why an extender's certificates cannot be used; by default they are not read.
     """
 
     def __init__(
-        self, registry: Registry, handle: Handle, failures: PluginFailures | None = None
+        self,
+        registry: Registry,
+        handle: Handle,
+        failures: PluginFailures | None = None,
+        *,
+        tls_problem: Callable[[Extender], str | None] = lambda _extender: None,
     ) -> None:
         self._registry = registry
         self._handle = handle
         self._failures = failures
+        self._tls_problem = tls_problem
         self._in_force: dict[str, InForce] = {}
         self._matcher = ProfileMatcher(())
 
@@ -54,20 +62,50 @@ class Profiles:
         pipelines = (entry.pipeline for _, entry in sorted(self._in_force.items()))
         return tuple(dict.fromkeys(form for p in pipelines for form in p.pod_group_formats))
 
-    def put(self, profile: SchedulingProfile, effective: Effective) -> InForce:
-        """Builds the profile's pipeline and puts it in force.
+    def check(self, document: object) -> InForce:
+        """Reads a SchedulingProfile object and builds its plugins, without putting it in force.
+
+        It alone decides whether a profile is valid: in the operator, in `mooring simulate` and in
+        `mooring profile check`.
 
         Raises:
-            ProfileInvalid: if it uses a feature that this version lacks.
-            PluginLoadError: if one of its plugins cannot be built; what was in force stays.
+            ProfileInvalid: with every mistake in the document; or, where there is none, with every
+                plugin that cannot be built, and certificates of extenders that cannot be used.
         """
-        if profile.spec.extenders:
-            message = "are not called by this version of Mooring: remove them"
-            raise ProfileInvalid([FieldError("spec.extenders", message)])
+        return self.build(*load_profile(document, self._registry))
+
+    def build(self, profile: SchedulingProfile, effective: Effective) -> InForce:
+        """Builds the plugins of a profile that is read and resolved, without putting it in force.
+
+        Raises:
+            ProfileInvalid: with every plugin that cannot be built, or if certificates of extenders
+                cannot be used.
+        """
+        mistakes = [
+            FieldError(f"spec.extenders[{number}].tlsConfig", problem)
+            for number, extender in enumerate(profile.spec.extenders)
+            if (problem := self._tls_problem(extender)) is not None
+        ]
+        if mistakes:
+            raise ProfileInvalid(mistakes)
         pipeline = build_pipeline(profile, effective, self._registry, self._handle, self._failures)
-        entry = self._in_force[profile.name] = InForce(profile, effective, pipeline)
-        self._rematch()
-        return entry
+        return InForce(profile, effective, pipeline)
+
+    def apply(self, document: object) -> InForce:
+        """Checks the document as `check` does, and puts the profile in force.
+
+        Raises:
+            ProfileInvalid: as `check`; what was in force stays.
+        """
+        return self._put_in_force(self.check(document))
+
+    def put(self, profile: SchedulingProfile, effective: Effective) -> InForce:
+        """Builds the plugins of a profile as `build` does, and puts it in force.
+
+        Raises:
+            ProfileInvalid: as `build`; what was in force stays.
+        """
+        return self._put_in_force(self.build(profile, effective))
 
     def remove(self, name: str) -> None:
         """Takes the profile out of force."""
@@ -83,6 +121,11 @@ class Profiles:
             pod.labels,
         )
         return self._in_force[name] if name is not None else None
+
+    def _put_in_force(self, entry: InForce) -> InForce:
+        self._in_force[entry.profile.name] = entry
+        self._rematch()
+        return entry
 
     def _rematch(self) -> None:
         self._matcher = ProfileMatcher(entry.profile for entry in self._in_force.values())
