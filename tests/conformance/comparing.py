@@ -32,7 +32,7 @@ def decided(case: Mapping[str, Any]) -> Decision:
     }
     profiles = load_profiles([Manifest("the profile", configuration)], REGISTRY)
     inputs = inputs_of(objects, REGISTRY, profiles)
-    (attempt,) = simulate(inputs, REGISTRY, seed=1, every_node=True)
+    (attempt,) = simulate(inputs, REGISTRY, seed=1)
     return attempt.decision
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "CSI_STORAGE_CAPACITY",
     "EVENT",
     "LEASE",
+    "LIMIT_RANGE",
     "MOORING_GROUP",
     "NAMESPACE",
     "NODE",
@@ -26,6 +27,7 @@ __all__ = [
     "PRIORITY_CLASS",
     "REPLICATION_CONTROLLER",
     "REPLICA_SET",
+    "RUNTIME_CLASS",
     "SCHEDULING_PROFILE",
     "SERVICE",
     "STATEFUL_SET",
@@ -161,6 +163,10 @@ POD_DISRUPTION_BUDGET: Final = Resource(
 )
 PRIORITY_CLASS: Final = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
+)
+LIMIT_RANGE: Final = Resource("", "v1", "limitranges", "LimitRange")
+RUNTIME_CLASS: Final = Resource(
+    "node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False
 )
 EVENT: Final = Resource("events.k8s.io", "v1", "events", "Event")
 LEASE: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")

@@ -5,9 +5,11 @@ The objects contain values of JSON only: dates in YAML stay strings, and all key
 
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import orjson
 import yaml
@@ -53,20 +55,49 @@ def read_manifests(paths: Iterable[str]) -> Iterator[Manifest]:
     """
     for path in paths:
         name = "standard input" if path == STDIN else path
-        for number, document in enumerate(_documents(_text(path), name), start=1):
-            if document is not None:
-                yield from _objects(document, f"{name}, document {number}")
+        with _opened(path) as file:
+            first, second = file.readline(), file.readline()
+            if _is_json_object(first) and (not second.strip() or second.startswith("{")):
+                documents = _json_lines(chain((first, second), file), name)
+            else:
+                documents = _documents(first + second + file.read(), name)
+            for number, document in enumerate(documents, start=1):
+                if document is not None:
+                    yield from _objects(document, f"{name}, document {number}")
 
 
-def _text(path: str) -> str:
+@contextmanager
+def _opened(path: str) -> Iterator[TextIO]:
     try:
         if path == STDIN:
-            return sys.stdin.read()
-        return Path(path).read_text(encoding="utf-8")
+            yield sys.stdin
+        else:
+            with Path(path).open(encoding="utf-8") as file:
+                yield file
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: is not UTF-8 text ({error.reason})") from None
     except OSError as error:
         raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+
+
+def _is_json_object(line: str) -> bool:
+    """Whether a line holds a whole object in JSON."""
+    try:
+        return isinstance(orjson.loads(line), dict)
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _json_lines(lines: Iterable[str], name: str) -> Iterator[Any]:
+    """The objects of a file with one object per line, read line by line."""
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield orjson.loads(line) if line.strip() else None
+        except orjson.JSONDecodeError as error:
+            raise InputError(
+                f"{name}: line {number}: is not JSON ({error.msg}), although line 1 is an object; "
+                "write one object per line, or YAML with --- between the objects"
+            ) from None
 
 
 def _documents(text: str, name: str) -> Iterator[Any]:
