@@ -12,7 +12,6 @@ import orjson
 import yaml
 from rich.cells import cell_len
 
-from mooring.framework.registry import PluginLoadError
 from mooring.simulate.manifests import InputError
 from mooring.simulate.profiles import LoadedProfile
 
@@ -28,6 +27,7 @@ __all__ = [
     "print_notes",
     "print_table",
     "print_yaml",
+    "table_lines",
 ]
 
 DONE: Final = 0
@@ -59,7 +59,7 @@ def mistakes_reported() -> Iterator[None]:
     """Print a mistake in the user's input, one line each without traceback, and exit with 2."""
     try:
         yield
-    except (InputError, PluginLoadError) as error:
+    except InputError as error:
         for line in str(error).splitlines():
             click.echo(f"error: {line}", err=True)
         sys.exit(BAD_INPUT)
@@ -93,31 +93,52 @@ def print_table(
     prose: Container[str] = (),
     failed: Container[int] = (),
 ) -> None:
-    """Print a table, on a terminal with lines of its width.
+    """Print a table as wide as the terminal; the rows whose numbers are in `failed` are red."""
+    table = _table(head, [*rows], numbers, prose, _terminal_width())
+    for number, lines in enumerate(table):
+        text = "\n".join(lines)
+        red = number > 0 and number - 1 in failed and coloured()
+        click.echo(click.style(text, fg="red") if red else text)
+
+
+def table_lines(
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    numbers: Container[str] = (),
+    prose: Container[str] = (),
+    width: int | None = None,
+) -> list[str]:
+    """The lines of a table that is at most so many columns wide; None if there is no limit.
 
     The columns named in `numbers` are aligned to the right. Those named in `prose`, which must be
     the last ones, are folded. A cell of any other column is never cut or folded, because it may be
     a name: if there is too little space, each row begins with its first cell on a line of its own,
-    and the others follow, indented. In a pipe every row is one line. The rows whose numbers are in
-    `failed` are red.
+    and the others follow, indented. Without a limit every row is one line.
     """
-    table = [tuple(head), *(tuple(row) for row in rows)]
+    return [line for lines in _table(head, [*rows], numbers, prose, width) for line in lines]
+
+
+def _table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    numbers: Container[str],
+    prose: Container[str],
+    width: int | None,
+) -> Iterator[list[str]]:
+    """The lines of the head and of each row."""
     names = sum(column not in prose for column in head)
-    widths = [max(cell_len(row[i]) for row in table) for i in range(names)]
-    width = _terminal_width()
+    widths = [max(cell_len(row[i]) for row in (head, *rows)) for i in range(names)]
     beside = None if width is None else _prose_width(width, widths, len(head) - names)
-    for number, row in enumerate(table):
+    for row in (head, *rows):
         if width is not None and beside is None:
-            lines = _stacked(row, head if number else None, names, width)
+            lines = _stacked(row, head if row is not head else None, names, width)
         else:
             cells = [
                 _aligned(cell, widths[i], right=head[i] in numbers)
                 for i, cell in enumerate(row[:names])
             ]
             lines = _beside(_GAP.join(cells), row[names:], beside)
-        text = "\n".join(line.rstrip() for line in lines)
-        red = number > 0 and number - 1 in failed and coloured()
-        click.echo(click.style(text, fg="red") if red else text)
+        yield [line.rstrip() for line in lines]
 
 
 def coloured() -> bool:

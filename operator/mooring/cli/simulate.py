@@ -47,9 +47,15 @@ Examples:
   mooring simulate --save cluster.jsonl
   mooring simulate cluster.jsonl pods.yaml -o json --top 3"""
 )
-@click.argument("words", nargs=-1, metavar="[FILE | TYPE/NAME]...")
+@click.argument("words", nargs=-1, metavar="[FILE | TYPE/NAME]...", type=click.Path())
 @click.option(
-    "-f", "--filename", "filenames", multiple=True, metavar="FILE", help="The same as FILE."
+    "-f",
+    "--filename",
+    "filenames",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(),
+    help="The same as FILE.",
 )
 @click.option("--cluster", is_flag=True, help="Read the live cluster too, beside the FILEs.")
 @click.option("--kubeconfig", help="Path of the kubeconfig. Without it: as kubectl.")
@@ -58,11 +64,13 @@ Examples:
     "--save",
     "dump",
     metavar="DUMP",
+    type=click.Path(),
     help="Write all objects that were read to this file, one per line; it can be a FILE later.",
 )
 @click.option(
     "--profile",
     metavar="FILE",
+    type=click.Path(),
     help="Use the profiles of this file (SchedulingProfile or KubeSchedulerConfiguration).",
 )
 @click.option("-n", "--namespace", help="Schedule only pods of this namespace.")

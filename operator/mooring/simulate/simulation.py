@@ -1,9 +1,9 @@
 """Run the scheduling engine without a cluster: one decision for every pending pod."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, Final, NoReturn
+from typing import Final
 
 from mooring.engine.binding import PodRejected, assume_and_reserve
 from mooring.engine.cycle import decide, tie_break_seed
@@ -11,29 +11,23 @@ from mooring.engine.outcome import FitError, Outcome, decision_of
 from mooring.engine.profiles import InForce, Profiles
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.decision import Decision
-from mooring.framework.handle import Handle
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.registry import Registry
 from mooring.framework.runtime import run_pre_enqueue
 from mooring.framework.verdicts import PluginError
-from mooring.framework.waiting_pods import WaitingPods
 from mooring.model.pod import Pod
 from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.resolve import resolve
 from mooring.queueing.active import ActivePods
 from mooring.simulate.inputs import Inputs, RejectedPod
 from mooring.simulate.manifests import InputError
+from mooring.simulate.offline import offline_handle
 from mooring.simulate.profiles import LoadedProfile
 from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
 
-__all__ = [
-    "Attempt",
-    "OfflineApi",
-    "Simulation",
-    "simulate",
-]
+__all__ = ["Attempt", "Simulation", "simulate"]
 
 _FIRST_ATTEMPT: Final = 1
 
@@ -105,10 +99,10 @@ class Simulation:
         self._most = nodes
         self._start = 0
         self._now = _now(inputs.state, inputs.pending)
-        handle = Handle(self._cluster, WaitingPods(), OfflineApi(), inputs.state)
-        self._profiles = Profiles(registry, handle)
+        self._profiles = Profiles(registry, offline_handle(inputs.state))
         for loaded in inputs.profiles or (_default_profile(registry),):
             self._profiles.put(loaded.profile, loaded.effective)
+        inputs.state.track_pod_groups(self._profiles.pod_group_formats)
         self._always = self._named(profile) if profile is not None else None
 
     def _named(self, name: str) -> InForce:
@@ -132,6 +126,9 @@ class Simulation:
         active = ActivePods()
         chosen: list[InForce] = []
         rejected = [_rejected(each.pod, each.owner, None, each.message) for each in forbidden]
+        pods = [*pods]
+        for pod in pods:
+            self._state.put_unscheduled(pod)
         for pod in pods:
             profile = self.profile_of(pod)
             if profile is None:
@@ -249,37 +246,3 @@ def _rejected(pod: str, owner: str, profile: InForce | None, message: str) -> At
             message=message,
         ),
     )
-
-
-class OfflineApi:
-    """An implementation of `mooring.framework.handle.Api` in which every call fails.
-
-    A simulation ends before any plugin may write to the API.
-    """
-
-    async def bind(self, _pod: Pod, _node: str) -> None:
-        """Raise PluginError."""
-        _fail()
-
-    def annotate(self, _pod: Pod, annotations: Mapping[str, str]) -> None:
-        """Raise PluginError if there are annotations; taking them back does nothing."""
-        if annotations:
-            _fail()
-
-    def unix_nanoseconds(self) -> int:
-        """Raise PluginError."""
-        _fail()
-
-    async def patch(
-        self, _resource: str, _namespace: str | None, _name: str, _patch: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Raise PluginError."""
-        _fail()
-
-    async def until(self, _done: Callable[[], bool], _seconds: float) -> None:
-        """Raise PluginError."""
-        _fail()
-
-
-def _fail() -> NoReturn:
-    raise PluginError("a simulation has no API server")
