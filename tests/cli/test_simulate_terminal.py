@@ -80,7 +80,12 @@ def containers(cpu: str = "100m") -> list[dict[str, Any]]:
 
 
 def new(kind: str, spec: dict[str, Any] | None, name: str = LONG, **top: Any) -> dict[str, Any]:
-    versions = {"Job": "batch/v1", "CronJob": "batch/v1", "Pod": "v1", "PodGroup": "x-k8s.io/v1"}
+    versions = {
+        "Job": "batch/v1",
+        "CronJob": "batch/v1",
+        "Pod": "v1",
+        "PodGroup": "scheduling.x-k8s.io/v1alpha1",
+    }
     raw = {"apiVersion": versions.get(kind, "apps/v1"), "kind": kind, "metadata": {"name": name}}
     return {**raw, **({"spec": spec} if spec is not None else {}), **top}
 
@@ -211,7 +216,7 @@ MISTAKES = {
     "twice": ([pod(), pod()], "is given already"),
     "empty": ([], "there is no pod without a node to schedule"),
     "only-a-config-map": ([new("ConfigMap", None)], "there is no pod without a node"),
-    "only-a-pod-group": ([POD_GROUP], "ignored objects of kinds that no decision reads: PodGroup"),
+    "only-a-pod-group": ([POD_GROUP], "there is no pod without a node"),
     "no-replicas": ([deployment(0)], "it makes no pods"),
     "a-list-of-nothing": ([{**LIST, "items": []}], "there is no pod without a node to schedule"),
 }

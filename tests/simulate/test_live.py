@@ -34,7 +34,8 @@ def test_every_kind_is_listed_once_and_the_objects_know_what_they_are() -> None:
         request.reply(listing(item) if request.path.endswith("/nodes") else listing())
 
     (found,), notes = read(answer, said)
-    assert paths == [("GET", kind.path()) for kind in KINDS]
+    once = {(kind.group, kind.kind): kind.path() for kind in reversed(KINDS)}
+    assert sorted(paths) == sorted(("GET", path) for path in once.values())
     assert found.raw == {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
     assert "reading nodes: 1" in said
     assert notes == []
@@ -52,6 +53,22 @@ def test_a_kind_that_the_cluster_does_not_serve_is_a_note() -> None:
         "the cluster does not serve csistoragecapacities.storage.k8s.io v1",
         "Mooring is not installed in the cluster: it has no SchedulingProfiles",
     ]
+
+
+def test_of_a_kind_that_not_every_cluster_has_the_first_version_that_is_served_is_read() -> None:
+    def answer(request: Request) -> None:
+        if not request.path.endswith("/podgroups"):
+            request.reply(listing())
+        elif "v1alpha2" in request.path:
+            request.reply(listing({"metadata": {"name": "g"}}))
+        elif "x-k8s" in request.path:
+            request.refuse(403, "Forbidden", "no")
+        else:
+            request.refuse(404, "NotFound", "the server could not find the requested resource")
+
+    (found,), notes = read(answer)
+    assert found.raw["apiVersion"] == "scheduling.k8s.io/v1alpha2"
+    assert notes == ["you may not list podgroups.scheduling.x-k8s.io: they are taken for absent"]
 
 
 def test_every_kind_that_the_user_may_not_list_is_named_in_one_line() -> None:

@@ -22,7 +22,7 @@ from mooring.kube.resources import (
     SCHEDULING_PROFILE,
     Resource,
 )
-from mooring.mirroring.mirror import MIRRORED
+from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED
 from mooring.simulate.manifests import InputError, Manifest
 
 __all__ = ["KINDS", "read_cluster", "save"]
@@ -33,8 +33,9 @@ KINDS: Final[tuple[Resource, ...]] = (
     RUNTIME_CLASS,
     LIMIT_RANGE,
     SCHEDULING_PROFILE,
+    *MIRRORED_IF_SERVED,
 )
-"""What is read."""
+"""What is read; of several versions of a kind, the first that the cluster serves."""
 
 _KEPT_OF_CONTAINERS: Final = ("name", "image", "resources", "ports", "restartPolicy")
 _KEPT_OF_STATUSES: Final = ("name", "resources", "allocatedResources")
@@ -57,12 +58,21 @@ async def read_cluster(
     forbidden: list[str] = []
     source = f"cluster {connection.url}"
     async with ApiClient(connection) as client:
+        served: set[tuple[str, str]] = set()
         for resource in KINDS:
+            identity = (resource.group, resource.kind)
+            if identity in served:
+                continue
             try:
                 manifests += await _listed(client, resource, source, progress)
+                served.add(identity)
             except NotFoundError:
-                notes.append(_not_found(resource))
+                notes += _not_found(resource)
             except ForbiddenError as error:
+                if resource in MIRRORED_IF_SERVED:  # an API server says so also where it has none
+                    notes.append(f"you may not list {resource}: they are taken for absent")
+                    served.add(identity)
+                    continue
                 forbidden.append(str(resource))
                 refusal = error
             except KubeError as error:
@@ -92,10 +102,13 @@ async def _listed(
     return [Manifest(source, identity | item) for item in listing.items]
 
 
-def _not_found(resource: Resource) -> str:
+def _not_found(resource: Resource) -> list[str]:
+    """What to say about a kind that the cluster does not serve."""
+    if resource in MIRRORED_IF_SERVED:
+        return []
     if resource.group == MOORING_GROUP:
-        return "Mooring is not installed in the cluster: it has no SchedulingProfiles"
-    return f"the cluster does not serve {resource} {resource.version}"
+        return ["Mooring is not installed in the cluster: it has no SchedulingProfiles"]
+    return [f"the cluster does not serve {resource} {resource.version}"]
 
 
 def _leave_out(resource: Resource, raw: dict[str, Any]) -> None:
