@@ -259,3 +259,15 @@ def test_a_dump_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     result = invoke(cluster, "--save", str(tmp_path / "no" / "dump"))
     assert result.stderr == f"error: {tmp_path}/no/dump: no such file or directory\n"
     assert result.exit_code == 2
+
+
+def test_it_says_whose_extenders_were_not_called(tmp_path: Path) -> None:
+    profile = api_object(
+        "SchedulingProfile", "gpu", spec={"extenders": [{"urlPrefix": "http://gpu"}]}
+    )
+    profile["apiVersion"] = "scheduling.mooring.dev/v1alpha1"
+    cluster = dump(tmp_path / "a.json", node("n1"), pod("web"), profile)
+    assert invoke(cluster).stderr.splitlines()[0] == (
+        "note: extenders were not called (--extenders calls them): those of gpu"
+    )
+    assert "extenders" not in invoke(cluster, "--extenders").stderr

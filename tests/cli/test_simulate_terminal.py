@@ -156,7 +156,7 @@ ANTI_AFFINITY = {
 LIST = {"apiVersion": "v1", "kind": "List"}
 POD_GROUP = new("PodGroup", {"minMember": 2})
 
-PLACED = {
+PLACED: dict[str, list[Any]] = {
     "pod": [pod()],
     "pod-with-everything": [
         pod(hostNetwork=True, terminationGracePeriodSeconds=1, dnsPolicy="Default")
@@ -189,7 +189,7 @@ PLACED = {
     "null-fields": [{**pod(), "status": None}],
     "empty-documents": [None, pod(), None],
 }
-UNPLACED = {
+UNPLACED: dict[str, tuple[list[Any], str]] = {
     "too-large": ([pod(cpu="64")], "1: Insufficient cpu"),
     "too-large-deployment": ([deployment(5, cpu="64")], "5: Insufficient cpu"),
     "partly": ([deployment(8, cpu="1500m")], "placed; 2: Insufficient cpu"),
@@ -202,7 +202,7 @@ UNPLACED = {
     "claim-missing": ([stateful_set()], "2: pod has unbound immediate PersistentVolumeClaims"),
     "too-many-of-all": ([deployment(40, cpu="1"), job(), daemon_set()], "Insufficient cpu"),
 }
-MISTAKES = {
+MISTAKES: dict[str, tuple[list[Any], str]] = {
     "misspelt": ([misspelt("nodeSelecter")], 'unknown field "nodeSelecter", did you mean'),
     "misspelt-in-a-template": ([deployment(1, tolerationz=[])], 'unknown field "tolerationz"'),
     "wrong-case": ([misspelt("nodeselector")], "did you mean nodeSelector?"),

@@ -96,6 +96,11 @@ Examples:
     metavar="N",
     help="With -o json or yaml: show only the N best nodes, and N rejected nodes per plugin.",
 )
+@click.option(
+    "--extenders",
+    is_flag=True,
+    help="Call the extenders of the profiles to filter, score and preempt; they never bind.",
+)
 @output_option("table", "wide", "json", "yaml")
 def simulate(
     words: tuple[str, ...],
@@ -112,6 +117,7 @@ def simulate(
     *,
     cluster: bool,
     all_pods: bool,
+    extenders: bool,
 ) -> None:
     """Show where pods would run, and why, without changing anything.
 
@@ -132,7 +138,8 @@ def simulate(
         manifests = _manifests(files, progress, kubeconfig, context, live=cluster or not files)
         profiles = load_profiles(read_manifests([profile]), registry) if profile else ()
         kept = save(manifests, dump) if dump else manifests
-        inputs = inputs_of(progress.counting(kept, "reading objects"), registry, profiles)
+        kept = progress.counting(kept, "reading objects")
+        inputs = inputs_of(kept, registry, profiles, keep_raw=extenders)
         selection = Selection(namespace, targets)
         nodes = {"table": 1, "wide": _WIDE_NODES}.get(output, top)
         simulation = Simulation(inputs, registry, seed=seed, nodes=nodes, profile=as_profile)
@@ -142,11 +149,13 @@ def simulate(
                 chosen, lambda pod: selection.takes(pod, inputs) and simulation.takes(pod)
             )
         print_notes(profile or "", profiles)
+        if not extenders and (uncalled := _with_extenders(inputs)):
+            note(f"extenders were not called (--extenders calls them): those of {uncalled}")
         if inputs.ignored:
             note(_ignored(inputs.ignored))
         if not chosen.pending and not chosen.rejected:
             _nothing_to_schedule(chosen, selection)
-        attempts = simulation.attempts(chosen.pending, chosen.rejected)
+        attempts = simulation.attempts(chosen.pending, chosen.rejected, extenders=extenders)
         total = len(chosen.pending) + len(chosen.rejected)
         if not (output == "json" and sys.stdout.isatty()):
             attempts = progress.counting(attempts, "scheduling pods", total)
@@ -212,6 +221,11 @@ def _nothing_to_schedule(inputs: Inputs, selection: Selection) -> NoReturn:
     hint = f"; {running} running pods could be with --all-pods" if running else ""
     click.echo(f"error: there is no pod without a node to schedule{hint}", err=True)
     sys.exit(BAD_INPUT)
+
+
+def _with_extenders(inputs: Inputs) -> str:
+    """The names of the profiles that have extenders."""
+    return ", ".join(p.profile.name for p in inputs.profiles if p.profile.spec.extenders)
 
 
 def _ignored(kinds: Counter[str]) -> str:

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from typing import Final
 
 from mooring.engine.binding import PodRejected, assume_and_reserve
 from mooring.engine.cycle import decide, tie_break_seed
+from mooring.engine.extenders.answers import interested
+from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.outcome import FitError, Outcome, decision_of
 from mooring.engine.profiles import InForce, Profiles
 from mooring.engine.result_cache import ResultCache
@@ -20,6 +23,7 @@ from mooring.model.pod import Pod
 from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.resolve import resolve
 from mooring.queueing.active import ActivePods
+from mooring.simulate.extenders import ExtenderCalls, calling_extenders
 from mooring.simulate.inputs import Inputs, RejectedPod
 from mooring.simulate.manifests import InputError
 from mooring.simulate.offline import offline_handle
@@ -56,6 +60,7 @@ def simulate(
     seed: int,
     nodes: int | None = None,
     profile: str | None = None,
+    extenders: bool = False,
 ) -> Iterator[Attempt]:
     """Yield one attempt per pending pod, in queue order, then those that are gated or rejected.
 
@@ -72,12 +77,15 @@ def simulate(
         nodes: How many of the best nodes a decision lists, and how many rejections per plugin;
             None for all.
         profile: The name of the profile that decides about every pod, whatever it matches.
+        extenders: Whether to call the extenders of the profiles; they filter, score and preempt,
+            but do not bind. Without that, decisions are made as if there were none. The inputs must
+            have kept their raw objects.
 
     Raises:
         InputError: if there is no profile of this name.
     """
     simulation = Simulation(inputs, registry, seed=seed, nodes=nodes, profile=profile)
-    return simulation.attempts(inputs.pending, inputs.rejected)
+    return simulation.attempts(inputs.pending, inputs.rejected, extenders=extenders)
 
 
 class Simulation:
@@ -92,6 +100,7 @@ class Simulation:
         nodes: int | None = 1,
         profile: str | None = None,
     ) -> None:
+        self._inputs = inputs
         self._state = inputs.state
         self._cluster = Snapshot(inputs.state)
         self._shared = ResultCache(inputs.state.nodes)
@@ -104,6 +113,7 @@ class Simulation:
             self._profiles.put(loaded.profile, loaded.effective)
         inputs.state.track_pod_groups(self._profiles.pod_group_formats)
         self._always = self._named(profile) if profile is not None else None
+        self._extenders: ExtenderCalls | None = None
 
     def _named(self, name: str) -> InForce:
         found = self._profiles.in_force
@@ -120,9 +130,20 @@ class Simulation:
         return self.profile_of(pod) is not None
 
     def attempts(
-        self, pods: Iterable[Pod], forbidden: Iterable[RejectedPod] = ()
+        self,
+        pods: Iterable[Pod],
+        forbidden: Iterable[RejectedPod] = (),
+        *,
+        extenders: bool = False,
     ) -> Iterator[Attempt]:
         """The attempts of `simulate` for these pods, and a rejection of each forbidden one."""
+        if not extenders:
+            yield from self._attempts(pods, forbidden)
+            return
+        with calling_extenders(self._inputs) as self._extenders:
+            yield from self._attempts(pods, forbidden)
+
+    def _attempts(self, pods: Iterable[Pod], forbidden: Iterable[RejectedPod]) -> Iterator[Attempt]:
         active = ActivePods()
         chosen: list[InForce] = []
         rejected = [_rejected(each.pod, each.owner, None, each.message) for each in forbidden]
@@ -152,7 +173,7 @@ class Simulation:
         """Decide about the pod with this profile, and assume it on the chosen node."""
         try:
             outcome = self._decide(pod, profile)
-        except PluginError as error:
+        except (PluginError, ExtenderError) as error:
             return _rejected(pod.key, _owner(pod), profile, str(error))
         decision = decision_of(pod, profile.profile.name, outcome, self._most)
         if isinstance(outcome, FitError):
@@ -170,7 +191,8 @@ class Simulation:
         return Attempt(decision, outcome.feasible_nodes, _owner(pod))
 
     def _decide(self, pod: Pod, profile: InForce) -> Outcome:
-        return decide(
+        decided = partial(
+            decide,
             pod,
             profile.pipeline,
             self._cluster,
@@ -179,6 +201,10 @@ class Simulation:
             start=self._start,
             now=self._now,
         )
+        extenders = interested(profile.pipeline, pod)
+        if self._extenders is None or not extenders:
+            return decided()
+        return self._extenders.decided(decided, extenders, pod, self._cluster)
 
     def _nominate(self, pod: Pod, outcome: FitError) -> None:
         """Record the pod's nomination and the evictions it needs, so that later pods see them."""
