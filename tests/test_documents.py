@@ -5,7 +5,7 @@ import inspect
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,9 @@ from mooring.policy.points import Point
 from mooring.policy.profile import KIND
 from mooring.policy.resolve import load_profile
 from mooring.settings import RunSettings
+from mooring.simulate.expectations import run_case
+from mooring.simulate.policy_tests import KIND as POLICY_TEST
+from mooring.simulate.policy_tests import Expectation, read_policy_tests
 from mooring.testing.builders import node, pod
 from mooring.testing.contract import PluginContract, Scenario
 
@@ -174,6 +177,23 @@ def test_every_profile_is_valid(registry: Registry) -> None:
         load_profile(document, registry)
 
 
+def test_every_policy_test_passes(tmp_path: Path) -> None:
+    blocks = [block for block in _blocks("yaml") if f"kind: {POLICY_TEST}\n" in block.text]
+    assert [block.document.name for block in blocks] == ["policy-tests.md"]
+    for block in blocks:
+        (tmp_path / "test.yaml").write_text(block.text)
+        (file,) = read_policy_tests([str(tmp_path)])
+        beside = replace(file, path=str(ROOT / "manifests" / "examples" / "test.yaml"))
+        for number in range(len(file.test.cases)):
+            assert run_case(beside, number, Registry(SHIPPED)).passed
+
+
+def test_policy_tests_lists_every_field_of_an_expectation() -> None:
+    named = {code for row in _table_rows("docs/policy-tests.md") for code in _CODE.findall(row[0])}
+    fields = {str(field.alias) for field in Expectation.model_fields.values()}
+    assert fields - named == {"pod", "pods"}
+
+
 def test_the_entry_point_of_the_readme_is_the_one_that_is_looked_up() -> None:
     blocks = [b.text for b in _blocks("toml")]
     assert blocks
@@ -194,7 +214,7 @@ def test_the_plugin_of_the_readme_passes_its_own_test() -> None:
     assert _keep(module.TestAvoidSpot)
 
 
-def test_the_score_in_the_guide_keeps_the_contract(tmp_path: Path) -> None:
+def test_the_plugins_of_the_guide_keep_the_contract(tmp_path: Path) -> None:
     found: dict[str, Any] = {}
     for block in _blocks("python"):
         if block.document.name == "plugins.md":
@@ -207,9 +227,11 @@ def test_the_score_in_the_guide_keeps_the_contract(tmp_path: Path) -> None:
             spec.loader.exec_module(module)
             found |= vars(module)
     newer = {"acme.example/generation": "3"}
-    scenario = Scenario((node("n1", labels=newer), node("n2")), pod("web"))
-    members = {"plugin": found["Generation"], "scenarios": (scenario,)}
-    assert _keep(type("TestGeneration", (PluginContract,), members))
+    ten = tuple(pod(f"p{i}", node="n1") for i in range(10))
+    scenario = Scenario((node("n1", labels=newer), node("n2")), pod("web"), ten)
+    for plugin in ("Generation", "FewPods"):
+        members = {"plugin": found[plugin], "scenarios": (scenario,)}
+        assert _keep(type(f"Test{plugin}", (PluginContract,), members))
 
 
 def _written(default: Any) -> str:

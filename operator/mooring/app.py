@@ -23,6 +23,7 @@ from mooring.engine.api import PluginApi
 from mooring.engine.housekeeping import Housekeeping
 from mooring.engine.intake import Intake
 from mooring.engine.loop import SchedulingLoop
+from mooring.engine.pod_report import PodReports
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.profiles import Profiles
 from mooring.engine.reports import Reports
@@ -135,7 +136,11 @@ class Scheduler:
         )
         self._scheduler = SchedulerState(state, cluster, queue, profiles, waiting)
         self._preemptions = PreemptionExecutor(
-            self._scheduler, writer, self._reports, time.monotonic
+            self._scheduler,
+            writer,
+            self._reports,
+            clock=time.monotonic,
+            wake=lambda: self._loop.wake(),  # noqa: PLW0108 - the loop is made below
         )
         self._loop = SchedulingLoop(
             self._scheduler,
@@ -151,7 +156,7 @@ class Scheduler:
             left=self._reports.forget,
             failed=self._reports.error,
         )
-        profile_handler = ProfileHandler(profiles, registry, self._intake)
+        profile_handler = ProfileHandler(profiles, self._intake)
         self._kopf = KopfOperator(
             self._intake,
             profile_handler,
@@ -349,6 +354,7 @@ class Scheduler:
             },
             metrics=self._metrics,
             decisions=self._decisions,
+            pod_report=PodReports(self._scheduler).of,
             configuration=partial(configuration, self._scheduler),
             tls=ServingTls(
                 cert_file=settings.tls_cert_file,

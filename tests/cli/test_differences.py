@@ -6,7 +6,7 @@ from mooring.cli.differences import Difference, differences
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
 from mooring.simulate.manifests import Manifest
-from mooring.simulate.profiles import LoadedProfile, load_profiles
+from mooring.simulate.profiles import LoadedProfile, read_profiles
 
 REGISTRY = Registry(SHIPPED, {})
 
@@ -18,7 +18,7 @@ def profile(name: str = "mine", **spec: Any) -> LoadedProfile:
         "metadata": {"name": name},
         "spec": spec,
     }
-    (read,) = load_profiles([Manifest(name, raw)], REGISTRY)
+    (read,) = read_profiles([Manifest(name, raw)], REGISTRY)
     return read
 
 

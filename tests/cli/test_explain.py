@@ -1,7 +1,7 @@
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,71 @@ class Running:
         )
 
 
+REPORTS: dict[str, dict[str, Any]] = {
+    "team-a/large": {
+        "state": "unschedulable",
+        "profile": "mine",
+        "attempts": 4,
+        "pendingSeconds": 192.4,
+        "plugins": ["NodeResourcesFit"],
+        "suggestions": [
+            {
+                "change": "if it requested at most 3Gi of memory instead of 8Gi",
+                "cause": "memory",
+                "nodes": 4,
+                "examples": ["n1", "n2", "n3"],
+                "ended": [],
+            },
+            {
+                "change": "when team-b/x on n7 ends",
+                "cause": "pods that run",
+                "nodes": 1,
+                "examples": ["n7"],
+                "ended": ["team-b/x"],
+            },
+        ],
+    },
+    "team-a/gated": {
+        "state": "gated",
+        "profile": "mine",
+        "attempts": 0,
+        "pendingSeconds": 3725.0,
+        "plugins": ["SchedulingGates"],
+    },
+    "team-a/waiting": {
+        "state": "waiting at Permit",
+        "node": "n1",
+        "profile": "mine",
+        "attempts": 1,
+        "pendingSeconds": 2.0,
+        "plugins": [],
+        "waitsFor": {"Gang": 61.0},
+    },
+    "team-a/queued": {
+        "state": "active",
+        "profile": "mine",
+        "attempts": 1,
+        "pendingSeconds": 2.0,
+        "plugins": [],
+        "ahead": 20,
+    },
+    "team-a/hopeless": {
+        "state": "backoff",
+        "profile": "mine",
+        "attempts": 2,
+        "pendingSeconds": 2.0,
+        "backoffSeconds": 7.0,
+        "plugins": ["NodeName"],
+        "suggestions": [],
+    },
+    "team-a/bound": {"state": "bound", "node": "n1"},
+}
+
+
+async def pod_report(pod: str) -> Mapping[str, Any] | None:
+    return REPORTS.get(pod)
+
+
 @pytest.fixture
 async def running(tmp_path: Path) -> AsyncIterator[Running]:
     decisions = DecisionLog(nodes=3)
@@ -99,6 +164,7 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
         ready={},
         metrics=Metrics(),
         decisions=decisions,
+        pod_report=pod_report,
         configuration=dict,
         tls=ServingTls(cert_file=str(tmp_path / "tls.crt"), key_file=str(tmp_path / "tls.key")),
         reviews=Everything(),
@@ -130,12 +196,69 @@ async def test_an_unschedulable_pod_is_explained_by_message_victims_and_reasons(
     running: Running,
 ) -> None:
     result = await running.explain("team-a/large")
-    assert result.stdout.splitlines()[1:5] == [
+    assert result.stdout.splitlines()[6:10] == [
         "  0/4 nodes are available: 4 Insufficient cpu.",
         "  will fit on n1 without team-a/x",
         "  n1, n2, n3: NodeResourcesFit: Insufficient cpu",
         "  (of 4 rejections these are the ones kept)",
     ]
+
+
+async def test_an_unschedulable_pod_is_explained_first_by_its_cause_and_what_would_help(
+    running: Running,
+) -> None:
+    result = await running.explain("team-a/large")
+    assert result.stdout.splitlines()[:5] == [
+        "pod team-a/large: unschedulable, pending for 3m12s, 4 attempts",
+        "  The cause: memory. It would fit",
+        "  - on 4 nodes (n1, n2, n3, ...) if it requested at most 3Gi of memory instead of 8Gi",
+        "  - when team-b/x on n7 ends",
+        "",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        (
+            "gated",
+            [
+                "pod team-a/gated: gated, pending for 1h2m, 0 attempts",
+                "  held back by SchedulingGates",
+            ],
+        ),
+        (
+            "waiting",
+            [
+                "pod team-a/waiting: waiting at Permit on n1, pending for 2s, 1 attempt",
+                "  waits for plugin Gang, at most 1m1s more",
+            ],
+        ),
+        (
+            "queued",
+            [
+                (
+                    "pod team-a/queued: in the active queue, pending for 2s, 1 attempt, "
+                    "20 pods ahead of it"
+                ),
+            ],
+        ),
+        (
+            "hopeless",
+            [
+                "pod team-a/hopeless: backing off, pending for 2s, 2 attempts, tried again in 7s",
+                "  No one or two of the changes that were tried would make it fit.",
+            ],
+        ),
+        ("bound", ["pod team-a/bound: bound on n1"]),
+    ],
+)
+async def test_a_pod_without_decisions_is_explained_by_where_it_is(
+    running: Running, name: str, lines: list[str]
+) -> None:
+    result = await running.explain(f"team-a/{name}")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [*lines, ""]
 
 
 async def test_json_is_passed_on(running: Running) -> None:

@@ -22,20 +22,24 @@ def invoke(*words: str) -> Result:
 
 
 def test_check_reports_a_valid_profile(tmp_path: Path) -> None:
-    result = invoke("check", written(tmp_path / "p.yaml"))
-    assert result.stdout == "mine: valid; for pods of schedulerName mine\n"
+    file = written(tmp_path / "p.yaml")
+    result = invoke("check", file)
+    assert result.stdout == f"{file}: mine: valid; for pods of schedulerName mine\n"
     assert result.exit_code == 0
 
 
-def test_every_mistake_of_an_invalid_profile_is_a_line(tmp_path: Path) -> None:
+def test_every_mistake_of_an_invalid_profile_is_a_line_with_its_place(tmp_path: Path) -> None:
     file = written(
         tmp_path / "p.yaml",
-        spec="{percentageOfNodesToScore: 200, plugins: {score: {enabled: [{name: NodeName}]}}}",
+        spec="\n  percentageOfNodesToScore: 200\n  plugins: {score: {enabled: [{name: NodeName}]}}",
     )
     result = invoke("check", file)
     assert result.exit_code == 1
-    assert len(result.stdout.splitlines()) == 2
-    assert "spec.plugins.score.enabled[0].name: NodeName does not implement score" in result.stdout
+    not_a_score = "NodeName does not implement score, only preFilter, filter"
+    assert result.stdout.splitlines() == [
+        f"{file}:5: spec.percentageOfNodesToScore: must be between 0 and 100, got 200",
+        f"{file}:6: spec.plugins.score.enabled[0].name: {not_a_score}",
+    ]
 
 
 def test_json_output_contains_the_effective_plugins_or_the_errors(tmp_path: Path) -> None:
@@ -48,7 +52,30 @@ def test_json_output_contains_the_effective_plugins_or_the_errors(tmp_path: Path
     result = invoke("check", bad, "-o", "json")
     assert result.exit_code == 1
     (error,) = json.loads(result.stdout)["errors"]
-    assert error["path"] == "spec.percentageOfNodesToScore"
+    assert error == {
+        "file": bad,
+        "line": 4,
+        "path": "spec.percentageOfNodesToScore",
+        "message": "must be between 0 and 100, got 200",
+    }
+
+
+def test_githubs_output_puts_each_mistake_at_its_line(tmp_path: Path) -> None:
+    bad = written(tmp_path / "a,b.yaml", spec="{percentageOfNodesToScore: 200, x: 1}")
+    first, second = invoke("check", bad, "-o", "github").stdout.splitlines()
+    where = f"file={tmp_path}/a%2Cb.yaml,line=4,title=mooring profile check"
+    assert first == (
+        f"::error {where}::spec.percentageOfNodesToScore: must be between 0 and 100, got 200"
+    )
+    assert second.startswith(f"::error {where}::spec.x: unknown field")
+
+
+def test_objects_of_other_kinds_are_skipped_with_a_note(tmp_path: Path) -> None:
+    written(tmp_path / "p.yaml")
+    (tmp_path / "pods.yaml").write_text("kind: Pod\n---\nkind: Pod\n---\nkind: Node\n")
+    result = invoke("check", str(tmp_path))
+    assert result.exit_code == 0
+    assert result.stderr == "note: skipped objects of other kinds: Node (1), Pod (2)\n"
 
 
 @pytest.mark.parametrize("text", ["kind: Pod\n", "", "kind: [\n"])
@@ -58,6 +85,17 @@ def test_a_file_without_a_profile_is_bad_input(tmp_path: Path, text: str) -> Non
     result = invoke("check", str(file))
     assert result.exit_code == 2
     assert result.stderr.startswith(f"error: {file}")
+
+
+def test_a_file_that_cannot_be_read_hides_no_other_file(tmp_path: Path) -> None:
+    good, bad = written(tmp_path / "p.yaml"), written(tmp_path / "q.yaml", "q", "{x: 1}")
+    result = invoke("check", str(tmp_path / "none.yaml"), good, bad)
+    assert result.exit_code == 2
+    assert [line.split(": ")[0] for line in result.output.splitlines()] == [
+        good,
+        f"{bad}:4",
+        "error",
+    ]
 
 
 def test_an_explicit_default_is_no_difference(tmp_path: Path) -> None:

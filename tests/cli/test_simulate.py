@@ -90,8 +90,14 @@ def test_profile_option_replaces_the_defaults(tmp_path: Path) -> None:
 def test_ignored_kinds_are_named_on_standard_error(tmp_path: Path) -> None:
     result = invoke(dump(tmp_path / "a.json", api_object("ConfigMap", "c")))
     assert "ignored objects of kinds that no decision reads: ConfigMap (1)" in result.stderr
-    assert "there is no pod without a node to schedule" in result.stderr
-    assert (result.stdout, result.exit_code) == ("", 0)
+
+
+def test_the_exit_code_is_2_if_there_is_nothing_to_schedule(tmp_path: Path) -> None:
+    stored = api_object("Deployment", "web") | {"apiVersion": "apps/v1"}
+    result = invoke(dump(tmp_path / "a.json", node("n1"), stored))
+    assert "note: Deployment default/web: a cluster has stored it" in result.stderr
+    assert "error: there is no pod without a node to schedule" in result.stderr
+    assert (result.stdout, result.exit_code) == ("", 2)
 
 
 def test_bad_input_is_one_line_and_the_exit_code_is_2(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ from controlplane.client import ApiError, Client
 
 NO_GRACE = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
 
+DELETED_AT_ONCE = 1000
+
 
 def create_namespace(access: Access, prefix: str = "test") -> str:
     """The name of a new namespace."""
@@ -41,10 +43,13 @@ def _namespaced_collections(client: Client) -> Iterator[str]:
 
 
 def _empty(client: Client, collection: str) -> None:
-    held = client.get(f"{collection}?limit=1")["items"]
-    if not held:
+    first = client.get(f"{collection}?limit=1")
+    if not first["items"]:
         return
-    client.request("DELETE", collection, NO_GRACE)
+    held = 1 + first["metadata"].get("remainingItemCount", 0)
+    # One request that deletes thousands of pods may take longer than a request has.
+    for _ in range(0, held, DELETED_AT_ONCE):
+        client.request("DELETE", f"{collection}?limit={DELETED_AT_ONCE}", NO_GRACE)
     for item in client.get(collection)["items"]:
         with_name = f"{collection}/{item['metadata']['name']}"
         try:

@@ -221,6 +221,17 @@ def test_explain_finds_the_leader_and_asks_as_the_caller(cluster: Cluster) -> No
     )
 
 
+def test_explain_says_what_would_make_an_unschedulable_pod_fit(cluster: Cluster) -> None:
+    with cluster.access.client() as client:
+        create_pods(client, OTHER, pod("greedy", cpu="1000"))
+    found = eventually(
+        lambda: cluster.explain(f"{OTHER}/greedy", user="admin"),
+        lambda done: "The cause: cpu. It would fit" in done.stdout,
+        "a suggestion",
+    )
+    assert "of cpu instead of 1000" in found.stdout, found.stdout
+
+
 def test_explain_asks_as_the_user_of_a_client_certificate(cluster: Cluster) -> None:
     """It could not through pods/proxy, where the API server ends the caller's TLS."""
     pair = cluster.clients.client("carol")

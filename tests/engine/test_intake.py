@@ -12,6 +12,7 @@ from mooring.framework.verdicts import Unschedulable
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod_group import GroupFormat
 from mooring.model.workloads import parse_namespace
 from mooring.plugins import SHIPPED
 from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT
@@ -29,6 +30,7 @@ class Gatekeeper:
 
     name: ClassVar[str] = "Gatekeeper"
     row_local: ClassVar[bool] = True
+    pod_group_formats: ClassVar[tuple[GroupFormat, ...]] = (GroupFormat("team", "size"),)
     told: str = ""
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
@@ -416,3 +418,35 @@ class TestLimits:
     def test_its_nomination_counts_against_nobody(self, open_door: Door) -> None:
         open_door.comes(labels={f"l-{i}": "x" for i in range(1001)}, nominated="a")
         assert len(open_door.scheduler_state.state.nominations) == 0
+
+
+def test_a_pod_without_a_node_is_a_member_of_its_group_until_it_is_gone(door: Door) -> None:
+    """Also while no profile takes it: its group must not be complete without it."""
+    web = door.comes(group="train")
+    train = door.scheduler_state.state.pod_groups.of(web)
+    assert train is not None
+    assert list(train.unscheduled) == [web.uid]
+    door.intake.gone(web.key, web.uid)
+    assert len(door.scheduler_state.state.pod_groups) == 0
+
+
+def test_an_old_version_of_a_bound_pod_does_not_make_it_unscheduled(open_door: Door) -> None:
+    state = open_door.scheduler_state.state
+    state.put(Kind.POD, "default/web", parse_pod(pod("web", group="train", node="a")))
+    web = open_door.comes(group="train")
+    train = state.pod_groups.of(web)
+    assert train is not None
+    assert (len(train.unscheduled), len(train.assigned)) == (0, 1)
+
+
+def test_the_formats_of_groups_are_those_of_the_plugins_in_force(open_door: Door) -> None:
+    state = open_door.scheduler_state.state
+    open_door.comes(labels={"team": "train", "size": "2"})
+    assert len(state.pod_groups) == 0
+    put_profile(open_door.scheduler_state, "gated", registry=GATEKEEPER, **GATED)
+    open_door.intake.profiles_changed()
+    (train,) = state.pod_groups
+    assert (train.key.name, train.minimum, train.all_pods_count) == ("train", 2, 1)
+    open_door.scheduler_state.profiles.remove("gated")
+    open_door.intake.profiles_changed()
+    assert len(state.pod_groups) == 0

@@ -115,7 +115,13 @@ class Engine:
             reports=reports,
             metrics=self.metrics,
             decisions=self.decisions,
-            preemptions=PreemptionExecutor(self.scheduler_state, writer, reports, self.clock),
+            preemptions=PreemptionExecutor(
+                self.scheduler_state,
+                writer,
+                reports,
+                clock=self.clock,
+                wake=lambda: self.loop.wake(),  # noqa: PLW0108 - the loop is being made
+            ),
             clock=self.clock,
         )
         self.intake = Intake(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -47,7 +48,10 @@ class Stage:
         writer = PodWriter(client)
         self.recorder = EventRecorder(client, "mooring", "test")
         self.reports = Reports(writer, self.recorder)
-        self.preemptions = PreemptionExecutor(self.scheduler, writer, self.reports, lambda: 0.0)
+        self.woken = asyncio.Event()
+        self.preemptions = PreemptionExecutor(
+            self.scheduler, writer, self.reports, clock=lambda: 0.0, wake=self.woken.set
+        )
         self.preemptor = parse_pod(pod("high", cpu="2", priority=HIGH))
         self.queued = self.rejected(self.preemptor)
 
@@ -202,6 +206,30 @@ async def test_an_eviction_that_fails_in_an_unexpected_way_is_logged_once_and_ab
     [record] = caplog.records
     assert "preemption for pod default/high is abandoned" in record.message
     assert "the plugin is broken" in record.message
+
+
+async def test_the_loop_learns_when_an_abandoned_preemptor_is_due(
+    stage: Stage, answers: Answers
+) -> None:
+    answers.refuse["DELETE", "low-0"] = (403, "Forbidden")
+    await stage.carry_out(0)
+    await stage.woken.wait()
+    assert stage.scheduler.queue.next_due() is not None
+
+
+async def test_an_abandoned_preemption_leaves_the_nomination_of_a_successor_of_its_name(
+    stage: Stage, answers: Answers
+) -> None:
+    answers.refuse["DELETE", "low-0"] = (403, "Forbidden")
+    stage.preemptions.begin(stage.queued, Nomination("a", stage.victims(0)))
+    state = stage.scheduler.state
+    state.withdraw("default/high")
+    successor = replace(stage.preemptor, uid="successor")
+    state.nominate(successor, "a")
+    await stage.preemptions.finish(5.0)
+    nominee = state.nominations.get("default/high")
+    assert nominee is not None
+    assert nominee.pod is successor
 
 
 async def test_every_preemptor_of_a_victim_that_stays_is_queued_again(

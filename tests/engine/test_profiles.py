@@ -4,10 +4,11 @@ import pytest
 
 from mooring.engine.profiles import Profiles
 from mooring.framework.handle import Handle
-from mooring.framework.registry import NoArgs, PluginLoadError, Registry
+from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod, parse_pod
 from mooring.plugins import SHIPPED
+from mooring.policy.errors import ProfileInvalid
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
@@ -75,7 +76,7 @@ def test_a_profile_that_is_put_again_replaces_its_pipeline() -> None:
 
 def test_a_profile_that_cannot_be_built_leaves_the_last_one_in_force() -> None:
     known = profiles(a={"percentageOfNodesToScore": 7})
-    with pytest.raises(PluginLoadError, match=r"Fails cannot be built: RuntimeError: no licence"):
+    with pytest.raises(ProfileInvalid, match=r"Fails cannot be built: RuntimeError: no licence"):
         put(known, "a", plugins={"preEnqueue": {"enabled": [{"name": "Fails"}]}})
     assert known.in_force["a"].pipeline.percentage_of_nodes_to_score == 7
     assert of(known, "a") == "a"

@@ -28,7 +28,7 @@ from mooring.framework.plugin import Normalize
 from mooring.framework.plugin_failures import PluginFailures
 from mooring.framework.post_filter import Nomination, PostFilterState
 from mooring.framework.queued_pod import QueuedPod
-from mooring.framework.registry import NoArgs, PluginLoadError, Registry
+from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import SKIP, Explanation, PreFilterResult, Unschedulable, Wait
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.kube.client import ApiClient
@@ -41,6 +41,7 @@ from mooring.model.pod import Pod, parse_pod
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
 from mooring.plugins import SHIPPED
+from mooring.policy.errors import ProfileInvalid
 from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
 from mooring.state.snapshot import Snapshot
@@ -256,7 +257,13 @@ class Engine:
             reports=self.reports,
             metrics=self.metrics,
             decisions=DecisionLog(),
-            preemptions=PreemptionExecutor(self.state, writer, self.reports, clock),
+            preemptions=PreemptionExecutor(
+                self.state,
+                writer,
+                self.reports,
+                clock=clock,
+                wake=lambda: self.loop.wake(),  # noqa: PLW0108 - the loop is being made
+            ),
             clock=clock,
         )
         self.intake = Intake(
@@ -472,6 +479,6 @@ async def test_a_constructor_that_raises_costs_its_profile_alone(
         Profiles(announced(Broken), handle, PluginFailures(count=engine._count)),
         engine.state.waiting,
     )
-    with pytest.raises(PluginLoadError, match=f"Hostile cannot be built: {type(error).__name__}"):
+    with pytest.raises(ProfileInvalid, match=f"Hostile cannot be built: {type(error).__name__}"):
         put_profile(state, registry=announced(Broken), plugins=uses)
     assert engine.failures == {("Hostile", "Constructor", "error"): 1}

@@ -8,9 +8,10 @@ from pydantic import BaseModel
 from mooring.framework.handle import Handle
 from mooring.framework.pipeline import Pipeline, build_pipeline
 from mooring.framework.plugin import Normalize
-from mooring.framework.registry import PluginLoadError, Registry
+from mooring.framework.registry import Registry
 from mooring.model.pod import Pod
 from mooring.plugins import SHIPPED
+from mooring.policy.errors import ProfileInvalid
 from mooring.policy.profile import read_profile
 from mooring.policy.resolve import resolve
 from mooring.state.columns import IntArray
@@ -129,10 +130,12 @@ def test_a_plugin_gets_its_arguments_or_their_defaults() -> None:
 
 
 def test_a_constructor_that_fails_is_named_with_its_cause() -> None:
-    with pytest.raises(PluginLoadError) as failure:
+    with pytest.raises(ProfileInvalid) as failure:
         with_racks(most=0)
     text = "plugin RackAware cannot be built: ValueError: most must be positive"
-    assert str(failure.value) == text
+    assert str(failure.value) == f"spec.pluginConfig[0]: {text}"
+    (mistake,) = failure.value.errors
+    assert mistake.plugin == "RackAware"
     assert isinstance(failure.value.__cause__, ValueError)
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from mooring.framework.plugin import POINT_METHODS, points_of
+from mooring.framework.plugin import POINT_METHODS, misspelt_name, points_of
 from mooring.plugins import SHIPPED
 from mooring.policy.points import Point
 
@@ -33,3 +33,40 @@ def test_a_shipped_plugin_is_complete(plugin: type) -> None:
 def test_names_of_shipped_plugins_are_unique() -> None:
     names = [plugin.name for plugin in SHIPPED]
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("filtr", "filter"),
+        ("fliter", "filter"),
+        ("Filter", "filter"),
+        ("prefilter", "pre_filter"),
+        ("preFilter", "pre_filter"),
+        ("scores", "score"),
+        ("permits", "permit"),
+        ("binds", "bind"),
+        ("unreserved", "unreserve"),
+        ("queue_hint", "queueing_hint"),
+        ("ignore_pods", "ignores_pods"),
+    ],
+)
+def test_a_name_that_is_almost_a_method_is_told_with_the_method(name: str, meant: str) -> None:
+    assert misspelt_name(type("Mine", (), {name: None})) == (
+        f"has {name}, which is nothing that the scheduler knows; if you mean {meant}, call it so, "
+        f"otherwise call it _{name}"
+    )
+
+
+@pytest.mark.parametrize("name", ["find", "store", "core", "preserve", "scoring", "_filtr", "Args"])
+def test_other_names_are_an_authors_own(name: str) -> None:
+    assert not misspelt_name(type("Mine", (), {name: None}))
+
+
+def test_a_name_is_not_compared_with_methods_that_are_there() -> None:
+    assert not misspelt_name(type("Mine", (), {"filter": None, "filters": None}))
+
+
+@pytest.mark.parametrize("plugin", SHIPPED, ids=lambda plugin: plugin.name)
+def test_no_shipped_plugin_has_a_misspelt_name(plugin: type) -> None:
+    assert not misspelt_name(plugin)

@@ -112,6 +112,11 @@ def test_installed_packages_are_searched_where_nothing_else_is_said(announce: An
         (f"{FINE}    Args = dict", "has an Args that is not a pydantic model"),
         ('class RackAware:\n    name = "RackAware"', "implements no extension point"),
         (FINE.replace("explain", "tell"), "has a filter but no explain"),
+        (
+            FINE.replace("def filter", "def filtr"),
+            "has filtr, which is nothing that the scheduler k",
+        ),
+        (f"{FINE}    def prescore(self): ...", "has prescore, which is nothing that the scheduler"),
         (FINE.replace("filter", "score"), "has a score but no normalize"),
         (FINE.replace("def filter", "async def filter"), "has filter as async def; only pre_bind,"),
         (FINE.replace("def expl", "async def expl"), "has explain as async def; only pre_bind, b"),

@@ -35,7 +35,7 @@ from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE
 from mooring.model.events import Kind
 from mooring.testing import builders
 from mooring.testing.builders import priority_class
-from scheduler_states import SHIPPED_ONLY, scheduler_state
+from scheduler_states import scheduler_state
 
 SECONDS = 60.0
 PROFILES = "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles"
@@ -68,7 +68,7 @@ async def kopf_serving(
         left=lambda _: None,
         failed=lambda _pod, _message: None,
     )
-    profile_handler = ProfileHandler(shared.profiles, SHIPPED_ONLY, intake)
+    profile_handler = ProfileHandler(shared.profiles, intake)
     connection = await load_connection(
         kubeconfig=str(plane.access.admin_kubeconfig), user_agent="mooring-test"
     )
@@ -195,7 +195,7 @@ async def kopf_against(
         left=lambda _: None,
         failed=lambda _pod, _message: None,
     )
-    profile_handler = ProfileHandler(shared.profiles, SHIPPED_ONLY, intake)
+    profile_handler = ProfileHandler(shared.profiles, intake)
     connection = Connection(server.url, user_agent=KOPF)
     async with ApiClient(Connection(server.url)) as client:
         operator = KopfOperator(

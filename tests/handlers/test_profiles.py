@@ -9,7 +9,7 @@ from mooring.engine.scheduler_state import SchedulerState
 from mooring.handlers.profiles import ProfileHandler
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import pod
-from scheduler_states import SHIPPED_ONLY, scheduler_state
+from scheduler_states import scheduler_state
 
 Raw = dict[str, Any]
 
@@ -33,7 +33,7 @@ def profile_handler(shared: SchedulerState) -> ProfileHandler:
         left=lambda _: None,
         failed=lambda _pod, _message: None,
     )
-    return ProfileHandler(shared.profiles, SHIPPED_ONLY, intake)
+    return ProfileHandler(shared.profiles, intake)
 
 
 def profile(generation: int = 1, *, uid: str = "u1", status: Raw | None = None, **spec: Any) -> Raw:

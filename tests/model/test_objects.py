@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 from mooring.model.errors import ManifestError
 from mooring.model.events import Kind
 from mooring.model.objects import NAMESPACED, object_key, parse_object
-from mooring.testing.builders import api_object, node, pdb, pod, priority_class, service, toleration
+from mooring.testing.builders import (
+    api_object,
+    coscheduling_pod_group,
+    node,
+    pdb,
+    pod,
+    pod_group,
+    priority_class,
+    service,
+    toleration,
+)
 from mooring.testing.storage_builders import pv, pvc, storage_class
 
 Path = tuple[str | int, ...]
@@ -57,6 +67,7 @@ def a_pod_with_everything() -> dict[str, Any]:
         spread=[{"maxSkew": 1, "topologyKey": "zone", "minDomains": 1, "labelSelector": selector}],
         tolerations=[toleration("a", "b")],
         gates=["wait"],
+        group="train",
         owner={"kind": "ReplicaSet", "name": "web", "uid": "1"},
         started="2026-01-01T00:00:00Z",
         terminating=True,
@@ -135,6 +146,23 @@ OBJECTS: dict[Kind, dict[str, Any]] = {
     ),
     Kind.STATEFUL_SET: api_object("StatefulSet", "web", spec=WORKLOAD),
     Kind.PRIORITY_CLASS: priority_class("high", 10),
+    Kind.POD_GROUP: pod_group(
+        "train",
+        3,
+        topology=["rack"],
+        disruption_mode="PodGroup",
+        priority=1,
+        annotations={"a": "b"},
+        status={"conditions": [{"type": "PodGroupScheduled", "status": "True"}]},
+    ),
+    Kind.COSCHEDULING_POD_GROUP: coscheduling_pod_group(
+        "train",
+        3,
+        resources={"cpu": 1},
+        timeout=60,
+        annotations={"scheduling.mooring.dev/topology-keys": "rack"},
+        status={"phase": "Running", "running": 1},
+    ),
 }
 ODD_VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 2**63, 1.5, float("nan"), "", "x", "9" * 5000),
@@ -165,14 +193,17 @@ def replaced(raw: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:
     return changed
 
 
-@pytest.mark.parametrize("kind", Kind)
+def test_every_kind_of_object_is_tried_here() -> None:
+    assert OBJECTS.keys() == set(Kind) - {Kind.UNSCHEDULED_POD}
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
 def test_every_kind_is_parsed(kind: Kind) -> None:
     raw = OBJECTS[kind]
-    assert raw["kind"] == kind
     assert parse_object(kind, raw).name == raw["metadata"]["name"]
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", OBJECTS)
 def test_the_key_is_the_name_with_the_namespace_where_there_is_one(kind: Kind) -> None:
     raw = api_object(str(kind), "web")
     assert object_key(kind, raw) == ("default/web" if kind in NAMESPACED else "web")
@@ -181,17 +212,17 @@ def test_the_key_is_the_name_with_the_namespace_where_there_is_one(kind: Kind) -
     )
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", OBJECTS)
 @pytest.mark.parametrize("metadata", [{}, {"name": ""}, {"name": ["web"]}, None, []])
 def test_an_object_without_a_name_raises_an_error(kind: Kind, metadata: Any) -> None:
     raw = {**OBJECTS[kind], "metadata": metadata}
-    with pytest.raises(ManifestError, match=rf"^{kind} .*metadata"):
+    with pytest.raises(ManifestError, match=rf"^{raw['kind']} .*metadata"):
         parse_object(kind, raw)
     with pytest.raises(ManifestError, match="metadata"):
         object_key(kind, raw)
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", OBJECTS)
 def test_any_value_in_a_field_is_parsed_or_raises_an_error_with_the_objects_name(
     kind: Kind,
 ) -> None:
@@ -202,7 +233,7 @@ def test_any_value_in_a_field_is_parsed_or_raises_an_error_with_the_objects_name
                 parse_object(kind, replaced(raw, path, value))
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", OBJECTS)
 @given(data=st.data())
 def test_any_json_in_a_field_is_parsed_or_raises_an_error_with_the_objects_name(
     kind: Kind, data: st.DataObject

@@ -60,16 +60,21 @@ def endpoints(
     ready: Mapping[str, Check] | None = None,
     metrics: Metrics | None = None,
     decisions: DecisionLog | None = None,
+    report: Mapping[str, Any] | None = None,
     configuration: Callable[[], dict[str, Any]] = dict,
     tls: ServingTls | None = None,
     reviews: Rights | None = None,
     always_allow_paths: tuple[str, ...] = ("/healthz", "/readyz", "/livez"),
 ) -> Endpoints:
+    async def pod_report(_pod: str) -> Mapping[str, Any] | None:
+        return report
+
     return Endpoints(
         live=live or {"ping": well},
         ready=ready or {"ping": well},
         metrics=metrics or Metrics(),
         decisions=decisions or DecisionLog(),
+        pod_report=pod_report,
         configuration=configuration,
         tls=tls or ServingTls(),
         reviews=reviews or Rights(ADMIN),
@@ -147,7 +152,14 @@ async def test_recent_decisions_about_a_pod_are_served_as_records() -> None:
     async with served(endpoints(decisions=log)) as client:
         status, text = await get(client, "/debug/decisions?pod=shop/cart-0")
     assert status == 200
-    assert json.loads(text) == {"decisions": log.of("shop/cart-0")}
+    assert json.loads(text) == {"pod": None, "decisions": log.of("shop/cart-0")}
+
+
+async def test_the_report_of_a_pod_is_served_also_without_decisions() -> None:
+    async with served(endpoints(report={"state": "gated"})) as client:
+        status, text = await get(client, "/debug/decisions?pod=shop/cart-0")
+    assert status == 200
+    assert json.loads(text) == {"pod": {"state": "gated"}, "decisions": []}
 
 
 async def test_an_unknown_pod_and_a_missing_one_each_get_one_line() -> None:

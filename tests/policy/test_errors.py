@@ -1,6 +1,6 @@
 import pytest
 
-from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean, join_path
+from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean, join_path, split_path
 
 
 @pytest.mark.parametrize(
@@ -14,6 +14,11 @@ from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean, join
 )
 def test_a_path_is_joined_with_dots_and_bare_indexes(parent: str, child: str, path: str) -> None:
     assert join_path(parent, child) == path
+
+
+def test_a_path_is_split_into_fields_indexes_and_keys() -> None:
+    assert split_path("a.b[0][x.y/z].c") == ("a", "b", "0", "x.y/z", "c")
+    assert split_path("") == ()
 
 
 def test_a_mistake_reads_as_path_and_message() -> None:

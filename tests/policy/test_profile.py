@@ -96,9 +96,20 @@ def test_another_object_is_not_a_profile(mistakes: Mistakes) -> None:
     assert mistakes(lambda: read_profile(document)) == {
         "apiVersion": 'must be scheduling.mooring.dev/v1alpha1, got "v1"',
         "kind": 'must be SchedulingProfile, got "Pod"',
+        "metadata.name": "is required",
     }
 
 
 def test_a_profile_has_a_name(mistakes: Mistakes, manifest: Manifest) -> None:
     document = {**manifest(), "metadata": {"generateName": "a"}}
     assert mistakes(lambda: read_profile(document)) == {"metadata.name": "is required"}
+
+
+@pytest.mark.parametrize("name", ["Packed", "a_b", "-a", "a" * 254, 7, ["a"]])
+def test_a_profiles_name_is_one_that_the_api_server_accepts(
+    name: object, mistakes: Mistakes, manifest: Manifest
+) -> None:
+    document = {**manifest(percentageOfNodesToScore=101), "metadata": {"name": name}}
+    found = mistakes(lambda: read_profile(document))
+    assert [*found] == ["metadata.name", "spec.percentageOfNodesToScore"]
+    assert found["metadata.name"].startswith("must be ")

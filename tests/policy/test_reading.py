@@ -3,6 +3,7 @@ from datetime import date
 from types import MappingProxyType
 
 import pytest
+from pydantic import Field
 
 from mooring.policy.errors import FieldError
 from mooring.policy.reading import PolicyModel, read
@@ -51,6 +52,36 @@ def test_a_number_is_not_read_from_anything_else(given: object, mistakes: Mistak
 def test_rules_between_fields_report_every_mistake_with_its_path(mistakes: Mistakes) -> None:
     found = mistakes(lambda: read(Bicycle, {"wheels": [{}]}, "bike"))
     assert found == {"bike.wheels": "must be two, are 1", "bike.wheels[0]": "is alone"}
+
+
+def test_a_rule_between_fields_is_checked_although_another_field_is_wrong(
+    mistakes: Mistakes,
+) -> None:
+    found = mistakes(lambda: read(Bicycle, {"wheels": [{"spokeCount": "x"}]}, ""))
+    assert [*found] == ["wheels[0].spokeCount", "wheels", "wheels[0]"]
+    assert [*mistakes(lambda: read(Bicycle, {"wheels": [{}], "bell": 1}, ""))] == [
+        "bell",
+        "wheels",
+        "wheels[0]",
+    ]
+
+
+class Trip(PolicyModel):
+    bicycle: Bicycle
+    first_day: int = Field(1, ge=1)
+    last_day: int = 1
+
+    def mistakes(self) -> Iterator[FieldError]:
+        if self.last_day < self.first_day:
+            yield FieldError("lastDay", "must not be before firstDay")
+
+
+def test_what_may_only_follow_from_a_wrong_field_is_not_reported(mistakes: Mistakes) -> None:
+    days = {"firstDay": -7, "lastDay": -3}
+    assert [*mistakes(lambda: read(Trip, {"bicycle": {}, **days}, ""))] == ["firstDay"]
+    wrong = {"bicycle": {"wheels": "round"}, "firstDay": 2}
+    assert [*mistakes(lambda: read(Trip, wrong, ""))] == ["bicycle.wheels", "lastDay"]
+    assert [*mistakes(lambda: read(Trip, {"bicycle": 3}, ""))] == ["bicycle"]
 
 
 def test_a_date_of_yaml_is_text() -> None:

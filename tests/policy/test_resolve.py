@@ -1,10 +1,11 @@
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from mooring.policy.args import InterPodAffinityArgs, NodeResourcesFitArgs
-from mooring.policy.errors import ProfileInvalid
+from mooring.policy.errors import PluginLoadError, ProfileInvalid
 from mooring.policy.merge import Catalog
 from mooring.policy.points import Point
 from mooring.policy.profile import SchedulingProfileSpec, read_profile
@@ -242,6 +243,38 @@ def test_a_schema_mistake_hides_no_wrong_plugin_name(
         "spec.plugins.score.enabled[0].name",
         "spec.pluginConfig[1].name",
         "spec.pluginConfig[2].args",
+    ]
+
+
+def test_a_plugin_that_cannot_be_imported_hides_no_other_mistake_and_is_named_once(
+    catalog: Catalog,
+) -> None:
+    class WithBroken:
+        def names(self) -> Iterable[str]:
+            return (*catalog.names(), "Broken")
+
+        def points(self, name: str) -> frozenset[Point] | None:
+            if name == "Broken":
+                raise PluginLoadError("plugin Broken cannot be imported")
+            return catalog.points(name)
+
+        def args_model(self, name: str) -> type[BaseModel] | None:
+            return catalog.args_model(name)
+
+    spec = read(
+        SchedulingProfileSpec,
+        {
+            **enabled("multiPoint", "Broken", "NodeNam"),
+            **config("Broken", rack="r"),
+            "percentageOfNodesToScore": 5,
+        },
+        "spec",
+    )
+    with pytest.raises(ProfileInvalid) as caught:
+        resolve(spec, WithBroken())
+    assert [(error.path, error.plugin) for error in caught.value.errors] == [
+        ("spec.plugins.multiPoint.enabled[0].name", "Broken"),
+        ("spec.plugins.multiPoint.enabled[1].name", ""),
     ]
 
 

@@ -2,11 +2,10 @@ from typing import Any
 
 import pytest
 
-from mooring.model.errors import ManifestError
 from mooring.model.events import Kind
 from mooring.model.workloads import parse_priority_class
-from mooring.simulate.admission import Admission, as_stored
-from mooring.testing.builders import api_object, priority_class
+from mooring.simulate.admission import Admission, Forbidden, as_stored
+from mooring.testing.builders import api_object, priority_class, toleration
 from mooring.testing.storage_builders import pv
 
 
@@ -18,7 +17,8 @@ def manifest(**spec: Any) -> dict[str, Any]:
 def admitted(raw: dict[str, Any], *objects: dict[str, Any]) -> dict[str, Any]:
     classes = [parse_priority_class(o) for o in objects if o["kind"] == "PriorityClass"]
     runtimes = [o for o in objects if o["kind"] == "RuntimeClass"]
-    return Admission(classes, runtimes).pod(raw)
+    limit_ranges = [o for o in objects if o["kind"] == "LimitRange"]
+    return Admission(classes, runtimes, limit_ranges).pod(raw)
 
 
 def test_a_pod_without_a_uid_gets_one_that_is_always_the_same() -> None:
@@ -59,21 +59,97 @@ def test_a_priority_in_the_object_is_kept() -> None:
     assert admitted(raw)["spec"]["priority"] == 1
 
 
-def test_an_unknown_class_is_an_error_that_names_pod_and_field() -> None:
-    with pytest.raises(ManifestError) as caught:
-        admitted(manifest(priorityClassName="high"))
-    assert str(caught.value) == (
-        'Pod default/web spec.priorityClassName: there is no PriorityClass "high" in the input'
+def rejection(raw: dict[str, Any], *objects: dict[str, Any]) -> str:
+    with pytest.raises(Forbidden) as caught:
+        admitted(raw, *objects)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("raw", "answer"),
+    [
+        (manifest(priorityClassName="high"), "no PriorityClass with name high was found"),
+        (manifest(runtimeClassName="kata"), 'pod rejected: RuntimeClass "kata" not found'),
+        (
+            manifest(overhead={"cpu": "1m"}),
+            "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
+        ),
+    ],
+)
+def test_a_class_that_does_not_exist_forbids_the_pod_as_the_api_server_says(
+    raw: dict[str, Any], answer: str
+) -> None:
+    assert rejection(raw) == f'pods "web" is forbidden: {answer}'
+
+
+def test_a_stored_pod_keeps_its_place_though_its_runtime_class_is_gone() -> None:
+    raw = manifest(runtimeClassName="kata")
+    raw["metadata"]["uid"] = "u"
+    assert admitted(raw)["spec"] == raw["spec"]
+
+
+HEAVY = api_object("RuntimeClass", "heavy", overhead={"podFixed": {"cpu": "250m"}})
+
+
+def test_a_pod_gets_the_overhead_of_its_runtime_class() -> None:
+    spec = admitted(manifest(runtimeClassName="heavy"), HEAVY)["spec"]
+    assert spec["overhead"] == {"cpu": "250m"}
+    same = manifest(runtimeClassName="heavy", overhead={"cpu": "0.25"})
+    assert admitted(same, HEAVY)["spec"]["overhead"] == {"cpu": "0.25"}
+
+
+def test_another_overhead_than_that_of_the_runtime_class_forbids_the_pod() -> None:
+    own = manifest(runtimeClassName="heavy", overhead={"cpu": "1m"})
+    assert "Pod's Overhead doesn't match" in rejection(own, HEAVY)
+
+
+def test_a_pod_gets_node_selector_and_tolerations_of_its_runtime_class() -> None:
+    tolerated = toleration("kata")
+    kata = api_object(
+        "RuntimeClass",
+        "kata",
+        scheduling={"nodeSelector": {"runtime": "kata"}, "tolerations": [tolerated]},
+    )
+    own = manifest(runtimeClassName="kata", nodeSelector={"disk": "ssd"})
+    spec = admitted(own, kata)["spec"]
+    assert spec["nodeSelector"] == {"disk": "ssd", "runtime": "kata"}
+    assert tolerated in spec["tolerations"]
+    other = manifest(runtimeClassName="kata", nodeSelector={"runtime": "runc"})
+    assert "conflict: runtimeClass.scheduling.nodeSelector[runtime] = kata" in rejection(
+        other, kata
     )
 
 
-def test_a_pod_gets_the_overhead_of_its_runtime_class_unless_it_has_one() -> None:
-    heavy = api_object("RuntimeClass", "heavy", overhead={"podFixed": {"cpu": "250m"}})
-    assert admitted(manifest(runtimeClassName="heavy"), heavy)["spec"]["overhead"] == {
-        "cpu": "250m"
-    }
-    own = manifest(runtimeClassName="heavy", overhead={"cpu": "1m"})
-    assert admitted(own, heavy)["spec"]["overhead"] == {"cpu": "1m"}
+def test_a_new_pod_tolerates_nodes_that_are_not_ready_for_a_time() -> None:
+    keys = [t["key"] for t in admitted(manifest())["spec"]["tolerations"]]
+    assert keys == ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
+    everything = {"operator": "Exists"}
+    assert admitted(manifest(tolerations=[everything]))["spec"]["tolerations"] == [everything]
+
+
+def test_on_the_network_of_the_host_a_port_of_a_container_is_one_of_the_node() -> None:
+    container = {"name": "c", "ports": [{"containerPort": 80}]}
+    spec = admitted(manifest(hostNetwork=True, containers=[container]))["spec"]
+    assert spec["containers"][0]["ports"] == [{"containerPort": 80, "hostPort": 80}]
+
+
+def test_a_new_pod_gets_what_the_limit_range_says_and_a_stored_one_does_not() -> None:
+    item = {"type": "Container", "default": {"cpu": "1"}}
+    limit_range = api_object("LimitRange", "small", namespace="default", spec={"limits": [item]})
+    raw = manifest(containers=[{"name": "c"}])
+    (container,) = admitted(raw, limit_range)["spec"]["containers"]
+    assert container["resources"] == {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}
+    raw["metadata"]["uid"] = "u"
+    assert admitted(raw, limit_range)["spec"]["containers"] == [{"name": "c"}]
+
+
+def test_what_the_limit_range_does_not_allow_is_forbidden() -> None:
+    item = {"type": "Pod", "min": {"cpu": "1"}, "max": {"memory": "1Gi"}}
+    limit_range = api_object("LimitRange", "small", namespace="default", spec={"limits": [item]})
+    assert rejection(manifest(containers=[{"name": "c"}]), limit_range) == (
+        'pods "web" is forbidden: [minimum cpu usage per Pod is 1.  No request is specified, '
+        "maximum memory usage per Pod is 1Gi.  No limit is specified]"
+    )
 
 
 def test_the_given_object_is_not_modified() -> None:

@@ -52,9 +52,9 @@ def test_other_objects_are_in_the_state_for_plugins_to_read() -> None:
 
 
 def test_kinds_that_no_decision_reads_are_counted_by_kind_and_group() -> None:
-    deployment = api_object("Deployment", "web") | {"apiVersion": "apps/v1"}
-    found = inputs(deployment, deployment, api_object("ConfigMap", "c"))
-    assert found.ignored == {"Deployment.apps": 2, "ConfigMap": 1}
+    ingress = api_object("Ingress", "web") | {"apiVersion": "networking.k8s.io/v1"}
+    found = inputs(ingress, ingress, api_object("ConfigMap", "c"))
+    assert found.ignored == {"Ingress.networking.k8s.io": 2, "ConfigMap": 1}
 
 
 def test_a_kind_of_another_group_with_a_known_name_is_not_mistaken_for_it() -> None:
@@ -93,3 +93,87 @@ def test_bad_input_is_one_line_with_file_object_and_field(
         inputs(*objects)
     assert str(caught.value).startswith(line)
     assert "\n" not in str(caught.value)
+
+
+def new(raw: dict[str, Any], api_version: str | None = None) -> dict[str, Any]:
+    """The object as a user writes it: no API server has stored it."""
+    metadata = {k: v for k, v in raw["metadata"].items() if k not in ("uid", "creationTimestamp")}
+    return {**raw, "metadata": metadata, "apiVersion": api_version or raw["apiVersion"]}
+
+
+def deployment(replicas: int = 2, **pod_spec: Any) -> dict[str, Any]:
+    labels = {"app": "web"}
+    spec = {"containers": [{"name": "c", "image": "app:1"}], **pod_spec}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    fields = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+    return new(api_object("Deployment", "web", spec=fields), "apps/v1")
+
+
+def test_a_new_controller_is_expanded_to_its_pods() -> None:
+    found = inputs(deployment(), node("n1"))
+    assert len(found.pending) == 2
+    assert found.without_pods == {}
+    (replica_set,) = found.state.objects.of(Kind.REPLICA_SET).values()
+    assert all(replica_set.selector.matches(p.labels) for p in found.pending)
+
+
+def test_a_controller_that_a_cluster_has_stored_is_not_expanded() -> None:
+    stored = deployment()
+    stored["metadata"]["uid"] = "u"
+    found = inputs(stored)
+    assert found.pending == ()
+    assert found.without_pods["Deployment default/web"].startswith("a cluster has stored it")
+
+
+def test_a_controller_that_makes_no_pod_is_named() -> None:
+    found = inputs(deployment(replicas=0))
+    assert found.without_pods["Deployment default/web"].startswith("it makes no pods")
+
+
+def test_a_pod_that_the_api_server_would_not_store_is_rejected_with_its_answer() -> None:
+    found = inputs(deployment(replicas=1, priorityClassName="high"))
+    (rejected,) = found.rejected
+    assert rejected.pod.startswith("default/web-")
+    assert rejected.message.endswith("is forbidden: no PriorityClass with name high was found")
+    assert found.pending == ()
+
+
+def test_limit_ranges_and_runtime_classes_may_come_after_the_pods() -> None:
+    limits = [{"type": "Container", "defaultRequest": {"cpu": "1"}}]
+    limit_range = api_object("LimitRange", "l", namespace="default", spec={"limits": limits})
+    runtime_class = api_object("RuntimeClass", "kata", overhead={"podFixed": {"cpu": "250m"}})
+    runtime_class["apiVersion"] = "node.k8s.io/v1"
+    found = inputs(deployment(1, runtimeClassName="kata"), limit_range, runtime_class)
+    assert found.pending[0].shape.demand.resources == {"cpu": 1250}
+    assert found.ignored == {}
+
+
+def test_a_misspelt_field_of_a_new_pod_is_an_error_and_one_of_a_stored_pod_is_not() -> None:
+    misspelt = pod(spec={"nodeSelecter": {"a": "b"}})
+    assert len(inputs(misspelt).pending) == 1
+    with pytest.raises(InputError) as caught:
+        inputs(new(misspelt))
+    assert str(caught.value) == (
+        "file, document 1: Pod default/web spec.nodeSelecter: "
+        'unknown field "nodeSelecter", did you mean nodeSelector?'
+    )
+
+
+def test_a_new_object_replaces_the_stored_one_of_its_name() -> None:
+    stored, written = service("front", {"app": "a"}), new(service("front", {"app": "b"}))
+    for objects in ((stored, written), (written, stored)):
+        (found,) = inputs(*objects).state.objects.of(Kind.SERVICE).values()
+        assert found.selector.matches({"app": "b"})
+
+
+def test_the_claim_of_an_ephemeral_volume_is_made_with_the_pod() -> None:
+    template = {"spec": {"storageClassName": "fast"}}
+    volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]
+    found = inputs(new(pod("web", spec={"volumes": volumes})))
+    assert [*found.state.objects.of(Kind.PERSISTENT_VOLUME_CLAIM)] == ["default/web-scratch"]
+
+
+def test_a_generated_name_that_is_taken_is_an_error() -> None:
+    (made,) = inputs(deployment(1)).pending
+    with pytest.raises(InputError, match="is given already in"):
+        inputs(deployment(1), new(pod(made.name)))

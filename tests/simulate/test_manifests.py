@@ -4,7 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from mooring.simulate.manifests import STDIN, InputError, Manifest, read_manifests
+from mooring.simulate.manifests import (
+    STDIN,
+    InputError,
+    Manifest,
+    NoObjectError,
+    RepeatedKey,
+    manifests_in,
+    read_manifests,
+)
 from mooring.testing.builders import pod
 
 
@@ -97,3 +105,49 @@ def test_a_file_that_cannot_be_read_is_named(written: Path) -> None:
     assert problem_of(written) == f"{written}: no such file or directory"
     written.write_bytes(b"\xff\xfe")
     assert "is not UTF-8 text" in problem_of(written)
+
+
+REPEATED = """\
+kind: Pod
+metadata:
+  name: a
+  labels: &labels {app: x}
+spec:
+  priority: 1
+  nodeSelector: {<<: *labels, app: y}
+  priority: 2
+"""
+
+
+def test_a_key_that_is_there_twice_is_a_mistake_with_its_line(written: Path) -> None:
+    written.write_text(REPEATED)
+    assert problem_of(written) == (
+        f'{written}: line 8, column 3: the key "priority" is there twice'
+    )
+
+
+def test_a_caller_may_collect_the_repeated_keys_of_yaml_and_json() -> None:
+    found = list[RepeatedKey]()
+    (manifest,) = manifests_in(REPEATED, "a.yaml", found)
+    assert manifest.raw["spec"]["priority"] == 2
+    list(manifests_in('{"kind": "Pod",\n "kind": "Node"}', "a.json", found))
+    assert found == [RepeatedKey("priority", 8, 3), RepeatedKey("kind", 2, 2)]
+
+
+def test_an_object_knows_its_document_and_its_path_in_it() -> None:
+    text = "kind: Pod\n---\nkind: List\nitems: [{kind: PodList, items: [{}]}]\n"
+    assert [(m.document, m.path) for m in manifests_in(text, "a.yaml")] == [
+        (0, ""),
+        (1, ".items[0].items[0]"),
+    ]
+
+
+def test_what_is_no_object_is_told_from_what_is_no_yaml(written: Path) -> None:
+    written.write_text("replicas: 3\n")
+    with pytest.raises(NoObjectError):
+        read(written)
+    written.write_text("a: [\n")
+    with pytest.raises(InputError) as caught:
+        read(written)
+    assert not isinstance(caught.value, NoObjectError)
+    assert caught.value.line == 2

@@ -7,7 +7,14 @@ from mooring.framework.registry import ENTRY_POINT_GROUP, Registry
 from mooring.plugins import SHIPPED
 from mooring.policy.points import Point
 from mooring.simulate.manifests import InputError, Manifest
-from mooring.simulate.profiles import InvalidProfile, LoadedProfile, is_profile, load_profiles
+from mooring.simulate.profiles import (
+    InvalidProfile,
+    LoadedProfile,
+    contains_profile,
+    is_profile,
+    load_profiles,
+    read_profiles,
+)
 
 REGISTRY = Registry(SHIPPED, {})
 
@@ -90,5 +97,28 @@ def test_a_plugin_that_cannot_be_imported_is_an_error_in_the_profile() -> None:
     broken = EntryPoint("Broken", "no_such_package:Broken", ENTRY_POINT_GROUP)
     registry = Registry(SHIPPED, {"Broken": broken})
     named = profile(plugins={"multiPoint": {"enabled": [{"name": "Broken"}]}})
-    with pytest.raises(InputError, match=r"mine\.yaml: plugin Broken .* cannot be imported"):
+    with pytest.raises(InputError, match=r"mine\.yaml: .*: plugin Broken .* cannot be imported"):
         load_profiles([named], registry)
+
+
+def test_profiles_that_this_version_cannot_run_can_be_read_but_not_loaded() -> None:
+    extender = profile(extenders=[{"urlPrefix": "http://a", "filterVerb": "filter"}])
+    assert [loaded.profile.name for loaded in read_profiles([extender], REGISTRY)] == ["mine"]
+    with pytest.raises(InvalidProfile, match=r"spec\.extenders: are not called"):
+        load_profiles([extender], REGISTRY)
+
+
+def test_a_config_map_contains_a_profile_only_if_it_has_a_policy() -> None:
+    def found(*raws: dict[str, Any]) -> list[bool]:
+        return [contains_profile(Manifest("x", raw)) for raw in raws]
+
+    policy = {"kind": "ConfigMap", "data": {"policy.cfg": "{}"}}
+    assert all(found(profile().raw, configuration().raw, {"kind": "Policy"}, policy))
+    others = ({"kind": "ConfigMap", "data": {"nginx.conf": ""}}, {"kind": "ConfigMap"})
+    assert not any(found(*others, {"kind": "Pod"}))
+
+
+def test_a_scheduling_profile_without_a_group_lacks_its_api_version() -> None:
+    assert contains_profile(Manifest("x", {"kind": "SchedulingProfile"}))
+    with pytest.raises(InvalidProfile, match="apiVersion: is required"):
+        load_profiles([Manifest("x", {"kind": "SchedulingProfile"})], REGISTRY)

@@ -5,11 +5,11 @@ import pytest
 from mooring.framework.handle import Handle
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import PluginError, Unschedulable
-from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod import Pod
 from mooring.plugins import SHIPPED
 from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import Manifest
-from mooring.simulate.simulation import Attempt, OfflineApi, simulate
+from mooring.simulate.simulation import Attempt, simulate
 from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import api_object, namespace, node, pod
 
@@ -264,17 +264,3 @@ def test_the_time_is_the_latest_one_in_the_dump() -> None:
         pod("urgent", cpu="1", priority=9),
     )
     assert attempt.decision.victims == ("default/old",)
-
-
-async def test_a_plugin_that_writes_in_a_simulation_is_told_that_it_cannot() -> None:
-    api = OfflineApi()
-    with pytest.raises(PluginError, match="a simulation has no API server"):
-        await api.bind(parse_pod(pod()), "n1")
-    with pytest.raises(PluginError):
-        await api.patch("persistentvolumes", None, "v", {})
-    with pytest.raises(PluginError):
-        api.annotate(parse_pod(pod()), {"a": "b"})
-    with pytest.raises(PluginError):
-        api.unix_nanoseconds()
-    with pytest.raises(PluginError):
-        await api.until(lambda: True, 1.0)

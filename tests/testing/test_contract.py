@@ -147,6 +147,31 @@ class RegistersEventsWithoutAHint(LargeNodes):
     events_to_register: ClassVar[frozenset[Any]] = frozenset()
 
 
+class MisspellsScore(LargeNodes):
+    def pre_scores(self, _pod: Pod, _nodes: NodeView, _cluster: Snapshot) -> None: ...
+
+
+class RejectsNothing(LargeNodes):
+    def filter(self, _pod: Pod, nodes: NodeView, _: Any) -> BoolArray:
+        return np.ones(len(nodes), np.bool_)
+
+
+class ScoresAllTheSame(LargeNodes):
+    def score(self, _pod: Pod, nodes: NodeView, _: Any) -> IntArray:
+        return np.full(len(nodes), 7)
+
+
+class OnlyPermits:
+    """A correct plugin, whose scenarios have nothing to filter or to score."""
+
+    name: ClassVar[str] = "OnlyPermits"
+    row_local: ClassVar[bool] = False
+
+    def __init__(self, _args: NoArgs, _handle: Handle) -> None: ...
+
+    def permit(self, _pod: Pod, _node: str) -> None: ...
+
+
 RULES = [name for name in vars(PluginContract) if name.startswith("test_")]
 SCENARIOS = [
     Scenario(
@@ -165,7 +190,7 @@ def contract_of(of: type[Any]) -> PluginContract:
     return Contract()
 
 
-@pytest.mark.parametrize("plugin", [LargeNodes, HasVeryManyReasons])
+@pytest.mark.parametrize("plugin", [LargeNodes, HasVeryManyReasons, OnlyPermits])
 @pytest.mark.parametrize("rule", RULES)
 def test_a_correct_plugin_keeps_every_rule(plugin: type[Any], rule: str) -> None:
     getattr(contract_of(plugin), rule)()
@@ -199,6 +224,9 @@ def test_a_correct_plugin_keeps_every_rule(plugin: type[Any], rule: str) -> None
         (Nominates, "test_it_changes_nothing_while_it_decides"),
         (BeginsEvictions, "test_it_changes_nothing_while_it_decides"),
         (ForgetsPods, "test_it_returns_the_same_without_pods_if_it_ignores_pods"),
+        (MisspellsScore, "test_it_has_no_misspelt_method"),
+        (RejectsNothing, "test_its_filter_rejects_a_node_in_some_scenario"),
+        (ScoresAllTheSame, "test_its_scores_differ_in_some_scenario"),
         (RegistersEventsWithoutAHint, "test_it_has_a_queueing_hint_if_it_registers_events"),
     ],
 )

@@ -10,7 +10,6 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from mooring.framework.registry import PluginLoadError
 from mooring.simulate.manifests import InputError
 from mooring.simulate.profiles import LoadedProfile
 
@@ -24,6 +23,7 @@ __all__ = [
     "print_json",
     "print_notes",
     "print_table",
+    "table_lines",
 ]
 
 DONE: Final = 0
@@ -51,7 +51,7 @@ def mistakes_reported() -> Iterator[None]:
     """Print a mistake in the user's input, one line each without traceback, and exit with 2."""
     try:
         yield
-    except (InputError, PluginLoadError) as error:
+    except InputError as error:
         for line in str(error).splitlines():
             click.echo(f"error: {line}", err=True)
         sys.exit(BAD_INPUT)
@@ -80,13 +80,23 @@ def print_table(
 
     Cells are folded to the width of a terminal. In a pipe every row is one line.
     """
+    width = None if sys.stdout.isatty() else _UNFOLDED
+    click.echo("\n".join(table_lines(head, rows, numbers, width)))
+
+
+def table_lines(
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    numbers: Container[str] = (),
+    width: int | None = _UNFOLDED,
+) -> list[str]:
+    """The lines of a table of this width, as `print_table` prints it; None: the terminal's."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for name in head:
         table.add_column(name, justify="right" if name in numbers else "left")
     for row in rows:
         table.add_row(*row)
-    width = None if sys.stdout.isatty() else _UNFOLDED
     console = Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
     with console.capture() as printed:
         console.print(table)
-    click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
+    return [line.rstrip() for line in printed.get().splitlines()]

@@ -6,7 +6,6 @@ import json
 import socket
 import ssl
 import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,6 +15,7 @@ import click
 
 from mooring import __version__
 from mooring.cli.console import NO, mistakes_reported, output_option, print_json, print_table
+from mooring.cli.explanation import explanation, score_table
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection, load_connection
 from mooring.kube.errors import ForbiddenError, KubeError, NotFoundError
@@ -28,8 +28,13 @@ from mooring.simulate.manifests import InputError
 __all__ = ["explain"]
 
 _SECONDS: Final = 15.0
-_MOST_NODES: Final = 3
 _DEFAULTS: Final = RunSettings()
+_STATES: Final = {
+    "active": "in the active queue",
+    "backoff": "backing off",
+    "in flight": "being decided",
+}
+"""What users read for a state whose name in the metric pending_pods says little alone."""
 
 
 @click.command(
@@ -43,7 +48,9 @@ Examples:
 @click.option(
     "-n", "--namespace", default="default", show_default=True, help="The pod's namespace."
 )
-@click.option("--kubeconfig", help="Path of the kubeconfig. Without it: as kubectl.")
+@click.option(
+    "--kubeconfig", type=click.Path(), help="Path of the kubeconfig. Without it: as kubectl."
+)
 @click.option("--context", help="Context in the kubeconfig. Without it: the current one.")
 @click.option(
     "--lease-namespace",
@@ -73,6 +80,7 @@ Examples:
 )
 @click.option(
     "--certificate-authority",
+    type=click.Path(),
     help="CA of the endpoints' certificate, PEM. Without it: with --server the system's CAs, in a "
     "port-forward none.",
 )
@@ -86,10 +94,11 @@ Examples:
 def explain(pod: str, namespace: str, output: str, **options: Any) -> None:
     """Explain why POD runs on its node, or why it is pending.
 
-    Shows the latest decisions about the pod, which the leading replica of a running scheduler
-    keeps. The credentials are those of the kubeconfig; the user must be allowed to get
-    /debug/decisions and the pod. Exits with 0 if there are any decisions, 1 if there is none, 2 if
-    the leading replica cannot be reached or does not show them.
+    Shows where the pod is now; for an unschedulable one, the changes that would make it fit, each
+    tried by the scheduler itself; and then the latest decisions about it, which the leading
+    replica of a running scheduler keeps. The credentials are those of the kubeconfig; the user
+    must be allowed to get /debug/decisions and the pod. Exits with 0 if the pod is known, 1 if it
+    is not, 2 if the leading replica cannot be reached or does not show them.
     """
     name = pod if "/" in pod else f"{namespace}/{pod}"
     with mistakes_reported():
@@ -106,6 +115,8 @@ def explain(pod: str, namespace: str, output: str, **options: Any) -> None:
     if output == "json":
         print_json(answer)
         return
+    for line in _report(name, answer.get("pod")):
+        click.echo(line)
     for decision in answer["decisions"]:
         _show(decision)
 
@@ -274,36 +285,65 @@ def _words(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or error or type(error).__name__)
 
 
+def _report(pod: str, report: Mapping[str, Any] | None) -> Iterator[str]:
+    """Where the pod is now, what keeps it there, and what would make it fit."""
+    if report is None:
+        return
+    yield f"pod {pod}: {', '.join(_facts(report))}"
+    for plugin, seconds in report.get("waitsFor", {}).items():
+        yield f"  waits for plugin {plugin}, at most {_duration(seconds)} more"
+    if report["state"] == "gated" and report["plugins"]:
+        yield f"  held back by {', '.join(report['plugins'])}"
+    suggestions = report.get("suggestions")
+    if suggestions:
+        yield f"  The cause: {suggestions[0]['cause']}. It would fit"
+        for suggestion in suggestions:
+            yield f"  - {' '.join(filter(None, (_place(suggestion), suggestion['change'])))}"
+    elif suggestions is not None:
+        yield "  No one or two of the changes that were tried would make it fit."
+    yield ""
+
+
+def _facts(report: Mapping[str, Any]) -> Iterator[str]:
+    """The state with its node and duration, the attempts, and what comes next."""
+    state = _STATES.get(report["state"], report["state"])
+    if report.get("node"):
+        state += f" on {report['node']}"
+    if "pendingSeconds" not in report:
+        yield state
+        return
+    yield f"{state}, pending for {_duration(report['pendingSeconds'])}"
+    yield f"{report['attempts']} attempt{'' if report['attempts'] == 1 else 's'}"
+    if "backoffSeconds" in report:
+        yield f"tried again in {_duration(report['backoffSeconds'])}"
+    if "ahead" in report:
+        yield f"{report['ahead']} pods ahead of it"
+
+
+def _place(suggestion: Mapping[str, Any]) -> str:
+    """On how many nodes a pod would fit; pods that end are named with their node anyway."""
+    if suggestion["ended"]:
+        return ""
+    number, names = suggestion["nodes"], ", ".join(suggestion["examples"])
+    if number == 1:
+        return f"on {names}"
+    return f"on {number} nodes ({names}{', ...' if number > len(suggestion['examples']) else ''})"
+
+
+def _duration(seconds: float) -> str:
+    """Seconds as kubectl prints ages: `42s`, `3m12s`, `5h4m`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes_left = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes_left}m"
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"
+
+
 def _show(decision: Mapping[str, Any]) -> None:
     place = f"on {decision['node']}" if decision["node"] else "not scheduled"
     click.echo(f"{decision['time']}  {decision['pod']}  {place}  (profile {decision['profile']})")
-    for line in _lines(decision):
+    for line in explanation(decision):
         click.echo(f"  {line}")
-    scores = decision["scores"]
-    if scores:
-        plugins = sorted({name for score in scores.values() for name in score["plugins"]})
-        rows = [
-            (node, str(score["total"]), *(str(score["plugins"].get(name, "-")) for name in plugins))
-            for node, score in scores.items()
-        ]
-        print_table(("NODE", "TOTAL", *plugins), rows, numbers=("TOTAL", *plugins))
+    if decision["scores"]:
+        print_table(*score_table(decision["scores"]))
     click.echo()
-
-
-def _lines(decision: Mapping[str, Any]) -> Iterator[str]:
-    if decision["message"]:
-        yield decision["message"]
-    if decision["nominatedNode"]:
-        yield f"will fit on {decision['nominatedNode']} without {', '.join(decision['victims'])}"
-    rejected = Counter[tuple[str, str]]()
-    examples: dict[tuple[str, str], list[str]] = {}
-    for node, rejection in decision["rejections"].items():
-        why = (rejection["plugin"], ", ".join(rejection["reasons"]))
-        rejected[why] += 1
-        examples.setdefault(why, []).append(node)
-    for (plugin, reasons), count in rejected.most_common():
-        nodes = examples[plugin, reasons][:_MOST_NODES]
-        more = f" and {count - len(nodes)} more" if count > len(nodes) else ""
-        yield f"{', '.join(nodes)}{more}: {plugin}: {reasons}"
-    for table, total in decision.get("truncated", {}).items():
-        yield f"(of {total} {table} these are the ones kept)"

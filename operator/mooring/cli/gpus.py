@@ -15,9 +15,7 @@ from mooring.cli.console import (
     print_table,
 )
 from mooring.engine.profiles import InForce, Profiles
-from mooring.framework.handle import Handle
 from mooring.framework.registry import Registry
-from mooring.framework.waiting_pods import WaitingPods
 from mooring.plugins import SHIPPED
 from mooring.policy.device_args import PRESETS
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
@@ -26,8 +24,7 @@ from mooring.policy.resolve import resolve
 from mooring.simulate.gpus import NodeGPUs, Plan, node_gpus, picture, plans
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.manifests import read_manifests
-from mooring.simulate.simulation import OfflineApi
-from mooring.state.snapshot import Snapshot
+from mooring.simulate.offline import offline_handle
 
 __all__ = ["gpus", "in_force"]
 
@@ -36,13 +33,14 @@ _NUMBERS = ("CARD", "MEMORY", "FREE", "CORES")
 
 
 @click.command(
+    short_help="Show the GPU cards of every node and who has them.",
     epilog="""\b
 Examples:
   kubectl get nodes,pods -A -o json | mooring gpus -
   mooring gpus cluster.json --preset hami -o svg > gpus.svg
-  mooring gpus cluster.json --plan"""
+  mooring gpus cluster.json --plan""",
 )
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())
 @click.option(
     "--preset",
     type=click.Choice([*PRESETS]),
@@ -87,8 +85,8 @@ def in_force(inputs: Inputs, registry: Registry, preset: str) -> InForce:
         "pluginConfig": [{"name": name, "args": {"preset": preset}} for name in names],
     }
     spec = read(SchedulingProfileSpec, document, "spec")
-    handle = Handle(Snapshot(inputs.state), WaitingPods(), OfflineApi(), inputs.state)
-    return Profiles(registry, handle).put(SchedulingProfile("gpus", spec), resolve(spec, registry))
+    profiles = Profiles(registry, offline_handle(inputs.state))
+    return profiles.build(SchedulingProfile("gpus", spec), resolve(spec, registry))
 
 
 def _print_nodes(nodes: Iterable[NodeGPUs]) -> None:

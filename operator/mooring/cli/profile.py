@@ -1,72 +1,80 @@
 """`mooring profile check` and `mooring profile diff`."""
 
 import sys
-from typing import Any
+from dataclasses import asdict
+from typing import Any, Final
 
 import click
 
+from mooring.cli.checking import CheckedProfile, Mistake, Report, check_files
 from mooring.cli.console import (
+    BAD_INPUT,
     DONE,
     NO,
     mistakes_reported,
+    note,
     output_option,
     print_json,
-    print_notes,
     print_table,
 )
 from mooring.cli.differences import Difference, differences
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
-from mooring.simulate.manifests import InputError, read_manifests
-from mooring.simulate.profiles import InvalidProfile, LoadedProfile, load_profiles
+from mooring.simulate.manifests import display_name, read_manifests
+from mooring.simulate.profiles import read_profiles
 
 __all__ = ["profile"]
 
 
-@click.group()
+@click.group(
+    epilog="""\b
+Examples:
+  mooring profile check manifests/
+  mooring profile diff old.yaml new.yaml"""
+)
 def profile() -> None:
     """Check and compare profiles."""
 
 
 @profile.command(
+    short_help="Check whether profiles are valid.",
     epilog="""\b
 Examples:
   mooring profile check profile.yaml
-  mooring profile check scheduler-config.yaml -o json"""
+  mooring profile check manifests/ scheduler-config.yaml
+  kubectl get sprof -o yaml | mooring profile check - -o json
+  mooring profile check policies/ -o github   # in a workflow of GitHub""",
 )
-@click.argument("file")
-@output_option("text", "json")
-def check(file: str, output: str) -> None:
-    """Check whether the profiles of FILE are valid, and print every mistake.
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path())
+@output_option("text", "json", "github")
+def check(paths: tuple[str, ...], output: str) -> None:
+    """Check whether the profiles in PATHs are valid, and print every mistake.
 
-    FILE (- is standard input) contains SchedulingProfiles, a KubeSchedulerConfiguration or a
-    Policy. Exits with 0 if all are valid, 1 if one is not, 2 if the file contains none.
+    A PATH is a file, a folder with YAML and JSON files, or - for standard input. Profiles are
+    SchedulingProfiles, KubeSchedulerConfigurations and Policies; objects of other kinds are
+    skipped. Plugins are imported and built as a running scheduler does it, so the plugins of your
+    image must be installed here.
+
+    Exits with 0 if all profiles are valid, 1 if one is not, 2 if a file cannot be read or there is
+    no profile.
     """
-    with mistakes_reported():
-        try:
-            profiles = load_profiles(read_manifests([file]), Registry(SHIPPED))
-        except InvalidProfile as invalid:
-            _report_invalid(invalid, output)
-            sys.exit(NO)
-        if not profiles:
-            raise InputError(f"{file}: contains no scheduling profile")
-    if output == "json":
-        print_json({"valid": True, "profiles": [_as_json(loaded) for loaded in profiles]})
-        return
-    for loaded in profiles:
-        names = ", ".join(loaded.profile.scheduler_names)
-        click.echo(f"{loaded.profile.name}: valid; for pods of schedulerName {names}")
-    print_notes(file, profiles)
+    report = check_files(paths, Registry(SHIPPED))
+    if not (report.profiles or report.mistakes or report.unreadable):
+        message = "contains no scheduling profile"
+        report.unreadable += (Mistake(display_name(path), None, "", message) for path in paths)
+    _PRINTERS[output](report)
+    sys.exit(BAD_INPUT if report.unreadable else NO if report.mistakes else DONE)
 
 
 @profile.command(
+    short_help="Compare profiles after all defaults are filled in.",
     epilog="""\b
 Examples:
   mooring profile diff old.yaml new.yaml
-  kubectl get sprof spread -o yaml | mooring profile diff - spread.yaml"""
+  kubectl get sprof spread -o yaml | mooring profile diff - spread.yaml""",
 )
-@click.argument("a")
-@click.argument("b")
+@click.argument("a", type=click.Path())
+@click.argument("b", type=click.Path())
 @output_option("table", "json")
 def diff(a: str, b: str, output: str) -> None:
     """Compare the profiles of the files A and B after all defaults are filled in.
@@ -77,7 +85,7 @@ def diff(a: str, b: str, output: str) -> None:
     """
     registry = Registry(SHIPPED)
     with mistakes_reported():
-        before, after = (load_profiles(read_manifests([file]), registry) for file in (a, b))
+        before, after = (read_profiles(read_manifests([file]), registry) for file in (a, b))
         found = differences(before, after)
     if output == "json":
         print_json({"differences": [_difference(d) for d in found]})
@@ -87,20 +95,66 @@ def diff(a: str, b: str, output: str) -> None:
     sys.exit(NO if found else DONE)
 
 
-def _report_invalid(invalid: InvalidProfile, output: str) -> None:
-    if output == "text":
-        click.echo(str(invalid))
-        return
-    errors = [{"path": error.path, "message": error.message} for error in invalid.errors]
-    print_json({"valid": False, "source": invalid.source, "errors": errors})
+def _print_text(report: Report) -> None:
+    for checked in report.profiles:
+        loaded = checked.loaded
+        names = ", ".join(loaded.profile.scheduler_names)
+        click.echo(
+            f"{checked.file}: {loaded.profile.name}: valid; for pods of schedulerName {names}"
+        )
+    for mistake in report.mistakes:
+        click.echo(str(mistake))
+    for unreadable in report.unreadable:
+        click.echo(f"error: {unreadable}", err=True)
+    for line in dict.fromkeys(f"{c.file}: {said}" for c in report.profiles for said in c.notes):
+        note(line)
+    if report.skipped:
+        kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(report.skipped.items()))
+        note(f"skipped objects of other kinds: {kinds}")
 
 
-def _as_json(loaded: LoadedProfile) -> dict[str, Any]:
+def _print_json(report: Report) -> None:
+    print_json(
+        {
+            "valid": not (report.mistakes or report.unreadable),
+            "profiles": [_as_json(checked) for checked in report.profiles],
+            "errors": [asdict(found) for found in (*report.mistakes, *report.unreadable)],
+        }
+    )
+
+
+def _print_github(report: Report) -> None:
+    """Print workflow commands of GitHub, which it shows beside the lines of a pull request."""
+    for found in (*report.mistakes, *report.unreadable):
+        text = ": ".join(filter(None, (found.path, found.message)))
+        click.echo(_annotation("error", found.file, found.line, text))
+    for checked in report.profiles:
+        for said in checked.notes:
+            click.echo(_annotation("notice", checked.file, checked.line, str(said)))
+
+
+def _annotation(level: str, file: str, line: int | None, text: str) -> str:
+    place = f"file={_escaped(file, ',:')}" + (f",line={line}" if line is not None else "")
+    return f"::{level} {place},title=mooring profile check::{_escaped(text)}"
+
+
+def _escaped(text: str, more: str = "") -> str:
+    """The text with the characters replaced that end a workflow command or one of its fields."""
+    return "".join(f"%{ord(char):02X}" if char in f"%\r\n{more}" else char for char in text)
+
+
+_PRINTERS: Final = {"text": _print_text, "json": _print_json, "github": _print_github}
+
+
+def _as_json(checked: CheckedProfile) -> dict[str, Any]:
+    loaded = checked.loaded
     effective = loaded.effective.policy(loaded.profile)
     return {
         "name": loaded.profile.name,
+        "file": checked.file,
+        "line": checked.line,
         "effective": effective.model_dump(mode="json", by_alias=True, exclude_none=True),
-        "notes": [{"path": said.path, "message": said.message} for said in loaded.notes],
+        "notes": [{"path": said.path, "message": said.message} for said in checked.notes],
     }
 
 

@@ -3,12 +3,13 @@
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NoReturn
 
 import click
 import orjson
 
 from mooring.cli.console import (
+    BAD_INPUT,
     DONE,
     NO,
     mistakes_reported,
@@ -20,7 +21,7 @@ from mooring.cli.console import (
 from mooring.framework.registry import Registry
 from mooring.observe.records import to_json
 from mooring.plugins import SHIPPED
-from mooring.simulate.inputs import inputs_of
+from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.manifests import read_manifests
 from mooring.simulate.profiles import load_profiles
 from mooring.simulate.simulation import Attempt
@@ -39,10 +40,11 @@ Examples:
   kubectl get nodes,pods,pv,pvc,sc,pdb -A -o json | mooring simulate -
   mooring simulate cluster.json --profile bin-packing.yaml -o json"""
 )
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())
 @click.option(
     "--profile",
     metavar="FILE",
+    type=click.Path(),
     help="Use the profiles of this file (SchedulingProfile or KubeSchedulerConfiguration).",
 )
 @click.option(
@@ -58,9 +60,12 @@ def simulate(files: tuple[str, ...], profile: str | None, seed: int, output: str
 
     Reads Kubernetes objects from FILEs (YAML or JSON; - is standard input) and schedules every pod
     that has no node, in queue order. Pods that are scheduled count on their node for the next ones.
-    SchedulingProfiles among the objects apply; without any, kube-scheduler's defaults do.
+    Of Deployments, StatefulSets, DaemonSets, Jobs, CronJobs and ReplicaSets that no cluster has
+    stored, the pods are made first. SchedulingProfiles among the objects apply; without any,
+    kube-scheduler's defaults do.
 
-    Exits with 0 if every pod gets a node, 1 if some pod gets none, 2 for bad input.
+    Exits with 0 if every pod gets a node, 1 if some pod gets none, 2 for bad input and if there is
+    no pod to schedule.
     """
     registry = Registry(SHIPPED)
     with mistakes_reported():
@@ -70,10 +75,18 @@ def simulate(files: tuple[str, ...], profile: str | None, seed: int, output: str
     print_notes(profile or "", profiles)
     if inputs.ignored:
         note(_ignored(inputs.ignored))
-    if not inputs.pending:
-        note("there is no pod without a node to schedule")
+    if not inputs.pending and not inputs.rejected:
+        _nothing_to_schedule(inputs)
     scheduled = write_json(attempts, sys.stdout.buffer) if output == "json" else _print(attempts)
     sys.exit(DONE if scheduled else NO)
+
+
+def _nothing_to_schedule(inputs: Inputs) -> NoReturn:
+    """Exit with 2, because a dry run that tried nothing must not look like one that succeeded."""
+    for name, reason in inputs.without_pods.items():
+        note(f"{name}: {reason}")
+    click.echo("error: there is no pod without a node to schedule", err=True)
+    sys.exit(BAD_INPUT)
 
 
 def _print(attempts: Iterable[Attempt]) -> bool:

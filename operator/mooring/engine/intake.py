@@ -46,6 +46,7 @@ class Intake:
         known, placed = scheduler.queue.get(pod.key), scheduler.state.pods.get(pod.key)
         if known is None and placed is not None and placed.pod.uid == pod.uid:
             return  # an older version of a pod that is assumed or bound by now
+        scheduler.state.put_unscheduled(pod)
         pipeline = self._pipeline_of(pod)
         if pipeline is None:
             self._set_aside(pod)
@@ -72,9 +73,11 @@ class Intake:
         nominee = self._scheduler.state.nominations.get(key)
         if nominee is not None and nominee.pod.uid == uid:
             self._scheduler.state.withdraw(key)
+        self._scheduler.state.delete_unscheduled(key, uid)
 
     def profiles_changed(self) -> None:
         """Finds the profile of every pod anew, because a profile was put in force or removed."""
+        self._scheduler.state.track_pod_groups(self._scheduler.profiles.pod_group_formats)
         self._find_profiles(None)
 
     def flush(self) -> None:
@@ -172,7 +175,7 @@ class Intake:
         While it was assumed, a profile that takes it may have come.
         """
         forgotten = event.before
-        if event.after is None and isinstance(forgotten, Pod):
+        if event.kind is Kind.POD and event.after is None and isinstance(forgotten, Pod):
             pod = self._scheduler.without_profile.get(forgotten.key)
             if pod is not None and pod.uid == forgotten.uid:
                 self.pending(pod)

@@ -41,7 +41,11 @@ class _BudgetExhaustedError(Exception):
 
 
 class PreemptionExecutor:
-    """Carries out nominations: clears lower ones, and evicts the victims."""
+    """Carries out nominations: clears lower ones, and evicts the victims.
+
+    `wake` is called when the evictions of a preemption have ended, well or not: the queue may then
+    have a pod that is due earlier than the loop knows.
+    """
 
     def __init__(
         self,
@@ -49,11 +53,13 @@ class PreemptionExecutor:
         writer: PodWriter,
         reports: Reports,
         clock: Callable[[], float],
+        wake: Callable[[], None],
     ) -> None:
         self._scheduler = scheduler
         self._writer = writer
         self._reports = reports
         self._clock = clock
+        self._wake = wake
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, queued: QueuedPod, nomination: Nomination) -> int:
@@ -69,7 +75,7 @@ class PreemptionExecutor:
             task = asyncio.create_task(self._evict(queued, victims, nomination))
             self._tasks.add(task)
             self._reports.preempting(queued.pod, victims, nomination.node)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(self._evicted)
         return len(victims)
 
     @property
@@ -83,6 +89,10 @@ class PreemptionExecutor:
             _, late = await asyncio.wait(self._tasks, timeout=seconds)
             for task in late:
                 task.cancel()
+
+    def _evicted(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._wake()
 
     def _clear_lower(self, preemptor: Pod, node: str) -> None:
         """Withdraws the nominations of pods of lower priority to the node."""
@@ -180,6 +190,12 @@ class PreemptionExecutor:
             self._scheduler.queue.retry(pod.key, self._clock())
 
     def _withdraw(self, pod: Pod) -> None:
-        """The pod is nominated no more: its nominated node's resources are free for others."""
+        """The pod is nominated no more: its nominated node's resources are free for others.
+
+        A pod of the same name that has replaced it keeps its own nomination.
+        """
+        nominee = self._scheduler.state.nominations.get(pod.key)
+        if nominee is not None and nominee.pod.uid != pod.uid:
+            return
         self._scheduler.state.withdraw(pod.key)
         self._reports.nomination_cleared(pod)

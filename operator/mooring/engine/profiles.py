@@ -8,10 +8,11 @@ from mooring.framework.pipeline import Pipeline, build_pipeline
 from mooring.framework.plugin_failures import PluginFailures
 from mooring.framework.registry import Registry
 from mooring.model.pod import Pod
+from mooring.model.pod_group import GroupFormat
 from mooring.policy.errors import FieldError, ProfileInvalid
 from mooring.policy.match import ProfileMatcher
 from mooring.policy.profile import SchedulingProfile
-from mooring.policy.resolve import Effective
+from mooring.policy.resolve import Effective, load_profile
 from mooring.state.snapshot import Snapshot
 
 __all__ = ["InForce", "Profiles"]
@@ -29,8 +30,8 @@ class InForce:
 class Profiles:
     """The profiles in force, by name.
 
-    A profile takes effect whole: `put` either replaces it, or raises and leaves what was in force.
-    `failures` records what plugins do wrong; without it that is logged, but not counted.
+    A profile takes effect whole: `apply` and `put` either replace it, or raise and leave what was
+    in force. `failures` records what plugins do wrong; without it that is logged, but not counted.
     """
 
     def __init__(
@@ -47,20 +48,52 @@ class Profiles:
         """The profiles in force, by name."""
         return self._in_force
 
-    def put(self, profile: SchedulingProfile, effective: Effective) -> InForce:
-        """Builds the profile's pipeline and puts it in force.
+    @property
+    def pod_group_formats(self) -> tuple[GroupFormat, ...]:
+        """The formats of pod groups of all profiles, in the order of the profiles' names."""
+        pipelines = (entry.pipeline for _, entry in sorted(self._in_force.items()))
+        return tuple(dict.fromkeys(form for p in pipelines for form in p.pod_group_formats))
+
+    def check(self, document: object) -> InForce:
+        """Reads a SchedulingProfile object and builds its plugins, without putting it in force.
+
+        It alone decides whether a profile is valid: in the operator, in `mooring simulate` and in
+        `mooring profile check`.
 
         Raises:
-            ProfileInvalid: if it uses a feature that this version lacks.
-            PluginLoadError: if one of its plugins cannot be built; what was in force stays.
+            ProfileInvalid: with every mistake in the document; or, where there is none, with every
+                plugin that cannot be built, and what this version of Mooring cannot do.
+        """
+        return self.build(*load_profile(document, self._registry))
+
+    def build(self, profile: SchedulingProfile, effective: Effective) -> InForce:
+        """Builds the plugins of a profile that is read and resolved, without putting it in force.
+
+        Raises:
+            ProfileInvalid: with every plugin that cannot be built, or if the profile uses a feature
+                that this version lacks.
         """
         if profile.spec.extenders:
             message = "are not called by this version of Mooring: remove them"
             raise ProfileInvalid([FieldError("spec.extenders", message)])
         pipeline = build_pipeline(profile, effective, self._registry, self._handle, self._failures)
-        entry = self._in_force[profile.name] = InForce(profile, effective, pipeline)
-        self._rematch()
-        return entry
+        return InForce(profile, effective, pipeline)
+
+    def apply(self, document: object) -> InForce:
+        """Checks the document as `check` does, and puts the profile in force.
+
+        Raises:
+            ProfileInvalid: as `check`; what was in force stays.
+        """
+        return self._put_in_force(self.check(document))
+
+    def put(self, profile: SchedulingProfile, effective: Effective) -> InForce:
+        """Builds the plugins of a profile as `build` does, and puts it in force.
+
+        Raises:
+            ProfileInvalid: as `build`; what was in force stays.
+        """
+        return self._put_in_force(self.build(profile, effective))
 
     def remove(self, name: str) -> None:
         """Takes the profile out of force."""
@@ -76,6 +109,11 @@ class Profiles:
             pod.labels,
         )
         return self._in_force[name] if name is not None else None
+
+    def _put_in_force(self, entry: InForce) -> InForce:
+        self._in_force[entry.profile.name] = entry
+        self._rematch()
+        return entry
 
     def _rematch(self) -> None:
         self._matcher = ProfileMatcher(entry.profile for entry in self._in_force.values())

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic.alias_generators import to_camel
+
 from mooring.framework.handle import Handle
 from mooring.framework.plugin import (
     BindPlugin,
@@ -27,9 +29,11 @@ from mooring.framework.plugin_failures import (
     PluginFailures,
     text_of,
 )
-from mooring.framework.registry import NoArgs, PluginLoadError, Registry
+from mooring.framework.registry import NoArgs, Registry
+from mooring.model.pod_group import GroupFormat
+from mooring.policy.errors import FieldError, ProfileInvalid
 from mooring.policy.points import Point
-from mooring.policy.profile import Preemption, SchedulingProfile
+from mooring.policy.profile import Preemption, SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.resolve import Effective
 
 __all__ = ["Pipeline", "WeightedScorePlugin", "build_pipeline"]
@@ -80,6 +84,8 @@ class Pipeline:
     """By plugin name, the distribution that it comes from; errors name it."""
     failures: PluginFailures
     """Records what the plugins do wrong."""
+    pod_group_formats: tuple[GroupFormat, ...] = ()
+    """The labels and annotations by which plugins say that pods name their group."""
 
     def blamed(self, plugin: str, point: ExtensionPoint) -> Blamed:
         """The plugin with its distribution; a name that the profile does not have is not kept."""
@@ -100,21 +106,17 @@ def build_pipeline(
 
     Without `failures` the plugins' failures are logged, but not counted.
 
-    Raises PluginLoadError with the plugin's name if a constructor fails.
+    Raises:
+        ProfileInvalid: with every plugin whose constructor fails.
     """
     failures = failures or PluginFailures()
-    built: dict[str, Any] = {}
-
-    def instance(name: str) -> Any:
-        if name not in built:
-            built[name] = _built(name, effective, registry, handle, failures)
-        return built[name]
+    built = _built_plugins(profile, effective, registry, handle, failures)
 
     def at(point: Point) -> tuple[Any, ...]:
-        return tuple(instance(use.name) for use in effective.plugins[point])
+        return tuple(built[use.name] for use in effective.plugins[point])
 
     scores = tuple(
-        WeightedScorePlugin(instance(use.name), use.weight, use.name, instance(use.name).row_local)
+        WeightedScorePlugin(built[use.name], use.weight, use.name, built[use.name].row_local)
         for use in effective.plugins[Point.SCORE]
     )
     return Pipeline(
@@ -143,13 +145,58 @@ def build_pipeline(
         },
         distributions={name: registry.distribution(name) for name in built},
         failures=failures,
+        pod_group_formats=tuple(
+            form for plugin in built.values() for form in getattr(plugin, "pod_group_formats", ())
+        ),
     )
+
+
+def _built_plugins(
+    profile: SchedulingProfile,
+    effective: Effective,
+    registry: Registry,
+    handle: Handle,
+    failures: PluginFailures,
+) -> dict[str, Any]:
+    """Every plugin of the profile by name.
+
+    Raises:
+        ProfileInvalid: with every plugin whose constructor fails.
+    """
+    names = dict.fromkeys(use.name for uses in effective.plugins.values() for use in uses)
+    built: dict[str, Any] = {}
+    mistakes, causes = list[FieldError](), list[BaseException]()
+    for name in names:
+        try:
+            built[name] = _built(name, effective, registry, handle, failures)
+        except _ConstructorError as error:
+            mistakes.append(FieldError(_path_of(name, profile.spec), str(error), plugin=name))
+            causes.append(error.__cause__ or error)
+    if mistakes:
+        raise ProfileInvalid(mistakes) from causes[0]
+    return built
+
+
+def _path_of(name: str, spec: SchedulingProfileSpec) -> str:
+    """Where the spec configures the plugin, else where it enables it; "spec" for a default."""
+    for number, entry in enumerate(spec.plugin_config):
+        if entry.name == name:
+            return f"spec.pluginConfig[{number}]"
+    for field, plugins in spec.plugins:
+        for number, enabled in enumerate(plugins.enabled):
+            if enabled.name == name:
+                return f"spec.plugins.{to_camel(field)}.enabled[{number}]"
+    return "spec"
+
+
+class _ConstructorError(Exception):
+    """A plugin's constructor failed; the text names the plugin and the reason."""
 
 
 def _built(
     name: str, effective: Effective, registry: Registry, handle: Handle, failures: PluginFailures
 ) -> Any:
-    """The plugin; what its constructor does wrong is recorded."""
+    """The plugin; what its constructor does wrong is recorded, and raised as _ConstructorError."""
     args, plugin = effective.args.get(name), registry.plugin(name)
     blamed = Blamed(name, registry.distribution(name), ExtensionPoint.CONSTRUCTOR)
     began = failures.clock()
@@ -158,10 +205,10 @@ def _built(
     except BaseException as error:
         failures.error(blamed, error)
         text = f"plugin {name} cannot be built: {type(error).__name__}: {text_of(error)}"
-        raise PluginLoadError(text) from error
+        raise _ConstructorError(text) from error
     if not isinstance(built, plugin):
         problem = f"its constructor returned {type(built).__name__}"
-        raise PluginLoadError(str(failures.invalid(blamed, problem)))
+        raise _ConstructorError(str(failures.invalid(blamed, problem)))
     if (seconds := failures.clock() - began) > failures.slow_seconds:
         failures.slow(blamed, seconds)
     return built

@@ -7,8 +7,9 @@ change something, and only they may use `handle.api`.
 """
 
 from collections.abc import Mapping
+from difflib import SequenceMatcher
 from enum import Enum
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 from mooring.framework.hints import QueueingHint
 from mooring.framework.post_filter import Nomination, NotEligible, PostFilterState
@@ -40,6 +41,7 @@ __all__ = [
     "ResourceFilterPlugin",
     "ScorePlugin",
     "by_priority",
+    "misspelt_name",
     "points_of",
 ]
 
@@ -67,6 +69,8 @@ class Plugin(Protocol):
     for nodes that changed. A row-local plugin may also set `ignores_pods = True` if it does not
     read what the pods on a node use; then it runs again only if the node itself changed.
     """
+    # A plugin about pod groups may also have `pod_group_formats`, GroupFormats (model/pod_group.py)
+    # of labels or annotations by which pods name a group that has no object.
 
 
 class EnqueueExtensions(Plugin, Protocol):
@@ -231,9 +235,45 @@ POINT_METHODS: dict[Point, str] = {
 }
 """The method of each extension point: a class that has it serves the point."""
 
+_OTHER_NAMES: Final = (
+    "explain",
+    "unreserve",
+    "queueing_hint",
+    "events_to_register",
+    "resource_requests",
+    "ignores_pods",
+)
+"""What else the scheduler reads of a plugin if it is there."""
+_SIMILAR: Final = 0.8
+"""Of difflib's ratio: `filtr` and `scores` have more, `store` has not."""
+
 
 def points_of(plugin: type) -> frozenset[Point]:
     """The extension points a plugin class serves."""
     return frozenset(
         point for point, method in POINT_METHODS.items() if callable(getattr(plugin, method, None))
     )
+
+
+def misspelt_name(plugin: type) -> str:
+    """What is wrong with a public name that is almost that of a method; "" if nothing is.
+
+    A method that is called `filtr` or `prefilter` would never run, without any error. A name is
+    only compared with those that the class lacks.
+    """
+    known = (*POINT_METHODS.values(), *_OTHER_NAMES)
+    lacking = [name for name in known if not hasattr(plugin, name)]
+    public = [name for name in dir(plugin) if not name.startswith("_") and name not in known]
+    for name in public:
+        for meant in lacking:
+            if _almost_equal(name, meant):
+                return (
+                    f"has {name}, which is nothing that the scheduler knows; if you mean {meant}, "
+                    f"call it so, otherwise call it _{name}"
+                )
+    return ""
+
+
+def _almost_equal(name: str, meant: str) -> bool:
+    left, right = (text.replace("_", "").lower() for text in (name, meant))
+    return left[:1] == right[:1] and SequenceMatcher(None, left, right).ratio() > _SIMILAR

@@ -3,7 +3,7 @@
 A failure is an exception, a result that the extension point does not allow, or a call that takes
 too long. It costs one attempt of one pod and never the scheduler: of all exceptions only
 KeyboardInterrupt is not caught, because with it a user ends `mooring simulate`. A failure of a
-constructor costs the profile that names the plugin (`PluginLoadError`).
+constructor costs the profile that names the plugin (`ProfileInvalid`).
 
 A synchronous call that takes too long cannot be interrupted: it is logged and counted when it has
 returned, and its result is used. The clock is an argument, because what decides imports none.

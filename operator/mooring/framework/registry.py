@@ -17,8 +17,9 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from mooring.framework.plugin import POINT_METHODS, points_of
+from mooring.framework.plugin import POINT_METHODS, misspelt_name, points_of
 from mooring.framework.plugin_failures import text_of
+from mooring.policy.errors import PluginLoadError
 from mooring.policy.points import Point
 
 __all__ = ["ENTRY_POINT_GROUP", "SHIPPED_WITH", "NoArgs", "PluginLoadError", "Registry"]
@@ -33,10 +34,6 @@ class NoArgs(BaseModel):
     """The arguments of a plugin that takes none."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class PluginLoadError(Exception):
-    """A plugin cannot be used; the text says which, from where, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +128,7 @@ def _problem(name: str, plugin: Any) -> str | None:
             isinstance(args, type) and issubclass(args, BaseModel),
             "has an Args that is not a pydantic model",
         ),
+        (not (misspelt := misspelt_name(plugin)), misspelt),
         (bool(points), "implements no extension point"),
         (
             Point.FILTER not in points or callable(getattr(plugin, "explain", None)),

@@ -123,11 +123,7 @@ def run_queueing_hint(
 ) -> QueueingHint:
     """What `queueing_hint` returns; SKIP for an event that is not in `events_to_register`."""
     point = ExtensionPoint.QUEUEING_HINT
-    try:
-        registered = (event.kind, event.action) in plugin.events_to_register
-    except BaseException as error:
-        raise _failed(pipeline, plugin, point, error) from error
-    if not registered:
+    if not _called(pipeline, plugin, point, _registers, plugin, event):
         return QueueingHint.SKIP
     hint = _timed(pipeline, plugin, point, plugin.queueing_hint, pod, event, cluster)
     if not isinstance(hint, QueueingHint):
@@ -139,12 +135,10 @@ def run_pre_filter(
     pipeline: Pipeline, plugin: PreFilterPlugin, pod: Pod, cluster: Snapshot
 ) -> Any | Skip | PreFilterResult | Unschedulable:
     """What `pre_filter` returns."""
-    try:
-        answer = plugin.pre_filter(pod, cluster)
-    except BaseException as error:
-        raise _failed(pipeline, plugin, ExtensionPoint.PRE_FILTER, error) from error
+    point = ExtensionPoint.PRE_FILTER
+    answer = _called(pipeline, plugin, point, plugin.pre_filter, pod, cluster)
     if type(answer) in NOT_A_FILTER_STATE and (problem := _wrong_pre_filter(answer)):
-        raise _error(pipeline, plugin, ExtensionPoint.PRE_FILTER, f"pre_filter {problem}")
+        raise _error(pipeline, plugin, point, f"pre_filter {problem}")
     return answer
 
 
@@ -152,10 +146,7 @@ def run_filter(
     pipeline: Pipeline, plugin: FilterPlugin, pod: Pod, nodes: NodeView, state: Any
 ) -> BoolArray:
     """What `filter` returns: bool[nodes]."""
-    try:
-        mask = plugin.filter(pod, nodes, state)
-    except BaseException as error:
-        raise _failed(pipeline, plugin, ExtensionPoint.FILTER, error) from error
+    mask = _called(pipeline, plugin, ExtensionPoint.FILTER, plugin.filter, pod, nodes, state)
     if not _is_array(mask, _BOOL, len(nodes)):
         problem = wrong_mask(mask, len(nodes))
         raise _error(pipeline, plugin, ExtensionPoint.FILTER, f"filter {problem}")
@@ -166,10 +157,7 @@ def run_explain(
     pipeline: Pipeline, plugin: FilterPlugin, pod: Pod, nodes: NodeView, state: Any
 ) -> Explanation:
     """What `explain` returns, for nodes that `filter` rejected."""
-    try:
-        why = plugin.explain(pod, nodes, state)
-    except BaseException as error:
-        raise _failed(pipeline, plugin, ExtensionPoint.FILTER, error) from error
+    why = _called(pipeline, plugin, ExtensionPoint.FILTER, plugin.explain, pod, nodes, state)
     if problem := wrong_explanation(why, len(nodes)):
         raise _error(pipeline, plugin, ExtensionPoint.FILTER, f"explain {problem}")
     return why
@@ -179,18 +167,13 @@ def run_resource_requests(
     pipeline: Pipeline, plugin: ResourceFilterPlugin, state: Any
 ) -> Mapping[str, int]:
     """What `resource_requests` returns: amounts from 0 on, by resource."""
-    try:
-        amounts = plugin.resource_requests(state)
-        right = isinstance(amounts, Mapping) and all(
-            isinstance(name, str) and isinstance(amount, int) and 0 <= amount < _MOST_AMOUNT
-            for name, amount in amounts.items()
-        )
-    except BaseException as error:
-        raise _failed(pipeline, plugin, ExtensionPoint.FILTER, error) from error
-    if not right:
+    point = ExtensionPoint.FILTER
+    amounts = _called(pipeline, plugin, point, plugin.resource_requests, state)
+    # Looking at the items runs code of the plugin too.
+    if not _called(pipeline, plugin, point, _are_amounts, amounts):
         expected = "a mapping of resources to amounts from 0 on"
         problem = f"resource_requests {_instead(amounts, expected)}"
-        raise _error(pipeline, plugin, ExtensionPoint.FILTER, problem)
+        raise _error(pipeline, plugin, point, problem)
     return amounts
 
 
@@ -198,13 +181,10 @@ def run_post_filter(
     pipeline: Pipeline, plugin: PostFilterPlugin, state: PostFilterState
 ) -> Nomination | Unschedulable | NotEligible:
     """What `post_filter` returns; a nominated node exists, and the victims are on it."""
-    try:
-        answer = plugin.post_filter(state)
-    except BaseException as error:
-        raise _failed(pipeline, plugin, ExtensionPoint.POST_FILTER, error) from error
-    problem = _wrong_post_filter(answer, state.cluster)
-    if problem:
-        raise _error(pipeline, plugin, ExtensionPoint.POST_FILTER, f"post_filter {problem}")
+    point = ExtensionPoint.POST_FILTER
+    answer = _called(pipeline, plugin, point, plugin.post_filter, state)
+    if problem := _wrong_post_filter(answer, state.cluster):
+        raise _error(pipeline, plugin, point, f"post_filter {problem}")
     return answer
 
 
@@ -212,13 +192,11 @@ def run_pre_score(
     pipeline: Pipeline, plugin: PreScorePlugin, pod: Pod, nodes: NodeView, cluster: Snapshot
 ) -> Any | Skip:
     """What `pre_score` returns."""
-    try:
-        answer = plugin.pre_score(pod, nodes, cluster)
-    except BaseException as error:
-        raise _failed(pipeline, plugin, ExtensionPoint.PRE_SCORE, error) from error
+    point = ExtensionPoint.PRE_SCORE
+    answer = _called(pipeline, plugin, point, plugin.pre_score, pod, nodes, cluster)
     if type(answer) in NOT_A_FILTER_STATE:
         problem = f"pre_score {_instead(answer, 'a state for score or SKIP')}"
-        raise _error(pipeline, plugin, ExtensionPoint.PRE_SCORE, problem)
+        raise _error(pipeline, plugin, point, problem)
     return answer
 
 
@@ -226,10 +204,7 @@ def run_score(
     pipeline: Pipeline, plugin: ScorePlugin, pod: Pod, nodes: NodeView, state: Any
 ) -> IntArray:
     """What `score` returns: int64[nodes], from 0 on, up to 100 where it is not normalized."""
-    try:
-        raw = plugin.score(pod, nodes, state)
-    except BaseException as error:
-        raise _failed(pipeline, plugin, ExtensionPoint.SCORE, error) from error
+    raw = _called(pipeline, plugin, ExtensionPoint.SCORE, plugin.score, pod, nodes, state)
     if problem := wrong_scores(raw, len(nodes), plugin.normalize):
         raise _error(pipeline, plugin, ExtensionPoint.SCORE, f"score {problem}")
     return raw
@@ -366,6 +341,18 @@ def _wrong_reason(reason: object, most: int | None = _LONGEST_REASON) -> str:
     return ""
 
 
+def _registers(plugin: EnqueueExtensions, event: ClusterEvent) -> bool:
+    return (event.kind, event.action) in plugin.events_to_register
+
+
+def _are_amounts(amounts: object) -> bool:
+    """Whether this is what `resource_requests` must return."""
+    return isinstance(amounts, Mapping) and all(
+        isinstance(name, str) and isinstance(amount, int) and 0 <= amount < _MOST_AMOUNT
+        for name, amount in amounts.items()
+    )
+
+
 def _plain(key: object) -> tuple[int | float | str, ...] | None:
     """The items of a sort key as plain numbers and texts, because a subclass may compare oddly.
 
@@ -386,6 +373,20 @@ def _plain(key: object) -> tuple[int | float | str, ...] | None:
     return tuple(plain)
 
 
+def _called(
+    pipeline: Pipeline,
+    plugin: Plugin,
+    point: ExtensionPoint,
+    method: Callable[..., _Answer],
+    *arguments: Any,
+) -> _Answer:
+    """What the method returns; whatever it raises is recorded as a failure of the plugin."""
+    try:
+        return method(*arguments)
+    except BaseException as error:
+        raise _failed(pipeline, plugin, point, error) from error
+
+
 def _timed(
     pipeline: Pipeline,
     plugin: Plugin,
@@ -393,13 +394,11 @@ def _timed(
     method: Callable[..., _Answer],
     *arguments: Any,
 ) -> _Answer:
-    """What the method returns; an exception, and a call that takes too long, are recorded."""
+    """The same, and a call that takes too long is recorded."""
     failures = pipeline.failures
     began = failures.clock()
     try:
-        return method(*arguments)
-    except BaseException as error:
-        raise _failed(pipeline, plugin, point, error) from error
+        return _called(pipeline, plugin, point, method, *arguments)
     finally:
         if (seconds := failures.clock() - began) > failures.slow_seconds:
             failures.slow(pipeline.blamed(plugin.name, point), seconds)

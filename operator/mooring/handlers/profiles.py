@@ -7,10 +7,8 @@ from typing import Any, Literal
 
 from mooring.engine.intake import Intake
 from mooring.engine.profiles import Profiles
-from mooring.framework.registry import PluginLoadError, Registry
 from mooring.kube.timestamps import time_now
 from mooring.policy.errors import ProfileInvalid
-from mooring.policy.resolve import load_profile
 from mooring.policy.status import Condition, SchedulingProfileStatus
 
 __all__ = ["ProfileHandler"]
@@ -38,9 +36,8 @@ class ProfileHandler:
     The last valid spec is kept in the status, so that a scheduler that starts later can use it.
     """
 
-    def __init__(self, profiles: Profiles, registry: Registry, intake: Intake) -> None:
+    def __init__(self, profiles: Profiles, intake: Intake) -> None:
         self._profiles = profiles
-        self._registry = registry
         self._intake = intake
         self._verdicts: dict[str, _Verdict] = {}
 
@@ -80,11 +77,12 @@ class ProfileHandler:
         name, uid, generation = metadata["name"], metadata["uid"], metadata["generation"]
         try:
             self._put(raw)
-        except (ProfileInvalid, PluginLoadError) as error:
+        except ProfileInvalid as error:
             logger.warning("profile %s is invalid: %s", name, error)
             if name not in self._profiles.in_force:
                 self._restore(raw)
-            reason = "Invalid" if isinstance(error, ProfileInvalid) else "PluginFailed"
+            only_plugins = all(mistake.plugin for mistake in error.errors)
+            reason = "PluginFailed" if only_plugins else "Invalid"
             message = str(error)[:_MOST_CHARACTERS]
             return _Verdict(uid, generation, ready=False, reason=reason, message=message)
         logger.info("profile %s is in force", name, extra={"generation": generation})
@@ -93,8 +91,7 @@ class ProfileHandler:
         return _Verdict(uid, generation, ready=True, reason="InForce", message=message)
 
     def _put(self, raw: Mapping[str, Any]) -> None:
-        profile, effective = load_profile(raw, self._registry)
-        self._profiles.put(profile, effective)
+        self._profiles.apply(raw)
         self._intake.profiles_changed()
 
     def _restore(self, raw: Mapping[str, Any]) -> None:
@@ -106,7 +103,7 @@ class ProfileHandler:
         former = {**raw, "metadata": {**metadata, "generation": generation}, "spec": spec}
         try:
             self._put(former)
-        except (ProfileInvalid, PluginLoadError) as error:
+        except ProfileInvalid as error:
             text = "generation %s of profile %s, the last in force, is invalid too: %s"
             logger.warning(text, generation, metadata["name"], error)
         else:

@@ -25,6 +25,11 @@ class Kind(StrEnum):
     REPLICATION_CONTROLLER = "ReplicationController"
     STATEFUL_SET = "StatefulSet"
     PRIORITY_CLASS = "PriorityClass"
+    POD_GROUP = "PodGroup"
+    """PodGroups of scheduling.k8s.io."""
+    COSCHEDULING_POD_GROUP = "podgroups.scheduling.x-k8s.io"
+    UNSCHEDULED_POD = "UnscheduledPod"
+    """Pods without a node that belong to a pod group; a kind of event only, not of objects."""
 
 
 class Action(StrEnum):
@@ -40,10 +45,12 @@ class ClusterEvent:
     """An object was added (`before` is None), updated, or deleted (`after` is None).
 
     Events of kind Pod concern pods that are assumed on, bound to or nominated to a node. Pending
-    pods cause no events, because only the queue knows them. A pod is added when it is assumed and
+    pods cause no events, except that those of a pod group have events of kind UnscheduledPod, which
+    the rest of their group may be waiting for. A pod is added when it is assumed and
     Reserve and Permit have accepted it. It is deleted when it is forgotten, deleted or no longer
     nominated (then it has a `nominated_node` and no `node_name`). The confirmation of an assumed
-    pod and changes of a status that no decision reads cause no event.
+    pod and changes of a status that no decision reads cause no event; nor does the status of a
+    PodGroup.
     """
 
     kind: Kind

@@ -5,7 +5,8 @@ the API server has checked everything else.
 """
 
 from collections.abc import Callable, Mapping
-from functools import wraps
+from datetime import datetime
+from functools import lru_cache, wraps
 from typing import Any, Final, TypeVar
 
 from mooring.model.errors import ManifestError
@@ -25,6 +26,7 @@ __all__ = [
     "strings",
     "text",
     "texts",
+    "timestamp",
 ]
 
 _Value = TypeVar("_Value")
@@ -146,6 +148,26 @@ def size(raw: Mapping[str, Any], field: str, where: str = "") -> int | None:
     """The quantity in `field` in whole units (bytes), None if it is absent."""
     value = raw.get(field)
     return None if value is None else parse_count(value, _path(field, where))
+
+
+def timestamp(raw: Mapping[str, Any], field: str, where: str = "") -> float | None:
+    """The RFC 3339 time in `field` in seconds since the epoch, None if it is absent."""
+    value = text(raw, field, where)
+    try:
+        return _seconds(value) if value else None
+    except ValueError:
+        raise ManifestError(
+            _path(field, where),
+            f"{value!r} is not a time; write one such as 2026-01-31T12:00:00Z",
+        ) from None
+
+
+@lru_cache(maxsize=4096)
+def _seconds(value: str) -> float:
+    time = datetime.fromisoformat(value)
+    if time.tzinfo is None:
+        raise ValueError(value)
+    return time.timestamp()
 
 
 def _called(raw: Mapping[str, Any]) -> str:

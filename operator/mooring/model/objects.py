@@ -8,6 +8,7 @@ from mooring.model.events import Kind
 from mooring.model.fields import name_of, namespace_of
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
+from mooring.model.pod_group import parse_coscheduling_pod_group, parse_pod_group
 
 __all__ = ["NAMESPACED", "object_key", "parse_object"]
 
@@ -28,6 +29,8 @@ _PARSERS: Final[Mapping[Kind, Callable[[Mapping[str, Any]], Any]]] = {
     Kind.REPLICATION_CONTROLLER: workloads.parse_replication_controller,
     Kind.STATEFUL_SET: workloads.parse_stateful_set,
     Kind.PRIORITY_CLASS: workloads.parse_priority_class,
+    Kind.POD_GROUP: parse_pod_group,
+    Kind.COSCHEDULING_POD_GROUP: parse_coscheduling_pod_group,
 }
 
 NAMESPACED: Final = frozenset(
@@ -40,6 +43,8 @@ NAMESPACED: Final = frozenset(
         Kind.REPLICA_SET,
         Kind.REPLICATION_CONTROLLER,
         Kind.STATEFUL_SET,
+        Kind.POD_GROUP,
+        Kind.COSCHEDULING_POD_GROUP,
     }
 )
 """The kinds whose key is namespace/name."""

@@ -2,11 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
-from mooring.model.errors import ManifestError
 from mooring.model.fields import (
     mapping,
     mappings,
@@ -16,6 +13,7 @@ from mooring.model.fields import (
     required,
     strings,
     text,
+    timestamp,
 )
 from mooring.model.limits import Counted, exceeded
 from mooring.model.shape import PodShape, pod_shape
@@ -61,6 +59,8 @@ class Pod:
     volumes: tuple[PodVolume, ...]
     unscheduled_message: str | None
     """The message of the pod's condition PodScheduled=False, None without the condition."""
+    scheduling_group: str | None = None
+    """The PodGroup of scheduling.k8s.io that `spec.schedulingGroup` names, None without one."""
 
     @property
     def finished(self) -> bool:
@@ -82,6 +82,7 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
     node_name = text(spec, "nodeName", "spec") or None
     unscheduled_message, disruption = _conditions(mappings(status, "conditions", "status"))
     annotations = strings(metadata, "annotations", "metadata")
+    group = mapping(spec, "schedulingGroup", "spec")
     return Pod(
         key=f"{namespace}/{name}",
         namespace=namespace,
@@ -90,8 +91,8 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         labels=strings(metadata, "labels", "metadata"),
         annotations=annotations,
         shape=pod_shape(namespace, spec, status, annotations, assigned=node_name is not None),
-        created=_time(metadata, "creationTimestamp", "metadata") or 0.0,
-        started=_time(status, "startTime", "status"),
+        created=timestamp(metadata, "creationTimestamp", "metadata") or 0.0,
+        started=timestamp(status, "startTime", "status"),
         node_name=node_name,
         nominated_node=text(status, "nominatedNodeName", "status") or None,
         terminating=metadata.get("deletionTimestamp") is not None,
@@ -101,6 +102,7 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         owner=_controller(mappings(metadata, "ownerReferences", "metadata")),
         volumes=pod_volumes(raw),
         unscheduled_message=unscheduled_message,
+        scheduling_group=text(group, "podGroupName", "spec.schedulingGroup") or None,
     )
 
 
@@ -124,22 +126,3 @@ def _controller(raw: Iterable[Mapping[str, Any]]) -> OwnerRef | None:
                 text(owner, "kind", where), text(owner, "name", where), text(owner, "uid", where)
             )
     return None
-
-
-def _time(raw: Mapping[str, Any], field: str, where: str) -> float | None:
-    """The RFC 3339 time in `field` in seconds since the epoch, None if it is absent."""
-    value = text(raw, field, where)
-    try:
-        return _seconds(value) if value else None
-    except ValueError:
-        raise ManifestError(
-            f"{where}.{field}", f"{value!r} is not a time; write one such as 2026-01-31T12:00:00Z"
-        ) from None
-
-
-@lru_cache(maxsize=4096)
-def _seconds(value: str) -> float:
-    time = datetime.fromisoformat(value)
-    if time.tzinfo is None:
-        raise ValueError(value)
-    return time.timestamp()

@@ -65,6 +65,8 @@ class Endpoints:
         ready: Checks by name whose failure means that this replica cannot do its work yet.
         metrics: What /metrics shows.
         decisions: What /debug/decisions?pod=NAMESPACE/NAME searches.
+        pod_report: Gives what is known of the pod "namespace/name" now, as JSON values; None if
+            the pod is not known.
         configuration: Gives the configuration in force, as JSON values, for /configz.
         tls: Gives the TLS context to serve with.
         reviews: Says who a user is and what it may do.
@@ -78,6 +80,7 @@ class Endpoints:
         ready: Mapping[str, Check],
         metrics: Metrics,
         decisions: DecisionLog,
+        pod_report: Callable[[str], Awaitable[Mapping[str, Any] | None]],
         configuration: Callable[[], Mapping[str, Any]],
         tls: ServingTls,
         reviews: Reviews,
@@ -86,6 +89,7 @@ class Endpoints:
         self._health = {"livez": live, "healthz": live, "readyz": ready}
         self._metrics = metrics
         self._decisions = decisions
+        self._pod_report = pod_report
         self._configuration = configuration
         self._tls = tls
         self._reviews = reviews
@@ -247,13 +251,13 @@ class Endpoints:
         if not (found_namespace and slash and name) or "/" in name:
             raise web.HTTPBadRequest(text="say which pod: /debug/decisions?pod=NAMESPACE/NAME\n")
         await self._require(request, pod_read(found_namespace, name))
-        records = self._decisions.of(pod)
-        if not records:
+        report, records = await self._pod_report(pod), self._decisions.of(pod)
+        if report is None and not records:
             raise web.HTTPNotFound(
                 text=f"no recent decision about pod {pod} is kept by this replica;"
                 " only the leading replica decides\n"
             )
-        return web.json_response({"decisions": records})
+        return web.json_response({"pod": report, "decisions": records})
 
 
 class _Listener:

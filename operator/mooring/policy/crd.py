@@ -81,6 +81,7 @@ def custom_resource_definition() -> dict[str, Any]:
                 "plural": f"{singular}s",
                 "singular": singular,
                 "shortNames": ["sprof"],
+                "categories": ["mooring"],
             },
             "scope": "Cluster",
             "versions": [_version(version)],

@@ -5,11 +5,22 @@ models raise it with paths relative to their model; `mooring.policy.reading` add
 model in front, so that callers get paths from the top of the user's document.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Final
 
-__all__ = ["FieldError", "ProfileInvalid", "did_you_mean", "join_path"]
+__all__ = [
+    "FieldError",
+    "PluginLoadError",
+    "ProfileInvalid",
+    "did_you_mean",
+    "join_path",
+    "split_path",
+]
+
+_STEP: Final = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,17 +30,19 @@ class FieldError:
     Attributes:
         path: The field, such as `spec.pluginConfig[0].args.hardPodAffinityWeight`.
         message: One line; with the path it is shown as "<path>: <message>".
+        plugin: The name of the plugin that cannot be imported or built, if that is the mistake.
     """
 
     path: str
     message: str
+    plugin: str = ""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message
 
     def under(self, parent: str) -> "FieldError":
         """The same mistake with `parent` in front of its path."""
-        return FieldError(join_path(parent, self.path), self.message)
+        return FieldError(join_path(parent, self.path), self.message, self.plugin)
 
     def lies_in(self, path: str) -> bool:
         """Whether the mistake is in the field `path` or in a field or item inside it."""
@@ -44,11 +57,20 @@ class ProfileInvalid(ValueError):  # noqa: N818 - it is a verdict about the prof
         super().__init__("; ".join(map(str, self.errors)))
 
 
+class PluginLoadError(Exception):
+    """A plugin cannot be used; the text says which, from where, and why."""
+
+
 def join_path(parent: str, child: str) -> str:
     """The path of `child` inside `parent`; an index such as `[1].name` is put without a dot."""
     if not parent or not child:
         return parent or child
     return f"{parent}{child}" if child.startswith("[") else f"{parent}.{child}"
+
+
+def split_path(path: str) -> tuple[str, ...]:
+    """The fields, indexes and map keys of a path: `a.b[0][x.y/z]` is a, b, 0 and x.y/z."""
+    return tuple(in_brackets or name for in_brackets, name in _STEP.findall(path))
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:

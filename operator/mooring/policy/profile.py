@@ -1,13 +1,13 @@
 """The SchedulingProfile: the fields of a KubeSchedulerProfile, and the pods it applies to."""
 
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from mooring.policy.errors import FieldError
+from mooring.policy.errors import FieldError, ProfileInvalid
 from mooring.policy.extender import Extenders
 from mooring.policy.names import is_object_name
 from mooring.policy.points import Point
@@ -243,20 +243,31 @@ def profile_for(
     return SchedulingProfile(name, spec)
 
 
+def _has_a_name(metadata: dict[str, Any]) -> dict[str, Any]:
+    """The metadata; ProfileInvalid if they have no name that an API object can have."""
+    name = metadata.get("name")
+    if name is None or name == "":
+        problem = "is required"
+    elif not isinstance(name, str):
+        problem = f"must be text (quote it), got {name}"
+    elif not is_object_name(name):
+        problem = (
+            'must be lower-case letters, digits, "-" and ".", at most 253, beginning and ending '
+            f'with a letter or digit, got "{name}"'
+        )
+    else:
+        return metadata
+    raise ProfileInvalid([FieldError("name", problem)])
+
+
 class _Document(PolicyModel):
     """A SchedulingProfile as the API server or a file holds it."""
 
     api_version: Literal["scheduling.mooring.dev/v1alpha1"]
     kind: Literal["SchedulingProfile"]
-    metadata: dict[str, Any]
+    metadata: Annotated[dict[str, Any], AfterValidator(_has_a_name)]
     spec: SchedulingProfileSpec = SchedulingProfileSpec()
     status: dict[str, Any] = Field({})
-
-    def mistakes(self) -> Iterator[FieldError]:
-        """A profile must have a name."""
-        name = self.metadata.get("name")
-        if not isinstance(name, str) or not name:
-            yield FieldError("metadata.name", "is required")
 
 
 def read_profile(document: object) -> SchedulingProfile:

@@ -4,15 +4,15 @@ Documents are read as JSON is: text is not a number, a list is not an object, `n
 (as in the Kubernetes API), and an unknown field is an error.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Self, TypeVar
 
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
-from mooring.policy.errors import FieldError, ProfileInvalid
-from mooring.policy.validation_errors import field_errors
+from mooring.policy.errors import FieldError, ProfileInvalid, split_path
+from mooring.policy.validation_errors import BrokenRule, broken_rules
 
 __all__ = ["PolicyModel", "read"]
 
@@ -52,8 +52,8 @@ def read(model: type[Model], document: object, path: str) -> Model:
     """Read the document as the model.
 
     Raises:
-        ProfileInvalid: With every mistake; their paths begin with `path`. The rules between
-            fields of one object are checked only if each of the fields is valid.
+        ProfileInvalid: With every mistake; their paths begin with `path`. The rules between the
+            fields of one object are checked only if these fields are valid.
     """
     plain = _plain(document)
     try:
@@ -61,12 +61,70 @@ def read(model: type[Model], document: object, path: str) -> Model:
     except TypeError as error:
         raise ProfileInvalid([FieldError(path, f"cannot be written as JSON: {error}")]) from None
     try:
-        return model.model_validate_json(
-            text, strict=True, extra="forbid", by_alias=True, by_name=False
-        )
+        return _validated(model, text)
     except ValidationError as error:
-        mistakes = field_errors(error, model, plain)
+        mistakes = _all_mistakes(model, plain, error)
         raise ProfileInvalid(mistake.under(path) for mistake in mistakes) from None
+
+
+def _validated(model: type[Model], text: bytes) -> Model:
+    return model.model_validate_json(
+        text, strict=True, extra="forbid", by_alias=True, by_name=False
+    )
+
+
+def _all_mistakes(
+    model: type[BaseModel], document: Any, error: ValidationError
+) -> list[FieldError]:
+    """Every mistake in the document, of which `error` has those that pydantic finds at first.
+
+    Pydantic checks the rules between the fields of an object only if each field is valid. So the
+    document is read again without the wrong fields. What such a reading finds does not count if it
+    may follow from a removed field: if it breaks a rule of the object that the field was in.
+    """
+    found: list[FieldError] = []
+    removed: list[tuple[str, ...]] = []
+    while True:
+        broken = broken_rules(error, model, document)
+        found += [rule.mistake for rule in broken if not _may_follow_from(rule, removed)]
+        for rule in broken:
+            gone = _remove(document, split_path(rule.mistake.path))
+            if not gone:
+                return found
+            if not rule.unknown_field:
+                removed.append(gone)
+        try:
+            _validated(model, orjson.dumps(document))
+        except ValidationError as further:
+            error = further
+        else:
+            return found
+
+
+def _may_follow_from(rule: BrokenRule, removed: Iterable[tuple[str, ...]]) -> bool:
+    owner = split_path(rule.owner)
+    return any(owner == gone[:-1] or owner[: len(gone)] == gone for gone in removed)
+
+
+def _remove(document: Any, path: tuple[str, ...]) -> tuple[str, ...]:
+    """Removes the field from the document; returns what was removed: the field, or what it is in.
+
+    A list loses no single item, because the others would get other indexes. Of a field that is
+    absent, and so is required, the object is removed. An empty path is the whole document.
+    """
+    while path:
+        *above, last = path
+        owner = document
+        for step in above:
+            if isinstance(owner, list):
+                owner = owner[int(step)]
+            else:
+                owner = owner.get(step) if isinstance(owner, dict) else None
+        if isinstance(owner, dict) and last in owner:
+            del owner[last]
+            break
+        path = path[:-1]
+    return path
 
 
 def _plain(value: object) -> Any:

@@ -3,7 +3,7 @@
 One pass gives both the profile that takes effect and every mistake in the profile.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from mooring.policy.args import KUBE_SCHEDULER_ARGS, NodeResourcesFitArgs
 from mooring.policy.defaults import KUBE_SCHEDULER_PLUGINS, PERCENTAGE_OF_NODES_TO_SCORE, REMOVED
-from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean
+from mooring.policy.errors import FieldError, PluginLoadError, ProfileInvalid, did_you_mean
 from mooring.policy.merge import Catalog, PluginUse, plugins_by_point
 from mooring.policy.points import Point
 from mooring.policy.profile import (
@@ -70,8 +70,8 @@ def load_profile(document: object, catalog: Catalog) -> tuple[SchedulingProfile,
     """Read a SchedulingProfile object and resolve it.
 
     Raises:
-        ProfileInvalid: With every mistake. Plugin names are checked even where other fields of
-            the document cannot be read.
+        ProfileInvalid: With every mistake, plugins that cannot be imported included. Plugin names
+            are checked even where other fields of the document cannot be read.
     """
     try:
         profile = read_profile(document)
@@ -102,8 +102,9 @@ def _resolve(
         ProfileInvalid: With the schema mistakes, then all others except those that only follow
             from a schema mistake.
     """
-    mistakes = [*schema_mistakes, *_wrong_names(spec, catalog, f"{path}.plugins")]
-    plugins = plugins_by_point(spec.plugins, catalog, spec.rules)
+    known = _LoadedPlugins(catalog)
+    mistakes = [*schema_mistakes, *_wrong_names(spec, known, f"{path}.plugins")]
+    plugins = plugins_by_point(spec.plugins, known, spec.rules)
     if not any(mistake.lies_in(f"{path}.plugins") for mistake in mistakes):
         mistakes += _wrong_counts(plugins, f"{path}.plugins")
     args: dict[str, BaseModel | None] = {rule.plugin: rule for rule in spec.rules}
@@ -111,24 +112,60 @@ def _resolve(
         where = f"{path}.pluginConfig[{number}]"
         if entry.name in args:
             mistakes.append(FieldError(f"{where}.name", f"{entry.name} is configured already"))
-        args[entry.name] = _args(entry, catalog, where, mistakes)
+        args[entry.name] = _args(entry, known, where, mistakes)
     names = dict.fromkeys(use.name for uses in plugins.values() for use in uses)
     if _UNNAMED not in args:
         for name in names:
             if name not in args:
-                args[name] = _default_args(name, catalog, f"{path}.pluginConfig", mistakes)
+                args[name] = _default_args(name, known, f"{path}.pluginConfig", mistakes)
     found = mistakes[len(schema_mistakes) :]
     mistakes[len(schema_mistakes) :] = [
         mistake for mistake in found if not any(mistake.lies_in(m.path) for m in schema_mistakes)
     ]
     if mistakes:
-        raise ProfileInvalid(mistakes)
+        raise ProfileInvalid(_once_per_plugin(mistakes))
     percentage = spec.percentage_of_nodes_to_score
     return Effective(
         plugins,
         {name: _with_extenders(model, spec) for name in names if (model := args[name]) is not None},
         PERCENTAGE_OF_NODES_TO_SCORE if percentage is None else percentage,
     )
+
+
+def _once_per_plugin(mistakes: Iterable[FieldError]) -> Iterator[FieldError]:
+    """The mistakes, with a plugin that cannot be loaded only where it is named first."""
+    seen = set[str]()
+    for mistake in mistakes:
+        if mistake.plugin not in seen:
+            yield mistake
+        if mistake.plugin:
+            seen.add(mistake.plugin)
+
+
+class _LoadedPlugins:
+    """A catalog in which a plugin that cannot be loaded is unknown; `failed` says why."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self.failed: dict[str, str] = {}
+
+    def names(self) -> Iterable[str]:
+        """Every plugin's name."""
+        return self._catalog.names()
+
+    def points(self, name: str) -> frozenset[Point] | None:
+        """The extension points that a plugin implements; None if it is unknown or cannot load."""
+        if name in self.failed:
+            return None
+        try:
+            return self._catalog.points(name)
+        except PluginLoadError as error:
+            self.failed[name] = str(error)
+            return None
+
+    def args_model(self, name: str) -> type[BaseModel] | None:
+        """The model of a plugin's arguments; None if it is unknown or cannot be loaded."""
+        return None if self.points(name) is None else self._catalog.args_model(name)
 
 
 def _readable_plugins(document: object) -> SchedulingProfileSpec:
@@ -173,14 +210,16 @@ def _entry(model: type[_Entry], item: object) -> _Entry:
     return model.model_construct(name=_UNNAMED)
 
 
-def _wrong_names(spec: SchedulingProfileSpec, catalog: Catalog, path: str) -> Iterator[FieldError]:
+def _wrong_names(
+    spec: SchedulingProfileSpec, catalog: _LoadedPlugins, path: str
+) -> Iterator[FieldError]:
     yield from _wrong_names_in(spec.plugins.multi_point, None, catalog, f"{path}.multiPoint")
     for point in Point:
         yield from _wrong_names_in(spec.plugins.at(point), point, catalog, f"{path}.{point}")
 
 
 def _wrong_names_in(
-    plugins: PluginSet, point: Point | None, catalog: Catalog, path: str
+    plugins: PluginSet, point: Point | None, catalog: _LoadedPlugins, path: str
 ) -> Iterator[FieldError]:
     seen = set[str]()
     for number, enabled in enumerate(plugins.enabled):
@@ -192,7 +231,7 @@ def _wrong_names_in(
         if enabled.name == RULES:
             yield FieldError(where, _NOT_BY_NAME)
         elif points is None:
-            yield FieldError(where, _unknown(enabled.name, catalog))
+            yield _unusable(where, enabled.name, catalog)
         elif point is not None and point not in points:
             own = ", ".join(p for p in Point if p in points)
             yield FieldError(where, f"{enabled.name} does not implement {point}, only {own}")
@@ -202,7 +241,14 @@ def _wrong_names_in(
         if disabled.name == RULES:
             yield FieldError(where, _NOT_BY_NAME)
         elif disabled.name not in known:
-            yield FieldError(where, _unknown(disabled.name, catalog))
+            yield _unusable(where, disabled.name, catalog)
+
+
+def _unusable(path: str, name: str, catalog: _LoadedPlugins) -> FieldError:
+    """The mistake of naming a plugin that is unknown or cannot be loaded."""
+    if name in catalog.failed:
+        return FieldError(path, catalog.failed[name], plugin=name)
+    return FieldError(path, _unknown(name, catalog))
 
 
 def _unknown(name: str, catalog: Catalog) -> str:
@@ -227,7 +273,7 @@ def _wrong_counts(
 
 
 def _args(
-    entry: PluginConfig, catalog: Catalog, path: str, mistakes: list[FieldError]
+    entry: PluginConfig, catalog: _LoadedPlugins, path: str, mistakes: list[FieldError]
 ) -> BaseModel | None:
     """The arguments in an entry of pluginConfig; None for a plugin without arguments.
 
@@ -238,7 +284,7 @@ def _args(
         return None
     known = catalog.points(entry.name) is not None
     if not known and (entry.name in REMOVED or entry.name not in KUBE_SCHEDULER_PLUGINS):
-        mistakes.append(FieldError(f"{path}.name", _unknown(entry.name, catalog)))
+        mistakes.append(_unusable(f"{path}.name", entry.name, catalog))
         return None
     where = f"{path}.args"
     mistakes += _wrong_type(entry, where)

@@ -6,7 +6,7 @@ allowed range, and the name that was probably meant.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, NamedTuple, cast, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean, join_path
 
-__all__ = ["field_errors"]
+__all__ = ["BrokenRule", "broken_rules"]
 
 _KINDS: Final = {
     "int": "an integer",
@@ -37,16 +37,27 @@ _LENGTHS: Final = {
 _BOUND_ERRORS: Final = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
 
 
-def field_errors(
+class BrokenRule(NamedTuple):
+    """A mistake, and the path of the field or object whose rule it breaks.
+
+    `owner` is above the mistake's own path if the rule is about several fields of an object.
+    """
+
+    owner: str
+    mistake: FieldError
+    unknown_field: bool = False
+
+
+def broken_rules(
     error: ValidationError, model: type[BaseModel], document: object
-) -> tuple[FieldError, ...]:
+) -> tuple[BrokenRule, ...]:
     """The mistakes in `document`, which was read as `model`; paths start at the document."""
     errors = error.errors(include_url=False)
     return tuple(
-        mistake
+        broken
         for details in errors
         if not _follows_from(details, errors)
-        for mistake in _mistakes(details, model, document)
+        for broken in _broken(details, model, document)
     )
 
 
@@ -58,22 +69,23 @@ def _follows_from(details: ErrorDetails, errors: Iterable[ErrorDetails]) -> bool
     )
 
 
-def _mistakes(
+def _broken(
     details: ErrorDetails, model: type[BaseModel], document: object
-) -> Iterator[FieldError]:
+) -> Iterator[BrokenRule]:
     steps, tag = _steps(details, document)
     path = _path(steps)
     cause = details.get("ctx", {}).get("error")
     if isinstance(cause, ProfileInvalid):
-        yield from (mistake.under(path) for mistake in cause.errors)
+        yield from (BrokenRule(path, mistake.under(path)) for mistake in cause.errors)
     elif details["type"] == "extra_forbidden":
         owners = _with_tag(_models_at(model, steps[:-1]), tag)
-        yield FieldError(path, _unknown_field(str(steps[-1]), owners, tag))
+        mistake = FieldError(path, _unknown_field(str(steps[-1]), owners, tag))
+        yield BrokenRule(path, mistake, unknown_field=True)
     elif details["type"] in ("union_tag_invalid", "union_tag_not_found"):
         field = str(details["ctx"]["discriminator"]).strip("'")
-        yield FieldError(join_path(path, field), _bad_tag(details))
+        yield BrokenRule(path, FieldError(join_path(path, field), _bad_tag(details)))
     else:
-        yield FieldError(path, _message(details, _field_at(model, steps)))
+        yield BrokenRule(path, FieldError(path, _message(details, _field_at(model, steps))))
 
 
 def _steps(details: ErrorDetails, document: object) -> tuple[list[int | str], str | None]:

@@ -5,7 +5,6 @@ pods of all heaps, the one with the highest priority is popped, of equals the on
 longest. If namespaces take turns, this order holds within each namespace and priority.
 """
 
-import heapq
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ from mooring.framework.plugin import by_priority
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.runtime import run_sort_key
+from mooring.queueing.heap import PodHeap
 
 __all__ = ["ActivePods", "ActivePodsByNamespace"]
 
@@ -24,27 +24,28 @@ class _Order(NamedTuple):
     key: tuple[Any, ...]
 
 
-_Heap = list[tuple[tuple[Any, ...], int, QueuedPod]]
-
-
 class ActivePods:
     """Pods to be scheduled; a pod whose ticket changed after it was added has left."""
 
     def __init__(self) -> None:
-        self._heaps: dict[str, _Heap] = {}
+        self._heaps: dict[str, PodHeap[tuple[Any, ...]]] = {}
 
     def add(self, queued: QueuedPod) -> None:
         """Adds the pod where its QueueSort plugin puts it."""
         plugin, key = self._order(queued)
-        heapq.heappush(self._heaps.setdefault(plugin, []), (key, queued.ticket, queued))
+        self._heaps.setdefault(plugin, PodHeap()).push(key, queued)
 
     def pop(self) -> QueuedPod | None:
         """Takes off the first pod; None if there is none."""
-        heaps = [heap for heap in self._heaps.values() if _has_first(heap)]
-        if not heaps:
-            return None
-        heap = heaps[0] if len(heaps) == 1 else min(heaps, key=_first_by_priority)
-        return heapq.heappop(heap)[2]
+        if len(self._heaps) == 1:
+            (heap,) = self._heaps.values()
+            return heap.pop()
+        firsts = [
+            (by_priority(first[1]), number, heap)
+            for number, heap in enumerate(self._heaps.values())
+            if (first := heap.first()) is not None
+        ]
+        return min(firsts)[2].pop() if firsts else None
 
     def _order(self, queued: QueuedPod) -> _Order:
         """The plugin's key for the pod; priority and time if the plugin fails."""
@@ -88,17 +89,6 @@ class ActivePodsByNamespace:
                 del namespaces[namespace]
             del self._by_priority[priority]
         return None
-
-
-def _has_first(heap: _Heap) -> bool:
-    """Whether the heap holds a pod once void entries have been dropped from its top."""
-    while heap and heap[0][1] != heap[0][2].ticket:
-        heapq.heappop(heap)
-    return bool(heap)
-
-
-def _first_by_priority(heap: _Heap) -> tuple[int, float]:
-    return by_priority(heap[0][2])
 
 
 def _comparable(key: tuple[Any, ...]) -> tuple[Any, ...]:

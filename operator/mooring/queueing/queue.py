@@ -24,7 +24,6 @@ When its attempt ends in any other way, or never comes, the next pod of the grou
 A pod is in exactly one queue or in flight. Times are seconds on the caller's monotonic clock.
 """
 
-import heapq
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import count, islice
 from typing import TYPE_CHECKING, Final, Protocol
@@ -33,6 +32,7 @@ from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.model.events import ClusterEvent
 from mooring.model.pod import Pod
 from mooring.queueing.active import ActivePods, ActivePodsByNamespace
+from mooring.queueing.heap import PodHeap
 from mooring.queueing.in_flight import InFlight
 from mooring.queueing.unschedulable import UnschedulablePods
 
@@ -75,8 +75,8 @@ class SchedulingQueue:
         self._pods: dict[str, QueuedPod] = {}
         self._in_flight = InFlight()
         self._active = ActivePodsByNamespace() if namespaces_take_turns else ActivePods()
-        self._backoff: list[tuple[float, int, QueuedPod]] = []
-        self._error_backoff: list[tuple[float, int, QueuedPod]] = []
+        self._backoff = PodHeap[float]()
+        self._error_backoff = PodHeap[float]()
         self._unschedulable = UnschedulablePods(hints.signature, hints.nominated_node)
         self._tickets = count(1)
         self._counts = dict.fromkeys(SubQueue, 0)
@@ -145,7 +145,7 @@ class SchedulingQueue:
         """The next pod to schedule, in flight from now on; None if there is none."""
         self._flush_backoff(self._backoff, now)
         self._flush_backoff(self._error_backoff, now)
-        queued = self._active.pop() or self._pop_backoff()
+        queued = self._active.pop() or self._backoff.pop()
         if queued is None:
             return None
         del self._pods[queued.pod.key]
@@ -257,8 +257,9 @@ class SchedulingQueue:
         return bool(moved)
 
     def next_due(self) -> float | None:
-        """When the next backoff after an error ends, or earlier; None if there is none."""
-        return self._error_backoff[0][0] if self._error_backoff else None
+        """When the next backoff after an error ends; None if there is none."""
+        first = self._error_backoff.first()
+        return first[0] if first is not None else None
 
     def _is_worth_requeuing(self, queued: QueuedPod, events: Iterable[ClusterEvent]) -> bool:
         return any(self._hints.is_worth_requeuing(queued, event) for event in events)
@@ -287,29 +288,19 @@ class SchedulingQueue:
             self._move(queued, SubQueue.GATED)
         elif queued.backoff_expiration > now:
             self._move(queued, SubQueue.BACKOFF)
-            heapq.heappush(self._backoff, (queued.backoff_expiration, queued.ticket, queued))
+            self._backoff.push(queued.backoff_expiration, queued)
         else:
             self._move(queued, SubQueue.ACTIVE)
 
     def _move_to_error_backoff(self, queued: QueuedPod) -> None:
         """Moves the pod to the backoff queue, from which it is not popped early."""
         self._move(queued, SubQueue.BACKOFF)
-        heapq.heappush(self._error_backoff, (queued.backoff_expiration, queued.ticket, queued))
+        self._error_backoff.push(queued.backoff_expiration, queued)
 
-    def _flush_backoff(self, heap: list[tuple[float, int, QueuedPod]], now: float) -> None:
+    def _flush_backoff(self, heap: PodHeap[float], now: float) -> None:
         """Moves the pods whose backoff has ended to the active queue."""
-        while heap and heap[0][0] <= now:
-            _, ticket, queued = heapq.heappop(heap)
-            if queued.ticket == ticket:
-                self._move(queued, SubQueue.ACTIVE)
-
-    def _pop_backoff(self) -> QueuedPod | None:
-        """Takes off the pod whose backoff ends first; entries with an older ticket are void."""
-        while self._backoff:
-            _, ticket, queued = heapq.heappop(self._backoff)
-            if queued.ticket == ticket:
-                return queued
-        return None
+        while (first := heap.first()) is not None and first[0] <= now:
+            self._move(first[1], SubQueue.ACTIVE)
 
     def _move(self, queued: QueuedPod, queue: SubQueue) -> None:
         self._leave(queued)

@@ -1,4 +1,4 @@
-"""Fill in the fields that the API server's admission plugins set when an object is created.
+"""Fill in and check fields as the API server's admission plugins do when an object is created.
 
 Only fields that a scheduling decision reads are filled in, and only where they are absent. So an
 object that comes from a cluster is not changed.
@@ -7,17 +7,20 @@ object that comes from a cluster is not changed.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from mooring.model.errors import ManifestError
 from mooring.model.events import Kind
-from mooring.model.fields import mapping, name_of, namespace_of, text
+from mooring.model.fields import boolean, mapping, mappings, name_of, namespace_of, text
+from mooring.model.resources import parse_amounts
 from mooring.model.workloads import PriorityClass
+from mooring.simulate.controllers import is_new
+from mooring.simulate.limit_ranges import LimitRanges
 
-__all__ = ["Admission", "as_stored"]
+__all__ = ["Admission", "Forbidden", "as_stored"]
 
 _SYSTEM_CLASSES: Final = {
     "system-cluster-critical": 2_000_000_000,
     "system-node-critical": 2_000_001_000,
 }
+_TOLERATED_FOR_A_TIME: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 def as_stored(kind: Kind, raw: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -37,17 +40,24 @@ def as_stored(kind: Kind, raw: Mapping[str, Any]) -> Mapping[str, Any]:
     return raw
 
 
-class Admission:
-    """Sets the priority and the overhead of pods.
+class Forbidden(Exception):  # noqa: N818 - the API server's answer, and no error of ours
+    """The API server would not store the pod; the text is its answer."""
 
-    As the admission plugins Priority (plugin/pkg/admission/priority) and RuntimeClass of the API
-    server do. `runtime_classes` are raw RuntimeClass objects.
+
+class Admission:
+    """Fills in and checks pods as the admission plugins of the API server do.
+
+    Those are LimitRanger, Priority, DefaultTolerationSeconds and RuntimeClass, in
+    `plugin/pkg/admission`. Only a pod that no API server has stored is checked, and only its
+    requests, limits and tolerations are filled in. `runtime_classes` and `limit_ranges` are raw
+    objects.
     """
 
     def __init__(
         self,
         priority_classes: Iterable[PriorityClass],
         runtime_classes: Iterable[Mapping[str, Any]],
+        limit_ranges: Iterable[Mapping[str, Any]] = (),
     ) -> None:
         self._priorities = {
             name: PriorityClass(name, value, global_default=False, preemption_policy="")
@@ -56,28 +66,40 @@ class Admission:
         self._priorities |= {found.name: found for found in priority_classes}
         defaults = [found for found in self._priorities.values() if found.global_default]
         self._default = min(defaults, key=lambda found: found.value, default=None)
-        self._overheads = {
-            name_of(raw): mapping(mapping(raw, "overhead"), "podFixed", "overhead")
-            for raw in runtime_classes
-        }
+        self._runtime_classes = {name_of(raw): raw for raw in runtime_classes}
+        self._limit_ranges = LimitRanges(limit_ranges)
 
     def pod(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """The pod as the API server would store it.
 
         Raises:
-            ManifestError: for a priority class that does not exist.
+            Forbidden: if the API server would not store it.
         """
         metadata, spec = dict(mapping(raw, "metadata")), dict(mapping(raw, "spec"))
-        key = f"{namespace_of(raw)}/{name_of(raw)}"
+        namespace, key = namespace_of(raw), f"{namespace_of(raw)}/{name_of(raw)}"
         metadata.setdefault("uid", key)
-        if spec.get("priority") is None:
-            self._set_priority(spec, key)
-        overhead = self._overheads.get(text(spec, "runtimeClassName", "spec"))
-        if overhead and spec.get("overhead") is None:
-            spec["overhead"] = overhead
+        try:
+            spec = self._admitted(namespace, spec, new=is_new(raw))
+        except Forbidden as answer:
+            raise Forbidden(f'pods "{name_of(raw)}" is forbidden: {answer}') from None
         return {**raw, "metadata": metadata, "spec": spec}
 
-    def _set_priority(self, spec: dict[str, Any], key: str) -> None:
+    def _admitted(self, namespace: str, spec: dict[str, Any], *, new: bool) -> dict[str, Any]:
+        if new:
+            _set_host_ports(spec)
+            spec = self._limit_ranges.completed(namespace, spec)
+        if spec.get("priority") is None:
+            self._set_priority(spec)
+        if new:
+            _set_tolerations(spec)
+        self._set_runtime_class(spec, new=new)
+        violations = self._limit_ranges.violations(namespace, spec) if new else []
+        if violations:
+            listed = ", ".join(violations)
+            raise Forbidden(listed if len(violations) == 1 else f"[{listed}]")
+        return spec
+
+    def _set_priority(self, spec: dict[str, Any]) -> None:
         name = text(spec, "priorityClassName", "spec")
         found = self._priorities.get(name) if name else self._default
         if found is not None:
@@ -85,7 +107,73 @@ class Admission:
             if spec.get("preemptionPolicy") is None and found.preemption_policy:
                 spec["preemptionPolicy"] = found.preemption_policy
         elif name:
-            raise ManifestError(
-                f"Pod {key} spec.priorityClassName",
-                f'there is no PriorityClass "{name}" in the input',
+            raise Forbidden(f"no PriorityClass with name {name} was found")
+
+    def _set_runtime_class(self, spec: dict[str, Any], *, new: bool) -> None:
+        name = text(spec, "runtimeClassName", "spec")
+        found = self._runtime_classes.get(name)
+        if found is None and name and new:
+            raise Forbidden(f'pod rejected: RuntimeClass "{name}" not found')
+        overhead = mapping(mapping(found or {}, "overhead"), "podFixed", "overhead")
+        own = mapping(spec, "overhead", "spec")
+        if new and own and _amounts(own) != _amounts(overhead):
+            raise Forbidden(
+                "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+                if overhead
+                else "pod rejected: Pod Overhead set without corresponding RuntimeClass defined "
+                "Overhead"
             )
+        if overhead and not own:
+            spec["overhead"] = overhead
+        if found is not None and new:
+            _set_scheduling(spec, mapping(found, "scheduling"))
+
+
+def _amounts(overhead: Mapping[str, Any]) -> dict[str, int]:
+    return parse_amounts(overhead, "spec.overhead")
+
+
+def _set_scheduling(spec: dict[str, Any], scheduling: Mapping[str, Any]) -> None:
+    """Merge the node selector and the tolerations of a RuntimeClass into the pod's spec."""
+    selector = dict(mapping(spec, "nodeSelector", "spec"))
+    for key, value in mapping(scheduling, "nodeSelector", "scheduling").items():
+        if selector.setdefault(key, value) != value:
+            raise Forbidden(
+                f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
+                f"pod.spec.nodeSelector[{key}] = {selector[key]}"
+            )
+    tolerations = mappings(scheduling, "tolerations", "scheduling")
+    spec["nodeSelector"] = selector
+    spec["tolerations"] = [*mappings(spec, "tolerations", "spec"), *tolerations]
+
+
+def _set_tolerations(spec: dict[str, Any]) -> None:
+    """Tolerate nodes that are not ready or unreachable for 300 seconds, unless the pod says how."""
+    tolerations = mappings(spec, "tolerations", "spec")
+    added = [
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+        for key in _TOLERATED_FOR_A_TIME
+        if not any(
+            t.get("key") in (None, "", key) and t.get("effect") in (None, "", "NoExecute")
+            for t in tolerations
+        )
+    ]
+    spec["tolerations"] = [*tolerations, *added]
+
+
+def _set_host_ports(spec: dict[str, Any]) -> None:
+    """On the host's network a container's ports are the host's (pkg/apis/core/v1/defaults.go)."""
+    if not boolean(spec, "hostNetwork", "spec"):
+        return
+    for group in ("containers", "initContainers"):
+        if group in spec:
+            spec[group] = [
+                {
+                    **container,
+                    "ports": [
+                        {**port, "hostPort": port.get("hostPort") or port.get("containerPort")}
+                        for port in mappings(container, "ports", f"spec.{group}[{index}]")
+                    ],
+                }
+                for index, container in enumerate(mappings(spec, group, "spec"))
+            ]

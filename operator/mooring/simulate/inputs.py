@@ -1,9 +1,8 @@
 """Turn manifests into the state of a cluster and the pods to schedule."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mooring.framework.registry import Registry
@@ -11,20 +10,32 @@ from mooring.kube.resources import PRIORITY_CLASS
 from mooring.mirroring.mirror import MIRRORED
 from mooring.model.errors import ManifestError
 from mooring.model.events import Kind
+from mooring.model.fields import mapping
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod
-from mooring.simulate.admission import Admission, as_stored
-from mooring.simulate.manifests import Manifest
+from mooring.simulate.admission import Admission, Forbidden, as_stored
+from mooring.simulate.controllers import CONTROLLERS, Controllers, ephemeral_claims, is_new
+from mooring.simulate.manifests import InputError, Manifest
+from mooring.simulate.object_fields import field_mistakes
 from mooring.simulate.profiles import LoadedProfile, is_profile, load_profiles
 from mooring.state.cluster import ClusterState
 
-__all__ = ["Inputs", "inputs_of"]
+__all__ = ["Inputs", "RejectedPod", "inputs_of"]
 
 _KINDS: Final[Mapping[tuple[str, str], Kind]] = {
     (resource.group, resource.kind): kind
     for resource, kind in {**MIRRORED, PRIORITY_CLASS: Kind.PRIORITY_CLASS}.items()
 }
 _RUNTIME_CLASS: Final = ("node.k8s.io", "RuntimeClass")
+_LIMIT_RANGE: Final = ("", "LimitRange")
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedPod:
+    """A pod, "namespace/name", that the API server would not store, and its answer."""
+
+    pod: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,14 +45,18 @@ class Inputs:
     Attributes:
         state: The cluster.
         pending: The pods without a node, in the order of the input.
+        rejected: The pods that the API server would not store.
         profiles: The profiles that apply.
         ignored: The number of objects that no decision reads, by `Kind` or `Kind.group`.
+        without_pods: The controllers for which no pod was made, each with the reason.
     """
 
     state: ClusterState
     pending: tuple[Pod, ...]
+    rejected: tuple[RejectedPod, ...]
     profiles: tuple[LoadedProfile, ...]
     ignored: Counter[str]
+    without_pods: Mapping[str, str]
 
 
 def inputs_of(
@@ -49,60 +64,176 @@ def inputs_of(
 ) -> Inputs:
     """Build the inputs of a simulation from Kubernetes objects.
 
-    If `profiles` is not empty, SchedulingProfiles among the objects are not used.
+    New controllers (Deployments, Jobs and so on) are expanded to their pods. If `profiles` is not
+    empty, SchedulingProfiles among the objects are not used.
 
     Raises:
         InputError: if an object is malformed, incomplete or given twice; the text names the file,
             the object and the field.
     """
-    known: dict[Kind, list[Manifest]] = {kind: [] for kind in Kind}
-    runtime_classes, own_profiles, ignored = list[Manifest](), list[Manifest](), Counter[str]()
+    reader = _Reader()
     for manifest in manifests:
-        group_and_kind = (manifest.group, manifest.kind)
-        if group_and_kind in _KINDS:
-            known[_KINDS[group_and_kind]].append(manifest)
-        elif group_and_kind == _RUNTIME_CLASS:
-            runtime_classes.append(manifest)
-        elif is_profile(manifest):
-            own_profiles.append(manifest)
-        else:
-            ignored[".".join(filter(None, (manifest.kind, manifest.group)))] += 1
-    state = ClusterState()
-    for kind in Kind:
-        if kind is not Kind.POD:
-            for key, value in _parsed(kind, known[kind], partial(as_stored, kind)).items():
-                state.put(kind, key, value)
-    admission = Admission(
-        state.objects.of(Kind.PRIORITY_CLASS).values(), [m.raw for m in runtime_classes]
+        reader.read(manifest)
+    reader.make_pods()
+    chosen = profiles or load_profiles(reader.profiles, registry)
+    return Inputs(
+        reader.state,
+        tuple(reader.pending),
+        tuple(reader.rejected),
+        tuple(chosen),
+        reader.ignored,
+        reader.without_pods,
     )
-    pods = _parsed(Kind.POD, known[Kind.POD], admission.pod)
-    for key, pod in pods.items():
-        state.put(Kind.POD, key, pod)
-    pending = (p for p in pods.values() if not (p.node_name or p.finished or p.terminating))
-    chosen = profiles or load_profiles(own_profiles, registry)
-    return Inputs(state, tuple(pending), tuple(chosen), ignored)
 
 
-def _parsed(
-    kind: Kind,
-    manifests: Iterable[Manifest],
-    admit: Callable[[Mapping[str, Any]], Mapping[str, Any]],
-) -> dict[str, Any]:
-    """The parsed objects by key; `admit` fills in absent fields of the raw object first."""
-    values: dict[str, Any] = {}
-    sources: dict[str, str] = {}
-    for manifest in manifests:
+class _Reader:
+    """Puts objects into a cluster state as they are read.
+
+    Of a stored object only what a decision reads is kept, so that a dump of a large cluster fits
+    into memory. New pods and controllers wait until every object has been read.
+    """
+
+    def __init__(self) -> None:
+        self.state = ClusterState()
+        self.pending: list[Pod] = []
+        self.rejected: list[RejectedPod] = []
+        self.profiles: list[Manifest] = []
+        self.ignored: Counter[str] = Counter()
+        self.without_pods: dict[str, str] = {}
+        self._sources: dict[tuple[Kind, str], tuple[str, bool]] = {}
+        self._stored_pods: list[Pod] = []
+        self._replica_sets: list[dict[str, Any]] = []
+        self._new: list[Manifest] = []
+        self._admission: dict[tuple[str, str], list[dict[str, Any]]] = {
+            _RUNTIME_CLASS: [],
+            _LIMIT_RANGE: [],
+        }
+
+    def read(self, manifest: Manifest) -> None:
+        """One object of the input."""
         try:
-            key = _new_key(kind, manifest, sources)
-            values[key] = parse_object(kind, admit(manifest.raw))
+            new = is_new(manifest.raw)
+            if new:
+                _check_fields(manifest)
+            self._sort(manifest, new=new)
         except ManifestError as error:
             raise manifest.error(error) from None
-        sources[key] = manifest.source
-    return values
+
+    def _sort(self, manifest: Manifest, *, new: bool) -> None:
+        group_and_kind = (manifest.group, manifest.kind)
+        kind = _KINDS.get(group_and_kind)
+        expanded = group_and_kind in CONTROLLERS
+        if kind is Kind.POD and (new or mapping(manifest.raw, "spec").get("priority") is None):
+            self._new.append(manifest)
+        elif kind is not None:
+            self._put(kind, manifest, new=new)
+        if expanded and new:
+            self._new.append(manifest)
+        elif expanded and kind is None:
+            self.without_pods[_called(manifest)] = (
+                "a cluster has stored it (it has metadata.uid), so its pods must be in the input; "
+                "to have them made anew, remove metadata.uid"
+            )
+        elif group_and_kind in self._admission:
+            self._admission[group_and_kind].append(manifest.raw)
+        elif is_profile(manifest):
+            self.profiles.append(manifest)
+        elif kind is None:
+            self.ignored[".".join(filter(None, (manifest.kind, manifest.group)))] += 1
+
+    def _put(self, kind: Kind, manifest: Manifest, *, new: bool) -> None:
+        """An object that decisions read; a new one replaces the stored one of its name."""
+        key = object_key(kind, manifest.raw)
+        source, was_new = self._sources.get((kind, key), ("", None))
+        if was_new is not None and (kind is Kind.POD or new == was_new):
+            raise ManifestError(f"{kind} {key}", f"is given already in {source}")
+        if was_new and not new:
+            return
+        self._sources[kind, key] = (manifest.source, new)
+        value = parse_object(kind, as_stored(kind, manifest.raw))
+        if kind is Kind.REPLICA_SET:
+            self._replica_sets.append({"metadata": manifest.raw["metadata"]})
+        if kind is Kind.POD:
+            self._stored_pods.append(value)
+            self._add_pod(value)
+        else:
+            self.state.put(kind, key, value)
+
+    def _add_pod(self, pod: Pod) -> None:
+        self.state.put(Kind.POD, pod.key, pod)
+        if not (pod.node_name or pod.finished or pod.terminating):
+            self.pending.append(pod)
+
+    def make_pods(self) -> None:
+        """Expand the controllers, and let the API server's admission see the new pods."""
+        state = self.state
+        controllers = Controllers(
+            self._stored_pods,
+            self._replica_sets,
+            state.objects.of(Kind.PERSISTENT_VOLUME_CLAIM),
+            (node for node in state.nodes.nodes if node is not None),
+        )
+        admission = Admission(
+            state.objects.of(Kind.PRIORITY_CLASS).values(),
+            self._admission[_RUNTIME_CLASS],
+            self._admission[_LIMIT_RANGE],
+        )
+        for manifest in self._new:
+            for made in self._expanded(manifest, controllers):
+                try:
+                    self._create(made, admission)
+                except ManifestError as error:
+                    raise made.error(error) from None
+
+    def _expanded(self, manifest: Manifest, controllers: Controllers) -> Iterator[Manifest]:
+        if manifest.kind == "Pod":
+            yield manifest
+            return
+        found = 0
+        for made in controllers.expand(manifest):
+            found += made.kind == "Pod"
+            yield made
+        if not found:
+            self.without_pods[_called(manifest)] = (
+                "it makes no pods: it has no replicas, is suspended, fits no node, or all its pods "
+                "are in the input"
+            )
+
+    def _create(self, manifest: Manifest, admission: Admission) -> None:
+        kind = _KINDS[manifest.group, manifest.kind]
+        if kind is not Kind.POD:
+            self._put(kind, manifest, new=True)
+            return
+        key = object_key(kind, manifest.raw)
+        if (kind, key) in self._sources:
+            source, _ = self._sources[kind, key]
+            raise ManifestError(f"Pod {key}", f"is given already in {source}")
+        self._sources[kind, key] = (manifest.source, True)
+        try:
+            raw = admission.pod(manifest.raw)
+        except Forbidden as answer:
+            parse_object(kind, manifest.raw)  # a mistake in a field comes first
+            self.rejected.append(RejectedPod(key, str(answer)))
+            return
+        pod = parse_object(kind, raw)
+        for claim in ephemeral_claims(raw):
+            claimed = replace(manifest, raw=claim)
+            if object_key(Kind.PERSISTENT_VOLUME_CLAIM, claim) not in self.state.objects.of(
+                Kind.PERSISTENT_VOLUME_CLAIM
+            ):
+                self._put(Kind.PERSISTENT_VOLUME_CLAIM, claimed, new=True)
+        self._add_pod(pod)
 
 
-def _new_key(kind: Kind, manifest: Manifest, sources: Mapping[str, str]) -> str:
-    key = object_key(kind, manifest.raw)
-    if key in sources:
-        raise ManifestError(f"{kind} {key}", f"is given already in {sources[key]}")
-    return key
+def _check_fields(manifest: Manifest) -> None:
+    mistakes = [*field_mistakes(manifest.raw)]
+    if mistakes:
+        lines = (f"{manifest.source}: {_called(manifest)} {mistake}" for mistake in mistakes)
+        raise InputError("\n".join(lines))
+
+
+def _called(manifest: Manifest) -> str:
+    """Kind, namespace and name of a namespaced object."""
+    metadata = mapping(manifest.raw, "metadata")
+    name = metadata.get("name", "(no name)")
+    return f"{manifest.kind} {metadata.get('namespace') or 'default'}/{name}"

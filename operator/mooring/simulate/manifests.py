@@ -5,29 +5,70 @@ The objects contain values of JSON only: dates in YAML stay strings, and all key
 
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 import yaml
 
-__all__ = ["STDIN", "InputError", "Manifest", "read_manifests"]
+__all__ = [
+    "STDIN",
+    "InputError",
+    "Manifest",
+    "NoObjectError",
+    "RepeatedKey",
+    "composed",
+    "display_name",
+    "manifests_in",
+    "objects_in",
+    "read_manifests",
+    "read_text",
+]
 
 STDIN: Final = "-"
 """The file name that stands for standard input."""
+_MERGE: Final = "tag:yaml.org,2002:merge"
+"""The tag of the key `<<`, whose value's keys are added to the mapping."""
 
 
 class InputError(Exception):
-    """A mistake in the user's input; the text says where it is and what would be right."""
+    """A mistake in the user's input; the text says where it is and what would be right.
+
+    `line` is the line of the file, counted from 1, if the whole file cannot be read because of it.
+    """
+
+    def __init__(self, text: str, line: int | None = None) -> None:
+        super().__init__(text)
+        self.line = line
+
+
+class NoObjectError(InputError):
+    """A document that is not a Kubernetes object."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedKey:
+    """A key that a YAML mapping has a second time, and where; both are counted from 1."""
+
+    key: str
+    line: int
+    column: int
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A raw object, and the place it comes from, such as `pods.yaml, document 2, items[5]`."""
+    """A raw object, and the place it comes from, such as `pods.yaml, document 2, items[5]`.
+
+    `document` is the index of the YAML document in its file, and `path` the object's path in it.
+    """
 
     source: str
     raw: dict[str, Any]
+    document: int = 0
+    path: str = ""
 
     @property
     def kind(self) -> str:
@@ -52,13 +93,34 @@ def read_manifests(paths: Iterable[str]) -> Iterator[Manifest]:
         InputError: for a file that cannot be read, and for a document that is not an object.
     """
     for path in paths:
-        name = "standard input" if path == STDIN else path
-        for number, document in enumerate(_documents(_text(path), name), start=1):
-            if document is not None:
-                yield from _objects(document, f"{name}, document {number}")
+        yield from manifests_in(read_text(path), display_name(path))
 
 
-def _text(path: str) -> str:
+def display_name(path: str) -> str:
+    """The name of a file in messages."""
+    return "standard input" if path == STDIN else path
+
+
+def manifests_in(
+    text: str, name: str, repeated: list[RepeatedKey] | None = None
+) -> Iterator[Manifest]:
+    """Yield every object of a text in order; a list object is replaced by its items.
+
+    Keys that a YAML mapping has twice are appended to `repeated` if it is given; the last one of
+    them has a value then.
+
+    Raises:
+        InputError: if the text is neither YAML nor JSON, a key is there twice, or a document is not
+            an object; it names the file by `name`.
+    """
+    for number, document in enumerate(_documents(text, name, repeated)):
+        if document is not None:
+            source = f"{name}, document {number + 1}"
+            yield from objects_in(Manifest(source, document, number))
+
+
+def read_text(path: str) -> str:
+    """The text of a file, or of standard input; InputError if it cannot be read."""
     try:
         if path == STDIN:
             return sys.stdin.read()
@@ -69,19 +131,66 @@ def _text(path: str) -> str:
         raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None
 
 
-def _documents(text: str, name: str) -> Iterator[Any]:
+def composed(text: str) -> Iterator[yaml.Node]:
+    """Yield the nodes of every YAML document, which know their lines; JSON mostly is YAML too.
+
+    Raises:
+        yaml.YAMLError: if the text is not YAML.
+    """
+    return yaml.compose_all(text, Loader=_Loader)
+
+
+def _documents(text: str, name: str, repeated: list[RepeatedKey] | None) -> Iterator[Any]:
     if text.lstrip().startswith("{"):
         try:
             yield orjson.loads(text)
         except orjson.JSONDecodeError:
             pass  # It may be YAML's flow style; if not, YAML's error names the line.
         else:
+            if repeated is not None:
+                with suppress(yaml.YAMLError):
+                    repeated += (key for node in composed(text) for key in _repeated_keys(node))
             return
+    loader = _Loader(text)
     try:
-        for number, document in enumerate(yaml.load_all(text, Loader=_Loader), start=1):
-            yield _as_json(document, f"{name}, document {number}")
+        for number in count(1):
+            if not loader.check_node():
+                return
+            node = loader.get_node()
+            for found in _repeated_keys(node):
+                if repeated is None:
+                    where = f"line {found.line}, column {found.column}"
+                    raise InputError(f'{name}: {where}: the key "{found.key}" is there twice')
+                repeated.append(found)
+            yield _as_json(loader.construct_document(node), f"{name}, document {number}")
     except yaml.YAMLError as error:
-        raise InputError(f"{name}: {_problem(error)}") from None
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark else None
+        raise InputError(f"{name}: {_problem(error)}", line) from None
+    finally:
+        loader.dispose()
+
+
+def _repeated_keys(document: yaml.Node) -> Iterator[RepeatedKey]:
+    """The keys that a mapping has a second time: YAML would silently use the last one."""
+    seen = set[int]()
+    nodes = [document]
+    while nodes:
+        node = nodes.pop()
+        if id(node) in seen:
+            continue  # an alias
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            nodes += reversed(node.value)
+        elif isinstance(node, yaml.MappingNode):
+            keys = set[str]()
+            for key, _ in node.value:
+                if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
+                    if key.value in keys:
+                        mark = key.start_mark
+                        yield RepeatedKey(key.value, mark.line + 1, mark.column + 1)
+                    keys.add(key.value)
+            nodes += (value for _, value in reversed(node.value))
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # C is optional
@@ -107,19 +216,25 @@ def _problem(error: yaml.YAMLError) -> str:
     return f"{where}is neither YAML nor JSON: {problem or ' '.join(str(error).split())}"
 
 
-def _objects(document: Any, source: str) -> Iterator[Manifest]:
+def objects_in(manifest: Manifest) -> Iterator[Manifest]:
+    """Yield the object of a document, or the items of a list object.
+
+    Raises:
+        NoObjectError: if the document, or an item, is not an object.
+    """
+    document: Any = manifest.raw
     if not isinstance(document, dict):
         shown = type(document).__name__
-        raise InputError(f"{source}: must be an object with apiVersion and kind, is a {shown}")
-    manifest = Manifest(source, document)
+        problem = f"must be an object with apiVersion and kind, is a {shown}"
+        raise NoObjectError(f"{manifest.source}: {problem}")
     if not manifest.kind:
-        raise manifest.error('kind: is required, as in "kind: Pod"')
+        raise NoObjectError(f'{manifest.source}: kind: is required, as in "kind: Pod"')
     if not manifest.kind.endswith("List") or not isinstance(document.get("items"), list):
         yield manifest
         return
     inherited = {"apiVersion": document.get("apiVersion"), "kind": manifest.kind[: -len("List")]}
     for number, item in enumerate(document["items"]):
-        where = f"{source}, items[{number}]"
         # Items of a typed list such as PodList have no apiVersion and kind of their own.
         complete = {**inherited, **item} if isinstance(item, dict) else item
-        yield from _objects(complete, where)
+        source, path = f"{manifest.source}, items[{number}]", f"{manifest.path}.items[{number}]"
+        yield from objects_in(Manifest(source, complete, manifest.document, path))

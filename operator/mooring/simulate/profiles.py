@@ -1,22 +1,35 @@
 """Load profiles from SchedulingProfiles, KubeSchedulerConfigurations and Policies."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from mooring.framework.registry import PluginLoadError, Registry
+from mooring.engine.profiles import Profiles
+from mooring.framework.registry import Registry
 from mooring.policy.errors import FieldError, ProfileInvalid
 from mooring.policy.imports.configuration import ProcessSettings, import_configuration
 from mooring.policy.imports.policy import import_policy
+from mooring.policy.imports.policy_model import CONFIG_MAP_KEY
 from mooring.policy.profile import API_VERSION, DEFAULT_SCHEDULER, KIND, SchedulingProfile
 from mooring.policy.resolve import Effective, load_profile, resolve
 from mooring.simulate.manifests import InputError, Manifest
+from mooring.simulate.offline import offline_handle
+from mooring.state.cluster import ClusterState
 
-__all__ = ["InvalidProfile", "LoadedProfile", "is_profile", "load_profiles"]
+__all__ = [
+    "InvalidProfile",
+    "LoadedProfile",
+    "ProfileLoader",
+    "contains_profile",
+    "is_profile",
+    "load_profiles",
+    "read_profiles",
+]
 
 _PROFILE_GROUP: Final = API_VERSION.partition("/")[0]
 _CONFIGURATION: Final = "KubeSchedulerConfiguration"
-_POLICY_KINDS: Final = ("Policy", "ConfigMap")
+_POLICY: Final = "Policy"
+_CONFIG_MAP: Final = "ConfigMap"
 
 
 class InvalidProfile(InputError):  # noqa: N818 - a verdict about the profile, with many errors
@@ -47,6 +60,65 @@ def is_profile(manifest: Manifest) -> bool:
     return (manifest.group, manifest.kind) == (_PROFILE_GROUP, KIND)
 
 
+def contains_profile(manifest: Manifest) -> bool:
+    """Whether the object is one that profiles are made from.
+
+    A SchedulingProfile without an API group is meant to be one, and lacks its apiVersion.
+    """
+    if manifest.kind == _CONFIG_MAP:
+        data = manifest.raw.get("data")
+        return isinstance(data, Mapping) and CONFIG_MAP_KEY in data
+    return _is_meant_as_profile(manifest) or manifest.kind in (_CONFIGURATION, _POLICY)
+
+
+def _is_meant_as_profile(manifest: Manifest) -> bool:
+    return manifest.kind == KIND and manifest.group in ("", _PROFILE_GROUP)
+
+
+class ProfileLoader:
+    """Loads profiles from objects, and says of each what a cluster with these plugins would say.
+
+    `scheduler_name` is given to profiles made from a Policy, which contains no scheduler name.
+    """
+
+    def __init__(self, registry: Registry, scheduler_name: str = DEFAULT_SCHEDULER) -> None:
+        self._registry = registry
+        self._scheduler_name = scheduler_name
+        self._profiles = Profiles(registry, offline_handle(ClusterState()))
+        self._sources: dict[str, str] = {}
+
+    def load(self, manifest: Manifest) -> list[LoadedProfile]:
+        """The profiles that the object defines.
+
+        Raises:
+            InvalidProfile: with every mistake of the object; a name that an earlier object has is
+                one of them.
+            InputError: for an object of another kind.
+        """
+        try:
+            found = self._checked(manifest)
+            for loaded in found:
+                self._note_name(loaded.profile.name, manifest)
+        except ProfileInvalid as invalid:
+            raise InvalidProfile(manifest.source, invalid.errors) from None
+        return found
+
+    def _checked(self, manifest: Manifest) -> list[LoadedProfile]:
+        if _is_meant_as_profile(manifest):
+            checked = self._profiles.check(manifest.raw)
+            return [LoadedProfile(checked.profile, checked.effective)]
+        found = _imported(manifest, self._registry, self._scheduler_name)
+        for loaded in found:
+            self._profiles.build(loaded.profile, loaded.effective)
+        return found
+
+    def _note_name(self, name: str, manifest: Manifest) -> None:
+        if name in self._sources:
+            message = f'there is a profile "{name}" already, in {self._sources[name]}'
+            raise ProfileInvalid([FieldError("metadata.name", message)])
+        self._sources[name] = manifest.source
+
+
 def load_profiles(
     manifests: Iterable[Manifest], registry: Registry, scheduler_name: str = DEFAULT_SCHEDULER
 ) -> list[LoadedProfile]:
@@ -56,27 +128,38 @@ def load_profiles(
 
     Raises:
         InvalidProfile: with every mistake of the first object that has any.
-        InputError: for an object of another kind, and for two profiles of one name.
+        InputError: for an object of another kind.
     """
-    profiles: dict[str, LoadedProfile] = {}
+    loader = ProfileLoader(registry, scheduler_name)
+    return [loaded for manifest in manifests for loaded in loader.load(manifest)]
+
+
+def read_profiles(
+    manifests: Iterable[Manifest], registry: Registry, scheduler_name: str = DEFAULT_SCHEDULER
+) -> list[LoadedProfile]:
+    """Read every profile as `load_profiles` does, without building its plugins.
+
+    The profiles may use what this version of Mooring cannot do.
+    """
+    found = list[LoadedProfile]()
     for manifest in manifests:
         try:
-            found = _loaded(manifest, registry, scheduler_name)
+            if _is_meant_as_profile(manifest):
+                found.append(LoadedProfile(*load_profile(manifest.raw, registry)))
+            else:
+                found += _imported(manifest, registry, scheduler_name)
         except ProfileInvalid as invalid:
             raise InvalidProfile(manifest.source, invalid.errors) from None
-        except PluginLoadError as error:
-            raise manifest.error(error) from None
-        for loaded in found:
-            name = loaded.profile.name
-            if name in profiles:
-                raise manifest.error(f'metadata.name: there is a profile "{name}" already')
-            profiles[name] = loaded
-    return list(profiles.values())
+    return found
 
 
-def _loaded(manifest: Manifest, registry: Registry, scheduler_name: str) -> list[LoadedProfile]:
-    if is_profile(manifest):
-        return [LoadedProfile(*load_profile(manifest.raw, registry))]
+def _imported(manifest: Manifest, registry: Registry, scheduler_name: str) -> list[LoadedProfile]:
+    """The profiles that an object of kube-scheduler becomes; their plugins are not built.
+
+    Raises:
+        ProfileInvalid: with every mistake of the object.
+        InputError: for an object of another kind.
+    """
     if manifest.kind == _CONFIGURATION:
         imported = import_configuration(manifest.raw, registry)
         return [
@@ -85,7 +168,7 @@ def _loaded(manifest: Manifest, registry: Registry, scheduler_name: str) -> list
             )
             for profile in imported.profiles
         ]
-    if manifest.kind in _POLICY_KINDS:
+    if manifest.kind in (_POLICY, _CONFIG_MAP):
         profile = import_policy(manifest.raw, registry, scheduler_name)
         return [LoadedProfile(profile, resolve(profile.spec, registry))]
     raise manifest.error(

@@ -1,9 +1,9 @@
 """Run the scheduling engine without a cluster: one decision for every pending pod."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Final, NoReturn
+from typing import Final
 
 from mooring.engine.binding import PodRejected, assume_and_reserve
 from mooring.engine.cycle import decide, tie_break_seed
@@ -11,27 +11,22 @@ from mooring.engine.outcome import FitError, Outcome, decision_of
 from mooring.engine.profiles import InForce, Profiles
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.decision import Decision
-from mooring.framework.handle import Handle
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.registry import Registry
 from mooring.framework.runtime import run_pre_enqueue
 from mooring.framework.verdicts import PluginError
-from mooring.framework.waiting_pods import WaitingPods
 from mooring.model.pod import Pod
 from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.resolve import resolve
 from mooring.queueing.active import ActivePods
 from mooring.simulate.inputs import Inputs
+from mooring.simulate.offline import offline_handle
 from mooring.simulate.profiles import LoadedProfile
 from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
 
-__all__ = [
-    "Attempt",
-    "OfflineApi",
-    "simulate",
-]
+__all__ = ["Attempt", "simulate"]
 
 _FIRST_ATTEMPT: Final = 1
 
@@ -47,7 +42,7 @@ class Attempt:
 def simulate(
     inputs: Inputs, registry: Registry, *, seed: int, every_node: bool
 ) -> Iterator[Attempt]:
-    """Yield one attempt per pending pod, in queue order, and after them the pods that are gated.
+    """Yield one attempt per pending pod, in queue order, then those that are gated or rejected.
 
     The simulation changes the state of `inputs`: a scheduled pod counts on its node for all later
     pods. The victims of a preemption stay on their node, because in a cluster they leave only
@@ -61,11 +56,12 @@ def simulate(
         seed: Chooses among nodes of equal score, together with the pod's uid.
         every_node: Whether decisions list all nodes, or only the score of the best node.
     """
-    return _Simulation(inputs, registry, seed, every_node=every_node).attempts(inputs.pending)
+    return _Simulation(inputs, registry, seed, every_node=every_node).attempts()
 
 
 class _Simulation:
     def __init__(self, inputs: Inputs, registry: Registry, seed: int, *, every_node: bool) -> None:
+        self._inputs = inputs
         self._state = inputs.state
         self._cluster = Snapshot(inputs.state)
         self._shared = ResultCache(inputs.state.nodes)
@@ -73,28 +69,30 @@ class _Simulation:
         self._most = None if every_node else 1
         self._start = 0
         self._now = _now(inputs.state, inputs.pending)
-        handle = Handle(self._cluster, WaitingPods(), OfflineApi(), inputs.state)
-        self._profiles = Profiles(registry, handle)
+        self._profiles = Profiles(registry, offline_handle(inputs.state))
         for loaded in inputs.profiles or (_default_profile(registry),):
             self._profiles.put(loaded.profile, loaded.effective)
+        inputs.state.track_pod_groups(self._profiles.pod_group_formats)
+        for pod in inputs.pending:
+            inputs.state.put_unscheduled(pod)
 
-    def attempts(self, pods: Iterable[Pod]) -> Iterator[Attempt]:
+    def attempts(self) -> Iterator[Attempt]:
         active = ActivePods()
         chosen: list[InForce] = []
-        rejected: list[Attempt] = []
-        for pod in pods:
+        rejected = [_rejected(each.pod, None, each.message) for each in self._inputs.rejected]
+        for pod in self._inputs.pending:
             profile = self._profiles.of(pod, self._cluster)
             if profile is None:
                 name = pod.shape.scheduler_name
                 rejected.append(
-                    _rejected(pod, None, f'no profile takes pods of schedulerName "{name}"')
+                    _rejected(pod.key, None, f'no profile takes pods of schedulerName "{name}"')
                 )
                 continue
             if pod.nominated_node is not None:
                 self._state.nominate(pod, pod.nominated_node)
             gate = _gate(pod, profile)
             if gate is not None:
-                rejected.append(_rejected(pod, profile, gate))
+                rejected.append(_rejected(pod.key, profile, gate))
             else:
                 active.add(_queued(pod, profile.pipeline, ticket=len(chosen)))
                 chosen.append(profile)
@@ -106,7 +104,7 @@ class _Simulation:
         try:
             outcome = self._decide(pod, profile)
         except PluginError as error:
-            return _rejected(pod, profile, str(error))
+            return _rejected(pod.key, profile, str(error))
         decision = decision_of(pod, profile.profile.name, outcome, self._most)
         if isinstance(outcome, FitError):
             self._nominate(pod, outcome)
@@ -115,9 +113,9 @@ class _Simulation:
         try:
             assume_and_reserve(pod, outcome.row, profile.pipeline, self._state)
         except PodRejected as rejection:
-            return _rejected(pod, profile, rejection.message)
+            return _rejected(pod.key, profile, rejection.message)
         except PluginError as error:
-            return _rejected(pod, profile, str(error))
+            return _rejected(pod.key, profile, str(error))
         return Attempt(decision, outcome.feasible_nodes)
 
     def _decide(self, pod: Pod, profile: InForce) -> Outcome:
@@ -176,10 +174,10 @@ def _gate(pod: Pod, profile: InForce) -> str | None:
         return str(error)
 
 
-def _rejected(pod: Pod, profile: InForce | None, message: str) -> Attempt:
+def _rejected(pod: str, profile: InForce | None, message: str) -> Attempt:
     return Attempt(
         Decision(
-            pod=pod.key,
+            pod=pod,
             profile=profile.profile.name if profile is not None else None,
             node=None,
             nominated_node=None,
@@ -189,37 +187,3 @@ def _rejected(pod: Pod, profile: InForce | None, message: str) -> Attempt:
             message=message,
         )
     )
-
-
-class OfflineApi:
-    """An implementation of `mooring.framework.handle.Api` in which every call fails.
-
-    A simulation ends before any plugin may write to the API.
-    """
-
-    async def bind(self, _pod: Pod, _node: str) -> None:
-        """Raise PluginError."""
-        _fail()
-
-    def annotate(self, _pod: Pod, annotations: Mapping[str, str]) -> None:
-        """Raise PluginError if there are annotations; taking them back does nothing."""
-        if annotations:
-            _fail()
-
-    def unix_nanoseconds(self) -> int:
-        """Raise PluginError."""
-        _fail()
-
-    async def patch(
-        self, _resource: str, _namespace: str | None, _name: str, _patch: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Raise PluginError."""
-        _fail()
-
-    async def until(self, _done: Callable[[], bool], _seconds: float) -> None:
-        """Raise PluginError."""
-        _fail()
-
-
-def _fail() -> NoReturn:
-    raise PluginError("a simulation has no API server")

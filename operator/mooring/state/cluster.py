@@ -1,9 +1,10 @@
 """The cluster as decisions read it, and the only code that changes it.
 
-Everything the mirror sees comes in through `put`, `delete` and `replace`; what the scheduler itself
-decides comes in through `assume`, `forget`, `nominate` and `withdraw`. Each delivers its cluster
-events, after everything is changed, to the one sink of `on_events`. All of it is synchronous and
-runs on one thread, so there is nothing to lock and the live columns are the snapshot of a decision.
+Everything the mirror sees comes in through `put`, `delete` and `replace`, pods without a node come
+in through `put_unscheduled` and `delete_unscheduled`; what the scheduler itself decides comes in
+through `assume`, `forget`, `nominate` and `withdraw`. Each delivers its cluster events, after
+everything is changed, to the one sink of `on_events`. All of it is synchronous and runs on one
+thread, so there is nothing to lock and the live columns are the snapshot of a decision.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from mooring.model.devices import Assignment, CardFormat
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
+from mooring.model.pod_group import GroupFormat, PodGroup
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
 from mooring.state.devices.cards import Cards
 from mooring.state.devices.devices import Devices
@@ -23,6 +25,7 @@ from mooring.state.nodes import NodeTable
 from mooring.state.nominations import NominationsWriter
 from mooring.state.objects import Objects
 from mooring.state.pod_columns import MutablePodColumns, PodColumns
+from mooring.state.pod_groups import GROUP_KINDS, PodGroups, PodGroupsWriter
 from mooring.state.pods import PodState, PodTable
 from mooring.state.storage.storage import Storage
 from mooring.state.topology.counts import TopologyCounts
@@ -44,6 +47,8 @@ class ClusterState:
         self.default_selector = DefaultSelectors(self.objects)
         self.storage = Storage(self.nodes, self.objects)
         self.devices = Devices(self.nodes, self.pods)
+        self._pod_groups = PodGroupsWriter(self.pods)
+        self.pod_groups: PodGroups = self._pod_groups.groups
         self._pod_columns = MutablePodColumns()
         self.pod_columns: PodColumns = self._pod_columns
         self._nominations = NominationsWriter(self._pod_columns)
@@ -141,6 +146,28 @@ class ClusterState:
         for key, value in values.items():
             events += self._put(kind, key, value)
         self._deliver(tuple(events))
+
+    def put_unscheduled(self, pod: Pod) -> None:
+        """The pod has no node. If it names a group it is a member, and an event is delivered.
+
+        No event is delivered if nothing differs from what is known but the pod's status.
+        """
+        before = self._pod_groups.put_unscheduled(pod)
+        if self.pod_groups.key_of(pod) is not None and (before is None or _changed(before, pod)):
+            action = Action.ADD if before is None else Action.UPDATE
+            self._deliver((ClusterEvent(Kind.UNSCHEDULED_POD, action, before, pod),))
+
+    def delete_unscheduled(self, key: str, uid: str) -> None:
+        """The pod is not without a node any more: it was bound, it ended, or it was deleted.
+
+        Unless it is on a node, an event is delivered if it was a member of a group.
+        """
+        before = self._pod_groups.drop_unscheduled(uid)
+        placed = self.pods.get(key)
+        if before is None or (placed is not None and placed.pod.uid == uid):
+            return
+        if self.pod_groups.key_of(before) is not None:
+            self._deliver((ClusterEvent(Kind.UNSCHEDULED_POD, Action.DELETE, before, None),))
 
     def assume(self, pod: Pod, row: int) -> None:
         """The pod is on the row for every decision from now on, before the API server knows of it.
@@ -264,6 +291,10 @@ class ClusterState:
             self.devices.assign(placed, form, assignment)
             self.nodes.changes.mark(placed.row)
 
+    def track_pod_groups(self, formats: tuple[GroupFormat, ...]) -> None:
+        """Groups without an object are known in exactly these formats from now on."""
+        self._pod_groups.track(formats)
+
     @contextmanager
     def trial(self) -> Iterator["Trial"]:
         """A dry run on the live state: what the trial changes is undone at the end."""
@@ -289,6 +320,7 @@ class ClusterState:
         if pod.node_name is None or pod.finished:
             return self._delete(Kind.POD, pod.key, pod.uid)
         known = self.pods.get(pod.key)
+        self._pod_groups.drop_unscheduled(pod.uid)  # a pod keeps its node until it is gone
         if known is not None and not _same_place(known.pod, pod):
             return (*self._delete(Kind.POD, pod.key), *self._put_pod(pod))
         if known is not None and _in_place(known.pod, pod):
@@ -314,6 +346,7 @@ class ClusterState:
         before, announced = known.pod, known.announced
         known.pod, known.assumed, known.deadline, known.announced = pod, False, None, True
         self.pods.assumed.pop(pod.key, None)
+        self._pod_groups.attach(known)
         self._pod_columns.renew(pod)
         if self.devices.renew(known):
             self.nodes.changes.mark(known.row)
@@ -341,6 +374,8 @@ class ClusterState:
     def _object_changed(self, kind: Kind, key: str, before: Any, after: Any) -> None:
         """An object that is neither node nor pod is like this now (None: there is none)."""
         self.storage.object_changed(kind, key, before, after)
+        if kind in GROUP_KINDS:
+            self._pod_groups.define(kind, key, after)
         if kind is Kind.POD_DISRUPTION_BUDGET:
             self._evictions.budget_written(key)
 
@@ -369,6 +404,7 @@ class ClusterState:
         placed.equivalent = self.topology.attach(placed.pod, placed.row)
         self.storage.add_pod(placed.row, placed.pod)
         self.devices.attach(placed)
+        self._pod_groups.attach(placed)
         evicting = self.evictions.evicting(placed.pod)
         self._pod_columns.put(placed.pod, placed.row, nominated=False, evicting=evicting)
 
@@ -376,6 +412,7 @@ class ClusterState:
         placed = self.pods.pop(key)
         if placed is not None:
             self._pod_columns.drop(placed.pod, nominated=False)
+            self._pod_groups.detach(placed)
             self.devices.detach(placed)
             self.storage.remove_pod(placed.row, placed.pod)
             self.topology.detach(placed.equivalent, placed.row)
@@ -384,10 +421,25 @@ class ClusterState:
 
 
 def _same_object(before: object | None, after: object) -> bool:
-    """Whether no field differs; nodes are compared by field because their `==` is identity."""
+    """Whether no field differs that a decision reads.
+
+    Nodes are compared by field because their `==` is identity.
+    """
     if isinstance(before, Node) and isinstance(after, Node):
         return all(getattr(before, f.name) == getattr(after, f.name) for f in fields(Node))
+    if isinstance(before, PodGroup) and isinstance(after, PodGroup):
+        return replace(before, status=after.status) == after
     return before == after
+
+
+def _changed(before: Pod, pod: Pod) -> bool:
+    """Whether anything but the status of an unscheduled pod differs; equal specs share a shape."""
+    return (
+        before.shape is not pod.shape
+        or before.labels != pod.labels
+        or before.annotations != pod.annotations
+        or before.terminating != pod.terminating
+    )
 
 
 def _same_place(known: Pod, pod: Pod) -> bool:

@@ -13,6 +13,7 @@ from mooring.state.columns import IntArray
 from mooring.state.evictions import Evictions
 from mooring.state.nominations import Nominations
 from mooring.state.pod_columns import PodColumns
+from mooring.state.pod_groups import PodGroups
 from mooring.state.pods import PodState
 from mooring.state.storage.storage import StorageView
 from mooring.state.topology.domain_counts import DomainCounts
@@ -73,6 +74,11 @@ class Snapshot:
     def evictions(self) -> Evictions:
         """Pods that this scheduler is evicting, and what disruption budgets still allow."""
         return self._state.evictions
+
+    @property
+    def pod_groups(self) -> PodGroups:
+        """Pod groups and their members."""
+        return self._state.pod_groups
 
     def row(self, node: str) -> int | None:
         """The row of a node's name, if it has one."""

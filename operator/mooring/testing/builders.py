@@ -16,17 +16,20 @@ from typing import Any, Final
 from mooring.model.events import Kind
 from mooring.model.node import HOSTNAME, ZONE
 from mooring.model.objects import object_key, parse_object
+from mooring.model.pod import Pod
 from mooring.state.cluster import ClusterState
 
 __all__ = [
     "CREATED",
     "api_object",
     "cluster",
+    "coscheduling_pod_group",
     "given",
     "namespace",
     "node",
     "pdb",
     "pod",
+    "pod_group",
     "priority_class",
     "service",
     "toleration",
@@ -44,6 +47,7 @@ _API_VERSIONS: Final = {
     "CSIDriver": "storage.k8s.io/v1",
     "CSIStorageCapacity": "storage.k8s.io/v1",
     "PodDisruptionBudget": "policy/v1",
+    "PodGroup": "scheduling.k8s.io/v1alpha2",
     "PriorityClass": "scheduling.k8s.io/v1",
     "ReplicaSet": "apps/v1",
     "StatefulSet": "apps/v1",
@@ -53,11 +57,15 @@ _API_VERSIONS: Final = {
 
 
 def cluster(*objects: Mapping[str, Any]) -> ClusterState:
-    """A state that holds the objects; pods without a node leave no trace in it."""
+    """A state that holds the objects; pods without a node are known as members of groups only."""
     state = ClusterState()
     for raw in objects:
-        kind = Kind(raw["kind"])
-        state.put(kind, object_key(kind, raw), parse_object(kind, raw))
+        kind = _kind(raw)
+        value = parse_object(kind, raw)
+        if isinstance(value, Pod) and value.node_name is None and not value.finished:
+            state.put_unscheduled(value)
+        else:
+            state.put(kind, object_key(kind, raw), value)
     return state
 
 
@@ -105,15 +113,17 @@ def pod(
     nominated: str | None = None,
     terminating: bool = False,
     phase: str | None = None,
+    group: str | None = None,
     spec: Mapping[str, Any] | None = None,
     status: Mapping[str, Any] | None = None,
 ) -> Raw:
     """A pod with one container per image; the first requests what the pod requests.
 
     `requests` are resources beside cpu and memory. `ports` are host ports: numbers (TCP, every
-    address) or whole port objects. `affinity`, `spread` (topologySpreadConstraints),
-    `tolerations` and `owner` (the controlling ownerReference) are as in the API; `claims` names
-    PersistentVolumeClaims. `spec` and `status` hold further fields, or replace those above.
+    address) or whole port objects. `affinity`, `spread` (topologySpreadConstraints), `tolerations`
+    and `owner` (the controlling ownerReference) are as in the API; `claims` names
+    PersistentVolumeClaims; `group` is the PodGroup of scheduling.k8s.io. `spec` and `status` hold
+    further fields, or replace those above.
     """
     raw = api_object(
         "Pod", name, namespace=namespace, labels=labels, annotations=annotations, created=created
@@ -133,6 +143,7 @@ def pod(
             affinity=affinity,
             topologySpreadConstraints=spread,
             tolerations=tolerations,
+            schedulingGroup={"podGroupName": group} if group is not None else None,
             schedulingGates=[{"name": gate} for gate in gates],
             volumes=[
                 {"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims
@@ -229,6 +240,55 @@ def pdb(name: str, selector: Labels, *, allowed: int = 0, namespace: str = "defa
     )
 
 
+def pod_group(
+    name: str,
+    minimum: int | None = None,
+    *,
+    namespace: str = "default",
+    topology: Iterable[str] = (),
+    disruption_mode: str | None = None,
+    priority: int | None = None,
+    annotations: Labels | None = None,
+    created: str = CREATED,
+    status: Mapping[str, Any] | None = None,
+) -> Raw:
+    """A PodGroup of scheduling.k8s.io: a gang with a minimum, or of the policy `basic`."""
+    policy: Raw = {"basic": {}} if minimum is None else {"gang": {"minCount": minimum}}
+    raw = api_object(
+        "PodGroup", name, namespace=namespace, annotations=annotations, created=created
+    )
+    constraints = {"topology": [{"key": key} for key in topology]} if topology else None
+    raw["spec"] = {
+        "schedulingPolicy": policy,
+        **given(schedulingConstraints=constraints, disruptionMode=disruption_mode),
+        **({} if priority is None else {"priority": priority}),
+    }
+    raw["status"] = dict(status or {})
+    return raw
+
+
+def coscheduling_pod_group(
+    name: str,
+    minimum: int,
+    *,
+    namespace: str = "default",
+    resources: Mapping[str, Amount] | None = None,
+    timeout: int | None = None,
+    annotations: Labels | None = None,
+    created: str = CREATED,
+    status: Mapping[str, Any] | None = None,
+) -> Raw:
+    """A PodGroup of scheduling.x-k8s.io, whose members have the label COSCHEDULING_LABEL."""
+    raw = api_object(
+        "PodGroup", name, namespace=namespace, annotations=annotations, created=created
+    )
+    raw["apiVersion"] = "scheduling.x-k8s.io/v1alpha1"
+    fields = given(minResources=resources, scheduleTimeoutSeconds=timeout)
+    raw["spec"] = {"minMember": minimum, **fields}
+    raw["status"] = dict(status or {})
+    return raw
+
+
 def given(**fields: Any) -> Raw:
     """The fields that say something: neither None, False nor empty."""
     return {name: value for name, value in fields.items() if value}
@@ -249,6 +309,13 @@ def _containers(
         for port in ports
     ]
     return containers
+
+
+def _kind(raw: Mapping[str, Any]) -> Kind:
+    """Two API groups have a kind PodGroup."""
+    if raw["apiVersion"].startswith("scheduling.x-k8s.io/"):
+        return Kind.COSCHEDULING_POD_GROUP
+    return Kind(raw["kind"])
 
 
 def _taint(text: str) -> dict[str, str]:

@@ -7,8 +7,9 @@ The author of a plugin writes a test class, and pytest runs the tests it inherit
         plugin = RackAware
         scenarios = [Scenario(nodes=(node("n1", zone="a"), node("n2")), pod=pod("web"))]
 
-The scenarios should make the plugin accept nodes, reject nodes, and skip the pod. The tests check
-the shapes and types of `mooring.framework.plugin`, that deciding methods change nothing and depend
+The scenarios should make the plugin accept nodes, reject nodes, and skip the pod. In one of them at
+least, its filter must reject a node, and its scores of two nodes must differ. The tests check the
+shapes and types of `mooring.framework.plugin`, that deciding methods change nothing and depend
 on nothing but their arguments, and that results for all nodes and for single nodes are the same.
 """
 
@@ -19,7 +20,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.testing import assert_array_equal
 
-from mooring.framework.plugin import points_of
+from mooring.framework.plugin import misspelt_name, points_of
 from mooring.framework.registry import NoArgs
 from mooring.framework.runtime import wrong_explanation, wrong_mask, wrong_scores
 from mooring.framework.scores import MAX_SCORE, normalize_score
@@ -73,6 +74,22 @@ class PluginContract:
         """A profile that only names the plugin is valid."""
         if hasattr(self.plugin, "Args"):
             self.plugin(read(self.plugin.Args, {}, ""), handle(cluster()))
+
+    def test_it_has_no_misspelt_method(self) -> None:
+        """A method that is called `filtr` never runs."""
+        _check(misspelt_name(self.plugin))
+
+    def test_its_filter_rejects_a_node_in_some_scenario(self) -> None:
+        """A filter that rejects nothing is useless, or its scenarios do not test it."""
+        rejects = any(not trial.filter(trial.nodes).all() for trial in self._filters())
+        filters = Point.FILTER in points_of(self.plugin)
+        assert rejects or not filters, "its filter rejects no node in any scenario"
+
+    def test_its_scores_differ_in_some_scenario(self) -> None:
+        """A score that is the same for all nodes decides nothing, or is not tested."""
+        differs = any(len(np.unique(trial.score(trial.nodes))) > 1 for trial in self._scores())
+        scores = Point.SCORE in points_of(self.plugin)
+        assert differs or not scores, "its score is the same for all nodes in every scenario"
 
     def test_it_filters_with_one_bool_per_node(self) -> None:
         """Also for a view without nodes."""

@@ -15,9 +15,10 @@ from mooring.policy.extender import Extenders
 from mooring.policy.names import QualifiedName
 from mooring.policy.reading import PolicyModel, read
 
-__all__ = ["Policy", "Predicate", "Priority", "Ratio", "read_policy"]
+__all__ = ["CONFIG_MAP_KEY", "Policy", "Predicate", "Priority", "Ratio", "read_policy"]
 
-_CONFIG_MAP_KEY: Final = "policy.cfg"
+CONFIG_MAP_KEY: Final = "policy.cfg"
+"""The key under which a ConfigMap has a Policy."""
 
 
 class Labels(PolicyModel):
@@ -113,8 +114,8 @@ def read_policy(document: object) -> tuple[Policy, str]:
     """
     if not isinstance(document, Mapping) or document.get("kind") != "ConfigMap":
         return read(Policy, _as_v1(document), ""), ""
-    path = f"data[{_CONFIG_MAP_KEY}]"
-    text = (document.get("data") or {}).get(_CONFIG_MAP_KEY)
+    path = f"data[{CONFIG_MAP_KEY}]"
+    text = (document.get("data") or {}).get(CONFIG_MAP_KEY)
     if not isinstance(text, str):
         raise ProfileInvalid([FieldError(path, "is required: the Policy as text")])
     try:

@@ -1,0 +1,178 @@
+"""Check the profiles in files and folders, and find the line of every mistake."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from mooring.framework.registry import Registry
+from mooring.policy.errors import FieldError, join_path, split_path
+from mooring.simulate.manifests import (
+    STDIN,
+    InputError,
+    Manifest,
+    NoObjectError,
+    RepeatedKey,
+    composed,
+    display_name,
+    manifests_in,
+    read_text,
+)
+from mooring.simulate.profiles import (
+    InvalidProfile,
+    LoadedProfile,
+    ProfileLoader,
+    contains_profile,
+)
+
+__all__ = ["CheckedProfile", "Mistake", "Report", "check_files"]
+
+_SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A mistake in a file; `line` is counted from 1, and None if it is not known.
+
+    `path` is the field, such as `spec.match.precedence`; "" if the file itself cannot be read.
+    """
+
+    file: str
+    line: int | None
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        where = self.file if self.line is None else f"{self.file}:{self.line}"
+        return ": ".join(filter(None, (where, self.path, self.message)))
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedProfile:
+    """A valid profile, and the file and line where its object begins."""
+
+    file: str
+    line: int | None
+    loaded: LoadedProfile
+
+    @property
+    def notes(self) -> tuple[FieldError, ...]:
+        """What a user should know about the profile although it is valid."""
+        return self.loaded.notes
+
+
+@dataclass(slots=True)
+class Report:
+    """What is in the files.
+
+    Attributes:
+        profiles: The valid profiles.
+        mistakes: Every mistake in the other profiles.
+        unreadable: Files that cannot be read as Kubernetes objects, one mistake each.
+        skipped: The number of objects of other kinds, by kind.
+    """
+
+    profiles: list[CheckedProfile] = field(default_factory=list)
+    mistakes: list[Mistake] = field(default_factory=list)
+    unreadable: list[Mistake] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+
+
+def check_files(paths: Iterable[str], registry: Registry) -> Report:
+    """Check the profiles in files, in folders and their subfolders, and in standard input (-).
+
+    Files of folders that are not Kubernetes objects are passed over.
+    """
+    report, loader = Report(), ProfileLoader(registry)
+    for path in paths:
+        is_folder = path != STDIN and Path(path).is_dir()
+        for file in _files_in(path) if is_folder else (path,):
+            try:
+                _check_file(file, loader, report)
+            except InputError as error:
+                if is_folder and isinstance(error, NoObjectError):
+                    continue
+                name = display_name(file)
+                message = str(error).removeprefix(f"{name}: ")
+                report.unreadable.append(Mistake(name, error.line, "", message))
+    return report
+
+
+def _files_in(folder: str) -> Iterator[str]:
+    """The YAML and JSON files in the folder and its subfolders, without hidden ones."""
+    for path in sorted(Path(folder).rglob("*")):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.suffix in _SUFFIXES and not hidden and path.is_file():
+            yield str(path)
+
+
+def _check_file(path: str, loader: ProfileLoader, report: Report) -> None:
+    """Add to the report what is in the file.
+
+    Raises:
+        InputError: if the file cannot be read, or a document is no Kubernetes object.
+    """
+    text, name = read_text(path), display_name(path)
+    lines, repeated = _Lines(text), list[RepeatedKey]()
+    found = list(manifests_in(text, name, repeated))
+    if not any(contains_profile(manifest) for manifest in found):
+        report.skipped.update(manifest.kind for manifest in found)
+        return
+    for key in repeated:
+        message = f'the key "{key.key}" is there twice'
+        report.mistakes.append(Mistake(name, key.line, "", message))
+    for manifest in found:
+        if not contains_profile(manifest):
+            report.skipped[manifest.kind] += 1
+            continue
+        try:
+            for loaded in loader.load(manifest):
+                line = lines.of(manifest, "")
+                report.profiles.append(CheckedProfile(name, line, loaded))
+        except InvalidProfile as invalid:
+            report.mistakes += (_located(error, manifest, name, lines) for error in invalid.errors)
+
+
+def _located(error: FieldError, manifest: Manifest, file: str, lines: "_Lines") -> Mistake:
+    return Mistake(file, lines.of(manifest, error.path), error.path, error.message)
+
+
+class _Lines:
+    """The lines of fields in a text, which is parsed a second time for the first of them."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._documents: list[yaml.Node] | None = None
+
+    def of(self, manifest: Manifest, path: str) -> int | None:
+        """The line of a field, or of the object it should be in; None for JSON that is no YAML."""
+        if self._documents is None:
+            try:
+                self._documents = [*composed(self._text)]
+            except yaml.YAMLError:
+                self._documents = []
+        if manifest.document >= len(self._documents):
+            return None
+        node = self._documents[manifest.document]
+        line: int = node.start_mark.line + 1
+        for step in split_path(join_path(manifest.path, path)):
+            found = _child(node, step)
+            if found is None:
+                break
+            line, node = found
+        return line
+
+
+def _child(node: yaml.Node, step: str) -> tuple[int, yaml.Node] | None:
+    """The line and the value of a mapping's key or of a list's item."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == step:
+                return key.start_mark.line + 1, value
+    elif isinstance(node, yaml.SequenceNode) and step.isdecimal() and int(step) < len(node.value):
+        item = node.value[int(step)]
+        return item.start_mark.line + 1, item
+    return None

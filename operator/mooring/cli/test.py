@@ -1,0 +1,212 @@
+"""`mooring test`."""
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+from xml.etree import ElementTree as ET
+
+import click
+
+from mooring.cli.console import (
+    BAD_INPUT,
+    DONE,
+    NO,
+    mistakes_reported,
+    output_option,
+    print_json,
+    table_lines,
+)
+from mooring.cli.explanation import explanation, score_table
+from mooring.framework.decision import Decision
+from mooring.framework.registry import Registry
+from mooring.observe.records import to_json
+from mooring.plugins import SHIPPED
+from mooring.simulate.expectations import CaseResult, run_case
+from mooring.simulate.manifests import InputError
+from mooring.simulate.policy_tests import PolicyTestFile, read_policy_tests, schema
+
+__all__ = ["test"]
+
+_MOST_NODES: Final = 5
+_NOT_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+_Results = list[tuple[PolicyTestFile, list[CaseResult]]]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  mooring test policies/
+  mooring test policies/ -o junit > results.xml
+  mooring test --schema > policy-test.schema.json"""
+)
+@click.argument("paths", nargs=-1, metavar="PATH...")
+@click.option("--schema", "print_schema", is_flag=True, help="Print the JSON schema of a test.")
+@output_option("text", "junit", "json", "github")
+def test(paths: Sequence[str], *, print_schema: bool, output: str) -> None:
+    """Test profiles: run the policy tests in PATHs, files or folders.
+
+    A policy test (`kind: PolicyTest`) has cases: objects, profiles, pods, and what must be decided
+    about the pods. Nothing is read from a cluster. For an expectation that does not hold, the
+    decision is explained.
+
+    Exits with 0 if everything is as expected, 1 if something is not, 2 for bad input.
+    """
+    if print_schema:
+        print_json(schema())
+        return
+    registry = Registry(SHIPPED)
+    with mistakes_reported():
+        if not paths:
+            raise InputError("say which files or folders: mooring test PATH...")
+        files = read_policy_tests(paths)
+    results: _Results = [
+        (file, [run_case(file, number, registry) for number in range(len(file.test.cases))])
+        for file in files
+    ]
+    _PRINTERS[output](results)
+    cases = [case for _, cases in results for case in cases]
+    if any(case.error is not None for case in cases):
+        sys.exit(BAD_INPUT)
+    sys.exit(DONE if all(case.passed for case in cases) else NO)
+
+
+def _word(case: CaseResult) -> str:
+    return "ERROR" if case.error is not None else "PASS" if case.passed else "FAIL"
+
+
+def _problems(case: CaseResult) -> Iterator[str]:
+    """What is wrong with the case in lines of text, with the decisions explained."""
+    if case.error is not None:
+        yield from case.error.splitlines()
+    for failure in case.failures:
+        yield f"{failure.path}: {failure.message}"
+        for decision in failure.decisions:
+            yield from (f"  {line}" for line in _explained(decision))
+
+
+def _explained(decision: Decision) -> Iterator[str]:
+    """What `mooring explain` would show of the decision."""
+    view = to_json(decision)
+    where = f"on {decision.node}" if decision.node else "not scheduled"
+    yield f"{decision.pod}  {where}  (profile {decision.profile})"
+    yield from (f"  {line}" for line in explanation(view))
+    if view["scores"]:
+        yield from (f"  {line}" for line in table_lines(*score_table(view["scores"], _MOST_NODES)))
+        if len(view["scores"]) > _MOST_NODES:
+            yield f"  (of {len(view['scores'])} nodes these are the best)"
+
+
+def _summary(results: _Results) -> str:
+    words = [_word(case) for _, cases in results for case in cases]
+    counts = [(words.count("PASS"), "passed"), (words.count("FAIL"), "failed")]
+    counts.append((words.count("ERROR"), "could not be run"))
+    found = ", ".join(f"{count} {what}" for count, what in counts if count)
+    return f"{len(words)} case{'s' if len(words) != 1 else ''}: {found}"
+
+
+def _print_text(results: _Results) -> None:
+    for file, cases in results:
+        click.echo(f"{file.path}: {file.test.metadata.name}")
+        for case in cases:
+            click.echo(f"  {_word(case):<6}{case.name}")
+            for line in _problems(case):
+                click.echo(f"        {line}")
+    click.echo(_summary(results))
+
+
+def _print_json(results: _Results) -> None:
+    """Each test with its cases; decisions are in the form of `mooring simulate -o json`."""
+    print_json(
+        {
+            "tests": [
+                {
+                    "file": file.path,
+                    "name": file.test.metadata.name,
+                    "cases": [_case_json(case) for case in cases],
+                }
+                for file, cases in results
+            ]
+        }
+    )
+
+
+def _case_json(case: CaseResult) -> dict[str, Any]:
+    return {
+        "name": case.name,
+        "line": case.line,
+        "passed": case.passed,
+        "error": case.error,
+        "failures": [
+            {
+                "path": failure.path,
+                "message": failure.message,
+                "decisions": [to_json(decision) for decision in failure.decisions],
+            }
+            for failure in case.failures
+        ],
+    }
+
+
+def _print_junit(results: _Results) -> None:
+    """The XML that Jenkins, GitLab and others read: a suite per test."""
+    root = ET.Element("testsuites")
+    for file, cases in results:
+        words = [_word(case) for case in cases]
+        suite = ET.SubElement(
+            root,
+            "testsuite",
+            name=_xml(file.test.metadata.name),
+            tests=str(len(cases)),
+            failures=str(words.count("FAIL")),
+            errors=str(words.count("ERROR")),
+        )
+        for case in cases:
+            shown = ET.SubElement(
+                suite,
+                "testcase",
+                name=_xml(case.name),
+                classname=_xml(file.test.metadata.name),
+                file=_xml(file.path),
+                line=str(case.line),
+            )
+            if not case.passed:
+                tag = "error" if case.error is not None else "failure"
+                problems = [_xml(line) for line in _problems(case)]
+                ET.SubElement(shown, tag, message=problems[0]).text = "\n".join(problems)
+    ET.indent(root)
+    click.echo(ET.tostring(root, encoding="unicode", xml_declaration=True))
+
+
+def _xml(text: str) -> str:
+    """The text without the characters that XML cannot contain."""
+    return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def _print_github(results: _Results) -> None:
+    """Workflow commands, which GitHub shows at the line of the case."""
+    for file, cases in results:
+        for case in cases:
+            if not case.passed:
+                place = f"file={_property(file.path)},line={case.line}"
+                title = _property(f"{file.test.metadata.name}: {case.name}")
+                message = _data("\n".join(_problems(case)))
+                click.echo(f"::error {place},title={title}::{message}")
+    click.echo(_summary(results))
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+_PRINTERS: Final[Mapping[str, Callable[[_Results], None]]] = {
+    "text": _print_text,
+    "junit": _print_junit,
+    "json": _print_json,
+    "github": _print_github,
+}

@@ -1,0 +1,259 @@
+"""Plugins whose `filter` and `score` take one node at a time, as kube-scheduler's do.
+
+    @per_node
+    class FewPods:
+        name: ClassVar[str] = "FewPods"
+        row_local: ClassVar[bool] = True
+
+        def filter(self, pod: Pod, node: NodeInfo) -> str | None:
+            return "node(s) had 10 pods" if node.pod_count >= 10 else None
+
+        def score(self, pod: Pod, node: NodeInfo) -> int:
+            return 100 - 10 * node.pod_count
+
+The decorator makes a plugin of columns of it (`mooring.framework.plugin`), which runs the methods
+for one node after the other. Everything else a plugin may have, such as arguments, queueing hints
+or `reserve`, is as in other plugins. With `row_local = True` the results are kept per pod shape,
+and the methods run again only for nodes that changed.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import new_class
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
+
+import numpy as np
+
+from mooring.framework.handle import Handle
+from mooring.framework.plugin import Normalize, points_of
+from mooring.framework.verdicts import Explanation, PluginError, Unschedulable
+from mooring.model.node import Node
+from mooring.model.pod import Pod
+from mooring.model.taints import Taint
+from mooring.policy.points import Point
+from mooring.state.columns import IntArray
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import BoolArray, NodeView
+
+__all__ = ["NodeInfo", "per_node"]
+
+_Plugin = TypeVar("_Plugin")
+
+_Reason: TypeAlias = str | Unschedulable | None
+_REASON: Final = "None, the reason as a text, or Unschedulable"
+
+
+class _Columns:
+    """The columns of a view as lists of Python numbers, each made when it is first read."""
+
+    def __init__(self, nodes: NodeView, cluster: Snapshot) -> None:
+        self.nodes = nodes
+        self.cluster = cluster
+        self.rows: list[int] = nodes.rows.tolist()
+        self._requested: dict[str, list[int]] = {}
+        self._pod_count: list[int] | None = None
+
+    def requested(self, resource: str) -> list[int]:
+        amounts = self._requested.get(resource)
+        if amounts is None:
+            amounts = self._requested[resource] = self.nodes.requested(resource).tolist()
+        return amounts
+
+    def pod_count(self) -> list[int]:
+        if self._pod_count is None:
+            self._pod_count = self.nodes.pod_count.tolist()
+        return self._pod_count
+
+
+class NodeInfo:
+    """One node with the pods on it, assumed pods included; valid only during the call.
+
+    Cpu is in millicores, memory and storage are in bytes, other resources are counts. `node` is the
+    parsed Node, of which this class repeats what is read often; `index` is its position in the
+    view.
+    """
+
+    __slots__ = ("_columns", "index", "node")
+
+    def __init__(self, node: Node, columns: _Columns, index: int) -> None:
+        self.node = node
+        self._columns = columns
+        self.index = index
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.node.name
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The node's labels."""
+        return self.node.labels
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """The node's annotations."""
+        return self.node.annotations
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        """The node's taints."""
+        return self.node.taints
+
+    @property
+    def pod_slots(self) -> int:
+        """How many pods the node takes."""
+        return self.node.pod_slots
+
+    @property
+    def pod_count(self) -> int:
+        """How many pods the node has."""
+        return self._columns.pod_count()[self.index]
+
+    def allocatable(self, resource: str) -> int:
+        """What the node offers of a resource; 0 if it has none."""
+        return self.node.allocatable.get(resource, 0)
+
+    def requested(self, resource: str) -> int:
+        """What the node's pods request of a resource."""
+        return self._columns.requested(resource)[self.index]
+
+    def free(self, resource: str) -> int:
+        """What is left of a resource; below 0 if the node's pods request more than it offers."""
+        offered = self.node.allocatable.get(resource, 0)
+        return offered - self._columns.requested(resource)[self.index]
+
+    @property
+    def pods(self) -> Iterable[Pod]:
+        """The pods on the node.
+
+        A plugin that is row-local may read their requests, host ports, labels, affinity and
+        volumes, and whether they are terminating. It does not run again when something else about
+        them changes, such as an annotation.
+        """
+        placed = self._columns.cluster.pods_on(self._columns.rows[self.index])
+        return [state.pod for state in placed]
+
+
+def per_node(plugin: type[_Plugin]) -> type[_Plugin]:
+    """A class decorator: the plugin with its filter and score for columns of nodes.
+
+    The class has one or both of these methods:
+
+    - `filter(pod, node)` returns None if the pod fits, or the reason why not: a text, or
+      `Unschedulable`, which also says whether evicting pods could help. It does for a text, unless
+      the plugin `ignores_pods`.
+    - `score(pod, node)` returns an int, 0-100 unless `normalize` says otherwise.
+
+    It needs no `explain`, no `normalize` (which is then `Normalize.NONE`) and no `__init__`.
+
+    Raises TypeError if the class has neither method.
+    """
+    points = points_of(plugin)
+    by_point = {Point.FILTER: _FilterPerNode, Point.SCORE: _ScorePerNode}
+    bases = [base for point, base in by_point.items() if point in points]
+    if not bases:
+        raise TypeError(f"{plugin.__name__} has neither filter(pod, node) nor score(pod, node)")
+    described = {name: getattr(plugin, name) for name in ("__module__", "__qualname__", "__doc__")}
+    adapted: type[_Plugin] = new_class(
+        plugin.__name__, (*bases, plugin, _Defaults), exec_body=lambda body: body.update(described)
+    )
+    return adapted
+
+
+class _Defaults:
+    """What an adapted plugin has if its author says nothing; the last base class."""
+
+    normalize: ClassVar[Normalize] = Normalize.NONE
+
+    def __init__(self, args: Any, handle: Handle) -> None: ...
+
+
+class _PerNode:
+    """Runs a method of the plugin, which comes later in the order of base classes."""
+
+    _cluster_of_nodes: Snapshot
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)  # type: ignore[call-arg] # of the plugin or of _Defaults
+        self._cluster_of_nodes = handle.cluster
+
+    def _answers(
+        self, method: Callable[[Pod, NodeInfo], Any], pod: Pod, nodes: NodeView
+    ) -> Iterator[tuple[NodeInfo, Any]]:
+        """Each node of the view that exists, with the method's answer for it."""
+        infos = _node_infos(nodes, self._cluster_of_nodes)
+        answers: list[Any] = []
+        try:
+            for info in infos:
+                answers.append(method(pod, info))  # noqa: PERF401 - `except` reads how many
+        except Exception as error:
+            error.add_note(f"The node was {infos[len(answers)].name}.")
+            raise
+        return zip(infos, answers, strict=True)
+
+
+class _FilterPerNode(_PerNode):
+    """The filter of columns."""
+
+    def filter(self, pod: Pod, nodes: NodeView, _state: Any) -> BoolArray:
+        """True where the plugin's filter returns None."""
+        fits = np.zeros(len(nodes), np.bool_)
+        fits[[info.index for info, reason in self._reasons(pod, nodes) if reason is None]] = True
+        return fits
+
+    def explain(self, pod: Pod, nodes: NodeView, _state: Any) -> Explanation:
+        """The reasons that the plugin's filter returns."""
+        codes: dict[str, int] = {}
+        code, resolvable = np.full(len(nodes), -1), np.zeros(len(nodes), np.bool_)
+        helps = not getattr(self, "ignores_pods", False)
+        for info, reason in self._reasons(pod, nodes):
+            rejection = reason if isinstance(reason, Unschedulable) else None
+            text = rejection.reason if rejection is not None else str(reason)
+            code[info.index] = codes.setdefault(text, len(codes))
+            resolvable[info.index] = rejection.resolvable if rejection is not None else helps
+        masks = ((text, code == number) for text, number in codes.items())
+        return Explanation.from_masks(masks, resolvable=resolvable)
+
+    def _reasons(self, pod: Pod, nodes: NodeView) -> list[tuple[NodeInfo, _Reason]]:
+        """What the plugin's filter returns for each node.
+
+        Raises PluginError if that is neither None nor a reason.
+        """
+        method = super().filter  # type: ignore[misc] # of the plugin, which comes later
+        found = list(self._answers(method, pod, nodes))
+        for info, answer in found:
+            if not (answer is None or (answer and isinstance(answer, str | Unschedulable))):
+                raise _wrong("filter", answer, info.name, _REASON)
+        return found
+
+
+class _ScorePerNode(_PerNode):
+    """The score of columns."""
+
+    def score(self, pod: Pod, nodes: NodeView, _state: Any) -> IntArray:
+        """What the plugin's score returns for each node."""
+        method = super().score  # type: ignore[misc] # of the plugin, which comes later
+        scores = [0] * len(nodes)
+        for info, answer in self._answers(method, pod, nodes):
+            if not isinstance(answer, int | np.integer):
+                raise _wrong("score", answer, info.name, "an int")
+            scores[info.index] = int(answer)
+        try:
+            return np.array(scores, np.int64)
+        except OverflowError:
+            raise PluginError("score returned a number of more than 64 bits") from None
+
+
+def _node_infos(nodes: NodeView, cluster: Snapshot) -> list[NodeInfo]:
+    """The nodes of the view that exist."""
+    columns = _Columns(nodes, cluster)
+    return [
+        NodeInfo(node, columns, index)
+        for index, row in enumerate(columns.rows)
+        if (node := cluster.node(row)) is not None
+    ]
+
+
+def _wrong(method: str, answer: object, node: str, expected: str) -> PluginError:
+    found = repr(answer) if answer is None or answer == "" else type(answer).__name__
+    return PluginError(f"{method} returned {found} for node {node}; it must return {expected}")

@@ -1,0 +1,436 @@
+"""Pod groups: what their objects, and the labels of their members, say about them.
+
+A group is named by its members in one of three ways, which are its source:
+
+- `spec.schedulingGroup.podGroupName` names a PodGroup of `scheduling.k8s.io`;
+- the label `scheduling.x-k8s.io/pod-group` names a PodGroup of `scheduling.x-k8s.io`, which the
+  coscheduling plugin made common;
+- a label or annotation of the site's own (`GroupFormat`) names a group that has no object.
+
+The same name in two sources means two groups.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from mooring.model.errors import ManifestError
+from mooring.model.fields import (
+    integer,
+    mapping,
+    mappings,
+    name_of,
+    namespace_of,
+    naming_the_object,
+    optional_mapping,
+    strings,
+    text,
+    timestamp,
+)
+from mooring.model.pod import Pod
+from mooring.model.resources import parse_amounts
+
+__all__ = [
+    "COSCHEDULING_LABEL",
+    "DISRUPTION_MODE",
+    "MAX_TOPOLOGY_KEYS",
+    "TOPOLOGY_KEYS",
+    "TOPOLOGY_MODE",
+    "DeclaredByPod",
+    "DisruptionMode",
+    "GroupCondition",
+    "GroupFormat",
+    "GroupKey",
+    "GroupSource",
+    "GroupTopology",
+    "PodGroup",
+    "PodGroupStatus",
+    "group_of_members",
+    "parse_coscheduling_pod_group",
+    "parse_pod_group",
+]
+
+COSCHEDULING_LABEL: Final = "scheduling.x-k8s.io/pod-group"
+"""The label by which a pod names its PodGroup of scheduling.x-k8s.io."""
+TOPOLOGY_KEYS: Final = "scheduling.mooring.dev/topology-keys"
+"""Annotation of a group: node labels, the widest domain first, separated by commas."""
+TOPOLOGY_MODE: Final = "scheduling.mooring.dev/topology-mode"
+"""Annotation of a group: `Required` (default) or `Preferred`."""
+DISRUPTION_MODE: Final = "scheduling.mooring.dev/disruption-mode"
+"""Annotation of a group whose kind has no field for it: `Pod` (default) or `PodGroup`."""
+MAX_TOPOLOGY_KEYS: Final = 8
+"""Levels of a topology; data centres have three to five."""
+
+_MAX_INT32: Final = 2**31 - 1
+_MAX_RESOURCES: Final = 200
+"""Entries of minResources, as many as a pod may request."""
+_LONGEST_ANNOTATION: Final = 8 * 320
+_LONGEST_NUMBER: Final = 12
+"""Characters of a number in a label or annotation; longer ones are out of range."""
+
+
+class GroupSource(StrEnum):
+    """How the members of a group name it."""
+
+    KUBERNETES = "podgroups.scheduling.k8s.io"
+    COSCHEDULING = "podgroups.scheduling.x-k8s.io"
+    PODS = "pods"
+
+
+class GroupKey(NamedTuple):
+    """What identifies a group."""
+
+    source: GroupSource
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """The group for users: its namespace and name."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def ref(self) -> str:
+        """The group with its source, such as `podgroups.scheduling.k8s.io/team-a/train`."""
+        return f"{self.source.value}/{self.namespace}/{self.name}"
+
+
+class DisruptionMode(StrEnum):
+    """Whether members can be preempted one by one, or only the whole group."""
+
+    POD = "Pod"
+    POD_GROUP = "PodGroup"
+
+
+class GroupTopology(NamedTuple):
+    """The members belong into one domain of a node label; without keys anywhere.
+
+    `keys` has the widest domain first (block, rack, host). If `required` is False, the group may be
+    spread over several domains of every key if it fits into none.
+    """
+
+    keys: tuple[str, ...] = ()
+    required: bool = True
+
+
+_ANYWHERE: Final = GroupTopology()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCondition:
+    """The condition that says whether the group was scheduled: PodGroupScheduled.
+
+    `kind` is its type: v1beta1 calls it PodGroupInitiallyScheduled.
+    """
+
+    kind: str
+    status: str
+    reason: str
+    message: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupStatus:
+    """What the API server has as a group's status; `phase` and counts are of coscheduling."""
+
+    phase: str = ""
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    started: str = ""
+    """`scheduleStartTime`."""
+    scheduled: GroupCondition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroup:
+    """What is required of a group: by its object, or by the labels of its members.
+
+    Attributes:
+        uid: Of the object, empty if there is none.
+        created: Seconds since the epoch.
+        generation: `metadata.generation` of the object.
+        api_version: Of the object, for writing its status; empty if there is none.
+        minimum: How many members are placed together or not at all; 0 and 1 bind each alone.
+        gang: False for the policy `basic`, which has no minimum.
+        priority: The object's own; if it is None, the priority of the members counts.
+        min_resources: What must be free for the group, as demand: millicores, bytes, counts.
+        schedule_timeout: In seconds, from the first attempt; None without one.
+        invalid: Why the group cannot be scheduled as it is, as a sentence; None if it can.
+    """
+
+    key: GroupKey
+    uid: str = ""
+    created: float = 0.0
+    generation: int = 0
+    api_version: str = ""
+    minimum: int = 0
+    gang: bool = True
+    topology: GroupTopology = _ANYWHERE
+    disruption_mode: DisruptionMode = DisruptionMode.POD
+    priority: int | None = None
+    min_resources: Mapping[str, int] = field(default_factory=dict)
+    schedule_timeout: float | None = None
+    invalid: str | None = None
+    status: PodGroupStatus = PodGroupStatus()
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the group and of its members."""
+        return self.key.namespace
+
+    @property
+    def name(self) -> str:
+        """The name of the group."""
+        return self.key.name
+
+    @property
+    def initially_scheduled(self) -> bool:
+        """Whether the status says that the group has been placed once.
+
+        That stays so when members end or are replaced: later members join one by one.
+        """
+        scheduled = self.status.scheduled
+        if scheduled is not None and scheduled.status == "True":
+            return True
+        return self.status.phase in ("Running", "Finished", "Failed")
+
+
+class GroupFormat(NamedTuple):
+    """A label or annotation of the site's own that names a pod's group.
+
+    Both keys are looked up in the pod's labels and then in its annotations. Without `minimum_key`,
+    or on a pod that does not have it, the minimum is 1.
+    """
+
+    name_key: str
+    minimum_key: str | None = None
+
+    def name_of(self, pod: Pod) -> str | None:
+        """The name of the pod's group; None if the pod names none."""
+        return pod.labels.get(self.name_key) or pod.annotations.get(self.name_key) or None
+
+    def minimum_of(self, pod: Pod) -> str:
+        """What the pod says about the minimum, as it is written; empty if it says nothing."""
+        if self.minimum_key is None:
+            return ""
+        labels, annotations = pod.labels, pod.annotations
+        return labels.get(self.minimum_key) or annotations.get(self.minimum_key) or ""
+
+
+@naming_the_object("PodGroup")
+def parse_pod_group(raw: Mapping[str, Any]) -> PodGroup:
+    """Parse a PodGroup of `scheduling.k8s.io`, v1alpha2 or v1beta1.
+
+    Only malformed metadata is an error. A group with a malformed spec is `invalid`, because its
+    members wait for it and its owner must learn why.
+    """
+    return _parsed(raw, GroupSource.KUBERNETES, _kubernetes_spec)
+
+
+@naming_the_object("PodGroup")
+def parse_coscheduling_pod_group(raw: Mapping[str, Any]) -> PodGroup:
+    """Parse a PodGroup of `scheduling.x-k8s.io/v1alpha1`; see `parse_pod_group` for errors."""
+    return _parsed(raw, GroupSource.COSCHEDULING, _coscheduling_spec)
+
+
+class DeclaredByPod(NamedTuple):
+    """What one member of a group without an object declares; members may differ.
+
+    Where they do, the greatest tuple counts, which is the one with the highest minimum: it does not
+    depend on the order in which the members are seen.
+    """
+
+    minimum: int
+    topology: GroupTopology
+    disruption_mode: DisruptionMode
+    invalid: str
+
+    @classmethod
+    def by(cls, pod: Pod, form: GroupFormat) -> "DeclaredByPod":
+        """What the pod declares."""
+        written = form.minimum_of(pod)
+        try:
+            minimum = _number(written, f"{form.minimum_key}") if written else 1
+            fields = _annotated(pod.annotations)
+        except ManifestError as error:
+            return cls(0, _ANYWHERE, DisruptionMode.POD, str(error))
+        return cls(minimum, fields.topology, fields.disruption_mode, "")
+
+
+def group_of_members(key: GroupKey, declared: DeclaredByPod, created: float) -> PodGroup:
+    """The definition of a group without an object, from what its members declare."""
+    return PodGroup(
+        key=key,
+        created=created,
+        minimum=declared.minimum,
+        topology=declared.topology,
+        disruption_mode=declared.disruption_mode,
+        invalid=declared.invalid or None,
+    )
+
+
+_SpecParser = Callable[[Mapping[str, Any], Mapping[str, str]], dict[str, Any]]
+
+
+class _Annotated(NamedTuple):
+    topology: GroupTopology
+    disruption_mode: DisruptionMode
+
+
+def _parsed(raw: Mapping[str, Any], source: GroupSource, parse_spec: _SpecParser) -> PodGroup:
+    metadata = mapping(raw, "metadata")
+    fields: dict[str, Any] = {
+        "key": GroupKey(source, namespace_of(raw), name_of(raw)),
+        "uid": text(metadata, "uid", "metadata"),
+        "created": timestamp(metadata, "creationTimestamp", "metadata") or 0.0,
+        "generation": integer(metadata, "generation", "metadata") or 0,
+        "api_version": text(raw, "apiVersion"),
+    }
+    annotations = strings(metadata, "annotations", "metadata")
+    with suppress(ManifestError):  # a status that cannot be read is written anew
+        fields["status"] = _status(mapping(raw, "status"))
+    try:
+        fields |= parse_spec(mapping(raw, "spec"), annotations)
+    except ManifestError as error:
+        fields["invalid"] = str(error)
+    return PodGroup(**fields)
+
+
+def _coscheduling_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[str, Any]:
+    timeout = _within(spec, "scheduleTimeoutSeconds", "spec", 0)
+    resources = dict(mapping(spec, "minResources", "spec"))
+    resources.pop("pods", None)  # the members themselves
+    _at_most(len(resources), _MAX_RESOURCES, "spec.minResources", "resources")
+    annotated = _annotated(annotations)
+    return {
+        "minimum": _within(spec, "minMember", "spec", 0) or 0,
+        "min_resources": parse_amounts(resources, "spec.minResources"),
+        "schedule_timeout": float(timeout) if timeout else None,
+        "topology": annotated.topology,
+        "disruption_mode": annotated.disruption_mode,
+    }
+
+
+def _kubernetes_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[str, Any]:
+    where = "spec.schedulingPolicy"
+    policy = mapping(spec, "schedulingPolicy", "spec")
+    gang = optional_mapping(policy, "gang", where)
+    minimum = _within(gang, "minCount", f"{where}.gang", 1) if gang is not None else None
+    if gang is not None and minimum is None:
+        raise ManifestError(f"{where}.gang.minCount", "is missing; it must be 1 or more")
+    annotated = _annotated(annotations)
+    constraints = mapping(spec, "schedulingConstraints", "spec")
+    topology = mappings(constraints, "topology", "spec.schedulingConstraints")
+    _at_most(len(topology), MAX_TOPOLOGY_KEYS, "spec.schedulingConstraints.topology", "keys")
+    keys = tuple(
+        text(constraint, "key", f"spec.schedulingConstraints.topology[{index}]")
+        for index, constraint in enumerate(topology)
+    )
+    return {
+        "minimum": minimum or 0,
+        "gang": gang is not None,
+        "topology": GroupTopology(keys) if keys else annotated.topology,
+        "disruption_mode": _disruption_mode(spec) or annotated.disruption_mode,
+        "priority": integer(spec, "priority", "spec"),
+    }
+
+
+def _disruption_mode(spec: Mapping[str, Any]) -> DisruptionMode | None:
+    """`disruptionMode`: Pod or PodGroup in v1alpha2, an object `single` or `all` in v1beta1."""
+    value = spec.get("disruptionMode")
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return _mode(value, "spec.disruptionMode")
+    chosen = mapping(spec, "disruptionMode", "spec")
+    if optional_mapping(chosen, "all", "spec.disruptionMode") is not None:
+        return DisruptionMode.POD_GROUP
+    if optional_mapping(chosen, "single", "spec.disruptionMode") is not None:
+        return DisruptionMode.POD
+    raise ManifestError("spec.disruptionMode", "is neither `single` nor `all`")
+
+
+def _annotated(annotations: Mapping[str, str]) -> _Annotated:
+    """The topology and the disruption mode that Mooring's own annotations say."""
+    keys = _topology_keys(annotations.get(TOPOLOGY_KEYS, ""))
+    mode = annotations.get(TOPOLOGY_MODE, "Required")
+    if mode not in ("Required", "Preferred"):
+        raise ManifestError(
+            f"metadata.annotations.{TOPOLOGY_MODE}",
+            f"{_shown(mode)} is not a mode; write Required or Preferred",
+        )
+    disruption = annotations.get(DISRUPTION_MODE, DisruptionMode.POD)
+    return _Annotated(
+        GroupTopology(keys, required=mode == "Required"),
+        _mode(disruption, f"metadata.annotations.{DISRUPTION_MODE}"),
+    )
+
+
+def _topology_keys(value: str) -> tuple[str, ...]:
+    where = f"metadata.annotations.{TOPOLOGY_KEYS}"
+    _at_most(len(value), _LONGEST_ANNOTATION, where, "characters")
+    keys = tuple(key for part in value.split(",") if (key := part.strip()))
+    _at_most(len(keys), MAX_TOPOLOGY_KEYS, where, "keys")
+    if len(set(keys)) < len(keys):
+        raise ManifestError(where, "names a node label twice")
+    return keys
+
+
+def _mode(value: str, where: str) -> DisruptionMode:
+    try:
+        return DisruptionMode(value)
+    except ValueError:
+        raise ManifestError(
+            where, f"{_shown(value)} is not a mode; write Pod or PodGroup"
+        ) from None
+
+
+def _within(raw: Mapping[str, Any], field: str, where: str, least: int) -> int | None:
+    """The integer in `field`, from `least` to the largest int32; None if it is absent."""
+    value = integer(raw, field, where)
+    if value is not None and not least <= value <= _MAX_INT32:
+        shown = str(value) if abs(value) < 10**18 else "out of range"
+        raise ManifestError(f"{where}.{field}", f"is {shown}; it must be {least} to {_MAX_INT32}")
+    return value
+
+
+def _number(written: str, where: str) -> int:
+    short = written if len(written) <= _LONGEST_NUMBER else ""
+    if not (short.isascii() and short.isdigit() and int(short) <= _MAX_INT32):
+        raise ManifestError(where, f"is {_shown(written)}; it must be 0 to {_MAX_INT32}")
+    return int(short)
+
+
+def _at_most(number: int, most: int, where: str, what: str) -> None:
+    if number > most:
+        raise ManifestError(where, f"has {number} {what}; Mooring reads at most {most}")
+
+
+def _shown(value: str) -> str:
+    return repr(value if len(value) <= 40 else f"{value[:40]}...")
+
+
+def _status(raw: Mapping[str, Any]) -> PodGroupStatus:
+    scheduled = None
+    for index, condition in enumerate(mappings(raw, "conditions", "status")):
+        where = f"status.conditions[{index}]"
+        kind = text(condition, "type", where)
+        if kind in ("PodGroupScheduled", "PodGroupInitiallyScheduled"):
+            scheduled = GroupCondition(
+                kind=kind,
+                status=text(condition, "status", where),
+                reason=text(condition, "reason", where),
+                message=text(condition, "message", where),
+                generation=integer(condition, "observedGeneration", where) or 0,
+            )
+    return PodGroupStatus(
+        phase=text(raw, "phase", "status"),
+        running=integer(raw, "running", "status") or 0,
+        succeeded=integer(raw, "succeeded", "status") or 0,
+        failed=integer(raw, "failed", "status") or 0,
+        started=text(raw, "scheduleStartTime", "status"),
+        scheduled=scheduled,
+    )

@@ -1,0 +1,370 @@
+"""Make the pods that the controllers of kube-controller-manager would make for new objects.
+
+An object is new if no API server has stored it, which its `metadata.uid` shows. The pods of a
+stored object exist already, or its controller has a reason not to make them.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from hashlib import sha256
+from typing import Any, Final
+
+import orjson
+
+from mooring.model.errors import ManifestError
+from mooring.model.fields import boolean, integer, mapping, mappings, name_of, namespace_of, text
+from mooring.model.node import Node
+from mooring.model.pod import Pod, parse_pod
+from mooring.model.selectors import parse_label_selector
+from mooring.model.taints import repelled
+from mooring.simulate.manifests import Manifest
+
+__all__ = ["CONTROLLERS", "Controllers", "ephemeral_claims", "is_new"]
+
+Raw = dict[str, Any]
+
+_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+"""The characters of generated names (apimachinery, util/rand)."""
+_SUFFIX: Final = 5
+_LONGEST_BASE: Final = 63 - _SUFFIX
+"""A generated name is cut to this length before its suffix (apiserver, storage/names)."""
+_DAEMON_TOLERATIONS: Final = (
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoExecute"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+)
+"""What every pod of a DaemonSet tolerates (controller/daemon/util, daemonset_util.go)."""
+_NETWORK_UNAVAILABLE: Final = ("node.kubernetes.io/network-unavailable", "NoSchedule")
+
+
+def is_new(raw: Mapping[str, Any]) -> bool:
+    """Whether no API server has stored the object."""
+    return not mapping(raw, "metadata").get("uid")
+
+
+def ephemeral_claims(pod: Raw) -> Iterator[Raw]:
+    """The PersistentVolumeClaims of the pod's ephemeral volumes (controller/volume/ephemeral)."""
+    for volume in mappings(mapping(pod, "spec"), "volumes", "spec"):
+        ephemeral = mapping(volume, "ephemeral", "spec.volumes")
+        if ephemeral:
+            name = f"{name_of(pod)}-{volume.get('name')}"
+            body = _body(mapping(ephemeral, "volumeClaimTemplate", "spec.volumes.ephemeral"))
+            claim = _made("v1", "PersistentVolumeClaim", name, pod, **body)
+            claim["metadata"]["ownerReferences"][0]["uid"] = pod["metadata"]["uid"]
+            yield claim
+
+
+class Controllers:
+    """Makes the pods that new Deployments, StatefulSets, Jobs and so on still lack.
+
+    Args:
+        pods: The pods that exist. Those of a controller count towards its replicas.
+        replica_sets: The raw ReplicaSets that exist; through them pods belong to a Deployment.
+        claims: The keys of the PersistentVolumeClaims that exist.
+        nodes: The nodes, on which DaemonSets run.
+    """
+
+    def __init__(
+        self,
+        pods: Iterable[Pod],
+        replica_sets: Iterable[Mapping[str, Any]],
+        claims: Iterable[str],
+        nodes: Iterable[Node],
+    ) -> None:
+        living = [pod for pod in pods if not (pod.finished or pod.terminating)]
+        self._keys = {pod.key for pod in living}
+        self._owned = Counter((pod.namespace, *_owner(pod)) for pod in living)
+        self._nodes_of = {(pod.namespace, *_owner(pod), pod.node_name) for pod in living}
+        for raw in replica_sets:
+            for owner in mappings(mapping(raw, "metadata"), "ownerReferences", "metadata"):
+                namespace = namespace_of(raw)
+                pods_of_set = self._owned[namespace, "ReplicaSet", name_of(raw)]
+                self._owned[namespace, str(owner["kind"]), str(owner["name"])] += pods_of_set
+        self._claims = {*claims}
+        self._nodes = sorted(nodes, key=lambda node: node.name)
+
+    def expand(self, manifest: Manifest) -> Iterator[Manifest]:
+        """The objects that the controllers make for the object, pods and others.
+
+        Raises:
+            InputError: if the API server would reject the object for its selector or template.
+        """
+        try:
+            for raw in _EXPANSIONS[manifest.kind](self, manifest.raw):
+                source = f"{manifest.source}, {manifest.kind} {name_of(manifest.raw)}"
+                yield Manifest(source, raw)
+        except ManifestError as error:
+            raise manifest.error(error.under(f"{manifest.kind} {name_of(manifest.raw)}")) from None
+
+    def _deployment(self, raw: Raw) -> Iterator[Raw]:
+        """The ReplicaSet of the Deployment's template, and its pods."""
+        spec, template = _checked(raw)
+        digest = _digest(template)[:10]
+        template = _labelled(template, {"pod-template-hash": digest})
+        selector = mapping(spec, "selector", "spec")
+        labels = {**mapping(selector, "matchLabels", "spec.selector"), "pod-template-hash": digest}
+        replica_set = _made(
+            "apps/v1",
+            "ReplicaSet",
+            f"{name_of(raw)}-{digest}",
+            raw,
+            labels=template["metadata"]["labels"],
+            spec={
+                "replicas": self._missing(raw, _replicas(spec)),
+                "selector": {**selector, "matchLabels": labels},
+                "template": template,
+            },
+        )
+        yield replica_set
+        yield from self._replica_set(replica_set)
+
+    def _replica_set(self, raw: Raw) -> Iterator[Raw]:
+        spec, template = _checked(raw)
+        for number in range(self._missing(raw, _replicas(spec))):
+            yield _pod(_generated(f"{name_of(raw)}-", raw, number), raw, template)
+
+    def _replication_controller(self, raw: Raw) -> Iterator[Raw]:
+        spec = mapping(raw, "spec")
+        template = _template(spec)
+        for number in range(self._missing(raw, _replicas(spec))):
+            yield _pod(_generated(f"{name_of(raw)}-", raw, number), raw, template)
+
+    def _stateful_set(self, raw: Raw) -> Iterator[Raw]:
+        """The pods by ordinal that do not exist, each with the claims of the templates."""
+        spec, template = _checked(raw)
+        name, revision = name_of(raw), _digest(template)[:10]
+        claims = [dict(claim) for claim in mappings(spec, "volumeClaimTemplates", "spec")]
+        start = integer(mapping(spec, "ordinals", "spec"), "start", "spec.ordinals") or 0
+        for ordinal in range(start, start + _replicas(spec)):
+            pod = f"{name}-{ordinal}"
+            if f"{namespace_of(raw)}/{pod}" in self._keys:
+                continue
+            made = [
+                _made("v1", "PersistentVolumeClaim", f"{name_of(claim)}-{pod}", raw, **_body(claim))
+                for claim in claims
+            ]
+            for claim in made:
+                del claim["metadata"]["ownerReferences"]
+                key = f"{namespace_of(raw)}/{name_of(claim)}"
+                if key not in self._claims:
+                    self._claims.add(key)
+                    yield claim
+            labels = {
+                "statefulset.kubernetes.io/pod-name": pod,
+                "apps.kubernetes.io/pod-index": str(ordinal),
+                "controller-revision-hash": f"{name}-{revision}",
+            }
+            yield _with_claims(
+                _pod(pod, raw, _labelled(template, labels)),
+                {name_of(claim): f"{name_of(claim)}-{pod}" for claim in claims},
+            )
+
+    def _daemon_set(self, raw: Raw) -> Iterator[Raw]:
+        """A pod for each node on which it should run (daemon_controller.go)."""
+        _, template = _checked(raw)
+        owner = (namespace_of(raw), "DaemonSet", name_of(raw))
+        pod_spec = dict(mapping(template, "spec", "spec.template"))
+        keys = [*_DAEMON_TOLERATIONS]
+        if boolean(pod_spec, "hostNetwork", "spec.template.spec"):
+            keys.append(_NETWORK_UNAVAILABLE)
+        pod_spec["tolerations"] = [
+            *mappings(pod_spec, "tolerations", "spec.template.spec"),
+            *({"key": key, "operator": "Exists", "effect": effect} for key, effect in keys),
+        ]
+        template = _labelled(template, {"controller-revision-hash": _digest(template)[:10]})
+        template["spec"] = pod_spec
+        tried = parse_pod(_pod(name_of(raw), raw, template))
+        for number, node in enumerate(self._nodes):
+            if (
+                tried.node_name in (None, node.name)
+                and tried.shape.selects(node)
+                and not repelled(node.taints, tried.shape.tolerations)
+                and (*owner, node.name) not in self._nodes_of
+            ):
+                name = _generated(f"{name_of(raw)}-", raw, number)
+                yield _on_node(_pod(name, raw, template), node.name)
+
+    def _job(self, raw: Raw) -> Iterator[Raw]:
+        """The pods that run at the same time when the Job begins; none if it is suspended."""
+        spec = mapping(raw, "spec")
+        template = _template(spec)
+        policy = text(mapping(template, "spec"), "restartPolicy", "spec.template.spec")
+        if policy not in ("Never", "OnFailure"):
+            raise ManifestError("spec.template.spec.restartPolicy", "must be Never or OnFailure")
+        if boolean(spec, "suspend", "spec"):
+            return
+        parallelism, completions = (
+            integer(spec, f, "spec") for f in ("parallelism", "completions")
+        )
+        wanted = 1 if parallelism is None else parallelism
+        if completions is not None:
+            wanted = min(wanted, completions)
+        name = name_of(raw)
+        own = {"job-name": name, "batch.kubernetes.io/job-name": name}
+        template = _labelled(template, own)
+        if text(spec, "completionMode", "spec") != "Indexed":
+            for number in range(self._missing(raw, wanted)):
+                yield _pod(_generated(f"{name}-", raw, number), raw, template)
+            return
+        for index in range(self._missing(raw, wanted)):
+            key = "batch.kubernetes.io/job-completion-index"
+            indexed = _labelled(template, {key: str(index)})
+            end = f"-{index}-"
+            made = _generated(name[: _LONGEST_BASE - len(end)] + end, raw, index)
+            pod = _pod(made, raw, indexed)
+            pod["metadata"]["annotations"] = {**pod["metadata"]["annotations"], key: str(index)}
+            yield pod
+
+    def _cron_job(self, raw: Raw) -> Iterator[Raw]:
+        """The pods of one of its Jobs; none if it is suspended."""
+        spec = mapping(raw, "spec")
+        template = mapping(spec, "jobTemplate", "spec")
+        if boolean(spec, "suspend", "spec"):
+            return
+        # In a cluster it ends with the minute, since 1970, for which the Job was scheduled.
+        job = _made("batch/v1", "Job", f"{name_of(raw)}-00000000", raw, **_body(template))
+        yield from self._job(job)
+
+    def _missing(self, raw: Raw, wanted: int) -> int:
+        return max(0, wanted - self._owned[namespace_of(raw), str(raw["kind"]), name_of(raw)])
+
+
+_EXPANSIONS: Final[Mapping[str, Callable[[Controllers, Raw], Iterator[Raw]]]] = {
+    "Deployment": Controllers._deployment,  # noqa: SLF001 - the class's own table
+    "ReplicaSet": Controllers._replica_set,  # noqa: SLF001 - as above
+    "ReplicationController": Controllers._replication_controller,  # noqa: SLF001 - as above
+    "StatefulSet": Controllers._stateful_set,  # noqa: SLF001 - as above
+    "DaemonSet": Controllers._daemon_set,  # noqa: SLF001 - as above
+    "Job": Controllers._job,  # noqa: SLF001 - as above
+    "CronJob": Controllers._cron_job,  # noqa: SLF001 - as above
+}
+
+CONTROLLERS: Final = frozenset(
+    {
+        ("apps", "Deployment"),
+        ("apps", "ReplicaSet"),
+        ("", "ReplicationController"),
+        ("apps", "StatefulSet"),
+        ("apps", "DaemonSet"),
+        ("batch", "Job"),
+        ("batch", "CronJob"),
+    }
+)
+"""API group and kind of the objects that are expanded."""
+
+
+def _owner(pod: Pod) -> tuple[str, str]:
+    return (pod.owner.kind, pod.owner.name) if pod.owner is not None else ("", "")
+
+
+def _replicas(spec: Mapping[str, Any]) -> int:
+    replicas = integer(spec, "replicas", "spec")
+    return 1 if replicas is None else replicas
+
+
+def _template(spec: Mapping[str, Any]) -> Raw:
+    return dict(mapping(spec, "template", "spec"))
+
+
+def _checked(raw: Raw) -> tuple[Mapping[str, Any], Raw]:
+    """Spec and template of an object whose selector must match its template's labels."""
+    spec = mapping(raw, "spec")
+    template = _template(spec)
+    selector = parse_label_selector(mapping(spec, "selector", "spec"), "spec.selector")
+    labels = mapping(mapping(template, "metadata", "spec.template"), "labels")
+    if selector is None or selector.empty or not selector.matches(labels):
+        where = "spec.selector" if selector is None or selector.empty else "spec.template.metadata"
+        problem = "is empty; it must select the labels of spec.template.metadata"
+        if where != "spec.selector":
+            problem = "has labels that spec.selector does not match"
+        raise ManifestError(where, problem)
+    return spec, template
+
+
+def _labelled(template: Raw, labels: Mapping[str, str]) -> Raw:
+    metadata = mapping(template, "metadata", "spec.template")
+    merged = {**mapping(metadata, "labels", "spec.template.metadata"), **labels}
+    return {**template, "metadata": {**metadata, "labels": merged}}
+
+
+def _body(template: Raw | Mapping[str, Any]) -> Raw:
+    """Labels, annotations and spec of a template."""
+    metadata = mapping(template, "metadata")
+    return {
+        "labels": mapping(metadata, "labels"),
+        "annotations": mapping(metadata, "annotations"),
+        "spec": dict(mapping(template, "spec")),
+    }
+
+
+def _made(
+    api_version: str,
+    kind: str,
+    name: str,
+    owner: Raw,
+    *,
+    spec: Raw,
+    labels: Mapping[str, Any],
+    annotations: Mapping[str, Any] | None = None,
+) -> Raw:
+    """An object of the owner's namespace that the owner controls."""
+    reference = {
+        "apiVersion": owner.get("apiVersion"),
+        "kind": owner["kind"],
+        "name": name_of(owner),
+        "uid": f"{owner['kind']}/{namespace_of(owner)}/{name_of(owner)}",
+        "controller": True,
+    }
+    metadata = {
+        "name": name,
+        "namespace": namespace_of(owner),
+        "labels": dict(labels),
+        "annotations": dict(annotations or {}),
+        "ownerReferences": [reference],
+    }
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _pod(name: str, owner: Raw, template: Raw) -> Raw:
+    return _made("v1", "Pod", name, owner, **_body(template))
+
+
+def _with_claims(pod: Raw, claims: Mapping[str, str]) -> Raw:
+    """The pod with a volume per claim template; it replaces a volume of the same name."""
+    others = [
+        volume
+        for volume in mappings(pod["spec"], "volumes", "spec")
+        if volume.get("name") not in claims
+    ]
+    volumes = [
+        {"name": name, "persistentVolumeClaim": {"claimName": claim}}
+        for name, claim in claims.items()
+    ]
+    return {**pod, "spec": {**pod["spec"], "volumes": [*volumes, *others]}}
+
+
+def _on_node(pod: Raw, node: str) -> Raw:
+    """The pod with node affinity to this node (daemonset_util.go)."""
+    affinity = dict(mapping(pod["spec"], "affinity", "spec"))
+    node_affinity = dict(mapping(affinity, "nodeAffinity", "spec.affinity"))
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    node_affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {
+        "nodeSelectorTerms": [{"matchFields": [field]}]
+    }
+    affinity["nodeAffinity"] = node_affinity
+    return {**pod, "spec": {**pod["spec"], "affinity": affinity}}
+
+
+def _generated(base: str, owner: Raw, number: int) -> str:
+    """A name as generateName makes it, but the same in every run."""
+    seed = [owner["kind"], namespace_of(owner), name_of(owner), number]
+    return base[:_LONGEST_BASE] + _digest(seed)[:_SUFFIX]
+
+
+def _digest(value: Any) -> str:
+    return "".join(
+        _ALPHABET[byte % len(_ALPHABET)] for byte in sha256(orjson.dumps(value)).digest()
+    )

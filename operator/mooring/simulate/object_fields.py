@@ -1,0 +1,112 @@
+"""Find unknown fields in objects written by hand, as the API server's strict check does."""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+import orjson
+
+from mooring.policy.errors import FieldError, did_you_mean, join_path
+
+__all__ = ["field_mistakes"]
+
+_ROOTS: Final = frozenset(
+    {
+        "CronJob",
+        "DaemonSet",
+        "Deployment",
+        "Job",
+        "LimitRange",
+        "Pod",
+        "ReplicaSet",
+        "ReplicationController",
+        "RuntimeClass",
+        "StatefulSet",
+    }
+)
+_REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
+    "Container": ("name", "image"),
+    "CronJobSpec": ("schedule", "jobTemplate"),
+    "DaemonSetSpec": ("selector", "template"),
+    "DeploymentSpec": ("selector", "template"),
+    "JobSpec": ("template",),
+    "JobTemplateSpec": ("spec",),
+    "PodSpec": ("containers",),
+    "PodTemplateSpec": ("spec",),
+    "ReplicaSetSpec": ("selector", "template"),
+    "ReplicationControllerSpec": ("template",),
+    "StatefulSetSpec": ("selector", "template"),
+}
+"""Fields without which no API server stores the object."""
+
+
+@cache
+def _types() -> Mapping[str, Mapping[str, str]]:
+    """The fields of each type, by name, with their type.
+
+    A type is a key of this table, `str`, `int`, `bool`, `*` (anything), or one of these in `[]`
+    (a list) or `{}` (a map).
+    """
+    text = files("mooring.simulate").joinpath("object_fields.json").read_bytes()
+    types: Mapping[str, Mapping[str, str]] = orjson.loads(text)
+    return types
+
+
+def field_mistakes(raw: Mapping[str, Any]) -> Iterator[FieldError]:
+    """Every unknown, misplaced or missing field of a pod or of an object with a pod template.
+
+    Objects of other kinds have none. `status` is not looked at.
+    """
+    kind = raw.get("kind")
+    if isinstance(kind, str) and kind in _ROOTS:
+        yield from _in_object({k: v for k, v in raw.items() if k != "status"}, kind, "")
+
+
+def _in_object(raw: Mapping[str, Any], type_name: str, path: str) -> Iterator[FieldError]:
+    fields = _types()[type_name]
+    for name, value in raw.items():
+        where = join_path(path, name if name.isidentifier() else f"[{name}]")
+        if name not in fields:
+            yield FieldError(where, f'unknown field "{name}"{did_you_mean(name, fields)}')
+        elif value is not None:
+            yield from _in_value(value, fields[name], where)
+    for name in _REQUIRED.get(type_name, ()):
+        if not raw.get(name):
+            yield FieldError(join_path(path, name), "is required")
+
+
+_SCALARS: Final[Mapping[str, tuple[type, str]]] = {
+    "bool": (bool, "must be true or false"),
+    "int": (int, "must be an integer"),
+    "str": (str, "must be text (quote it)"),
+}
+
+
+def _in_value(value: Any, type_name: str, path: str) -> Iterator[FieldError]:
+    if type_name[0] in "[{":
+        yield from _in_collection(value, type_name, path)
+    elif type_name in _types():
+        if isinstance(value, dict):
+            yield from _in_object(value, type_name, path)
+        else:
+            yield FieldError(path, "must be an object")
+    elif type_name in _SCALARS:
+        wanted, problem = _SCALARS[type_name]
+        if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
+            yield FieldError(path, problem)
+
+
+def _in_collection(value: Any, type_name: str, path: str) -> Iterator[FieldError]:
+    inner = type_name[1:-1]
+    if type_name[0] == "[":
+        if not isinstance(value, list):
+            yield FieldError(path, "must be a list")
+            return
+        for index, item in enumerate(value):
+            yield from _in_value(item, inner, f"{path}[{index}]")
+    elif not isinstance(value, dict):
+        yield FieldError(path, "must be an object")
+    else:
+        for key, item in value.items():
+            yield from _in_value(item, inner, join_path(path, key))

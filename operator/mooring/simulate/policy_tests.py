@@ -1,0 +1,252 @@
+"""Read policy tests: YAML files, kept beside profiles, that say what the profiles must decide."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import yaml
+from pydantic import Field
+
+from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean
+from mooring.policy.names import QualifiedName
+from mooring.policy.reading import PolicyModel, read
+from mooring.policy.selectors import LabelSelector
+from mooring.simulate.manifests import InputError, Manifest, composed, manifests_in, read_text
+
+__all__ = [
+    "API_VERSION",
+    "KIND",
+    "Case",
+    "Expectation",
+    "PodSelection",
+    "PolicyTest",
+    "PolicyTestFile",
+    "UnschedulableExpectation",
+    "read_policy_tests",
+    "schema",
+]
+
+API_VERSION: Final = "test.mooring.dev/v1alpha1"
+KIND: Final = "PolicyTest"
+_GROUP: Final = API_VERSION.partition("/")[0]
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+_OF_ONE_POD: Final = ("nominated_node", "victims")
+_OF_PODS: Final = ("max_skew", "max_nodes")
+
+
+class PodSelection(PolicyModel):
+    """Pods by namespace and labels, those that have a node already included."""
+
+    namespace: str | None = None
+    """The pods' namespace; absent: all namespaces."""
+    label_selector: LabelSelector = LabelSelector()
+    """The pods' labels; absent: all pods."""
+
+
+class UnschedulableExpectation(PolicyModel):
+    """Why a pod gets no node."""
+
+    plugin: str | None = None
+    """A plugin that rejects the pod on at least one node."""
+    reason: str | None = None
+    """Words in a reason of this plugin on such a node, or, without `plugin`, in the message."""
+    node: str | None = None
+    """The node that is rejected; absent: any node."""
+
+    def mistakes(self) -> Iterator[FieldError]:
+        """A node is rejected by a plugin."""
+        if self.node is not None and self.plugin is None:
+            yield FieldError("plugin", "is required where node is set")
+
+
+class Expectation(PolicyModel):
+    """What must be true of one pod, or of each of several pods, after all pods were decided."""
+
+    pod: str | None = Field(None, pattern="^([^/]+/)?[^/]+$")
+    """NAME (in namespace default) or NAMESPACE/NAME."""
+    pods: PodSelection | None = None
+    """Several pods, at least one."""
+    profile: str | None = None
+    """The profile that decided."""
+    scheduled: bool | None = None
+    """Whether the pod has a node."""
+    node: str | None = None
+    """The pod's node."""
+    node_selector: dict[QualifiedName, str] = Field({}, max_length=64)
+    """Labels of the pod's node."""
+    unschedulable: UnschedulableExpectation | None = None
+    """The pod has no node, for this reason."""
+    nominated_node: str | None = None
+    """The node on which preemption makes space for the pod."""
+    victims: tuple[str, ...] | None = None
+    """Exactly the pods that are evicted for the pod, NAME or NAMESPACE/NAME."""
+    max_victims: int | None = Field(None, ge=0)
+    """The most pods that are evicted for all these pods together; 0: none is."""
+    max_skew: int | None = Field(None, ge=0)
+    """The most by which the numbers of these pods differ between the values of `topologyKey`."""
+    topology_key: QualifiedName | None = None
+    """The node label of `maxSkew`; every value that a node has counts, also without a pod."""
+    max_nodes: int | None = Field(None, ge=1)
+    """The most nodes that these pods are on."""
+
+    def mistakes(self) -> Iterator[FieldError]:
+        """An expectation is about one pod or about pods, and expects something."""
+        if (self.pod is None) == (self.pods is None):
+            yield FieldError("", "needs either pod or pods")
+        if not self.model_fields_set - {"pod", "pods", "topology_key"}:
+            yield FieldError("", "expects nothing: add node, unschedulable, maxVictims or another")
+        if (self.max_skew is None) != (self.topology_key is None):
+            yield FieldError("", "needs both of maxSkew and topologyKey, or none")
+        wrong = _OF_PODS if self.pod is not None else _OF_ONE_POD
+        for field in sorted(self.model_fields_set & set(wrong)):
+            other = "pods" if self.pod is not None else "pod"
+            alias = type(self).model_fields[field].alias or field
+            yield FieldError(alias, f"goes with {other} only")
+        placed = self.scheduled or self.node is not None or bool(self.node_selector)
+        if placed and self.unschedulable is not None:
+            yield FieldError("unschedulable", "contradicts the node that is expected")
+        if self.scheduled is False and (self.node is not None or self.node_selector):
+            yield FieldError("scheduled", "contradicts the node that is expected")
+
+
+class Case(PolicyModel):
+    """A cluster, pods, and what must be decided about them."""
+
+    name: str = Field(min_length=1)
+    """A sentence that states the rule; no two cases of a test have the same."""
+    profiles: tuple[str, ...] = ()
+    """Files of profiles, instead of those of the test."""
+    files: tuple[str, ...] = ()
+    """Files of objects, or a cluster dump, in addition to those of the test."""
+    objects: tuple[dict[str, Any], ...] = ()
+    """Objects in addition to those of the test."""
+    pods: tuple[dict[str, Any], ...] = ()
+    """The pods to schedule. Absent: all pods of the files and objects that have no node."""
+    seed: int = 0
+    """Chooses among nodes of equal score, as `mooring simulate --seed` does."""
+    expect: tuple[Expectation, ...] = Field(min_length=1)
+    """What must be true."""
+
+
+class _Metadata(PolicyModel):
+    """The metadata of a policy test."""
+
+    name: str = Field(min_length=1)
+    """The test's name in reports."""
+    labels: dict[str, str] = Field({})
+    """Not read."""
+    annotations: dict[str, str] = Field({})
+    """Not read."""
+
+
+class PolicyTest(PolicyModel):
+    """Cases with what they have in common; paths are relative to the file."""
+
+    api_version: Literal["test.mooring.dev/v1alpha1"]
+    kind: Literal["PolicyTest"]
+    metadata: _Metadata
+    profiles: tuple[str, ...] = ()
+    """Files of profiles: SchedulingProfiles, a KubeSchedulerConfiguration or a Policy. Without any,
+    SchedulingProfiles among the objects apply, or else kube-scheduler's defaults. Other objects in
+    these files belong to the cluster."""
+    files: tuple[str, ...] = ()
+    """Files of objects, or a cluster dump."""
+    objects: tuple[dict[str, Any], ...] = ()
+    """Objects of the cluster."""
+    cases: tuple[Case, ...] = Field(min_length=1)
+    """The cases; each begins with the same cluster."""
+
+    def mistakes(self) -> Iterator[FieldError]:
+        """Cases have different names."""
+        seen = dict[str, int]()
+        for number, case in enumerate(self.cases):
+            if case.name in seen:
+                where = f"cases[{number}].name"
+                yield FieldError(where, f"is the name of cases[{seen[case.name]}] already")
+            seen[case.name] = number
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyTestFile:
+    """A policy test, its file, and the line of each of its cases, counted from 1."""
+
+    path: str
+    test: PolicyTest
+    lines: tuple[int, ...]
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of a policy test, for editors and other tools."""
+    found = PolicyTest.model_json_schema(by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
+
+
+def read_policy_tests(paths: Sequence[str]) -> list[PolicyTestFile]:
+    """Read the policy tests of files and folders, in order.
+
+    A folder is searched with its subfolders for YAML and JSON files that contain policy tests;
+    other files in it may contain anything. Other objects beside a test in a file are not read.
+
+    Raises:
+        InputError: With every mistake in the tests; if a file or a folder has no test; if a file
+            cannot be read.
+    """
+    found, mistakes = list[PolicyTestFile](), list[str]()
+    for path in paths:
+        files = sorted(_candidates(Path(path))) if Path(path).is_dir() else [path]
+        tests = list[PolicyTestFile]()
+        for file in files:
+            try:
+                tests += _tests_of(file)
+            except InputError as error:
+                mistakes.append(str(error))
+        if not tests and not mistakes:
+            mistakes.append(f"{path}: contains no {KIND}")
+        found += tests
+    if mistakes:
+        raise InputError("\n".join(mistakes))
+    return found
+
+
+def _candidates(folder: Path) -> Iterator[str]:
+    """The files of the folder that mention a policy test."""
+    for file in folder.rglob("*"):
+        if file.suffix in _SUFFIXES and file.is_file():
+            try:
+                if API_VERSION.encode() in file.read_bytes():
+                    yield str(file)
+            except OSError as error:
+                raise InputError(f"{file}: {(error.strerror or str(error)).lower()}") from None
+
+
+def _tests_of(path: str) -> Iterator[PolicyTestFile]:
+    text = read_text(path)
+    tests = [manifest for manifest in manifests_in(text, path) if manifest.group == _GROUP]
+    documents = [*composed(text)] if tests else []
+    for manifest in tests:
+        if manifest.kind != KIND:
+            hint = did_you_mean(manifest.kind, [KIND]) or f"; the group has only {KIND}"
+            raise manifest.error(f'kind: unknown kind "{manifest.kind}"{hint}')
+        test = _read(manifest)
+        lines = _lines_of_cases(documents[manifest.document])
+        # The items of a list have no lines of their own.
+        yield PolicyTestFile(path, test, lines or (1,) * len(test.cases))
+
+
+def _read(manifest: Manifest) -> PolicyTest:
+    try:
+        return read(PolicyTest, manifest.raw, "")
+    except ProfileInvalid as invalid:
+        text = "\n".join(f"{manifest.source}: {error}" for error in invalid.errors)
+        raise InputError(text) from None
+
+
+def _lines_of_cases(document: yaml.Node) -> tuple[int, ...]:
+    """The lines on which the cases of a document begin; empty if it has none."""
+    fields = document.value if isinstance(document, yaml.MappingNode) else []
+    for key, value in fields:
+        if key.value == "cases" and isinstance(value, yaml.SequenceNode):
+            return tuple(item.start_mark.line + 1 for item in value.value)
+    return ()

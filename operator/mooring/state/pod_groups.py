@@ -1,0 +1,320 @@
+"""Pod groups: their definitions, and their members by state.
+
+A pod that names a group is a member as soon as it is known, with or without a node. The counts
+follow every event, assumption and trial; `docs/gangs.md` says what is counted. The group itself is
+known as long as it has a definition or a member. As in kube-scheduler
+(backend/cache/podgroupstate.go), finished pods are no members. Terminating pods are kept apart:
+they are on their way out, and a group must not be complete because of them.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, Generic, TypeVar
+
+from mooring.model.events import Kind
+from mooring.model.pod import Pod
+from mooring.model.pod_group import (
+    COSCHEDULING_LABEL,
+    DeclaredByPod,
+    GroupFormat,
+    GroupKey,
+    GroupSource,
+    PodGroup,
+    group_of_members,
+)
+from mooring.state.pods import PodState, PodTable
+
+__all__ = ["GROUP_KINDS", "PodGroupState", "PodGroups", "PodGroupsWriter"]
+
+GROUP_KINDS: Final[Mapping[Kind, GroupSource]] = MappingProxyType(
+    {
+        Kind.POD_GROUP: GroupSource.KUBERNETES,
+        Kind.COSCHEDULING_POD_GROUP: GroupSource.COSCHEDULING,
+    }
+)
+"""The kinds of objects that define groups."""
+
+_Value = TypeVar("_Value", bound=Any)
+
+
+class _Largest(Generic[_Value]):
+    """The largest of values that come and go."""
+
+    __slots__ = ("_counts", "_largest")
+
+    def __init__(self) -> None:
+        self._counts: Counter[_Value] = Counter()
+        self._largest: _Value | None = None
+
+    def add(self, value: _Value) -> None:
+        self._counts[value] += 1
+        if self._largest is None or value > self._largest:
+            self._largest = value
+
+    def remove(self, value: _Value) -> None:
+        self._counts[value] -= 1
+        if not self._counts[value]:
+            del self._counts[value]
+            if value == self._largest:
+                self._largest = max(self._counts, default=None)
+
+    def get(self) -> _Value | None:
+        """None if there is no value."""
+        return self._largest
+
+
+class PodGroupState:
+    """One group as it is now; to be read only (podgroupstate.go).
+
+    Members are in one of four mappings, each by uid and in the order of their coming: `unscheduled`
+    (without a node), `assumed` (on a node, not confirmed by the watch), `assigned` (bound) and
+    `terminating`.
+    """
+
+    __slots__ = (
+        "_assigned",
+        "_assumed",
+        "_declared",
+        "_defined_by",
+        "_first_created",
+        "_priorities",
+        "_terminating",
+        "_unscheduled",
+        "assigned",
+        "assumed",
+        "definition",
+        "key",
+        "terminating",
+        "unscheduled",
+    )
+
+    def __init__(self, key: GroupKey) -> None:
+        self.key = key
+        self.definition: PodGroup | None = None
+        """What is required of the group; None if its members name an object that is not there."""
+        self._unscheduled: dict[str, Pod] = {}
+        self._assumed: dict[str, PodState] = {}
+        self._assigned: dict[str, PodState] = {}
+        self._terminating: dict[str, Pod] = {}
+        self.unscheduled: Mapping[str, Pod] = MappingProxyType(self._unscheduled)
+        self.assumed: Mapping[str, PodState] = MappingProxyType(self._assumed)
+        self.assigned: Mapping[str, PodState] = MappingProxyType(self._assigned)
+        self.terminating: Mapping[str, Pod] = MappingProxyType(self._terminating)
+        self._priorities: _Largest[int] = _Largest()
+        self._declared: _Largest[DeclaredByPod] = _Largest()
+        self._first_created = float("inf")
+        self._defined_by: tuple[DeclaredByPod, float] | None = None
+
+    @property
+    def all_pods_count(self) -> int:
+        """How many members there are, terminating ones left out."""
+        return len(self._unscheduled) + len(self._assumed) + len(self._assigned)
+
+    @property
+    def scheduled_pods_count(self) -> int:
+        """How many members are on a node, terminating ones left out."""
+        return len(self._assumed) + len(self._assigned)
+
+    @property
+    def minimum(self) -> int:
+        """How many members are placed together or not at all; 0 without a definition."""
+        return self.definition.minimum if self.definition is not None else 0
+
+    @property
+    def missing(self) -> int:
+        """How many members must still be created before the group can be placed."""
+        return max(0, self.minimum - self.all_pods_count)
+
+    @property
+    def surplus(self) -> int:
+        """How many members on a node the group can lose and still have its minimum."""
+        return max(0, self.scheduled_pods_count - self.minimum)
+
+    @property
+    def priority(self) -> int:
+        """The group's own priority, or else the highest of its members, or 0."""
+        if self.definition is not None and self.definition.priority is not None:
+            return self.definition.priority
+        return self._priorities.get() or 0
+
+    @property
+    def created(self) -> float:
+        """When the group was made, or else the first of its members (seconds since the epoch)."""
+        if self.definition is not None and self.key.source is not GroupSource.PODS:
+            return self.definition.created
+        return self._first_created
+
+    def _add(self, pod: Pod, placed: PodState | None, declared: DeclaredByPod | None) -> None:
+        if pod.terminating:
+            self._terminating[pod.uid] = pod
+            return
+        if placed is None:
+            self._unscheduled[pod.uid] = pod
+        elif placed.assumed:
+            self._assumed[pod.uid] = placed
+        else:
+            self._assigned[pod.uid] = placed
+        self._first_created = min(self._first_created, pod.created)
+        self._priorities.add(pod.shape.priority)
+        if declared is not None:
+            self._declared.add(declared)
+            self._define_by_members()
+
+    def _remove(self, pod: Pod, declared: DeclaredByPod | None) -> None:
+        """The exact reverse of `_add`, with what it was called with."""
+        if self._terminating.pop(pod.uid, None) is not None:
+            return
+        self._unscheduled.pop(pod.uid, None)
+        self._assumed.pop(pod.uid, None)
+        self._assigned.pop(pod.uid, None)
+        self._priorities.remove(pod.shape.priority)
+        if declared is not None:
+            self._declared.remove(declared)
+            self._define_by_members()
+
+    def _define_by_members(self) -> None:
+        declared = self._declared.get()
+        source = None if declared is None else (declared, self._first_created)
+        if source == self._defined_by:
+            return
+        self._defined_by = source
+        self.definition = group_of_members(self.key, *source) if source is not None else None
+
+
+class PodGroups:
+    """All pod groups; written by `ClusterState` only."""
+
+    def __init__(self) -> None:
+        self._groups: dict[GroupKey, PodGroupState] = {}
+        self._formats: tuple[GroupFormat, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __iter__(self) -> Iterator[PodGroupState]:
+        return iter(self._groups.values())
+
+    def get(self, key: GroupKey) -> PodGroupState | None:
+        """The group, if it has a definition or a member."""
+        return self._groups.get(key)
+
+    def of(self, pod: Pod) -> PodGroupState | None:
+        """The group that the pod belongs to; None if it belongs to none."""
+        key = self.key_of(pod)
+        return self._groups.get(key) if key is not None else None
+
+    def key_of(self, pod: Pod) -> GroupKey | None:
+        """The group that the pod names, which need not be known; None if it names none."""
+        return self.named_by(pod)[0]
+
+    def named_by(self, pod: Pod) -> tuple[GroupKey | None, GroupFormat | None]:
+        """The group that the pod names, and the site's format that it names it by."""
+        if pod.scheduling_group is not None:
+            key = GroupKey(GroupSource.KUBERNETES, pod.namespace, pod.scheduling_group)
+            return key, None
+        if name := pod.labels.get(COSCHEDULING_LABEL):
+            return GroupKey(GroupSource.COSCHEDULING, pod.namespace, name), None
+        for form in self._formats:
+            if (named := form.name_of(pod)) is not None:
+                return GroupKey(GroupSource.PODS, pod.namespace, named), form
+        return None, None
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """How a pod is counted."""
+
+    group: PodGroupState
+    pod: Pod
+    declared: DeclaredByPod | None
+
+
+class PodGroupsWriter:
+    """Keeps the groups up to date; used by `ClusterState` only."""
+
+    def __init__(self, pods: PodTable) -> None:
+        self.groups = PodGroups()
+        self._groups = self.groups._groups  # noqa: SLF001 - the writing half of PodGroups
+        self._pods = pods
+        self._unscheduled: dict[str, Pod] = {}
+        self._placed: dict[str, PodState] = {}
+        self._members: dict[str, _Member] = {}
+
+    def track(self, formats: tuple[GroupFormat, ...]) -> None:
+        """Groups without an object are known in these formats from now on; the first match counts.
+
+        If they are others than before, every pod is counted anew.
+        """
+        if formats == self.groups._formats:  # noqa: SLF001 - see above
+            return
+        self.groups._formats = formats  # noqa: SLF001
+        for placed in self._pods:
+            self.attach(placed)
+        for uid in tuple(self._unscheduled):
+            self._count(uid)
+
+    def define(self, kind: Kind, key: str, definition: PodGroup | None) -> None:
+        """The object of this kind and namespace/name is like this; None: it does not exist."""
+        namespace, _, name = key.partition("/")
+        group = self._group(GroupKey(GROUP_KINDS[kind], namespace, name))
+        group.definition = definition
+        self._drop_if_empty(group)
+
+    def put_unscheduled(self, pod: Pod) -> Pod | None:
+        """The pod has no node; returns what was known of it, None if it is new.
+
+        All pods are kept, because others may be members once other formats are tracked.
+        """
+        before = self._unscheduled.get(pod.uid)
+        self._unscheduled[pod.uid] = pod
+        self._count(pod.uid)
+        return before
+
+    def drop_unscheduled(self, uid: str) -> Pod | None:
+        """The pod is gone, or has a node; returns what was known of it."""
+        before = self._unscheduled.pop(uid, None)
+        if before is not None:
+            self._count(uid)
+        return before
+
+    def attach(self, placed: PodState) -> None:
+        """The pod is on a node, or is on it in another way; `detach` is the exact reverse."""
+        uid = placed.pod.uid
+        if uid in self._members or self.groups.key_of(placed.pod) is not None:
+            self._placed[uid] = placed
+            self._count(uid)
+
+    def detach(self, placed: PodState) -> None:
+        """The pod is on no node any more; if it is still unscheduled it counts as that again."""
+        if self._placed.pop(placed.pod.uid, None) is not None:
+            self._count(placed.pod.uid)
+
+    def _count(self, uid: str) -> None:
+        """Counts the pod as it is now, after removing what was counted of it before."""
+        member = self._members.pop(uid, None)
+        if member is not None:
+            member.group._remove(member.pod, member.declared)  # noqa: SLF001 - its writer
+        placed = self._placed.get(uid)
+        pod = placed.pod if placed is not None else self._unscheduled.get(uid)
+        key, form = (None, None) if pod is None else self.groups.named_by(pod)
+        if pod is not None and key is not None:
+            declared = DeclaredByPod.by(pod, form) if form is not None else None
+            group = self._group(key)
+            group._add(pod, placed, declared)  # noqa: SLF001
+            self._members[uid] = _Member(group, pod, declared)
+        else:
+            self._placed.pop(uid, None)
+        if member is not None:
+            self._drop_if_empty(member.group)
+
+    def _group(self, key: GroupKey) -> PodGroupState:
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = PodGroupState(key)
+        return group
+
+    def _drop_if_empty(self, group: PodGroupState) -> None:
+        if group.definition is None and not group.all_pods_count and not group.terminating:
+            self._groups.pop(group.key, None)

@@ -1,0 +1,39 @@
+from typing import Any
+
+from mooring.cli.explanation import explanation, score_table
+
+
+def decision(**fields: Any) -> dict[str, Any]:
+    """A decision in its JSON form."""
+    return {"message": None, "nominatedNode": None, "victims": [], "rejections": {}, **fields}
+
+
+def rejection(plugin: str, *reasons: str) -> dict[str, Any]:
+    return {"plugin": plugin, "reasons": [*reasons], "resolvable": True}
+
+
+def test_the_message_comes_first_then_the_nomination() -> None:
+    found = explanation(
+        decision(message="0/1 nodes", nominatedNode="n1", victims=["default/a", "default/b"])
+    )
+    assert [*found] == ["0/1 nodes", "will fit on n1 without default/a, default/b"]
+
+
+def test_nodes_that_are_rejected_alike_are_one_line_the_most_frequent_first() -> None:
+    few, many = rejection("A", "x", "y"), rejection("B", "z")
+    rejections = {"n0": few, **{f"n{number}": many for number in range(1, 6)}}
+    assert [*explanation(decision(rejections=rejections))] == [
+        "n1, n2, n3 and 2 more: B: z",
+        "n0: A: x, y",
+    ]
+
+
+def test_the_table_has_a_column_per_plugin_and_at_most_so_many_nodes() -> None:
+    scores = {
+        "n1": {"plugins": {"B": 2, "A": 1}, "total": 3},
+        "n2": {"plugins": {"A": 1}, "total": 1},
+        "n3": {"plugins": {"C": 1}, "total": 1},
+    }
+    head, rows, numbers = score_table(scores, most=2)
+    assert (head, numbers) == (("NODE", "TOTAL", "A", "B"), ("TOTAL", "A", "B"))
+    assert rows == [("n1", "3", "1", "2"), ("n2", "1", "1", "-")]

@@ -1,0 +1,170 @@
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from mooring.__main__ import main
+from mooring.simulate.policy_tests import read_policy_tests
+from mooring.testing.builders import node, pod
+
+ROOT = Path(__file__).parents[2]
+PASSES = {"pod": "web", "node": "n1"}
+FAILS = {"pod": "large", "node": "n1"}
+MISTAKEN = {"pod": "wep", "node": "n1"}
+
+
+def invoke(*words: str) -> Result:
+    return CliRunner().invoke(main, ["test", *words])
+
+
+def written(folder: Path, *expectations: dict[str, Any]) -> str:
+    """A policy test with a case for each expectation, on a node of one core."""
+    document = {
+        "apiVersion": "test.mooring.dev/v1alpha1",
+        "kind": "PolicyTest",
+        "metadata": {"name": "mine"},
+        "objects": [node("n1", cpu="1"), node("n2", cpu="1"), pod(), pod("large", cpu="9")],
+        "cases": [
+            {"name": f"case {number}", "expect": [expectation]}
+            for number, expectation in enumerate(expectations)
+        ],
+    }
+    path = folder / "a.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("expectations", "code", "summary"),
+    [
+        ([PASSES], 0, "1 case: 1 passed"),
+        ([PASSES, FAILS], 1, "2 cases: 1 passed, 1 failed"),
+        ([FAILS, MISTAKEN], 2, "2 cases: 1 failed, 1 could not be run"),
+    ],
+)
+@pytest.mark.parametrize("output", ["text", "junit", "json", "github"])
+def test_the_exit_code_says_whether_all_is_as_expected(
+    tmp_path: Path, output: str, expectations: list[dict[str, Any]], code: int, summary: str
+) -> None:
+    result = invoke(written(tmp_path, *expectations), "-o", output)
+    assert result.exit_code == code
+    if output in ("text", "github"):
+        assert result.stdout.splitlines()[-1] == summary
+
+
+def test_a_failure_is_told_with_the_decision_explained(tmp_path: Path) -> None:
+    path = written(tmp_path, PASSES, FAILS)
+    head, passed, failed, failure, decision, *why, _ = invoke(path).stdout.splitlines()
+    assert head == f"{path}: mine"
+    assert passed == "  PASS  case 0"
+    assert failed == "  FAIL  case 1"
+    assert failure.strip() == "expect[0].node: pod default/large has no node, expected n1"
+    assert decision.strip() == "default/large  not scheduled  (profile default-scheduler)"
+    assert "2 Insufficient cpu" in why[0]
+    assert why[1].strip() == "n1, n2: NodeResourcesFit: Insufficient cpu"
+
+
+def test_a_pod_on_another_node_is_explained_by_the_scores(tmp_path: Path) -> None:
+    result = invoke(written(tmp_path, {"pod": "web", "node": "n3"}))
+    table = [line.split() for line in result.stdout.splitlines()[4:7]]
+    assert table[0][:2] == ["NODE", "TOTAL"]
+    assert {table[1][0], table[2][0]} == {"n1", "n2"}
+
+
+def test_a_mistake_in_a_case_is_told_and_the_others_are_run(tmp_path: Path) -> None:
+    lines = invoke(written(tmp_path, MISTAKEN, PASSES)).stdout.splitlines()
+    assert lines[1:4] == [
+        "  ERROR case 0",
+        "        expect[0].pod: there is no pod default/wep, did you mean default/web?",
+        "  PASS  case 1",
+    ]
+
+
+def test_junit_has_a_suite_per_test_and_the_explanation_of_each_failure(tmp_path: Path) -> None:
+    path = written(tmp_path, PASSES, FAILS, MISTAKEN)
+    (suite,) = ET.fromstring(invoke(path, "-o", "junit").stdout)  # noqa: S314 - our own
+    counts = {name: suite.get(name) for name in ("name", "tests", "failures", "errors")}
+    assert counts == {"name": "mine", "tests": "3", "failures": "1", "errors": "1"}
+    passed, failed, mistaken = suite
+    assert (passed.get("name"), passed.get("file"), len(passed)) == ("case 0", path, 0)
+    failure, error = failed.find("failure"), mistaken.find("error")
+    assert failure is not None
+    assert "NodeResourcesFit: Insufficient cpu" in str(failure.text)
+    assert error is not None
+    assert "there is no pod" in str(error.get("message"))
+
+
+def test_junit_replaces_what_xml_cannot_contain(tmp_path: Path) -> None:
+    path = Path(written(tmp_path, PASSES))
+    path.write_text(path.read_text().replace("case 0", r'"bell \x07"'))
+    (suite,) = ET.fromstring(invoke(str(path), "-o", "junit").stdout)  # noqa: S314 - our own
+    assert suite[0].get("name") == "bell \N{REPLACEMENT CHARACTER}"
+
+
+def test_json_has_every_case_with_its_line_and_the_decisions(tmp_path: Path) -> None:
+    result = invoke(written(tmp_path, PASSES, FAILS), "-o", "json")
+    ((passed, failed),) = (test["cases"] for test in json.loads(result.stdout)["tests"])
+    assert (passed["passed"], passed["failures"]) == (True, [])
+    assert failed["line"] > passed["line"]
+    assert failed["failures"][0]["decisions"][0]["pod"] == "default/large"
+
+
+def test_github_is_told_the_line_of_the_case_in_one_line(tmp_path: Path) -> None:
+    path = written(tmp_path, PASSES, FAILS)
+    (file,) = read_policy_tests([path])
+    annotation, _ = invoke(path, "-o", "github").stdout.splitlines()
+    assert annotation.startswith(
+        f"::error file={path},line={file.lines[1]},title=mine%3A case 1::"
+        "expect[0].node: pod default/large has no node, expected n1%0A"
+    )
+
+
+def test_a_malformed_test_is_a_line_on_standard_error_and_the_exit_code_is_2(
+    tmp_path: Path,
+) -> None:
+    result = invoke(written(tmp_path, {"pod": "web", "nod": "n1"}))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"error: {tmp_path}/a.yaml, document 1: cases[0].expect[0].nod")
+
+
+def test_without_a_path_the_exit_code_is_2() -> None:
+    result = invoke()
+    assert result.exit_code == 2
+    assert "mooring test PATH..." in result.stderr
+
+
+def test_a_path_that_does_not_exist_is_bad_input(tmp_path: Path) -> None:
+    result = invoke(f"{tmp_path}/no")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"error: {tmp_path}/no: no such file or directory\n",
+    )
+
+
+def test_the_schema_is_printed_as_json() -> None:
+    result = invoke("--schema")
+    assert (result.exit_code, json.loads(result.stdout)["title"]) == (0, "PolicyTest")
+
+
+def test_the_tests_of_the_shipped_profiles_pass() -> None:
+    result = invoke(str(ROOT / "manifests"))
+    assert result.exit_code == 0, result.stdout
+
+
+def test_every_shipped_profile_has_a_test() -> None:
+    tested = {
+        (Path(file.path).parent / profile).resolve()
+        for file in read_policy_tests([str(ROOT / "manifests")])
+        for case in file.test.cases
+        for profile in case.profiles or file.test.profiles
+    }
+    shipped = {
+        path.resolve()
+        for path in (ROOT / "manifests").rglob("*.yaml")
+        if "kind: SchedulingProfile\n" in path.read_text()
+    }
+    assert shipped - tested == set()

@@ -1,0 +1,121 @@
+"""The report of a pod says where it is and what would make it fit."""
+
+from typing import Any
+
+import pytest
+
+from deciding import Deciding
+from mooring.engine.pod_report import PodReports
+from mooring.engine.profiles import Profiles
+from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.registry import Registry
+from mooring.framework.waiting_pods import WaitingPods
+from mooring.model.pod import Pod, parse_pod
+from mooring.plugins import SHIPPED
+from mooring.queueing.hints import QueueingHints
+from mooring.queueing.queue import SchedulingQueue
+from mooring.testing.builders import node, pod
+from mooring.testing.fakes import handle
+
+REJECTED_BY = frozenset({"NodeResourcesFit"})
+
+
+class Stage:
+    """A node with 4 cpus of which 2 are used, a queue, and a clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.deciding = Deciding(node("a", cpu="4"), pod("low", cpu="2", node="a"))
+        state = self.deciding.state
+        self.now = 0.0
+        queue = SchedulingQueue(QueueingHints(handle(state)))
+        profiles = Profiles(Registry(SHIPPED, {}), handle(state))
+        self.scheduler = SchedulerState(
+            state, self.deciding.cluster, queue, profiles, WaitingPods()
+        )
+        self.reports = PodReports(self.scheduler, lambda: self.now)
+
+    def add(self, raw: dict[str, Any], *, gated: bool = False) -> Pod:
+        added = parse_pod(raw)
+        self.scheduler.queue.add(added, self.deciding.pipeline, self.now, gated=gated)
+        return added
+
+    def pop(self) -> QueuedPod:
+        popped = self.scheduler.queue.pop(self.now)
+        assert popped is not None
+        return popped
+
+    async def report(self, name: str) -> dict[str, Any]:
+        report = await self.reports.of(f"default/{name}")
+        assert report is not None
+        return dict(report)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+async def test_an_unschedulable_pod_has_suggestions_the_smallest_change_first(
+    stage: Stage,
+) -> None:
+    stage.add(pod("web", cpu="3"))
+    stage.scheduler.queue.add_unschedulable(stage.pop(), REJECTED_BY, 0.0)
+    stage.now = 61.0
+    report = await stage.report("web")
+    assert report["state"] == "unschedulable"
+    assert report["pendingSeconds"] == 61.0
+    assert report["plugins"] == ["NodeResourcesFit"]
+    assert [suggestion["change"] for suggestion in report["suggestions"]] == [
+        "if it requested at most 2 of cpu instead of 3",
+        "when default/low on a ends",
+    ]
+
+
+async def test_an_active_pod_knows_how_many_are_ahead_of_it(stage: Stage) -> None:
+    stage.add(pod("high", priority=10))
+    stage.add(pod("first"))
+    stage.now = 1.0
+    stage.add(pod("second"))
+    stage.add(pod("low", priority=-1))
+    assert (await stage.report("second"))["ahead"] == 2
+
+
+async def test_a_gated_pod_is_called_so(stage: Stage) -> None:
+    stage.add(pod("web"), gated=True)
+    report = await stage.report("web")
+    assert report["state"] == "gated"
+    assert "suggestions" not in report
+
+
+async def test_a_pod_at_permit_names_the_plugins_it_waits_for(stage: Stage) -> None:
+    waiting = stage.add(pod("web"))
+    stage.pop()
+    stage.deciding.place(pod("web"), "a")
+    stage.scheduler.waiting.enter(waiting, "a", {"Gang": 30.0}, 0.0, lambda *_: None)
+    stage.now = 10.0
+    report = await stage.report("web")
+    assert report["state"] == "waiting at Permit"
+    assert report["node"] == "a"
+    assert report["waitsFor"] == {"Gang": 20.0}
+
+
+async def test_an_assumed_pod_is_being_bound(stage: Stage) -> None:
+    stage.add(pod("web"))
+    stage.pop()
+    stage.deciding.place(pod("web"), "a")
+    report = await stage.report("web")
+    assert (report["state"], report["node"]) == ("being bound", "a")
+
+
+async def test_a_bound_pod_names_its_node(stage: Stage) -> None:
+    assert await stage.report("low") == {"state": "bound", "node": "a"}
+
+
+async def test_a_pod_without_a_profile_says_so(stage: Stage) -> None:
+    stage.scheduler.without_profile["default/web"] = parse_pod(pod("web"))
+    assert await stage.report("web") == {"state": "without a profile"}
+
+
+async def test_a_pod_that_is_not_known_has_no_report(stage: Stage) -> None:
+    assert await stage.reports.of("default/other") is None

@@ -1,0 +1,150 @@
+"""What is suggested for a pending pod makes it fit, by the word of the engine itself."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+
+import strategies
+from deciding import Deciding
+from mooring.engine.cycle import decide
+from mooring.engine.outcome import FitError, ScheduleResult
+from mooring.engine.result_cache import ResultCache
+from mooring.engine.suggestions import Suggestion, amount, suggestions
+from mooring.model.pod import parse_pod
+from mooring.testing.builders import node, pod
+from mooring.testing.contract import Scenario
+
+Raw = Mapping[str, Any]
+
+
+def suggested(deciding: Deciding, raw: Raw) -> list[Suggestion]:
+    """All suggestions, the cheapest first."""
+    found = suggestions(
+        parse_pod(raw), deciding.pipeline, deciding.cluster, ResultCache(deciding.state.nodes)
+    )
+    return sorted((item for item in found if item is not None), key=lambda item: item.cost)
+
+
+def changes(deciding: Deciding, raw: Raw) -> list[str]:
+    return [suggestion.change for suggestion in suggested(deciding, raw)]
+
+
+def test_the_largest_request_that_fits_is_named_with_the_nodes_that_have_it() -> None:
+    deciding = Deciding(
+        node("a", memory="4Gi"),
+        node("b", memory="4Gi"),
+        node("c", memory="2Gi"),
+        pod("other", memory="1Gi", node="a"),
+        pod("another", memory="1Gi", node="b"),
+    )
+    first = suggested(deciding, pod("web", memory="8Gi"))[0]
+    assert first.change == "if it requested at most 3Gi of memory instead of 8Gi"
+    assert first.cause == "memory"
+    assert first.nodes == 2
+    assert set(first.examples) == {"a", "b"}
+
+
+def test_a_resource_that_no_node_has_is_to_be_given_up() -> None:
+    deciding = Deciding(node("a"))
+    raw = pod("web", requests={"example.com/gpu": 2})
+    assert changes(deciding, raw) == [
+        "if it did not request example.com/gpu (it requests 2)",
+    ]
+
+
+def test_no_pod_is_told_to_do_without_cpu() -> None:
+    deciding = Deciding(node("a", cpu="2"), pod("other", cpu="2", node="a"))
+    assert changes(deciding, pod("web", cpu="1")) == ["when default/other on a ends"]
+
+
+def test_a_taint_is_named_with_its_value_and_effect() -> None:
+    deciding = Deciding(node("a", taints=("team=gpu:NoSchedule",)))
+    assert changes(deciding, pod("web")) == ["if it tolerated the taint team=gpu:NoSchedule"]
+
+
+def test_a_cordoned_node_is_called_so() -> None:
+    deciding = Deciding(node("a", unschedulable=True))
+    assert changes(deciding, pod("web")) == ["if it might use cordoned nodes"]
+
+
+def test_a_label_that_no_node_has_is_named() -> None:
+    deciding = Deciding(node("a", labels={"disk": "hdd"}))
+    raw = pod("web", node_selector={"disk": "ssd"})
+    assert changes(deciding, raw) == ["if it had no nodeSelector disk=ssd"]
+
+
+def test_where_no_single_change_is_enough_two_are_named() -> None:
+    deciding = Deciding(node("a", cpu="2", taints=("team=gpu:NoSchedule",)))
+    assert (
+        "if it requested at most 2 of cpu instead of 4 and tolerated the taint team=gpu:NoSchedule"
+    ) in changes(deciding, pod("web", cpu="4"))
+
+
+def test_two_taints_of_one_node_are_tolerated_together() -> None:
+    deciding = Deciding(node("a", taints=("x:NoSchedule", "y:NoExecute")))
+    assert changes(deciding, pod("web")) == [
+        "if it tolerated the taint x:NoSchedule and tolerated the taint y:NoExecute"
+    ]
+
+
+def test_the_fewest_pods_that_must_end_are_named() -> None:
+    deciding = Deciding(
+        node("a", cpu="4"),
+        pod("small", cpu="1", node="a"),
+        pod("large", cpu="2", node="a"),
+    )
+    assert "when default/large on a ends" in changes(deciding, pod("web", cpu="3"))
+
+
+def test_a_pod_of_a_daemon_set_is_not_expected_to_end() -> None:
+    deciding = Deciding(
+        node("a", cpu="4"),
+        pod("agent", cpu="2", node="a", owner={"kind": "DaemonSet", "name": "agent", "uid": "1"}),
+    )
+    raw = pod("web", cpu="3")
+    assert changes(deciding, raw) == ["if it requested at most 2 of cpu instead of 3"]
+
+
+def test_a_node_that_is_too_small_is_not_worth_waiting_for() -> None:
+    deciding = Deciding(node("a", cpu="2"), pod("other", cpu="2", node="a"))
+    assert not any("end" in change for change in changes(deciding, pod("web", cpu="3")))
+
+
+def test_nothing_is_suggested_without_nodes() -> None:
+    assert changes(Deciding(), pod("web")) == []
+
+
+@settings(max_examples=200)
+@given(strategies.scenarios())
+def test_every_suggestion_is_true(scenario: Scenario) -> None:
+    deciding = Deciding(*scenario.nodes, *scenario.others)
+    assume(isinstance(deciding.outcome(scenario.pod), FitError))
+    for suggestion in suggested(deciding, scenario.pod):
+        remaining = [raw for raw in scenario.others if _key(raw) not in suggestion.ended]
+        fresh = Deciding(*scenario.nodes, *remaining)
+        outcome = decide(suggestion.pod, fresh.pipeline, fresh.cluster, fresh.shared, seed=0)
+        assert isinstance(outcome, ScheduleResult), suggestion
+        if not suggestion.ended:
+            assert outcome.feasible_nodes == suggestion.nodes, suggestion
+
+
+def _key(raw: Raw) -> str:
+    metadata = raw["metadata"]
+    return f"{metadata.get('namespace', '')}/{metadata['name']}" if raw["kind"] == "Pod" else ""
+
+
+@pytest.mark.parametrize(
+    ("resource", "value", "written"),
+    [
+        ("cpu", 2000, "2"),
+        ("cpu", 1500, "1500m"),
+        ("memory", 3 * 2**30, "3Gi"),
+        ("memory", 512 * 2**20, "512Mi"),
+        ("memory", 1000, "1000"),
+        ("example.com/gpu", 4, "4"),
+    ],
+)
+def test_amounts_are_written_as_people_write_them(resource: str, value: int, written: str) -> None:
+    assert amount(resource, value) == written

@@ -1,0 +1,61 @@
+"""A heap keeps the order of its keys, and forgets pods that have moved."""
+
+from itertools import count
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mooring.framework.queued_pod import QueuedPod
+from mooring.model.pod import parse_pod
+from mooring.queueing.heap import PodHeap
+from mooring.testing.builders import pod
+from mooring.testing.fakes import pipeline
+
+PIPELINE = pipeline()
+TICKETS = count(1)
+
+
+def queued(name: str = "web") -> QueuedPod:
+    return QueuedPod(parse_pod(pod(name)), PIPELINE, 0.0, 0.0)
+
+
+def move(entry: QueuedPod) -> QueuedPod:
+    entry.ticket = next(TICKETS)
+    return entry
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.booleans())))
+def test_pods_that_have_not_moved_come_off_in_the_order_of_their_keys(
+    entries: list[tuple[int, bool]],
+) -> None:
+    heap = PodHeap[int]()
+    pods = [(key, move(queued()), moved) for key, moved in entries]
+    for key, entry, _ in pods:
+        heap.push(key, entry)
+    for _, entry, moved in pods:
+        if moved:
+            move(entry)
+    expected = sorted((key, entry.ticket, entry) for key, entry, moved in pods if not moved)
+    popped = [heap.pop() for _ in expected]
+    assert popped == [entry for _, _, entry in expected]
+    assert heap.first() is None
+    assert heap.pop() is None
+
+
+def test_a_pod_that_moves_again_and_again_behind_another_leaves_few_entries() -> None:
+    heap = PodHeap[int]()
+    heap.push(0, move(queued("first")))
+    restless = queued("restless")
+    for _ in range(10_000):
+        heap.push(1, move(restless))
+    assert len(heap) <= 64
+    first = heap.first()
+    assert first is not None
+    assert first[1].pod.name == "first"
+
+
+def test_many_pods_that_stay_are_all_kept() -> None:
+    heap = PodHeap[int]()
+    for key in range(1000):
+        heap.push(key, move(queued()))
+    assert len(heap) == 1000

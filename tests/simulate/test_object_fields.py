@@ -1,0 +1,77 @@
+from typing import Any
+
+import pytest
+
+from mooring.simulate.object_fields import field_mistakes
+from object_fields import TABLE, table
+
+
+def mistakes(raw: dict[str, Any]) -> list[str]:
+    return [str(mistake) for mistake in field_mistakes(raw)]
+
+
+def pod(container: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    own = {"name": "c", "image": "app:1", **(container or {})}
+    return {"kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [own], **spec}}
+
+
+def test_the_table_is_that_of_the_client_library() -> None:
+    """If it is not: PYTHONPATH=operator:tests .venv/bin/python -m object_fields."""
+    assert TABLE.read_text() == table()
+
+
+def test_a_pod_as_users_write_it_has_no_mistake() -> None:
+    raw = pod(
+        {
+            "resources": {"requests": {"cpu": 1, "memory": "1Gi"}},
+            "env": [{"name": "A", "value": "1"}],
+            "livenessProbe": {"httpGet": {"port": 80, "path": "/"}},
+        },
+        nodeSelector={"disk": "ssd"},
+        volumes=[{"name": "v", "emptyDir": {"sizeLimit": 1}}],
+    )
+    raw["metadata"]["creationTimestamp"] = None
+    assert mistakes(raw) == []
+
+
+@pytest.mark.parametrize(
+    ("raw", "line"),
+    [
+        (
+            pod({"resurces": {}}),
+            'spec.containers[0].resurces: unknown field "resurces", did you mean resources?',
+        ),
+        (pod(hostnetwork=True), 'spec.hostnetwork: unknown field "hostnetwork", did you mean host'),
+        (pod(cpu=1), 'spec.cpu: unknown field "cpu"'),
+        (pod(priority="7"), "spec.priority: must be an integer"),
+        (pod(priority=True), "spec.priority: must be an integer"),
+        (pod(hostNetwork="yes"), "spec.hostNetwork: must be true or false"),
+        (pod(nodeSelector={"ssd": True}), "spec.nodeSelector.ssd: must be text (quote it)"),
+        (pod(nodeSelector=["a"]), "spec.nodeSelector: must be an object"),
+        (pod(tolerations={"key": "a"}), "spec.tolerations: must be a list"),
+        (pod(affinity="node"), "spec.affinity: must be an object"),
+        (pod(containers=[]), "spec.containers: is required"),
+        (pod({"image": ""}), "spec.containers[0].image: is required"),
+        (pod({"env": [{"name": "A", "value": 1}]}), "spec.containers[0].env[0].value: must be te"),
+    ],
+)
+def test_a_mistake_is_told_with_its_path(raw: dict[str, Any], line: str) -> None:
+    (found,) = mistakes(raw)
+    assert found.startswith(line)
+
+
+def test_every_mistake_is_told_also_in_a_template() -> None:
+    template = {"spec": {"containers": [{"name": "c", "image": "a", "port": 1}]}, "label": {}}
+    raw = {"kind": "Deployment", "spec": {"selector": {}, "replicas": "3", "template": template}}
+    assert mistakes(raw) == [
+        "spec.replicas: must be an integer",
+        'spec.template.spec.containers[0].port: unknown field "port", did you mean ports?',
+        'spec.template.label: unknown field "label"',
+        "spec.selector: is required",
+    ]
+
+
+def test_the_status_and_objects_of_other_kinds_are_not_looked_at() -> None:
+    assert mistakes({**pod(), "status": {"new": 1}}) == []
+    assert mistakes({"kind": "ConfigMap", "data": {"a": 1}}) == []
+    assert mistakes({"kind": ["Pod"]}) == []

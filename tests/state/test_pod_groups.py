@@ -1,0 +1,227 @@
+"""Who is a member of which group, and in what state; tests/property tries any order."""
+
+from collections.abc import Callable
+
+import pytest
+
+from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.objects import object_key, parse_object
+from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod_group import (
+    COSCHEDULING_LABEL,
+    GroupFormat,
+    GroupKey,
+    GroupSource,
+    parse_pod_group,
+)
+from mooring.state.cluster import ClusterState
+from mooring.state.pod_groups import PodGroupState
+from mooring.testing.builders import cluster, coscheduling_pod_group, node, pod, pod_group
+
+TRAIN = GroupKey(GroupSource.KUBERNETES, "default", "train")
+SITE = GroupFormat("example.com/group", "example.com/minimum")
+
+
+def heard(state: ClusterState, what: Callable[[], None]) -> list[ClusterEvent]:
+    events: list[ClusterEvent] = []
+    state._sink = events.extend
+    what()
+    return events
+
+
+def group(state: ClusterState, key: GroupKey = TRAIN) -> PodGroupState:
+    found = state.pod_groups.get(key)
+    assert found is not None
+    return found
+
+
+def counts(state: ClusterState, key: GroupKey = TRAIN) -> tuple[int, int, int, int]:
+    """Unscheduled, assumed, assigned and terminating members."""
+    known = group(state, key)
+    members = (known.unscheduled, known.assumed, known.assigned, known.terminating)
+    unscheduled, assumed, assigned, terminating = map(len, members)
+    return unscheduled, assumed, assigned, terminating
+
+
+def member(name: str, **features: object) -> Pod:
+    return parse_pod(pod(name, group="train", **features))  # type: ignore[arg-type] # as they are
+
+
+def test_members_are_counted_by_their_state() -> None:
+    state = cluster(
+        node("n"),
+        pod_group("train", 5),
+        pod("a", group="train"),
+        pod("b", group="train", node="n"),
+        pod("c", group="train", terminating=True),
+        pod("d", group="train", node="n", terminating=True),
+        pod("e", group="train", node="n", phase="Succeeded"),
+        pod("f", group="train", gates=["wait"]),
+        pod("other"),
+    )
+    assert counts(state) == (2, 0, 1, 2)
+    train = group(state)
+    assert (train.all_pods_count, train.scheduled_pods_count, train.missing) == (3, 1, 2)
+    assert state.pod_groups.of(member("a")) is train
+    assert state.pod_groups.of(parse_pod(pod("other"))) is None
+
+
+def test_an_assumed_member_is_unscheduled_again_once_it_is_forgotten() -> None:
+    state = cluster(node("n"), pod_group("train", 2), pod("a", group="train"))
+    state.assume(member("a"), 0)
+    assert counts(state) == (0, 1, 0, 0)
+    state.forget(member("a"))
+    assert counts(state) == (1, 0, 0, 0)
+
+
+@pytest.mark.parametrize("gone_first", [True, False])
+def test_a_bound_member_is_assigned_and_gone_when_it_is_deleted(*, gone_first: bool) -> None:
+    """Whichever of the two watches, that of pods with and that of pods without a node, is first."""
+    state = cluster(node("n"), pod_group("train", 2), pod("a", group="train"))
+    pending = member("a")
+
+    def show_it_left() -> None:
+        state.delete_unscheduled(pending.key, pending.uid)
+
+    state.assume(pending, 0)
+    if gone_first:
+        assert heard(state, show_it_left) == []
+    state.put(Kind.POD, pending.key, member("a", node="n"))
+    assert counts(state) == (0, 0, 1, 0)
+    state.delete(Kind.POD, pending.key)
+    assert counts(state) == (0, 0, 0, 0)
+    assert heard(state, show_it_left) == []
+
+
+def test_a_trial_counts_and_is_undone() -> None:
+    state = cluster(
+        node("n"), pod_group("train", 2), pod("a", group="train"), pod("b", group="train", node="n")
+    )
+    with state.trial() as trial:
+        trial.add(member("a"), 0)
+        assert counts(state) == (0, 1, 1, 0)
+        trial.remove("default/b")
+        assert counts(state) == (0, 1, 0, 0)
+    assert counts(state) == (1, 0, 1, 0)
+
+
+def test_members_may_come_before_their_group_and_outlive_it() -> None:
+    state = cluster(pod("a", group="train", priority=7))
+    train = group(state)
+    assert (train.definition, train.minimum, train.missing, train.priority) == (None, 0, 0, 7)
+    raw = pod_group("train", 3, priority=4, created="2026-01-02T00:00:00Z")
+    state.put(Kind.POD_GROUP, object_key(Kind.POD_GROUP, raw), parse_pod_group(raw))
+    assert group(state) is train
+    assert (train.minimum, train.missing, train.priority) == (3, 2, 4)
+    assert train.created == parse_pod_group(raw).created
+    state.delete(Kind.POD_GROUP, "default/train")
+    assert (train.definition, train.all_pods_count) == (None, 1)
+    state.delete_unscheduled("default/a", member("a").uid)
+    assert state.pod_groups.get(TRAIN) is None
+    assert len(state.pod_groups) == 0
+
+
+def test_one_name_in_two_kinds_or_namespaces_means_as_many_groups() -> None:
+    label = {COSCHEDULING_LABEL: "train"}
+    state = cluster(
+        pod_group("train", 3),
+        coscheduling_pod_group("train", 4),
+        pod_group("train", 5, namespace="other"),
+        pod("a", group="train", labels=label),
+        pod("b", labels=label),
+        pod("c", labels=label),
+    )
+    other = GroupKey(GroupSource.COSCHEDULING, "default", "train")
+    elsewhere = GroupKey(GroupSource.KUBERNETES, "other", "train")
+    assert [group(state, key).minimum for key in (TRAIN, other, elsewhere)] == [3, 4, 5]
+    assert [group(state, key).all_pods_count for key in (TRAIN, other, elsewhere)] == [1, 2, 0]
+
+
+def test_groups_without_an_object_are_known_in_tracked_formats_only() -> None:
+    named = {SITE.name_key: "train", str(SITE.minimum_key): "3"}
+    state = cluster(node("n"), pod("a", labels=named), pod("b", annotations=named, node="n"))
+    assert len(state.pod_groups) == 0
+    state.track_pod_groups((SITE,))
+    key = GroupKey(GroupSource.PODS, "default", "train")
+    assert counts(state, key) == (1, 0, 1, 0)
+    assert (group(state, key).minimum, group(state, key).missing) == (3, 1)
+    state.track_pod_groups(())
+    assert len(state.pod_groups) == 0
+
+
+def test_a_bound_pod_may_join_and_leave_a_group_by_its_annotation() -> None:
+    state = cluster(node("n"), pod("a", node="n"))
+    state.track_pod_groups((SITE,))
+    key = GroupKey(GroupSource.PODS, "default", "train")
+    joined = parse_pod(pod("a", node="n", annotations={SITE.name_key: "train"}))
+    state.put(Kind.POD, "default/a", joined)
+    assert counts(state, key) == (0, 0, 1, 0)
+    state.put(Kind.POD, "default/a", parse_pod(pod("a", node="n")))
+    assert state.pod_groups.get(key) is None
+
+
+def test_the_highest_minimum_that_a_member_declares_counts_in_any_order() -> None:
+    key = GroupKey(GroupSource.PODS, "default", "train")
+    members = [
+        pod(f"p{minimum}", labels={SITE.name_key: "train", str(SITE.minimum_key): minimum})
+        for minimum in ("2", "10", "3")
+    ]
+    for order in (members, members[::-1]):
+        state = cluster(*order)
+        state.track_pod_groups((SITE,))
+        assert group(state, key).minimum == 10
+        state.delete_unscheduled("default/p10", parse_pod(members[1]).uid)
+        assert group(state, key).minimum == 3
+
+
+def test_a_successor_of_the_same_name_is_another_member() -> None:
+    state = cluster(node("n"), pod("a", group="train", node="n", terminating=True))
+    successor = pod("a", group="train")
+    successor["metadata"]["uid"] = "second"
+    state.put_unscheduled(parse_pod(successor))
+    assert counts(state) == (1, 0, 0, 1)
+
+
+def test_a_new_member_is_an_event_and_its_status_is_none() -> None:
+    state = ClusterState()
+    first = member("a")
+    said = {"conditions": [{"type": "PodScheduled", "status": "False", "message": "7 of 8"}]}
+    assert [e.kind for e in heard(state, lambda: state.put_unscheduled(first))] == [
+        Kind.UNSCHEDULED_POD
+    ]
+    assert heard(state, lambda: state.put_unscheduled(member("a", status=said))) == []
+    (labelled,) = heard(state, lambda: state.put_unscheduled(member("a", labels={"a": "b"})))
+    assert labelled.action is Action.UPDATE
+    (deleted,) = heard(state, lambda: state.delete_unscheduled(first.key, first.uid))
+    assert (deleted.kind, deleted.action) == (Kind.UNSCHEDULED_POD, Action.DELETE)
+
+
+def test_a_pod_without_a_group_that_waits_for_a_node_is_no_event() -> None:
+    state = ClusterState()
+    assert heard(state, lambda: state.put_unscheduled(parse_pod(pod("web")))) == []
+    assert heard(state, lambda: state.delete_unscheduled("default/web", "pod-web")) == []
+
+
+def test_the_status_of_a_pod_group_is_no_event() -> None:
+    state = ClusterState()
+
+    def show(minimum: int, phase: str) -> list[Action]:
+        raw = coscheduling_pod_group("train", minimum, status={"phase": phase})
+        value = parse_object(Kind.COSCHEDULING_POD_GROUP, raw)
+        put = heard(state, lambda: state.put(Kind.COSCHEDULING_POD_GROUP, "default/train", value))
+        return [event.action for event in put]
+
+    assert show(3, "") == [Action.ADD]
+    assert show(3, "Running") == []
+    key = GroupKey(GroupSource.COSCHEDULING, "default", "train")
+    definition = group(state, key).definition
+    assert definition is not None
+    assert definition.initially_scheduled
+    assert show(4, "Running") == [Action.UPDATE]
+
+
+def test_surplus_is_what_a_group_can_lose() -> None:
+    state = cluster(
+        node("n"), pod_group("train", 2), *(pod(f"p{i}", group="train", node="n") for i in range(5))
+    )
+    assert group(state).surplus == 3
