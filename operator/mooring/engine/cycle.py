@@ -52,10 +52,10 @@ def decide(
     """
     search = Search(pod, pipeline, cluster, cache.of(pod, pipeline, cluster))
     if not cluster.node_count:
-        return _fit_error(search, search.diagnosis_without_nodes(), None, now)
+        return _fit_error(search, search.diagnosis_without_nodes(), None, now, seed)
     pre_filtered = search.pre_filter()
     if isinstance(pre_filtered, Diagnosis):
-        return _fit_error(search, pre_filtered, None, now)
+        return _fit_error(search, pre_filtered, None, now, seed)
     fits = search.feasible(pre_filtered)
     nodes, nominee = cluster.nodes, cluster.nominations.get(pod.key)
     if nominee is not None and search.fits_with_nominated(nominee.row, pre_filtered, fits):
@@ -79,7 +79,7 @@ def decide(
         fits, cluster, pipeline, len(pre_filtered.candidate_rows), start
     )
     if not len(rows):
-        return _fit_error(search, diagnosis(), pre_filtered, now)
+        return _fit_error(search, diagnosis(), pre_filtered, now, seed)
     if len(rows) == 1:
         row = int(rows[0])
         return ScheduleResult(row, nodes.name(row), 1, evaluated_nodes, None, diagnosis)
@@ -90,7 +90,7 @@ def decide(
 
 
 def _fit_error(
-    search: Search, diagnosis: Diagnosis, pre_filtered: PreFiltered | None, now: float
+    search: Search, diagnosis: Diagnosis, pre_filtered: PreFiltered | None, now: float, seed: int
 ) -> FitError:
     """The outcome when no node fits: runs the post_filter plugins (RunPostFilterPlugins)."""
     message = diagnosis.message[:_LONGEST_MESSAGE]
@@ -103,6 +103,7 @@ def _fit_error(
         LiveDryRun(search, pre_filtered),
         search.pipeline.preemption,
         now,
+        seed,
     )
     reasons: list[str] = []
     keeps_nomination = False

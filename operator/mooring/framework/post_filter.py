@@ -35,7 +35,9 @@ class DryRun(Protocol):
 class PostFilterState:
     """A pod that no node fits, with the reasons.
 
-    `limits` are the profile's settings for preemption. `now` is in seconds since the epoch.
+    `limits` are the profile's settings for preemption. `now` is in seconds since the epoch. `seed`
+    differs between the attempts of a pod: a search that does not look at all nodes can begin
+    elsewhere each time.
     """
 
     pod: Pod
@@ -44,6 +46,7 @@ class PostFilterState:
     dry_run: DryRun
     limits: Preemption
     now: float
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

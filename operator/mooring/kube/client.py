@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
-from mooring.kube.errors import GoneError, ServerError
+from mooring.kube.errors import GoneError, NotFoundError, ServerError
 from mooring.kube.nesting import cut_nesting
 from mooring.kube.resources import Call
 from mooring.kube.transport import JSON, Transport
@@ -53,6 +53,14 @@ class ApiClient(Transport):
     ) -> dict[str, Any]:
         """One object."""
         return await self._json("GET", resource.path(namespace, name))
+
+    async def serves(self, resource: Resource) -> bool:
+        """Whether the server serves the resource in this version (API discovery)."""
+        try:
+            known = await self._json("GET", f"/apis/{resource.group}/{resource.version}")
+        except NotFoundError:
+            return False
+        return any(entry.get("name") == resource.plural for entry in known.get("resources") or ())
 
     async def list_all(
         self,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mooring.framework.registry import Registry
 from mooring.kube.resources import PRIORITY_CLASS
-from mooring.mirroring.mirror import MIRRORED
+from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED
 from mooring.model.errors import ManifestError
 from mooring.model.events import Kind
 from mooring.model.fields import mapping
@@ -22,9 +22,9 @@ from mooring.state.cluster import ClusterState
 
 __all__ = ["Inputs", "RejectedPod", "inputs_of"]
 
+_MIRRORED: Final = {**MIRRORED, **MIRRORED_IF_SERVED, PRIORITY_CLASS: Kind.PRIORITY_CLASS}
 _KINDS: Final[Mapping[tuple[str, str], Kind]] = {
-    (resource.group, resource.kind): kind
-    for resource, kind in {**MIRRORED, PRIORITY_CLASS: Kind.PRIORITY_CLASS}.items()
+    (resource.group, resource.kind): kind for resource, kind in _MIRRORED.items()
 }
 _RUNTIME_CLASS: Final = ("node.k8s.io", "RuntimeClass")
 _LIMIT_RANGE: Final = ("", "LimitRange")

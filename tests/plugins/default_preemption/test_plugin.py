@@ -363,7 +363,6 @@ def test_a_pod_with_many_terms_is_tried_on_fewer_nodes(
     most_checks: int, not_tried: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = "mooring.plugins.default_preemption.plugin"
-    monkeypatch.setattr(f"{module}._MANY_TERMS", 1)
     monkeypatch.setattr(f"{module}._MOST_TERM_CHECKS", most_checks)
     deciding = Deciding(*(o for name in "abc" for o in full(name, LOW, HIGH)))
     terms = [
@@ -374,5 +373,23 @@ def test_a_pod_with_many_terms_is_tried_on_fewer_nodes(
     raw = pod("new", cpu="4", priority=HIGH, affinity={"podAntiAffinity": required})
     message = deciding.decision(raw).message
     assert message is not None
-    found = f"{not_tried} node(s) were not tried, because the pod has many inter-pod terms"
+    found = f"{not_tried} node(s) were not tried in this attempt, because each needs a dry run"
     assert (found in message) == bool(not_tried)
+
+
+def test_a_node_beyond_the_bound_is_tried_in_another_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mooring.plugins.default_preemption.plugin._MOST_DRY_RUNS", 1)
+    blocked = (o for name in "abc" for o in full(name, LOW, HIGH))
+    deciding = Deciding(*blocked, *full("d", LOW, LOW, LOW, LOW))
+    away = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {
+            "matchExpressions": [{"key": "on", "operator": "In", "values": ["a", "b", "c"]}]
+        },
+    }
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [away]}
+    raw = pod("new", cpu="1", priority=HIGH, affinity={"podAntiAffinity": required})
+    found = {deciding.decision(raw, seed=seed).nominated_node for seed in range(4)}
+    assert found == {"d", None}
