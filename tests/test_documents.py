@@ -172,7 +172,11 @@ def test_every_profile_is_valid(registry: Registry) -> None:
         for document in yaml.safe_load_all(block.text)
         if document.get("kind") == KIND
     ]
-    assert {block.document.name for block, _ in profiles} == {"README.md", "profiles.md"}
+    assert {block.document.name for block, _ in profiles} == {
+        "README.md",
+        "profiles.md",
+        "rules.md",
+    }
     for _, document in profiles:
         load_profile(document, registry)
 

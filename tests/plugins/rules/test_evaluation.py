@@ -68,7 +68,7 @@ def _trees(depth: int) -> dict[str, SearchStrategy[str]]:
             st.sampled_from(TEXTS).map(repr),
             _formed(
                 "node.labels.{k}", "pod.labels.{k}", "node.labels[pod.labels.wanted]", "node.name",
-                "node.zone", "node.region", "pod.annotations.note", "namespace.labels.env",
+                "node.zone", "node.region", "pod.annotations.note", "pod.namespaceLabels.env",
                 "node.conditions.Ready", "pod.namespace", "pod.qosClass", k=keys,
             ),
         ),
@@ -138,7 +138,7 @@ def _expected(source: str, state: ClusterState, incoming: Pod, name: str) -> Any
             "pod.priority": incoming.shape.priority,
             "pod.qosClass": incoming.shape.qos,
             "pod.ownerKind": "",
-            "namespace.labels": dict(snapshot.namespace_labels(incoming.namespace)),
+            "pod.namespaceLabels": dict(snapshot.namespace_labels(incoming.namespace)),
         }
     )
 

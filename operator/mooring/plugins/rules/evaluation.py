@@ -283,7 +283,7 @@ class Evaluator:
 
     def _of_pod(self, pod: Pod, read: Read) -> Any:
         """A read of the pod or its namespace: a text, a number, or a map's sorted items."""
-        if read.variable == "namespace.labels":
+        if read.variable == "pod.namespaceLabels":
             return _part(self._cluster.namespace_labels(pod.namespace), read.key)
         return _OF_POD[read.variable](pod, read.key)
 

@@ -25,7 +25,7 @@ from mooring.state.view import BoolArray, NodeView
 __all__ = ["Rules"]
 
 _OF_POD_ALONE: Final = frozenset(
-    ("pod.name", "pod.labels", "pod.annotations", "pod.ownerKind", "namespace.labels")
+    ("pod.name", "pod.labels", "pod.annotations", "pod.ownerKind", "pod.namespaceLabels")
 )
 """Variables that pods of one shape need not share."""
 _LONGEST_REASON: Final = 512
@@ -130,7 +130,7 @@ def _events(plan: Plan) -> Iterable[tuple[Kind, Action]]:
     yield from ((Kind.NODE, Action.ADD), (Kind.NODE, Action.UPDATE))
     if "node.requested" in plan.variables:
         yield from ((Kind.POD, Action.DELETE), (Kind.POD, Action.UPDATE), (Kind.POD, Action.ADD))
-    if "namespace.labels" in plan.variables:
+    if "pod.namespaceLabels" in plan.variables:
         yield from ((Kind.NAMESPACE, Action.ADD), (Kind.NAMESPACE, Action.UPDATE))
 
 

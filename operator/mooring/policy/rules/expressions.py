@@ -3,7 +3,7 @@
 The library cel-expr-python (CEL's own C++ implementation) parses, checks and evaluates. It hands a
 checked expression out only in its protobuf encoding (cel/expr/checked.proto and syntax.proto of
 the CEL specification), of which this module decodes the fields that a plan needs
-(docs/adr/0018-rules-in-cel.md).
+(docs/adr/0016-rules-in-cel.md).
 """
 
 import re
@@ -59,7 +59,7 @@ VARIABLES: Final[Mapping[str, Any]] = {
     "pod.priority": cel.Type.INT,
     "pod.qosClass": cel.Type.STRING,
     "pod.ownerKind": cel.Type.STRING,
-    "namespace.labels": _STRINGS,
+    "pod.namespaceLabels": _STRINGS,
 }
 """Everything that an expression can read, with its type."""
 

@@ -224,7 +224,7 @@ def _too_costly(checked: Checked) -> Iterator[FieldError]:
                 yield from _wrong_pattern(checked, part)
             case _ if _asks_presence(part) and (keyed := _keyed(part)):
                 if keyed[0].name in (*_AMOUNTS, "pod.requests"):
-                    message = f"{keyed[0].name} has every resource, with 0 for none: compare with 0"
+                    message = f"{keyed[0].name} has 0 for no amount: compare with 0"
                     yield checked.mistake(part, message)
             case _:
                 pass
@@ -236,7 +236,7 @@ def _costly_comprehension(checked: Checked, part: Comprehension) -> Iterator[Fie
     if any(isinstance(inner, Comprehension) for outer in part.parts for inner in _walk(outer)):
         yield checked.mistake(part, "a macro (all, exists, ...) must not contain another one")
     elif not isinstance(items, Variable | ListOf):
-        message = "a macro (all, exists, ...) must go through a list as it is written, or a name"
+        message = "a macro (all, exists, ...) must go through a list or a name"
         yield checked.mistake(part, message)
     elif isinstance(items, Variable) and not _of_node(_reads(items)) and _of_node(reads):
         message = f"a macro that goes through {items.name} must not read the node"
@@ -326,7 +326,7 @@ class _Planner:
     def _library(self, expression: Expression) -> Library:
         reads = frozenset(_reads(expression))
         if Read("node.name") in reads and not all(_of_node([read]) for read in reads):
-            message = "node.name and the pod can only be compared: ==, startsWith, contains, ..."
+            message = "node.name and the pod can only be compared: ==, startsWith, ..."
             self.mistakes.append(self._checked.mistake(expression, message))
         for read in sorted(reads, key=lambda read: read.variable):
             if read.variable in _AMOUNTS:
