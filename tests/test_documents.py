@@ -176,6 +176,7 @@ def test_every_profile_is_valid(registry: Registry) -> None:
         "README.md",
         "profiles.md",
         "rules.md",
+        "extenders.md",
     }
     for _, document in profiles:
         load_profile(document, registry)

@@ -171,3 +171,15 @@ def test_a_row_of_an_unschedulable_pod_gives_the_message_and_the_victims() -> No
         "-",
         "No fit. It can run on n9 once a/1, a/2, a/3 and 2 more are gone.",
     )
+
+
+def test_it_says_whose_extenders_were_not_called(tmp_path: Path) -> None:
+    profile = api_object(
+        "SchedulingProfile", "gpu", spec={"extenders": [{"urlPrefix": "http://gpu"}]}
+    )
+    profile["apiVersion"] = "scheduling.mooring.dev/v1alpha1"
+    cluster = dump(tmp_path / "a.json", node("n1"), pod("web"), profile)
+    assert invoke(cluster).stderr.splitlines()[0] == (
+        "note: extenders were not called (--extenders calls them): those of gpu"
+    )
+    assert "extenders" not in invoke(cluster, "--extenders").stderr

@@ -54,8 +54,15 @@ Examples:
     show_default=True,
     help="Chooses among nodes of equal score; the same seed gives the same choice.",
 )
+@click.option(
+    "--extenders",
+    is_flag=True,
+    help="Call the extenders of the profiles to filter, score and preempt; they never bind.",
+)
 @output_option("table", "json")
-def simulate(files: tuple[str, ...], profile: str | None, seed: int, output: str) -> None:
+def simulate(
+    files: tuple[str, ...], profile: str | None, seed: int, output: str, *, extenders: bool
+) -> None:
     """Schedule the pods of manifests without a cluster.
 
     Reads Kubernetes objects from FILEs (YAML or JSON; - is standard input) and schedules every pod
@@ -70,9 +77,13 @@ def simulate(files: tuple[str, ...], profile: str | None, seed: int, output: str
     registry = Registry(SHIPPED)
     with mistakes_reported():
         profiles = load_profiles(read_manifests([profile]), registry) if profile else ()
-        inputs = inputs_of(read_manifests(files), registry, profiles)
-        attempts = attempts_of(inputs, registry, seed=seed, every_node=output == "json")
+        inputs = inputs_of(read_manifests(files), registry, profiles, keep_raw=extenders)
+        attempts = attempts_of(
+            inputs, registry, seed=seed, every_node=output == "json", extenders=extenders
+        )
     print_notes(profile or "", profiles)
+    if not extenders and (uncalled := _with_extenders(inputs)):
+        note(f"extenders were not called (--extenders calls them): those of {uncalled}")
     if inputs.ignored:
         note(_ignored(inputs.ignored))
     if not inputs.pending and not inputs.rejected:
@@ -95,6 +106,11 @@ def _print(attempts: Iterable[Attempt]) -> bool:
     if shown:
         print_table(TABLE_HEAD, [row for row, _ in shown], numbers=("SCORE",))
     return all(scheduled for _, scheduled in shown)
+
+
+def _with_extenders(inputs: Inputs) -> str:
+    """The names of the profiles that have extenders."""
+    return ", ".join(p.profile.name for p in inputs.profiles if p.profile.spec.extenders)
 
 
 def _ignored(kinds: Counter[str]) -> str:

@@ -10,6 +10,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from mooring.engine.extenders.answers import interested
+from mooring.engine.extenders.client import ExtenderError
+from mooring.engine.extenders.extenders import Extenders
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import Plugin
@@ -141,14 +144,19 @@ def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.F
     return permitted
 
 
-async def bind(assumed: AssumedPod, in_pre_bind: MutableMapping[str, Callable[[], object]]) -> None:
+async def bind(
+    assumed: AssumedPod,
+    in_pre_bind: MutableMapping[str, Callable[[], object]],
+    extenders: Extenders,
+) -> None:
     """Binds the pod to its node; on any exception it is unreserved and forgotten.
 
-    While PreBind plugins work, `in_pre_bind` holds by the pod's uid what calls the binding off.
+    While PreBind plugins work, `in_pre_bind` holds by the pod's uid what calls the binding off. If
+    one of the `extenders` that care for the pod binds, no Bind plugin runs (schedule_one.go, bind).
 
     Raises:
         PodRejected: by a Permit plugin while the pod waited, or because it waited too long.
-        BindingFailed: a PreBind or Bind plugin failed.
+        BindingFailed: a PreBind or Bind plugin, or the extender, failed.
     """
     pod, node, pipeline = assumed.pod, assumed.node, assumed.pipeline
     with assumed.undo:
@@ -157,6 +165,9 @@ async def bind(assumed: AssumedPod, in_pre_bind: MutableMapping[str, Callable[[]
         with _called_off_through(in_pre_bind, pod):
             for plugin in pipeline.pre_bind:
                 await _run(pipeline, plugin, ExtensionPoint.PRE_BIND, plugin.pre_bind, pod, node)
+        if await _bound_by_extender(assumed, extenders):
+            assumed.undo.pop_all()
+            return
         for binder in pipeline.bind:
             answer = await _run(pipeline, binder, ExtensionPoint.BIND, binder.bind, pod, node)
             if answer is not SKIP:
@@ -164,6 +175,14 @@ async def bind(assumed: AssumedPod, in_pre_bind: MutableMapping[str, Callable[[]
         else:
             raise BindingFailed("no bind plugin took the pod; check the profile's bind plugins")
         assumed.undo.pop_all()
+
+
+async def _bound_by_extender(assumed: AssumedPod, extenders: Extenders) -> bool:
+    try:
+        caring = interested(assumed.pipeline, assumed.pod)
+        return await extenders.bind(caring, assumed.pod, assumed.node)
+    except ExtenderError as error:
+        raise BindingFailed(f"{_bind_prefix(ExtensionPoint.BIND)}{error}") from error
 
 
 async def after_binding(assumed: AssumedPod) -> None:

@@ -21,6 +21,15 @@ from mooring.engine.binding import (
     bind,
 )
 from mooring.engine.cycle import decide, tie_break_seed
+from mooring.engine.extenders.answers import (
+    ExtenderAnswers,
+    FilterCall,
+    PreemptCall,
+    interested,
+)
+from mooring.engine.extenders.client import ExtenderError
+from mooring.engine.extenders.extenders import Extenders, PodGone
+from mooring.engine.extenders.two_halves import TwoHalves
 from mooring.engine.outcome import FitError, Outcome, ScheduleResult, decision_of
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.reports import Reports
@@ -32,6 +41,7 @@ from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.slow_decisions import SlowDecisions
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
+from mooring.policy.extender import Extender
 
 __all__ = ["SchedulingLoop"]
 
@@ -48,6 +58,8 @@ _STUCK_SECONDS: Final = 60.0
 _CANCELLED_SECONDS: Final = 1.0
 """How long bindings that are cancelled may take to undo what they did."""
 _RECORDED_NODES: Final = 3
+_MOST_CALLS: Final = 5
+"""Rounds of calls to extenders in one attempt, in case what they pass is taken meanwhile."""
 
 
 @dataclass(slots=True, eq=False)
@@ -74,6 +86,7 @@ class SchedulingLoop:
         metrics: Metrics,
         decisions: DecisionLog,
         preemptions: PreemptionExecutor,
+        extenders: Extenders,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._scheduler = scheduler
@@ -81,6 +94,8 @@ class SchedulingLoop:
         self._metrics = metrics
         self._decisions = decisions
         self._preemptions = preemptions
+        self._extenders = extenders
+        self._two_halves = TwoHalves()
         self._clock = clock
         self._shared = ResultCache(scheduler.state.nodes)
         self._slow = SlowDecisions()
@@ -133,7 +148,11 @@ class SchedulingLoop:
                 slice_end = self._clock() + _SLICE_SECONDS
 
     async def finish(self, seconds: float) -> None:
-        """Ends all bindings, those at Permit at once; cancels what takes more than `seconds`."""
+        """Ends all bindings, those at Permit at once; cancels what takes more than `seconds`.
+
+        Attempts that wait for an extender are given up at once.
+        """
+        await self._two_halves.cancel(_CANCELLED_SECONDS)
         for waiting in self._scheduler.waiting:
             self._scheduler.waiting.reject(waiting.pod.uid, "", "the scheduler is stopping")
         if self._bindings:
@@ -165,8 +184,25 @@ class SchedulingLoop:
             scheduler.queue.done(queued, self._clock())
             return
         attempt = _Attempt(queued, queued.pipeline, self._clock())
+        extenders = interested(queued.pipeline, pod)
+        if extenders:
+            self._two_halves.add(queued, partial(self._call_extenders, attempt, extenders))
+        else:
+            self._half(attempt, None)
+
+    def _half(
+        self, attempt: _Attempt, answers: ExtenderAnswers | None
+    ) -> FilterCall | PreemptCall | None:
+        """Decides with the answers that extenders have given so far.
+
+        Returns the call that must be made first. Without one, the attempt is decided: the pod is
+        handed to its binding, or is in a queue again.
+        """
+        pod = attempt.queued.pod
         try:
-            outcome = self._decide(attempt)
+            outcome = self._decide(attempt, answers)
+            if isinstance(outcome, FilterCall | PreemptCall):
+                return outcome
             if isinstance(outcome, FitError):
                 self._unschedulable(attempt, outcome)
             else:
@@ -177,9 +213,50 @@ class SchedulingLoop:
             if not isinstance(error, PluginFailed):
                 logger.exception("scheduling pod %s failed", pod.key)
             self._fail(attempt, text_of(error))
+        return None
 
-    def _decide(self, attempt: _Attempt) -> Outcome:
+    async def _call_extenders(self, attempt: _Attempt, extenders: tuple[Extender, ...]) -> None:
+        """Decides in halves: nothing is held while an extender is called.
+
+        If the pod has gone or another pipeline takes it meanwhile, the attempt is given up.
+        """
+        scheduler, queued = self._scheduler, attempt.queued
+        pod = queued.pod
+        answers = ExtenderAnswers(preempts=any(extender.preempt_verb for extender in extenders))
+        for _ in range(_MOST_CALLS):
+            if self._halted or queued.outdated or scheduler.queue.get(pod.key) is not queued:
+                scheduler.queue.put_back(queued, self._clock())
+                self.wake()
+                return
+            call = self._half(attempt, answers)
+            if call is None:
+                self.wake()
+                return
+            try:
+                answers = await self._extenders.answer(
+                    call, extenders, pod, answers, scheduler.cluster
+                )
+            except PodGone:
+                scheduler.queue.done(queued, self._clock())
+                return
+            except ExtenderError as error:
+                self._fail(attempt, str(error))
+                self.wake()
+                return
+            except Exception as error:
+                logger.exception("calling the extenders for pod %s failed", pod.key)
+                self._fail(attempt, text_of(error))
+                self.wake()
+                return
+        text = "the nodes that extenders passed were taken by other pods each time they were called"
+        self._fail(attempt, text)
+        self.wake()
+
+    def _decide(
+        self, attempt: _Attempt, answers: ExtenderAnswers | None
+    ) -> Outcome | FilterCall | PreemptCall:
         scheduler, queued, pipeline = self._scheduler, attempt.queued, attempt.pipeline
+        began = self._clock()
         try:
             outcome = decide(
                 queued.pod,
@@ -189,10 +266,14 @@ class SchedulingLoop:
                 seed=tie_break_seed(queued.pod.uid, queued.attempts),
                 start=self._start,
                 now=time.time(),
+                answers=answers,
             )
         finally:
-            attempt.took = self._clock() - attempt.began
-            self._slow.decided(pipeline, queued.pod.key, attempt.took)
+            took = self._clock() - began
+            attempt.took += took
+            self._slow.decided(pipeline, queued.pod.key, took)
+        if isinstance(outcome, FilterCall | PreemptCall):
+            return outcome
         if isinstance(outcome, ScheduleResult):
             self._start = (self._start + outcome.evaluated_nodes) % scheduler.cluster.node_count
         self._decisions.add(
@@ -255,7 +336,7 @@ class SchedulingLoop:
         scheduler, queued, pod = self._scheduler, attempt.queued, assumed.pod
         try:
             await self._reports.cancel_pending(pod)
-            await bind(assumed, scheduler.in_pre_bind)
+            await bind(assumed, scheduler.in_pre_bind, self._extenders)
         except PodRejected as rejection:
             self._rejected(attempt, rejection)
         except BindingFailed as failure:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
@@ -12,7 +13,10 @@ from mooring.framework.verdicts import Explanation
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
-__all__ = ["Diagnosis", "RejectedNodes"]
+__all__ = ["EXTENDER", "Diagnosis", "RejectedNodes"]
+
+EXTENDER: Final = "Extender"
+"""Stands for all extenders among the plugins that rejected a pod (ExtenderName in types.go)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,6 +60,12 @@ class Diagnosis:
     def unresolvable_rows(self) -> IntArray:
         """The rows (int64, ascending) on which evicting pods cannot help."""
         return np.flatnonzero(self._rejected(resolvable=False))
+
+    @cached_property
+    def extender_rows(self) -> IntArray:
+        """The rows (int64, ascending) that every filter passed and an extender filtered out."""
+        rows = [group.rows for group in self.rejected if group.plugin == EXTENDER]
+        return np.unique(np.concatenate(rows)) if rows else np.zeros(0, np.int64)
 
     def _rejected(self, *, resolvable: bool) -> BoolArray:
         """bool[rows]: rejected by a plugin with this value of `resolvable`."""

@@ -32,6 +32,7 @@ from mooring.framework.plugin_failures import (
 from mooring.framework.registry import NoArgs, Registry
 from mooring.model.pod_group import GroupFormat
 from mooring.policy.errors import FieldError, ProfileInvalid
+from mooring.policy.extender import Extender
 from mooring.policy.points import Point
 from mooring.policy.profile import Preemption, SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.resolve import Effective
@@ -84,6 +85,8 @@ class Pipeline:
     """By plugin name, the distribution that it comes from; errors name it."""
     failures: PluginFailures
     """Records what the plugins do wrong."""
+    extenders: tuple[Extender, ...]
+    """The profile's extenders, those that are ignorable last (buildExtenders in scheduler.go)."""
     pod_group_formats: tuple[GroupFormat, ...] = ()
     """The labels and annotations by which plugins say that pods name their group."""
 
@@ -145,6 +148,7 @@ def build_pipeline(
         },
         distributions={name: registry.distribution(name) for name in built},
         failures=failures,
+        extenders=tuple(sorted(profile.spec.extenders, key=lambda extender: extender.ignorable)),
         pod_group_formats=tuple(
             form for plugin in built.values() for form in getattr(plugin, "pod_group_formats", ())
         ),

@@ -12,7 +12,12 @@ from enum import Enum
 from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 from mooring.framework.hints import QueueingHint
-from mooring.framework.post_filter import Nomination, NotEligible, PostFilterState
+from mooring.framework.post_filter import (
+    Candidates,
+    Nomination,
+    NotEligible,
+    PostFilterState,
+)
 from mooring.framework.verdicts import Explanation, PreFilterResult, Skip, Unschedulable, Wait
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
@@ -161,7 +166,9 @@ class ResourceFilterPlugin(FilterPlugin, Protocol):
 class PostFilterPlugin(Plugin, Protocol):
     """Runs when no node fits; may find a node on which evictions help."""
 
-    def post_filter(self, state: PostFilterState) -> Nomination | Unschedulable | NotEligible:
+    def post_filter(
+        self, state: PostFilterState
+    ) -> Nomination | Candidates | Unschedulable | NotEligible:
         """A nomination, or why the plugin has none."""
 
 

@@ -36,7 +36,12 @@ from mooring.framework.plugin import (
     ScorePlugin,
 )
 from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed, one_line
-from mooring.framework.post_filter import Nomination, NotEligible, PostFilterState
+from mooring.framework.post_filter import (
+    Candidates,
+    Nomination,
+    NotEligible,
+    PostFilterState,
+)
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.scores import MAX_SCORE
 from mooring.framework.verdicts import (
@@ -179,11 +184,14 @@ def run_resource_requests(
 
 def run_post_filter(
     pipeline: Pipeline, plugin: PostFilterPlugin, state: PostFilterState
-) -> Nomination | Unschedulable | NotEligible:
-    """What `post_filter` returns; a nominated node exists, and the victims are on it."""
+) -> Nomination | Candidates | Unschedulable | NotEligible:
+    """What `post_filter` returns; a nominated node exists, and the victims are on it.
+
+    Candidates are returned only where extenders have to see them, and have not yet.
+    """
     point = ExtensionPoint.POST_FILTER
     answer = _called(pipeline, plugin, point, plugin.post_filter, state)
-    if problem := _wrong_post_filter(answer, state.cluster):
+    if problem := _wrong_post_filter(answer, state):
         raise _error(pipeline, plugin, point, f"post_filter {problem}")
     return answer
 
@@ -294,16 +302,24 @@ def _wrong_pre_filter(answer: object) -> str:
     return ""
 
 
-def _wrong_post_filter(answer: object, cluster: Snapshot) -> str:
+def _wrong_post_filter(answer: object, state: PostFilterState) -> str:
+    if isinstance(answer, Candidates):
+        if not state.preempt_extenders or state.processed is not None:
+            return "returned Candidates, which no extender is to be called with"
+        found = ((c.node, c.victims) for c in answer.candidates)
+        return next(filter(None, (_wrong_victims(*c, state.cluster) for c in found)), "")
     if isinstance(answer, Unschedulable | NotEligible):
         # Its length is not limited: preemption may have to list a reason for every node.
         return _wrong_reason(answer.reason, most=None)
     if not isinstance(answer, Nomination):
         return _instead(answer, "Nomination, Unschedulable or NotEligible")
-    row = cluster.row(answer.node) if isinstance(answer.node, str) else None
+    return _wrong_victims(answer.node, answer.victims, state.cluster)
+
+
+def _wrong_victims(node: object, victims: object, cluster: Snapshot) -> str:
+    row = cluster.row(node) if isinstance(node, str) else None
     if row is None or cluster.node(row) is None:
-        return f"nominated the node {one_line(answer.node)!r}, which does not exist"
-    victims: object = answer.victims
+        return f"nominated the node {one_line(node)!r}, which does not exist"
     if not isinstance(victims, tuple) or not all(isinstance(v, Pod) for v in victims):
         return "returned victims that are no tuple of pods"
     on_node = {placed.pod.uid for placed in cluster.pods_on(row)}

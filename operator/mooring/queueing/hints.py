@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 
+from mooring.framework.diagnosis import EXTENDER
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint
 from mooring.framework.plugin_failures import PluginFailed
@@ -28,6 +29,8 @@ class QueueingHints:
         rejected = (pod.shape, pipeline, queued.unschedulable_plugins)
         if queued.unschedulable_plugins <= pipeline.row_local:
             return rejected
+        if EXTENDER in queued.unschedulable_plugins:
+            return (*rejected, pod.uid)  # extenders read the whole pod
         return (*rejected, frozenset(pod.labels.items()), pod.volumes, pod.owner)
 
     def nominated_node(self, queued: QueuedPod) -> str | None:

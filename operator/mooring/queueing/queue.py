@@ -192,6 +192,14 @@ class SchedulingQueue:
             self._move_to_error_backoff(queued)
         self._try_next(queued, now)
 
+    def put_back(self, queued: QueuedPod, now: float) -> None:
+        """The attempt was given up before it had a result: the pod is tried again at once."""
+        if self._in_flight.get(queued.pod.key) is not queued:
+            return
+        self._in_flight.leave(queued.pod.key)
+        self._pods[queued.pod.key] = queued
+        self._retry(queued, now)
+
     def assumed(self, queued: QueuedPod, now: float) -> None:
         """The pod in flight is assumed on a node: the next pod of its group may fit as well."""
         self._try_next(queued, now)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from mooring.engine.extenders.objects import as_json
 from mooring.framework.registry import Registry
 from mooring.kube.resources import PRIORITY_CLASS
 from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED
@@ -49,6 +50,7 @@ class Inputs:
         profiles: The profiles that apply.
         ignored: The number of objects that no decision reads, by `Kind` or `Kind.group`.
         without_pods: The controllers for which no pod was made, each with the reason.
+        raw: Nodes and pods as JSON by kind and key, for extenders; empty unless they were kept.
     """
 
     state: ClusterState
@@ -57,21 +59,26 @@ class Inputs:
     profiles: tuple[LoadedProfile, ...]
     ignored: Counter[str]
     without_pods: Mapping[str, str]
+    raw: Mapping[tuple[Kind, str], bytes]
 
 
 def inputs_of(
-    manifests: Iterable[Manifest], registry: Registry, profiles: Sequence[LoadedProfile] = ()
+    manifests: Iterable[Manifest],
+    registry: Registry,
+    profiles: Sequence[LoadedProfile] = (),
+    *,
+    keep_raw: bool = False,
 ) -> Inputs:
     """Build the inputs of a simulation from Kubernetes objects.
 
     New controllers (Deployments, Jobs and so on) are expanded to their pods. If `profiles` is not
-    empty, SchedulingProfiles among the objects are not used.
+    empty, SchedulingProfiles among the objects are not used. `keep_raw` keeps whole nodes and pods.
 
     Raises:
         InputError: if an object is malformed, incomplete or given twice; the text names the file,
             the object and the field.
     """
-    reader = _Reader()
+    reader = _Reader(keep_raw=keep_raw)
     for manifest in manifests:
         reader.read(manifest)
     reader.make_pods()
@@ -83,6 +90,7 @@ def inputs_of(
         tuple(chosen),
         reader.ignored,
         reader.without_pods,
+        reader.raw,
     )
 
 
@@ -93,7 +101,9 @@ class _Reader:
     into memory. New pods and controllers wait until every object has been read.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, keep_raw: bool) -> None:
+        self._keep_raw = keep_raw
+        self.raw: dict[tuple[Kind, str], bytes] = {}
         self.state = ClusterState()
         self.pending: list[Pod] = []
         self.rejected: list[RejectedPod] = []
@@ -150,7 +160,9 @@ class _Reader:
         if was_new and not new:
             return
         self._sources[kind, key] = (manifest.source, new)
-        value = parse_object(kind, as_stored(kind, manifest.raw))
+        raw = as_stored(kind, manifest.raw)
+        value = parse_object(kind, raw)
+        self._keep(kind, key, raw)
         if kind is Kind.REPLICA_SET:
             self._replica_sets.append({"metadata": manifest.raw["metadata"]})
         if kind is Kind.POD:
@@ -163,6 +175,11 @@ class _Reader:
         self.state.put(Kind.POD, pod.key, pod)
         if not (pod.node_name or pod.finished or pod.terminating):
             self.pending.append(pod)
+
+    def _keep(self, kind: Kind, key: str, raw: Mapping[str, Any]) -> None:
+        """Keep the whole object if extenders are to get it."""
+        if self._keep_raw and kind in (Kind.NODE, Kind.POD):
+            self.raw[kind, key] = as_json(raw)
 
     def make_pods(self) -> None:
         """Expand the controllers, and let the API server's admission see the new pods."""
@@ -216,6 +233,7 @@ class _Reader:
             self.rejected.append(RejectedPod(key, str(answer)))
             return
         pod = parse_object(kind, raw)
+        self._keep(kind, key, raw)
         for claim in ephemeral_claims(raw):
             claimed = replace(manifest, raw=claim)
             if object_key(Kind.PERSISTENT_VOLUME_CLAIM, claim) not in self.state.objects.of(

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Final
 
 from mooring.engine.binding import PodRejected, assume_and_reserve
 from mooring.engine.cycle import decide, tie_break_seed
+from mooring.engine.extenders.answers import interested
+from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.outcome import FitError, Outcome, decision_of
 from mooring.engine.profiles import InForce, Profiles
 from mooring.engine.result_cache import ResultCache
@@ -20,6 +23,7 @@ from mooring.model.pod import Pod
 from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.resolve import resolve
 from mooring.queueing.active import ActivePods
+from mooring.simulate.extenders import ExtenderCalls, calling_extenders
 from mooring.simulate.inputs import Inputs
 from mooring.simulate.offline import offline_handle
 from mooring.simulate.profiles import LoadedProfile
@@ -40,7 +44,7 @@ class Attempt:
 
 
 def simulate(
-    inputs: Inputs, registry: Registry, *, seed: int, every_node: bool
+    inputs: Inputs, registry: Registry, *, seed: int, every_node: bool, extenders: bool = False
 ) -> Iterator[Attempt]:
     """Yield one attempt per pending pod, in queue order, then those that are gated or rejected.
 
@@ -55,8 +59,12 @@ def simulate(
         registry: The plugins that profiles may name.
         seed: Chooses among nodes of equal score, together with the pod's uid.
         every_node: Whether decisions list all nodes, or only the score of the best node.
+        extenders: Whether to call the extenders of the profiles; they filter, score and preempt,
+            but do not bind. Without that, decisions are made as if there were none. The inputs must
+            have kept their raw objects.
     """
-    return _Simulation(inputs, registry, seed, every_node=every_node).attempts()
+    simulation = _Simulation(inputs, registry, seed, every_node=every_node)
+    return simulation.attempts_with_extenders() if extenders else simulation.attempts()
 
 
 class _Simulation:
@@ -75,6 +83,11 @@ class _Simulation:
         inputs.state.track_pod_groups(self._profiles.pod_group_formats)
         for pod in inputs.pending:
             inputs.state.put_unscheduled(pod)
+        self._extenders: ExtenderCalls | None = None
+
+    def attempts_with_extenders(self) -> Iterator[Attempt]:
+        with calling_extenders(self._inputs) as self._extenders:
+            yield from self.attempts()
 
     def attempts(self) -> Iterator[Attempt]:
         active = ActivePods()
@@ -103,7 +116,7 @@ class _Simulation:
     def _attempt(self, pod: Pod, profile: InForce) -> Attempt:
         try:
             outcome = self._decide(pod, profile)
-        except PluginError as error:
+        except (PluginError, ExtenderError) as error:
             return _rejected(pod.key, profile, str(error))
         decision = decision_of(pod, profile.profile.name, outcome, self._most)
         if isinstance(outcome, FitError):
@@ -119,7 +132,8 @@ class _Simulation:
         return Attempt(decision, outcome.feasible_nodes)
 
     def _decide(self, pod: Pod, profile: InForce) -> Outcome:
-        return decide(
+        decided = partial(
+            decide,
             pod,
             profile.pipeline,
             self._cluster,
@@ -128,6 +142,10 @@ class _Simulation:
             start=self._start,
             now=self._now,
         )
+        extenders = interested(profile.pipeline, pod)
+        if self._extenders is None or not extenders:
+            return decided()
+        return self._extenders.decided(decided, extenders, pod, self._cluster)
 
     def _nominate(self, pod: Pod, outcome: FitError) -> None:
         """Record the pod's nomination and the evictions it needs, so that later pods see them."""
