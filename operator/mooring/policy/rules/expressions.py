@@ -3,7 +3,7 @@
 The library cel-expr-python (CEL's own C++ implementation) parses, checks and evaluates. It hands a
 checked expression out only in its protobuf encoding (cel/expr/checked.proto and syntax.proto of
 the CEL specification), of which this module decodes the fields that a plan needs
-(docs/adr/0016-rules-in-cel.md).
+(docs/adr/0017-rules-in-cel.md).
 """
 
 import re
