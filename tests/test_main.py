@@ -1,13 +1,14 @@
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from mooring import __version__
 from mooring.__main__ import main
-
-COMMANDS = main.list_commands(click.Context(main))
 
 
 def mooring(*words: str) -> "subprocess.CompletedProcess[str]":
@@ -15,27 +16,66 @@ def mooring(*words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help_with_a_first_sentence_of_its_own(command: str) -> None:
-    result = CliRunner().invoke(main, [command, "--help"])
+def every_command() -> Iterator[tuple[str, ...]]:
+    """The words of every command, those of groups and of what is in them included."""
+    context = click.Context(main)
+    for name in main.list_commands(context):
+        yield (name,)
+        command = main.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from ((name, inner) for inner in command.commands)
+
+
+@pytest.mark.parametrize("words", [(), *every_command()], ids=" ".join)
+def test_every_command_has_help_that_fits_into_80_columns(words: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(main, [*words, "--help"], terminal_width=80)
     assert result.exit_code == 0
-    assert f"Usage: main {command}" in result.output
+    assert result.output.startswith(" ".join(("Usage: main", *words)))
+    assert max(len(line) for line in result.output.splitlines()) <= 80
 
 
-@pytest.mark.parametrize("command", ["run", "simulate", "explain", "convert", "crds"])
-def test_help_shows_examples(command: str) -> None:
-    assert f"  mooring {command}" in CliRunner().invoke(main, [command, "--help"]).output
+@pytest.mark.parametrize("words", [*every_command()], ids=" ".join)
+def test_help_shows_examples(words: tuple[str, ...]) -> None:
+    output = CliRunner().invoke(main, [*words, "--help"]).output
+    _, _, examples = output.partition("Example")
+    assert " ".join(("mooring", *words)) in examples
 
 
 def test_the_list_of_commands_shows_the_help_text_of_each() -> None:
     output = CliRunner().invoke(main, ["--help"]).output
-    assert "simulate  Schedule the pods of manifests without a cluster." in output
+    assert re.search(r"simulate +Schedule the pods of manifests without a cluster\.", output)
+
+
+@pytest.mark.parametrize("group", [(), ("profile",), ("plugin",)], ids=" ".join)
+def test_the_list_of_commands_cuts_no_sentence(group: tuple[str, ...]) -> None:
+    output = CliRunner().invoke(main, [*group, "--help"], terminal_width=80).output
+    _, _, commands = output.partition("Commands:")
+    assert "..." not in commands
 
 
 def test_an_unknown_command_is_a_usage_error() -> None:
-    result = CliRunner().invoke(main, ["simulat"])
+    result = CliRunner().invoke(main, ["bind"])
     assert result.exit_code == 2
-    assert "No such command 'simulat'" in result.output
+    assert "No such command 'bind'.\n" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["simulat"], "simulate"),
+        (["profile", "chek"], "check"),
+        (["simulate", "--sed", "3"], "--seed"),
+    ],
+)
+def test_a_misspelt_command_or_option_gets_a_suggestion(words: list[str], meant: str) -> None:
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 2
+    assert f"Did you mean '{meant}'?" in result.output
+    assert "--help' for help." in result.output
+
+
+def test_the_version_is_an_option_too() -> None:
+    assert CliRunner().invoke(main, ["--version"]).output == f"mooring {__version__}\n"
 
 
 def test_the_module_runs_as_a_program() -> None:

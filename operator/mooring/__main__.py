@@ -4,6 +4,9 @@ from importlib import import_module
 from typing import Final
 
 import click
+from click.exceptions import NoSuchCommand
+
+from mooring import __version__
 
 __all__ = ["main"]
 
@@ -18,6 +21,7 @@ _COMMANDS: Final = (
     "convert",
     "plugin",
     "crds",
+    "completion",
     "version",
 )
 
@@ -36,8 +40,27 @@ class _Commands(click.Group):
         command: click.Command = getattr(import_module(f"mooring.cli.{cmd_name}"), cmd_name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the arguments name; NoSuchCommand with the most similar names."""
+        try:
+            return super().resolve_command(ctx, args)
+        except NoSuchCommand as unknown:
+            raise NoSuchCommand(unknown.command_name, None, _COMMANDS, ctx) from None
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="""\b
+Examples:
+  mooring profile check profiles/     # is a policy valid?
+  mooring simulate cluster.json       # what would it decide?
+  mooring explain web-5d8f -n shop    # why is the pod pending?
+  source <(mooring completion bash)   # complete commands and files""",
+)
+@click.version_option(__version__, prog_name="mooring", message="%(prog)s %(version)s")
 def main() -> None:
     """Mooring: a Kubernetes scheduler, configured by custom resources.
 

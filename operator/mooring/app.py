@@ -20,6 +20,8 @@ from typing import Any, Final
 from uuid import uuid4
 
 from mooring.engine.api import PluginApi
+from mooring.engine.extenders.extenders import Extenders, tls_problem
+from mooring.engine.extenders.objects import ApiObjects
 from mooring.engine.housekeeping import Housekeeping
 from mooring.engine.intake import Intake
 from mooring.engine.loop import SchedulingLoop
@@ -128,7 +130,7 @@ class Scheduler:
             slow_seconds=settings.plugin_slow_seconds,
             timeout_seconds=settings.plugin_timeout_seconds,
         )
-        profiles = Profiles(registry, handle, failures)
+        profiles = Profiles(registry, handle, failures, tls_problem=tls_problem)
         queue = SchedulingQueue(
             QueueingHints(handle),
             initial_backoff=settings.initial_backoff,
@@ -148,6 +150,16 @@ class Scheduler:
             self._metrics,
             wake=lambda: self._loop.wake(),  # noqa: PLW0108 - the loop is made below
         )
+        # A client of its own, so that --qps limits the writes and not what extenders get to read.
+        self._extender_client = ApiClient(connection)
+        self._extender_objects = ApiObjects(self._extender_client)
+        self._extenders = Extenders(
+            self._extender_objects,
+            observe=self._metrics.extender_called,
+            may_write=client.may_write,
+            bound_node=lambda pod: writer.bound_node(pod.namespace, pod.name, pod.uid),
+            bound=lambda pod: self._api.annotate(pod, {}),
+        )
         self._loop = SchedulingLoop(
             self._scheduler,
             reports=self._reports,
@@ -155,6 +167,7 @@ class Scheduler:
             decisions=self._decisions,
             preemptions=self._preemptions,
             shadow=self._shadow,
+            extenders=self._extenders,
         )
         self._intake = Intake(
             self._scheduler,
@@ -162,6 +175,7 @@ class Scheduler:
             wake=self._loop.wake,
             left=self._pod_left,
             failed=self._reports.error,
+            gated=self._reports.gated,
         )
         profile_handler = ProfileHandler(profiles, self._intake)
         self._kopf = KopfOperator(
@@ -218,6 +232,9 @@ class Scheduler:
         finally:
             await endpoints.stop()
             await reviews_client.close()
+            await self._extenders.close()
+            await self._extender_objects.close()
+            await self._extender_client.close()
         logger.info("stopped")
         return self._exit_code
 

@@ -1,13 +1,18 @@
 import json
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from pydantic import BaseModel
 
 from mooring.cli.convert import convert
+from mooring.cli.run import run
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
+from mooring.policy.imports.configuration import Configuration
 from mooring.simulate.manifests import Manifest
 from mooring.simulate.profiles import load_profiles
 
@@ -44,8 +49,8 @@ def test_fields_without_counterpart_and_flags_of_run_are_noted_once(configuratio
     lines = invoke(configuration).stderr.splitlines()
     assert lines[0].startswith(f"note: {configuration}: parallelism: is left out")
     assert lines[1] == (
-        f"note: {configuration}: its other settings are flags of: mooring run "
-        "--qps=200 --burst=100 --initial-backoff=1 --max-backoff=10 --no-leader-elect"
+        f"note: {configuration}: run it with: mooring run "
+        "--initial-backoff=1 --max-backoff=10 --qps=200 --burst=100 --no-leader-elect"
     )
     assert len(lines) == 2
 
@@ -75,3 +80,90 @@ def test_mistakes_are_printed_as_lines_and_the_exit_code_is_2(tmp_path: Path) ->
     result = invoke(str(path))
     assert result.exit_code == 2
     assert result.stderr.startswith(f"error: {path}, document 1: x: ")
+
+
+def converted(tmp_path: Path, **fields: object) -> Result:
+    path = tmp_path / "config.json"
+    header = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+    }
+    path.write_text(json.dumps({**header, **fields}))
+    return invoke(str(path))
+
+
+EVERY_FIELD = {
+    "parallelism": 4,
+    "leaderElection.leaderElect": False,
+    "leaderElection.leaseDuration": "30s",
+    "leaderElection.renewDeadline": "9s",
+    "leaderElection.retryPeriod": "3s",
+    "leaderElection.resourceName": "mine",
+    "leaderElection.resourceNamespace": "my-system",
+    "clientConnection.kubeconfig": "/etc/kubernetes/my scheduler.conf",
+    "clientConnection.acceptContentTypes": "application/json",
+    "clientConnection.contentType": "application/json",
+    "clientConnection.qps": 77,
+    "clientConnection.burst": 177,
+    "enableProfiling": False,
+    "enableContentionProfiling": False,
+    "percentageOfNodesToScore": 7,
+    "podInitialBackoffSeconds": 2,
+    "podMaxBackoffSeconds": 20,
+    "profiles": [{"schedulerName": "a"}],
+    "extenders": [{"urlPrefix": "http://a", "filterVerb": "filter"}],
+    "delayCacheUntilActive": True,
+}
+
+
+def test_the_table_of_fields_is_complete() -> None:
+    def fields(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+        for name, field in model.model_fields.items():
+            path = f"{prefix}{field.alias or name}"
+            inner = field.annotation
+            if name in ("leader_election", "client_connection") and isinstance(inner, type):
+                yield from fields(inner, f"{path}.")
+            else:
+                yield path
+
+    without_a_choice = {"apiVersion", "kind", "leaderElection.resourceLock"}
+    assert {*fields(Configuration)} - without_a_choice == {*EVERY_FIELD}
+
+
+@pytest.mark.parametrize("field", EVERY_FIELD)
+def test_every_field_ends_in_a_profile_a_flag_or_a_note(tmp_path: Path, field: str) -> None:
+    outer, _, inner = field.partition(".")
+    value = {inner: EVERY_FIELD[field]} if inner else EVERY_FIELD[field]
+    without, result = converted(tmp_path), converted(tmp_path, **{outer: value})
+    assert result.exit_code == 0
+    assert result.output != without.output
+
+
+def test_the_lease_and_the_kubeconfig_become_flags(tmp_path: Path) -> None:
+    result = converted(
+        tmp_path,
+        leaderElection={"resourceName": "mine", "resourceNamespace": "my-system"},
+        clientConnection={"kubeconfig": "/etc/my scheduler.conf"},
+    )
+    flags, lease = result.stderr.splitlines()
+    _, _, words = flags.partition("run it with: ")
+    assert shlex.split(words)[:3] == ["mooring", "run", "--kubeconfig=/etc/my scheduler.conf"]
+    assert "--lease-namespace=my-system --lease-name=mine" in words
+    assert "the shipped RBAC allows the Lease mooring-system/mooring only" in lease
+
+
+def test_what_convert_says_mooring_run_accepts(tmp_path: Path) -> None:
+    for fields in (
+        {},
+        {"clientConnection": {"qps": -1}},
+        {"leaderElection": {"leaseDuration": "1m"}},
+    ):
+        _, _, words = converted(tmp_path, **fields).stderr.partition("run it with: mooring run ")
+        parsed = run.make_context("run", shlex.split(words))
+        assert ("qps" in words) == (parsed.params["qps"] is not None)
+
+
+def test_profiles_with_extenders_are_converted_with_them(tmp_path: Path) -> None:
+    result = converted(tmp_path, extenders=EVERY_FIELD["extenders"])
+    (extender,) = yaml.safe_load(result.stdout)["spec"]["extenders"]
+    assert extender["urlPrefix"] == "http://a"

@@ -152,7 +152,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     flags = [
         f"--audit-policy-file={policy}",
         f"--audit-log-path={audit}",
-        "--feature-gates=WatchList=false",
+        "--feature-gates=WatchList=false,GenericWorkload=true",
+        "--runtime-config=scheduling.k8s.io/v1alpha2=true",
     ]
     with ControlPlane(flags={"kube-apiserver": flags}) as plane:
         replica.apply_manifests(plane.access)
@@ -315,6 +316,7 @@ FAILS: Final[Mapping[str, tuple[Work, str]]] = {
     "list replicasets": (nothing, "may not watch replicasets.apps"),
     "list poddisruptionbudgets": (nothing, "may not watch poddisruptionbudgets.policy"),
     "list priorityclasses": (nothing, "may not list priorityclasses.scheduling.k8s.io"),
+    "list podgroups": (nothing, "may not watch podgroups.scheduling"),
     "list csidrivers": (nothing, "may not watch csidrivers.storage.k8s.io"),
     "list schedulingprofiles": (nothing, "may not list schedulingprofiles"),
     "patch schedulingprofiles/status": (takes_a_profile, 'cannot patch resource "schedulingprofil'),

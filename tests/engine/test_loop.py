@@ -10,6 +10,8 @@ import pytest
 from kube.api_server import ApiServer, Request
 from mooring.engine import loop as loop_module
 from mooring.engine.api import PluginApi
+from mooring.engine.extenders.extenders import Extenders
+from mooring.engine.extenders.objects import ApiObjects
 from mooring.engine.intake import Intake
 from mooring.engine.loop import SchedulingLoop
 from mooring.engine.preemption_executor import PreemptionExecutor
@@ -125,6 +127,7 @@ class Engine:
                 wake=lambda: self.loop.wake(),  # noqa: PLW0108 - the loop is being made
             ),
             shadow=shadow(self.scheduler_state, self.metrics) if shadow is not None else None,
+            extenders=Extenders(ApiObjects(client)),
             clock=self.clock,
         )
         self.intake = Intake(
@@ -133,6 +136,7 @@ class Engine:
             wake=self.loop.wake,
             left=reports.forget,
             failed=reports.error,
+            gated=reports.gated,
         )
         state.on_events(self.intake.on_events)
 

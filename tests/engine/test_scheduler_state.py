@@ -45,7 +45,12 @@ def test_the_snapshot_of_decisions_shows_what_the_engine_writes() -> None:
 def test_assumed_pods_are_counted_among_the_pods_and_by_themselves() -> None:
     shared = scheduler_state(node("a"), node("b"), pod("bound", node="a"))
     shared.state.assume(parse_pod(pod("assumed")), shared.state.nodes.row_of["b"])
-    assert cache_sizes(shared) == {"nodes": 2, "pods": 2, "assumed_pods": 1}
+    assert cache_sizes(shared) == {
+        "nodes": 2,
+        "pods": 2,
+        "assumed_pods": 1,
+        "pod_groups": 0,
+    }
 
 
 def test_the_configuration_is_that_in_force_with_its_defaults() -> None:

@@ -9,7 +9,7 @@ from kube.api_server import ApiServer, Request, pod
 from mooring.kube.client import ApiClient, Listing, PatchType
 from mooring.kube.config import Connection
 from mooring.kube.errors import GoneError, ServerError, explain
-from mooring.kube.resources import LEASE, NODE, POD
+from mooring.kube.resources import LEASE, NODE, POD, POD_GROUP
 
 LEASE_OBJECT = {"metadata": {"name": "mooring", "namespace": "kube-system"}, "spec": {}}
 
@@ -26,6 +26,28 @@ async def test_an_object_is_read_by_name(server: ApiServer, client: ApiClient) -
     assert (request.method, request.path) == ("GET", "/api/v1/namespaces/team-a/pods/web")
 
 
+@pytest.mark.parametrize(
+    ("answer", "served"),
+    [
+        ({"resources": [{"name": "podgroups"}, {"name": "podgroups/status"}]}, True),
+        ({"resources": [{"name": "workloads"}]}, False),
+        ({"resources": None}, False),
+        (None, False),
+    ],
+)
+async def test_a_resource_is_served_if_discovery_names_it(
+    server: ApiServer, client: ApiClient, answer: dict[str, Any] | None, *, served: bool
+) -> None:
+    found = asyncio.create_task(client.serves(POD_GROUP))
+    request = await server.next()
+    assert request.path == "/apis/scheduling.k8s.io/v1beta1"
+    if answer is None:
+        request.refuse(404, "NotFound", "the server could not find the requested resource")
+    else:
+        request.reply(answer)
+    assert await found is served
+
+
 async def test_a_list_is_read_page_by_page(server: ApiServer, client: ApiClient) -> None:
     selectors = {"fieldSelector": "spec.nodeName!="}
     answer = asyncio.create_task(client.list_all(POD, selectors=selectors))
@@ -36,6 +58,17 @@ async def test_a_list_is_read_page_by_page(server: ApiServer, client: ApiClient)
     assert await answer == Listing([pod("a", 1), pod("b", 2)], "9")
     assert first.query == {"fieldSelector": "spec.nodeName!=", "limit": "500"}
     assert second.query == {**first.query, "continue": "more"}
+
+
+async def test_each_page_of_a_list_is_shown_to_who_wants_it(
+    server: ApiServer, client: ApiClient
+) -> None:
+    pages: list[list[dict[str, Any]]] = []
+    answer = asyncio.create_task(client.list_all(POD, on_page=pages.append))
+    (await server.next()).reply(page([pod("a", 1)], 9, "more"))
+    (await server.next()).reply(page([pod("b", 2)], 9))
+    assert (await answer).items == [pod("a", 1), pod("b", 2)]
+    assert pages == [[pod("a", 1)], [pod("b", 2)]]
 
 
 async def test_a_list_of_metadata_says_that_it_wants_no_more(

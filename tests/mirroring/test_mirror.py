@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mooring.kube.resources import NODE, POD, SERVICE
-from mooring.mirroring.mirror import MIRRORED, Mirror
+from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED, Mirror
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import node, pod, service
@@ -47,8 +47,9 @@ def incarnation(uid: str, on: str = "a") -> dict[str, Any]:
     return raw
 
 
-def test_every_kind_a_decision_reads_is_mirrored_but_priority_classes() -> None:
-    assert set(MIRRORED.values()) == set(Kind) - {Kind.PRIORITY_CLASS}
+def test_every_kind_a_decision_reads_is_mirrored_but_those_that_kopf_shows() -> None:
+    mirrored = {*MIRRORED.values(), *MIRRORED_IF_SERVED.values()}
+    assert mirrored == set(Kind) - {Kind.PRIORITY_CLASS, Kind.UNSCHEDULED_POD}
     assert all(resource.kind == kind.value for resource, kind in MIRRORED.items())
 
 

@@ -10,12 +10,23 @@ from kube.api_server import ApiServer, Request, bookmark, event
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.reflector import EventType
-from mooring.kube.resources import NODE, POD, Resource
+from mooring.kube.resources import (
+    COSCHEDULING_POD_GROUP,
+    NODE,
+    POD,
+    POD_GROUP,
+    POD_GROUP_V1ALPHA2,
+    Resource,
+)
 from mooring.mirroring.mirror import ASSIGNED_PODS, MIRRORED
 from mooring.mirroring.reflectors import DEAD_SECONDS, Reflectors
-from mooring.testing.builders import node
+from mooring.model.events import Kind
+from mooring.testing.builders import node, pod_group
 
 WAIT_SECONDS = 10.0
+LOOK_SECONDS = 0.02
+OPTIONAL = (POD_GROUP, POD_GROUP_V1ALPHA2, COSCHEDULING_POD_GROUP)
+DISCOVERY = {resource.path().rpartition("/")[0] for resource in OPTIONAL}
 
 
 class Seen:
@@ -41,8 +52,20 @@ class Streams:
         self.nodes_allowed = True
         self.objects: dict[str, list[dict[str, Any]]] = {}
         self.open: dict[str, Request] = {}
+        self.served: set[Resource] = set()
+        self.groups_allowed = True
 
     def __call__(self, request: Request) -> None:
+        if request.path in DISCOVERY:
+            here = [r for r in self.served if request.path == r.path().rpartition("/")[0]]
+            if here:
+                request.reply({"resources": [{"name": resource.plural} for resource in here]})
+            else:
+                request.refuse(404, "NotFound", "no such group")
+            return
+        if request.path.endswith("/podgroups") and not self.groups_allowed:
+            request.refuse(403, "Forbidden", "groups are not for you")
+            return
         if request.path == NODE.path() and not self.nodes_allowed:
             request.refuse(403, "Forbidden", "nodes are not for you")
             return
@@ -71,13 +94,18 @@ async def server(streams: Streams) -> AsyncIterator[ApiServer]:
 class Feeding:
     """Feeds at work, their sink and their clock."""
 
-    def __init__(self, client: ApiClient) -> None:
+    def __init__(self, client: ApiClient, server: ApiServer) -> None:
+        self.server = server
         self.seen = Seen()
         self.time = 1000.0
         self.clock_read = asyncio.Event()
         self.relisted: list[str] = []
         self.reflectors = Reflectors(
-            client, self.seen, relisted=self.relisted.append, clock=self._clock
+            client,
+            self.seen,
+            relisted=self.relisted.append,
+            clock=self._clock,
+            look_seconds=LOOK_SECONDS,
         )
         self._task: asyncio.Task[None] | None = None
 
@@ -113,7 +141,7 @@ class Feeding:
 @pytest.fixture
 async def feeding(server: ApiServer) -> AsyncIterator[Feeding]:
     async with ApiClient(Connection(server.url)) as client:
-        made = Feeding(client)
+        made = Feeding(client, server)
         yield made
         await made.stop()
 
@@ -204,3 +232,89 @@ async def test_a_feed_that_works_again_lags_no_more(streams: Streams, feeding: F
     feeding.time += 7.0
     assert feeding.reflectors.lacking() is None
     assert set(feeding.reflectors.lags().values()) == {0.0}
+
+
+def versioned_group(name: str) -> dict[str, Any]:
+    raw = pod_group(name, 3)
+    raw["metadata"]["resourceVersion"] = "1"
+    return raw
+
+
+async def test_a_kind_that_is_served_is_followed_and_the_newest_version_of_it_only(
+    streams: Streams, feeding: Feeding
+) -> None:
+    streams.served = set(OPTIONAL)
+    streams.objects[POD_GROUP.path()] = [versioned_group("train")]
+    feeding.start()
+    await feeding.synced()
+    assert feeding.seen.names.keys() == {*MIRRORED, POD_GROUP, COSCHEDULING_POD_GROUP}
+    assert feeding.seen.names[POD_GROUP] == ["train"]
+    assert feeding.reflectors.served() == {
+        Kind.POD_GROUP: POD_GROUP,
+        Kind.COSCHEDULING_POD_GROUP: COSCHEDULING_POD_GROUP,
+    }
+    assert {"podgroups.scheduling.k8s.io", "podgroups.scheduling.x-k8s.io"} <= set(
+        feeding.reflectors.lags()
+    )
+
+
+async def test_a_kind_that_is_served_later_is_noticed_and_one_that_is_not_any_more_too(
+    streams: Streams, feeding: Feeding
+) -> None:
+    feeding.start()
+    await feeding.synced()
+    await feeding.told(len(MIRRORED))
+    assert feeding.reflectors.served() == {}
+    streams.served = {POD_GROUP_V1ALPHA2}
+    streams.objects[POD_GROUP_V1ALPHA2.path()] = [versioned_group("train")]
+    await feeding.told(1)
+    assert feeding.seen.names[POD_GROUP_V1ALPHA2] == ["train"]
+    streams.served = set()
+    await feeding.told(1)
+    assert feeding.seen.names[POD_GROUP_V1ALPHA2] == []
+    assert feeding.reflectors.served() == {}
+
+
+async def test_another_version_of_a_kind_takes_over_without_a_gap(
+    streams: Streams, feeding: Feeding
+) -> None:
+    streams.served = {POD_GROUP_V1ALPHA2}
+    streams.objects[POD_GROUP_V1ALPHA2.path()] = [versioned_group("train")]
+    feeding.start()
+    await feeding.synced()
+    await feeding.told(len(MIRRORED) + 1)
+    streams.served = {POD_GROUP_V1ALPHA2, POD_GROUP}
+    streams.objects[POD_GROUP.path()] = [versioned_group("train")]
+    await feeding.told(1)
+    assert feeding.seen.names[POD_GROUP] == ["train"]
+    assert feeding.seen.names[POD_GROUP_V1ALPHA2] == ["train"]
+
+
+async def test_a_kind_that_may_not_be_listed_holds_up_nothing(
+    streams: Streams, feeding: Feeding
+) -> None:
+    """A replica with the rights of an older version serves a cluster that has the kind."""
+    streams.served = set(OPTIONAL)
+    streams.groups_allowed = False
+    feeding.start()
+    await feeding.synced()
+    feeding.time += DEAD_SECONDS + 1.0
+    assert feeding.reflectors.lacking() is None
+    assert feeding.reflectors.lags()["podgroups.scheduling.k8s.io"] > DEAD_SECONDS
+
+
+async def test_a_server_that_does_not_say_what_it_serves_holds_up_nothing(
+    streams: Streams, feeding: Feeding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams.served = set(OPTIONAL)
+
+    def refused(request: Request) -> None:
+        if request.path in DISCOVERY:
+            request.refuse(503, "ServiceUnavailable", "later")
+        else:
+            Streams.__call__(streams, request)
+
+    monkeypatch.setattr(feeding.server, "_responder", refused)
+    feeding.start()
+    await feeding.synced()
+    assert feeding.reflectors.served() == {}

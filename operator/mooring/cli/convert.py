@@ -1,7 +1,11 @@
 """`mooring convert`."""
 
+import shlex
+from typing import Final
+
 import click
 import yaml
+from click.shell_completion import CompletionItem
 
 from mooring.cli.console import mistakes_reported, note, output_option, print_json, print_notes
 from mooring.framework.registry import Registry
@@ -14,16 +18,30 @@ from mooring.simulate.profiles import read_profiles
 
 __all__ = ["convert"]
 
+_LEASE: Final = (
+    "the shipped RBAC allows the Lease mooring-system/mooring only: change its Role, or leave out "
+    "--lease-namespace and --lease-name"
+)
+
+
+def _completed(
+    _context: click.Context, _parameter: click.Parameter, begun: str
+) -> list[CompletionItem]:
+    """What a shell completes SOURCE to: the providers that begin like this, and files."""
+    providers = [CompletionItem(name) for name in PROVIDERS if name.startswith(begun)]
+    return [*providers, CompletionItem(begun, type="file")]
+
 
 @click.command(
     epilog="""\b
 Examples:
   mooring convert scheduler-config.yaml > profiles.yaml
-  kubectl -n kube-system get cm my-policy -o json | mooring convert - --scheduler-name packed
+  kubectl -n kube-system get cm policy -o json | mooring convert - -s packed
   mooring convert ClusterAutoscalerProvider"""
 )
-@click.argument("source", metavar="FILE|PROVIDER")
+@click.argument("source", metavar="FILE|PROVIDER", shell_complete=_completed)
 @click.option(
+    "-s",
     "--scheduler-name",
     default=DEFAULT_SCHEDULER,
     show_default=True,
@@ -35,8 +53,9 @@ def convert(source: str, scheduler_name: str, output: str) -> None:
 
     FILE (- is standard input) contains a KubeSchedulerConfiguration v1, or a Policy of Kubernetes
     1.22 and before: as YAML, as JSON or in a ConfigMap. PROVIDER is an algorithm provider of that
-    time: DefaultProvider or ClusterAutoscalerProvider. Prints SchedulingProfiles; notes on standard
-    error name the fields that have no counterpart in Mooring.
+    time: DefaultProvider or ClusterAutoscalerProvider. Prints SchedulingProfiles. Notes on standard
+    error name the flags of mooring run that other settings become, and every field that has no
+    counterpart in Mooring.
     """
     if source in PROVIDERS:
         profiles = [import_provider(source, scheduler_name)]
@@ -45,8 +64,10 @@ def convert(source: str, scheduler_name: str, output: str) -> None:
             loaded = read_profiles(read_manifests([source]), Registry(SHIPPED), scheduler_name)
         profiles = [found.profile for found in loaded]
         print_notes(source, loaded)
-        for flags in dict.fromkeys(_flags(p.settings) for p in loaded if p.settings):
-            note(f"{source}: its other settings are flags of: mooring run {flags}")
+        for settings in dict.fromkeys(p.settings for p in loaded if p.settings):
+            note(f"{source}: run it with: mooring run {_flags(settings)}")
+            if settings.leader_elect and (settings.lease_namespace or settings.lease_name):
+                note(f"{source}: {_LEASE}")
     manifests = [profile.manifest() for profile in profiles]
     if output == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": manifests})
@@ -56,17 +77,20 @@ def convert(source: str, scheduler_name: str, output: str) -> None:
 
 def _flags(settings: ProcessSettings) -> str:
     """The settings of a KubeSchedulerConfiguration as flags of `mooring run`."""
-    flags = {
-        "qps": f"{settings.qps:g}",
-        "burst": settings.burst,
+    flags: dict[str, object] = {
+        "kubeconfig": settings.kubeconfig,
         "initial-backoff": f"{settings.initial_backoff.total_seconds():g}",
         "max-backoff": f"{settings.max_backoff.total_seconds():g}",
     }
+    if settings.qps > 0:  # kube-scheduler has no limit with a negative one
+        flags |= {"qps": f"{settings.qps:g}", "burst": settings.burst}
     if settings.leader_elect:
         flags |= {
+            "lease-namespace": settings.lease_namespace,
+            "lease-name": settings.lease_name,
             "lease-duration": f"{settings.lease_duration.total_seconds():g}",
             "renew-deadline": f"{settings.renew_deadline.total_seconds():g}",
             "retry-period": f"{settings.retry_period.total_seconds():g}",
         }
-    words = [f"--{name}={value}" for name, value in flags.items()]
+    words = [shlex.quote(f"--{name}={value}") for name, value in flags.items() if value != ""]
     return " ".join(words if settings.leader_elect else [*words, "--no-leader-elect"])

@@ -33,13 +33,14 @@ _NUMBERS = ("CARD", "MEMORY", "FREE", "CORES")
 
 
 @click.command(
+    short_help="Show the GPU cards of every node and who has them.",
     epilog="""\b
 Examples:
   kubectl get nodes,pods -A -o json | mooring gpus -
   mooring gpus cluster.json --preset hami -o svg > gpus.svg
-  mooring gpus cluster.json --plan"""
+  mooring gpus cluster.json --plan""",
 )
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())
 @click.option(
     "--preset",
     type=click.Choice([*PRESETS]),
@@ -109,7 +110,7 @@ def _print_nodes(nodes: Iterable[NodeGPUs]) -> None:
         free = f"largest share {node.largest_share}, {node.free_cards} free cards"
         rows.append((node.node, "", "", "", "", "", free))
     if rows:
-        print_table(_HEAD, rows, numbers=_NUMBERS)
+        print_table(_HEAD, rows, numbers=_NUMBERS, prose=("PODS",))
     else:
         note("no node has GPUs; is --preset the right one?")
 
@@ -124,6 +125,6 @@ def _print_plans(found: Iterable[Plan], output: str) -> None:
         how = "fits" if plan.fits else f"move {moves}" if plan.node else "no few pods would do"
         rows.append((plan.pod, plan.node or "-", how))
     if rows:
-        print_table(("POD", "NODE", "PLAN"), rows)
+        print_table(("POD", "NODE", "PLAN"), rows, prose=("PLAN",))
     else:
         note("no pending pod requests GPUs")

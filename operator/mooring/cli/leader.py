@@ -29,7 +29,9 @@ _DEFAULTS: Final = RunSettings()
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _OPTIONS: Final = (
-    click.option("--kubeconfig", help="Path of the kubeconfig. Without it: as kubectl."),
+    click.option(
+        "--kubeconfig", type=click.Path(), help="Path of the kubeconfig. Without it: as kubectl."
+    ),
     click.option("--context", help="Context in the kubeconfig. Without it: the current one."),
     click.option(
         "--lease-namespace",
@@ -59,6 +61,7 @@ _OPTIONS: Final = (
     ),
     click.option(
         "--certificate-authority",
+        type=click.Path(),
         help="CA of the endpoints' certificate, PEM. Without it: with --server the system's CAs, "
         "in a port-forward none.",
     ),

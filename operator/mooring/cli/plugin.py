@@ -22,7 +22,11 @@ _NAME: Final = re.compile(r"[A-Z][A-Za-z0-9]{1,52}")
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
-@click.group()
+@click.group(
+    epilog="""\b
+Example:
+  mooring plugin new RackAware"""
+)
 def plugin() -> None:
     """Start a plugin of your own."""
 

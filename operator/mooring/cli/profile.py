@@ -17,7 +17,7 @@ from mooring.cli.console import (
     print_json,
     print_table,
 )
-from mooring.cli.differences import Difference, differences
+from mooring.cli.differences import Difference, differences, in_short
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
 from mooring.simulate.manifests import display_name, read_manifests
@@ -26,18 +26,24 @@ from mooring.simulate.profiles import read_profiles
 __all__ = ["profile"]
 
 
-@click.group()
+@click.group(
+    epilog="""\b
+Examples:
+  mooring profile check manifests/
+  mooring profile diff old.yaml new.yaml"""
+)
 def profile() -> None:
     """Check and compare profiles."""
 
 
 @profile.command(
+    short_help="Check whether profiles are valid.",
     epilog="""\b
 Examples:
   mooring profile check profile.yaml
   mooring profile check manifests/ scheduler-config.yaml
   kubectl get sprof -o yaml | mooring profile check - -o json
-  mooring profile check policies/ -o github   # in a workflow of GitHub"""
+  mooring profile check policies/ -o github   # in a workflow of GitHub""",
 )
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path())
 @output_option("text", "json", "github")
@@ -61,13 +67,14 @@ def check(paths: tuple[str, ...], output: str) -> None:
 
 
 @profile.command(
+    short_help="Compare profiles after all defaults are filled in.",
     epilog="""\b
 Examples:
   mooring profile diff old.yaml new.yaml
-  kubectl get sprof spread -o yaml | mooring profile diff - spread.yaml"""
+  kubectl get sprof spread -o yaml | mooring profile diff - spread.yaml""",
 )
-@click.argument("a")
-@click.argument("b")
+@click.argument("a", type=click.Path())
+@click.argument("b", type=click.Path())
 @output_option("table", "json")
 def diff(a: str, b: str, output: str) -> None:
     """Compare the profiles of the files A and B after all defaults are filled in.
@@ -83,8 +90,8 @@ def diff(a: str, b: str, output: str) -> None:
     if output == "json":
         print_json({"differences": [_difference(d) for d in found]})
     elif found:
-        rows = [(d.profile, d.field, d.before or "-", d.after or "-") for d in found]
-        print_table(("PROFILE", "FIELD", "A", "B"), rows)
+        rows = [(d.profile, d.field, *in_short(d)) for d in found]
+        print_table(("PROFILE", "FIELD", "A", "B"), rows, prose=("A", "B"))
     sys.exit(NO if found else DONE)
 
 

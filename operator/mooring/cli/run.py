@@ -48,6 +48,7 @@ Examples:
 @_setting(
     "kubeconfig",
     "Path of the kubeconfig. Without it: $KUBECONFIG, the pod's service account, ~/.kube/config.",
+    click.Path(),
 )
 @_setting("context", "Context in the kubeconfig. Without it: the current one.")
 @_setting(
@@ -86,12 +87,14 @@ Examples:
     "tls_cert_file",
     "Certificate of the endpoints with its chain, PEM; read again when it changes. "
     "Without it: a self-signed one.",
+    click.Path(),
 )
-@_setting("tls_private_key_file", "Private key of --tls-cert-file, PEM.")
+@_setting("tls_private_key_file", "Private key of --tls-cert-file, PEM.", click.Path())
 @_setting(
     "client_ca_file",
     "CAs of client certificates, PEM; read again when it changes. Without it: the cluster's, "
     "from the ConfigMap kube-system/extension-apiserver-authentication.",
+    click.Path(),
 )
 @_setting(
     "authentication_skip_lookup",

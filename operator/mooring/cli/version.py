@@ -8,7 +8,12 @@ from mooring.cli.console import output_option, print_json
 __all__ = ["version"]
 
 
-@click.command()
+@click.command(
+    epilog="""\b
+Examples:
+  mooring version
+  mooring version -o json"""
+)
 @output_option("text", "json")
 def version(output: str) -> None:
     """Print Mooring's version."""

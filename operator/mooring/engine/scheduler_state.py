@@ -34,12 +34,13 @@ class SchedulerState:
 
 
 def cache_sizes(scheduler: SchedulerState) -> Mapping[str, int]:
-    """Objects in the mirror by type, as in kube-scheduler's metric cache_size."""
+    """Objects in the mirror by type, as in kube-scheduler's metric cache_size, and pod groups."""
     state = scheduler.state
     return {
         "nodes": scheduler.cluster.node_count,
         "pods": len(state.pods),
         "assumed_pods": len(state.pods.assumed),
+        "pod_groups": len(state.pod_groups),
     }
 
 

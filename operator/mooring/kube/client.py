@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
-from mooring.kube.errors import GoneError, ServerError
+from mooring.kube.errors import GoneError, NotFoundError, ServerError
 from mooring.kube.nesting import cut_nesting
 from mooring.kube.resources import Call
 from mooring.kube.transport import JSON, Transport
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from mooring.kube.resources import Resource
 
@@ -54,6 +54,14 @@ class ApiClient(Transport):
         """One object."""
         return await self._json("GET", resource.path(namespace, name))
 
+    async def serves(self, resource: Resource) -> bool:
+        """Whether the server serves the resource in this version (API discovery)."""
+        try:
+            known = await self._json("GET", f"/apis/{resource.group}/{resource.version}")
+        except NotFoundError:
+            return False
+        return any(entry.get("name") == resource.plural for entry in known.get("resources") or ())
+
     async def list_all(
         self,
         resource: Resource,
@@ -61,8 +69,11 @@ class ApiClient(Transport):
         selectors: Mapping[str, str] | None = None,
         *,
         metadata_only: bool = False,
+        on_page: Callable[[list[dict[str, Any]]], None] | None = None,
     ) -> Listing:
         """The whole collection, read consistently, page by page.
+
+        `on_page` gets the objects of each page, and may take fields out of them.
 
         `selectors` are the query's `fieldSelector` and `labelSelector`. With `metadata_only` the
         server sends of each object no more than its metadata, if it can.
@@ -80,7 +91,10 @@ class ApiClient(Transport):
                 # The pages took longer than the server keeps a version: ask for all at once.
                 params, items = dict(selectors or {}), []
                 continue
-            items += page.get("items") or []
+            found: list[dict[str, Any]] = page.get("items") or []
+            if on_page is not None:
+                on_page(found)
+            items += found
             metadata = page["metadata"]
             if not metadata.get("continue"):
                 return Listing(items, metadata["resourceVersion"])

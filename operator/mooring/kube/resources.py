@@ -11,11 +11,13 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 __all__ = [
+    "COSCHEDULING_POD_GROUP",
     "CSI_DRIVER",
     "CSI_NODE",
     "CSI_STORAGE_CAPACITY",
     "EVENT",
     "LEASE",
+    "LIMIT_RANGE",
     "MOORING_GROUP",
     "NAMESPACE",
     "NODE",
@@ -23,9 +25,12 @@ __all__ = [
     "PERSISTENT_VOLUME_CLAIM",
     "POD",
     "POD_DISRUPTION_BUDGET",
+    "POD_GROUP",
+    "POD_GROUP_V1ALPHA2",
     "PRIORITY_CLASS",
     "REPLICATION_CONTROLLER",
     "REPLICA_SET",
+    "RUNTIME_CLASS",
     "SCHEDULING_PROFILE",
     "SERVICE",
     "STATEFUL_SET",
@@ -162,6 +167,14 @@ POD_DISRUPTION_BUDGET: Final = Resource(
 PRIORITY_CLASS: Final = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
 )
+LIMIT_RANGE: Final = Resource("", "v1", "limitranges", "LimitRange")
+RUNTIME_CLASS: Final = Resource(
+    "node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False
+)
+POD_GROUP: Final = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
+POD_GROUP_V1ALPHA2: Final = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup")
+"""As Kubernetes 1.36 serves it, behind a feature gate."""
+COSCHEDULING_POD_GROUP: Final = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
 EVENT: Final = Resource("events.k8s.io", "v1", "events", "Event")
 LEASE: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 SCHEDULING_PROFILE: Final = Resource(

@@ -12,7 +12,7 @@ from mooring.model.events import Kind
 from mooring.model.objects import object_key, parse_object
 from mooring.state.cluster import ClusterState
 
-__all__ = ["ASSIGNED_PODS", "MIRRORED", "Mirror", "parsed_or_none"]
+__all__ = ["ASSIGNED_PODS", "MIRRORED", "MIRRORED_IF_SERVED", "Mirror", "parsed_or_none"]
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +35,17 @@ MIRRORED: Final[Mapping[Resource, Kind]] = {
 }
 """What is mirrored, and as what; PriorityClasses come through kopf."""
 
+MIRRORED_IF_SERVED: Final[Mapping[Resource, Kind]] = {
+    resources.POD_GROUP: Kind.POD_GROUP,
+    resources.POD_GROUP_V1ALPHA2: Kind.POD_GROUP,
+    resources.COSCHEDULING_POD_GROUP: Kind.COSCHEDULING_POD_GROUP,
+}
+"""What is mirrored where the API server serves it; of two versions of a kind, the first served."""
+
 ASSIGNED_PODS: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 """Field selector of the pods that are bound to a node and have not ended."""
+
+_KINDS: Final[Mapping[Resource, Kind]] = {**MIRRORED, **MIRRORED_IF_SERVED}
 
 
 def parsed_or_none(kind: Kind, raw: Mapping[str, Any]) -> Any | None:
@@ -59,7 +68,7 @@ class Mirror:
 
     def replace(self, resource: Resource, items: list[dict[str, Any]]) -> None:
         """The cluster holds exactly these objects."""
-        kind = MIRRORED[resource]
+        kind = _KINDS[resource]
         values: dict[str, Any] = {}
         for raw in items:
             value = parsed_or_none(kind, raw)
@@ -72,7 +81,7 @@ class Mirror:
 
     def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
         """One object was added, changed or deleted."""
-        kind = MIRRORED[resource]
+        kind = _KINDS[resource]
         key = object_key(kind, obj)
         if event == "DELETED":
             self._state.delete(kind, key, obj["metadata"].get("uid"))

@@ -17,7 +17,7 @@ class Readings:
     unschedulable_pods: Callable[[], Mapping[tuple[str, str], int]]
     """Unschedulable pods by (plugin, profile); a pod rejected by two plugins counts in both."""
     cache_size: Callable[[], Mapping[str, int]]
-    """Objects in the mirror by type: nodes, pods, assumed_pods."""
+    """Objects in the mirror by type: nodes, pods, assumed_pods, pod_groups."""
     watch_lag_seconds: Callable[[], Mapping[str, float]]
     """By resource, how long its watch has not worked; 0 while it does."""
     bindings_in_flight: Callable[[], int]

@@ -1,6 +1,5 @@
 """Shares of cards: which nodes have space on a single card, which card, and what is written."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -161,40 +160,3 @@ def test_cards_of_several_containers_are_written_in_their_order() -> None:
     asked = Assuming(GPUShare, node("n", labels=labels), preset="hami")
     asked.reserve(new, "n")
     assert asked.annotations(new, "n") == {"scheduling.mooring.dev/gpu-cards": "1;0"}
-
-
-def test_no_annotations_are_kept_of_a_pod_that_another_bind_plugin_has_bound() -> None:
-    asked, new = Assuming(GPUShare, gpu_node("n", 2, 16)), share_pod("new", 4)
-    asked.reserve(new, "n")
-    asked.annotations(new, "n")
-    asyncio.run(asked.plugin.post_bind(parse_pod(new), "n"))
-    assert asked.api.annotations == {}
-
-
-def test_what_is_taken_back_is_not_written() -> None:
-    asked, new = Assuming(GPUShare, gpu_node("n", 2, 16)), share_pod("new", 4)
-    asked.reserve(new, "n")
-    asked.annotations(new, "n")
-    asked.plugin.unreserve(parse_pod(new), "n")
-    assert asked.api.annotations == {}
-
-
-def test_a_card_that_was_lost_meanwhile_is_not_reserved() -> None:
-    asked = Assuming(GPUShare, gpu_node("n", 1, unhealthy="0"))
-    answer = asked.reserve(share_pod("new", 4), "n")
-    assert answer == Unschedulable("GPUs of node n are not free any more")
-
-
-def test_a_pod_waits_for_cards_that_are_given_back_and_for_nodes_that_change() -> None:
-    asked, waiting = PluginAnswers(GPUShare, gpu_node("n")), share_pod("p")
-    assert asked.queueing_hint(waiting, before=share_pod("gone", node="n"))
-    assert asked.queueing_hint(waiting, before=whole_pod("gone", node="n"))
-    assert not asked.queueing_hint(waiting, before=pod("gone", node="n"))
-    assert asked.queueing_hint(waiting, after=gpu_node("n"))
-    assert asked.queueing_hint(waiting, before=gpu_node("n", unhealthy="0"), after=gpu_node("n"))
-    assert not asked.queueing_hint(
-        waiting, before=gpu_node("n"), after=gpu_node("n", conditions={"MemoryPressure": "True"})
-    )
-    moved = share_pod("other", node="n", card=1)
-    assert asked.queueing_hint(waiting, before=share_pod("other", node="n", card=0), after=moved)
-    assert not asked.queueing_hint(waiting, before=moved, after=moved)

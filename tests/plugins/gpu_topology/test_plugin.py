@@ -1,6 +1,5 @@
 """Whole cards: how many, of which kind, how they are linked, and what stays whole."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -152,39 +151,8 @@ def test_pods_without_whole_cards_are_left_alone() -> None:
         assert answers.scores(raw) is None
 
 
-def test_no_annotations_are_kept_of_a_pod_that_another_bind_plugin_has_bound() -> None:
-    asked, new = Assuming(GPUTopology, gpu_node("n")), whole_pod("new", 2)
-    asked.reserve(new, "n")
-    asked.annotations(new, "n")
-    asyncio.run(asked.plugin.post_bind(parse_pod(new), "n"))
-    assert asked.api.annotations == {}
-
-
-def test_what_is_taken_back_is_not_written() -> None:
-    asked, new = Assuming(GPUTopology, gpu_node("n")), whole_pod("new", 2)
-    asked.reserve(new, "n")
-    asked.annotations(new, "n")
-    asked.plugin.unreserve(parse_pod(new), "n")
-    assert asked.api.annotations == {}
-
-
-def test_a_card_that_was_lost_meanwhile_is_not_reserved() -> None:
-    asked = Assuming(GPUTopology, gpu_node("n", 2, unhealthy="0"))
-    answer = asked.reserve(whole_pod("new", 2), "n")
-    assert answer == Unschedulable("GPUs of node n are not free any more")
-
-
 def test_a_request_that_cannot_be_read_is_told_to_its_owner() -> None:
     wrong = whole_pod("p", 2, annotations={f"{PREFIX}-link-required": "fast"})
     answer = Assuming(GPUTopology, gpu_node("n")).plugin.pre_filter(parse_pod(wrong), None)
     assert isinstance(answer, Unschedulable)
     assert "gpu-link-required: 'fast' must be one of" in answer.reason
-
-
-def test_a_pod_waits_for_cards_that_are_given_back_and_for_nodes_that_change() -> None:
-    asked, waiting = PluginAnswers(GPUTopology, gpu_node("n")), whole_pod("p")
-    assert asked.queueing_hint(waiting, before=share_pod("gone", node="n"))
-    assert not asked.queueing_hint(waiting, before=pod("gone", node="n"))
-    assert asked.queueing_hint(waiting, after=gpu_node("n"))
-    assert asked.queueing_hint(waiting, before=gpu_node("n", unhealthy="0"), after=gpu_node("n"))
-    assert not asked.queueing_hint(waiting, before=gpu_node("n"), after=gpu_node("n"))

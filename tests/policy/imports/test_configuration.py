@@ -45,8 +45,8 @@ def test_an_empty_file_gives_the_default_scheduler_and_kube_schedulers_settings(
         qps=50.0,
         burst=100,
         leader_elect=True,
-        lease_namespace="kube-system",
-        lease_name="kube-scheduler",
+        lease_namespace="",
+        lease_name="",
         lease_duration=timedelta(seconds=15),
         renew_deadline=timedelta(seconds=10),
         retry_period=timedelta(seconds=2),
@@ -67,7 +67,7 @@ def test_settings_are_read_and_zero_means_the_default(catalog: Catalog) -> None:
     assert settings.kubeconfig == "/etc/kubeconfig"
     assert not settings.leader_elect
     assert settings.lease_duration == timedelta(seconds=15)
-    assert (settings.lease_namespace, settings.lease_name) == ("kube-system", "mine")
+    assert (settings.lease_namespace, settings.lease_name) == ("", "mine")
     assert settings.initial_backoff == settings.max_backoff == timedelta(seconds=2)
 
 
@@ -140,6 +140,8 @@ def test_a_file_written_by_kube_scheduler_is_imported_with_notes(catalog: Catalo
     assert profile.manifest()["spec"] == {
         "plugins": {
             "multiPoint": {"enabled": [{"name": "NodeName", "weight": 0}]},
+            "placementGenerate": {},
+            "placementScore": {},
             "score": {"disabled": [{"name": "*"}]},
         }
     }

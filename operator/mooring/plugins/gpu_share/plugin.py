@@ -8,20 +8,16 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from mooring.framework.card_plugin import CardPlugin
 from mooring.framework.handle import Handle
-from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.plugin import Normalize
-from mooring.framework.verdicts import SKIP, Explanation, PluginError, Skip, Unschedulable
+from mooring.framework.verdicts import SKIP, Explanation, Skip, Unschedulable
 from mooring.model.devices import (
     Assignment,
     CardRequest,
-    CardRequestError,
     CardShare,
     assignment_text,
-    card_request,
 )
-from mooring.model.events import Action, ClusterEvent, Kind
-from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.plugins.gpu_share.placing import (
     PlacedShares,
@@ -33,7 +29,6 @@ from mooring.plugins.gpu_share.placing import (
 from mooring.policy.device_args import GPUShareArgs
 from mooring.state.columns import IntArray
 from mooring.state.devices.cards import CardsLeft
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["GPUShare"]
@@ -42,42 +37,18 @@ _MIXED: Final = "requests whole GPUs and shares of GPUs at once; request one of 
 _MAX: Final = 100
 
 
-class GPUShare:
+class GPUShare(CardPlugin):
     """Rejects nodes without space on a single card, and chooses the card."""
 
     name: ClassVar[str] = "GPUShare"
     row_local: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.NONE
     Args: ClassVar[type[GPUShareArgs]] = GPUShareArgs
-    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
-        {
-            (Kind.POD, Action.DELETE),
-            (Kind.POD, Action.UPDATE),
-            (Kind.NODE, Action.ADD),
-            (Kind.NODE, Action.UPDATE),
-        }
-    )
 
     def __init__(self, args: GPUShareArgs, handle: Handle) -> None:
-        self._format = args.card_format()
+        super().__init__(args, handle, demand=args.cards == "LeastFragmentation")
         self._nodes = args.nodes
         self._choice = args.cards
-        self._cluster = handle.cluster
-        self._api = handle.api
-        self._assume_cache = handle.assume_cache
-        self._cards = handle.assume_cache.track_cards(
-            self._format, demand=args.cards == "LeastFragmentation"
-        )
-
-    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> CardRequest | Skip | Unschedulable:
-        """The shares that the pod requests; what cannot be read is the pod's mistake."""
-        try:
-            request = card_request(pod.shape, self._format)
-        except CardRequestError as error:
-            return Unschedulable(str(error))
-        if request is None or request.is_whole:
-            return SKIP
-        return request if request.is_shared else Unschedulable(_MIXED)
 
     def filter(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> BoolArray:
         """True where every share fits on cards that can be used."""
@@ -124,11 +95,6 @@ class GPUShare:
         )
         return Explanation(reasons, np.left_shift(np.uint64(1), case.astype(np.uint64)), case >= 3)
 
-    def pre_score(self, pod: Pod, _nodes: NodeView, cluster: Snapshot) -> CardRequest | Skip:
-        """The shares that the pod requests."""
-        request = self.pre_filter(pod, cluster)
-        return SKIP if isinstance(request, Unschedulable) else request
-
     def score(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> IntArray:
         """How full the chosen card and all cards of the node are then, half each; or how empty."""
         rows, share = nodes.rows, request.shares[0]
@@ -154,62 +120,11 @@ class GPUShare:
         full = (card_part + node_part) // 2
         return full if self._nodes == "Binpack" else _MAX - full
 
-    def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
-        """The pod has the best cards of the node."""
-        request = self.pre_filter(pod, self._cluster)
-        row = self._cluster.row(node)
-        if isinstance(request, Unschedulable):
-            return request
-        if request is SKIP or row is None:
-            return None
-        assignment = self._chosen(request, row, pod.key)
-        if assignment is None:
-            return Unschedulable(f"GPUs of node {node} are not free any more")
-        self._assume_cache.assign_cards(pod, self._format, assignment)
-        return None
-
-    def unreserve(self, pod: Pod, _node: str) -> None:
-        """The pod's binding carries no annotation; its cards go when the pod is forgotten."""
-        self._api.annotate(pod, {})
-
-    async def pre_bind(self, pod: Pod, node: str) -> None:
-        """The pod will be bound with annotations that name its cards."""
-        request = self.pre_filter(pod, self._cluster)
-        if not isinstance(request, CardRequest):
-            return
-        placed = self._cluster.pod(pod.key)
-        if placed is None or placed.cards is None:
-            raise PluginError(f"no GPU is assigned to {pod.key}")
-        _, assignment = placed.cards
-        self._api.annotate(pod, self._annotations(request, assignment, placed.row))
-
-    async def post_bind(self, pod: Pod, _node: str) -> None:
-        """Takes the annotations back if a Bind plugin has bound the pod without `handle.api`."""
-        self._api.annotate(pod, {})
-
-    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """A pod with cards left or changed its cards, or a node came or changed its own."""
-        match event.before, event.after:
-            case Pod() as gone, None:
-                return queue_if(self._has_cards(gone))
-            case Pod() as before, Pod() as after:
-                same = before.shape is after.shape and before.annotations == after.annotations
-                return queue_if(not same and self._has_cards(before))
-            case Node() as before, Node() as after:
-                same = (before.labels, before.annotations, before.allocatable) == (
-                    after.labels,
-                    after.annotations,
-                    after.allocatable,
-                )
-                return queue_if(not same)
-            case _:
-                return QueueingHint.QUEUE
-
-    def _has_cards(self, pod: Pod) -> bool:
-        try:
-            return card_request(pod.shape, self._format) is not None
-        except CardRequestError:
-            return False
+    def _handled(self, request: CardRequest) -> CardRequest | Skip | Unschedulable:
+        """Shares of cards; GPUTopology is for whole cards."""
+        if request.is_whole:
+            return SKIP
+        return request if request.is_shared else Unschedulable(_MIXED)
 
     def _chosen(self, request: CardRequest, row: int, key: str) -> Assignment | None:
         """The best cards of a row for the pod of that key, which is on it; None if none fit."""

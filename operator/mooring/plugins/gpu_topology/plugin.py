@@ -7,24 +7,19 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from mooring.framework.handle import Handle
-from mooring.framework.hints import QueueingHint, queue_if
+from mooring.framework.card_plugin import CardPlugin
 from mooring.framework.plugin import Normalize
-from mooring.framework.verdicts import SKIP, Explanation, PluginError, Skip, Unschedulable
+from mooring.framework.verdicts import SKIP, Explanation, Skip
 from mooring.model.devices import (
     MAX_CARDS,
+    Assignment,
     CardRequest,
-    CardRequestError,
     assignment_text,
-    card_request,
 )
-from mooring.model.events import Action, ClusterEvent, Kind
-from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.plugins.gpu_topology.subsets import Subsets, subsets
 from mooring.policy.device_args import GPUTopologyArgs
 from mooring.state.columns import IntArray
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["GPUTopology"]
@@ -43,36 +38,13 @@ _RESOLVABLE: Final = 4
 _MAX: Final = 100
 
 
-class GPUTopology:
+class GPUTopology(CardPlugin):
     """Rejects nodes without enough free cards, and chooses those that are linked best."""
 
     name: ClassVar[str] = "GPUTopology"
     row_local: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.NONE
     Args: ClassVar[type[GPUTopologyArgs]] = GPUTopologyArgs
-    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
-        {
-            (Kind.POD, Action.DELETE),
-            (Kind.POD, Action.UPDATE),
-            (Kind.NODE, Action.ADD),
-            (Kind.NODE, Action.UPDATE),
-        }
-    )
-
-    def __init__(self, args: GPUTopologyArgs, handle: Handle) -> None:
-        self._format = args.card_format()
-        self._cluster = handle.cluster
-        self._api = handle.api
-        self._assume_cache = handle.assume_cache
-        self._cards = handle.assume_cache.track_cards(self._format)
-
-    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> CardRequest | Skip | Unschedulable:
-        """The whole cards that the pod requests; what cannot be read is the pod's mistake."""
-        try:
-            request = card_request(pod.shape, self._format)
-        except CardRequestError as error:
-            return Unschedulable(str(error))
-        return request if request is not None and request.is_whole else SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> BoolArray:
         """True where enough cards are free, linked as the pod requires."""
@@ -109,11 +81,6 @@ class GPUTopology:
         bits = np.left_shift(np.uint64(1), case.astype(np.uint64))
         return Explanation(_REASONS, bits, case >= _RESOLVABLE)
 
-    def pre_score(self, pod: Pod, _nodes: NodeView, cluster: Snapshot) -> CardRequest | Skip:
-        """The whole cards that the pod requests."""
-        request = self.pre_filter(pod, cluster)
-        return SKIP if isinstance(request, Unschedulable) else request
-
     def score(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> IntArray:
         """How well the set is linked, and that no last group of 8 or 4 free cards is broken up."""
         free = self._free(nodes.rows, request)
@@ -127,67 +94,25 @@ class GPUTopology:
             scores[index] = seen[key]
         return scores
 
-    def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
-        """The pod has the best set of the node's free cards."""
-        request = self.pre_filter(pod, self._cluster)
-        row = self._cluster.row(node)
-        if isinstance(request, Unschedulable):
-            return request
-        if request is SKIP or row is None:
-            return None
-        left = self._cards.left_without(row, pod.key)
+    def _handled(self, request: CardRequest) -> CardRequest | Skip:
+        """Whole cards; GPUShare is for shares of cards."""
+        return request if request.is_whole else SKIP
+
+    def _chosen(self, request: CardRequest, row: int, key: str) -> Assignment | None:
+        """The best set of the node's free cards."""
+        left = self._cards.left_without(row, key)
         suitable = self._cards.suitable(request, np.array([row], np.int64))
         untouched = left.untouched if suitable is None else left.untouched & suitable
         chosen = self._best(row, int(_masks(untouched)[0]), request)
         if chosen is None:
-            return Unschedulable(f"GPUs of node {node} are not free any more")
+            return None
         numbers = iter([card for card in range(MAX_CARDS) if chosen >> card & 1])
-        assignment = tuple(
-            tuple(next(numbers) for _ in range(share.cards)) for share in request.shares
-        )
-        self._assume_cache.assign_cards(pod, self._format, assignment)
-        return None
+        return tuple(tuple(next(numbers) for _ in range(share.cards)) for share in request.shares)
 
-    def unreserve(self, pod: Pod, _node: str) -> None:
-        """The pod's binding carries no annotation; its cards go when the pod is forgotten."""
-        self._api.annotate(pod, {})
-
-    async def pre_bind(self, pod: Pod, _node: str) -> None:
-        """The pod will be bound with an annotation that names its cards."""
-        if not isinstance(self.pre_filter(pod, self._cluster), CardRequest):
-            return
-        placed = self._cluster.pod(pod.key)
-        if placed is None or placed.cards is None:
-            raise PluginError(f"no GPU is assigned to {pod.key}")
-        self._api.annotate(pod, {self._format.cards_annotation: assignment_text(placed.cards[1])})
-
-    async def post_bind(self, pod: Pod, _node: str) -> None:
-        """Takes the annotations back if a Bind plugin has bound the pod without `handle.api`."""
-        self._api.annotate(pod, {})
-
-    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """A pod with cards left or changed, or a node came or changed its cards."""
-        match event.before, event.after:
-            case Pod() as before, after:
-                same = isinstance(after, Pod) and (
-                    before.shape is after.shape and before.annotations == after.annotations
-                )
-                return queue_if(not same and self._has_cards(before))
-            case Node() as before, Node() as after:
-                same = (before.labels, before.annotations, before.allocatable) == (
-                    after.labels,
-                    after.annotations,
-                    after.allocatable,
-                )
-                return queue_if(not same)
-            case _:
-                return QueueingHint.QUEUE
-
-    def _has_cards(self, pod: Pod) -> bool:
-        try:
-            return card_request(pod.shape, self._format) is not None
-        except CardRequestError:
-            return False
+    def _annotations(
+        self, _request: CardRequest, assignment: Assignment, _row: int
+    ) -> dict[str, str]:
+        return {self._format.cards_annotation: assignment_text(assignment)}
 
     def _free(self, rows: IntArray, request: CardRequest) -> IntArray:
         """Per row a mask of the cards that are free and of the requested kind."""

@@ -31,6 +31,7 @@ from mooring.policy.reading import PolicyModel, read
 from mooring.policy.resolve import resolve
 
 __all__ = [
+    "Configuration",
     "Imported",
     "ProcessSettings",
     "WithAbsentDefaults",
@@ -88,7 +89,9 @@ class _Profile(PolicyModel):
     plugin_config: tuple[PluginConfig, ...] = ()
 
 
-class _Configuration(PolicyModel):
+class Configuration(PolicyModel):
+    """A KubeSchedulerConfiguration v1."""
+
     unsupported: ClassVar[Mapping[str, str]] = {
         "percentageOfPlacementsToScore": "must not be set: it belongs to the feature "
         "TopologyAwareWorkloadScheduling, which is off in Kubernetes 1.36",
@@ -119,7 +122,11 @@ class _Configuration(PolicyModel):
 
 @dataclass(frozen=True, slots=True)
 class ProcessSettings:
-    """The settings of the scheduler's process in a KubeSchedulerConfiguration."""
+    """The settings of the scheduler's process in a KubeSchedulerConfiguration.
+
+    `kubeconfig`, `lease_namespace` and `lease_name` are "" if the file does not set them. Without a
+    limit of requests `qps` is negative.
+    """
 
     kubeconfig: str
     qps: float
@@ -149,7 +156,7 @@ def import_configuration(document: object, catalog: Catalog) -> Imported:
     Raises:
         ProfileInvalid: With every mistake; paths start at the document.
     """
-    configuration = read(_Configuration, _cleaned(document), "")
+    configuration = read(Configuration, _cleaned(document), "")
     given = configuration.profiles or (_Profile(),)
     specs = [_spec(profile, configuration) for profile in given]
     mistakes = [
@@ -201,7 +208,7 @@ def _cleaned_set(plugins: object) -> object:
     return {**plugins, "disabled": disabled}
 
 
-def _spec(profile: _Profile, configuration: _Configuration) -> SchedulingProfileSpec:
+def _spec(profile: _Profile, configuration: Configuration) -> SchedulingProfileSpec:
     """The spec of a profile, including fields that the file sets for all profiles.
 
     Fields that the file does not set are not set in the spec.
@@ -256,7 +263,7 @@ def _different_queues(profiles: Sequence[_Profile]) -> Iterator[FieldError]:
             yield FieldError(path, "must give the queueSort plugin the args of profiles[0]")
 
 
-def _without_counterpart(configuration: _Configuration) -> Iterator[FieldError]:
+def _without_counterpart(configuration: Configuration) -> Iterator[FieldError]:
     """Notes on fields that have no counterpart in Mooring."""
     reasons = {
         "parallelism": "Mooring decides on all nodes at once",
@@ -275,15 +282,15 @@ def _without_counterpart(configuration: _Configuration) -> Iterator[FieldError]:
             )
 
 
-def _settings(configuration: _Configuration) -> ProcessSettings:
+def _settings(configuration: Configuration) -> ProcessSettings:
     connection, election = configuration.client_connection, configuration.leader_election
     return ProcessSettings(
         kubeconfig=connection.kubeconfig,
         qps=connection.qps or 50.0,
         burst=connection.burst or 100,
         leader_elect=election.leader_elect,
-        lease_namespace=election.resource_namespace or "kube-system",
-        lease_name=election.resource_name or "kube-scheduler",
+        lease_namespace=election.resource_namespace,
+        lease_name=election.resource_name,
         lease_duration=election.lease_duration,
         renew_deadline=election.renew_deadline,
         retry_period=election.retry_period,

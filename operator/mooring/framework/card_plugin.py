@@ -1,0 +1,131 @@
+"""What plugins that assign GPU cards of a node have in common.
+
+The books of cards are in the state. Such a plugin decides on them, chooses the cards of an assumed
+pod, and has them written to the pod together with its node, so that the annotation is always that
+of the node.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar
+
+from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint, queue_if
+from mooring.framework.verdicts import SKIP, PluginError, Skip, Unschedulable
+from mooring.model.devices import Assignment, CardRequest, CardRequestError, card_request
+from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.node import Node
+from mooring.model.pod import Pod
+from mooring.policy.device_args import CardArgs
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import NodeView
+
+__all__ = ["CardPlugin"]
+
+
+class CardPlugin(ABC):
+    """Reads the pod's request, assigns cards at Reserve, and writes them with the Binding.
+
+    A subclass filters and scores, and chooses the cards.
+    """
+
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        {
+            (Kind.POD, Action.DELETE),
+            (Kind.POD, Action.UPDATE),
+            (Kind.NODE, Action.ADD),
+            (Kind.NODE, Action.UPDATE),
+        }
+    )
+
+    def __init__(self, args: CardArgs, handle: Handle, *, demand: bool = False) -> None:
+        """With `demand` the books also tell which requests are typical of the cluster."""
+        self._format = args.card_format()
+        self._cluster = handle.cluster
+        self._api = handle.api
+        self._assume_cache = handle.assume_cache
+        self._cards = handle.assume_cache.track_cards(self._format, demand=demand)
+
+    @abstractmethod
+    def _handled(self, request: CardRequest) -> CardRequest | Skip | Unschedulable:
+        """The request, SKIP if it is not for this plugin, or why it is rejected."""
+
+    @abstractmethod
+    def _chosen(self, request: CardRequest, row: int, key: str) -> Assignment | None:
+        """The best cards of a row for the pod of that key, which is on it; None if none fit."""
+
+    @abstractmethod
+    def _annotations(
+        self, request: CardRequest, assignment: Assignment, row: int
+    ) -> Mapping[str, str]:
+        """The pod's annotations that name its cards of the row."""
+
+    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> CardRequest | Skip | Unschedulable:
+        """The cards that the pod requests; what cannot be read is the pod's mistake."""
+        try:
+            request = card_request(pod.shape, self._format)
+        except CardRequestError as error:
+            return Unschedulable(str(error))
+        return SKIP if request is None else self._handled(request)
+
+    def pre_score(self, pod: Pod, _nodes: NodeView, cluster: Snapshot) -> CardRequest | Skip:
+        """The cards that the pod requests."""
+        request = self.pre_filter(pod, cluster)
+        return SKIP if isinstance(request, Unschedulable) else request
+
+    def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
+        """The pod has the best cards of the node."""
+        request = self.pre_filter(pod, self._cluster)
+        row = self._cluster.row(node)
+        if isinstance(request, Unschedulable):
+            return request
+        if request is SKIP or row is None:
+            return None
+        assignment = self._chosen(request, row, pod.key)
+        if assignment is None:
+            return Unschedulable(f"GPUs of node {node} are not free any more")
+        self._assume_cache.assign_cards(pod, self._format, assignment)
+        return None
+
+    def unreserve(self, pod: Pod, _node: str) -> None:
+        """The pod's binding carries no annotation; its cards go when the pod is forgotten."""
+        self._api.annotate(pod, {})
+
+    async def pre_bind(self, pod: Pod, _node: str) -> None:
+        """The pod will be bound with annotations that name its cards."""
+        request = self.pre_filter(pod, self._cluster)
+        if not isinstance(request, CardRequest):
+            return
+        placed = self._cluster.pod(pod.key)
+        if placed is None or placed.cards is None:
+            raise PluginError(f"no GPU is assigned to {pod.key}")
+        _, assignment = placed.cards
+        self._api.annotate(pod, self._annotations(request, assignment, placed.row))
+
+    async def post_bind(self, pod: Pod, _node: str) -> None:
+        """Takes the annotations back if a Bind plugin has bound the pod without `handle.api`."""
+        self._api.annotate(pod, {})
+
+    def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
+        """A pod with cards left or changed, or a node came or changed its cards."""
+        match event.before, event.after:
+            case Pod() as before, after:
+                same = isinstance(after, Pod) and (
+                    before.shape is after.shape and before.annotations == after.annotations
+                )
+                return queue_if(not same and self._has_cards(before))
+            case Node() as before, Node() as after:
+                same = (before.labels, before.annotations, before.allocatable) == (
+                    after.labels,
+                    after.annotations,
+                    after.allocatable,
+                )
+                return queue_if(not same)
+            case _:
+                return QueueingHint.QUEUE
+
+    def _has_cards(self, pod: Pod) -> bool:
+        try:
+            return card_request(pod.shape, self._format) is not None
+        except CardRequestError:
+            return False
