@@ -4,6 +4,7 @@ Everything here runs on the event loop's thread and returns at once.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
@@ -16,13 +17,17 @@ from mooring.model.workloads import Namespace
 
 __all__ = ["Intake"]
 
+_SCHEDULING_GATES: Final = "SchedulingGates"
+"""The plugin of `spec.schedulingGates`."""
+
 
 class Intake:
     """Finds the profile of every pod without a node, and adds the pod to the queue.
 
     `wake` is called when the queue may have work, `left` with the uid of a pod that is not without
     a node any more, `failed` with a pod that is gated because it exceeds a limit or a PreEnqueue
-    plugin failed, and why.
+    plugin failed, and why. `gated` is called with a pod that a PreEnqueue plugin has held back for
+    some time, and why.
     """
 
     def __init__(
@@ -33,12 +38,14 @@ class Intake:
         wake: Callable[[], None],
         left: Callable[[str], None],
         failed: Callable[[Pod, str], None],
+        gated: Callable[[Pod, str], None] = lambda _pod, _reason: None,
     ) -> None:
         self._scheduler = scheduler
         self._clock = clock
         self._wake = wake
         self._left = left
         self._failed = failed
+        self._report_gated = gated
 
     def pending(self, pod: Pod) -> None:
         """The API server shows the pod without a node, or showed it so a moment ago."""
@@ -89,7 +96,7 @@ class Intake:
         moved = self._scheduler.queue.flush_unschedulable(self._clock())
         for queued in self._scheduler.queue:
             if queued.queue is SubQueue.GATED:
-                self._add(queued.pod, queued.pipeline)
+                self._add(queued.pod, queued.pipeline, report=True)
                 moved |= not queued.gated
         if moved:
             self._wake()
@@ -148,13 +155,17 @@ class Intake:
         self._scheduler.state.withdraw(pod.key)
         self._scheduler.without_profile[pod.key] = pod
 
-    def _add(self, pod: Pod, pipeline: Pipeline) -> None:
+    def _add(self, pod: Pod, pipeline: Pipeline, *, report: bool = False) -> None:
         self._scheduler.without_profile.pop(pod.key, None)
-        gated = self._is_gated(pod, pipeline)
+        gated = self._is_gated(pod, pipeline, report=report)
         self._scheduler.queue.add(pod, pipeline, self._clock(), gated=gated)
 
-    def _is_gated(self, pod: Pod, pipeline: Pipeline) -> bool:
-        """Whether the pod exceeds a limit, or a PreEnqueue plugin holds it back, or fails."""
+    def _is_gated(self, pod: Pod, pipeline: Pipeline, *, report: bool) -> bool:
+        """Whether the pod exceeds a limit, or a PreEnqueue plugin holds it back, or fails.
+
+        If `report`, the plugin's reason is reported, except that of scheduling gates, about which
+        the API server writes the condition.
+        """
         if (limit := pod.limit_exceeded) is not None:
             queued = self._scheduler.queue.get(pod.key)
             if queued is None or queued.pod is not pod:
@@ -162,7 +173,10 @@ class Intake:
             return True
         for plugin in pipeline.pre_enqueue:
             try:
-                if run_pre_enqueue(pipeline, plugin, pod) is not None:
+                answer = run_pre_enqueue(pipeline, plugin, pod)
+                if answer is not None:
+                    if report and plugin.name != _SCHEDULING_GATES:
+                        self._report_gated(pod, answer.reason)
                     return True
             except PluginFailed as failure:
                 self._failed(pod, str(failure))
