@@ -85,9 +85,8 @@ def test_a_denied_binding_is_told_in_the_words_of_the_policy_and_asks_for_no_nod
 def test_a_denied_eviction_is_told_to_the_preemptor_and_the_victim_stays(pool: NodePool) -> None:
     pool.add_nodes(cpu="1")
     pool.add_pod("low", cpu="800m")
-    pool.add_pod("tried")
     pool.wait_until_bound("low")
-    path = f"/api/v1/namespaces/{pool.name}/pods/tried"
+    path = f"/api/v1/namespaces/{pool.name}/pods/low?dryRun=All"
     with denied(pool, "pods", "DELETE", path, {}):
         pool.add_pod("high", cpu="800m", priority=1000)
         (event,) = eventually(lambda: pool.events("FailedPreemption"), bool, "the event")
