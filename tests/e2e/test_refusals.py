@@ -51,10 +51,12 @@ def denied(pool: NodePool, resource: str, operation: str, path: str, body: Raw) 
             return str(error)
         return ""
 
-    eventually(answer, lambda text: WORDS in text, "a denial")
-    yield
-    pool.client.delete(f"{ADMISSION}/validatingadmissionpolicybindings/{name}")
-    pool.client.delete(f"{ADMISSION}/validatingadmissionpolicies/{name}")
+    try:
+        eventually(answer, lambda text: WORDS in text, "a denial")
+        yield
+    finally:
+        pool.client.delete(f"{ADMISSION}/validatingadmissionpolicybindings/{name}")
+        pool.client.delete(f"{ADMISSION}/validatingadmissionpolicies/{name}")
 
 
 def scheduled_condition(pool: NodePool, name: str) -> Raw:
@@ -84,11 +86,11 @@ def test_a_denied_binding_is_told_in_the_words_of_the_policy_and_asks_for_no_nod
 
 def test_a_denied_eviction_is_told_to_the_preemptor_and_the_victim_stays(pool: NodePool) -> None:
     pool.add_nodes(cpu="1")
-    pool.add_pod("low", cpu="800m")
+    pool.add_pod("low", cpu="800m", terminationGracePeriodSeconds=0)
     pool.wait_until_bound("low")
     path = f"/api/v1/namespaces/{pool.name}/pods/low?dryRun=All"
     with denied(pool, "pods", "DELETE", path, {}):
-        pool.add_pod("high", cpu="800m", priority=1000)
+        pool.add_pod("high", cpu="800m", priorityClassName="system-cluster-critical")
         (event,) = eventually(lambda: pool.events("FailedPreemption"), bool, "the event")
         assert event["regarding"]["name"] == "high"
         assert WORDS in event["note"]
