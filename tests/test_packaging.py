@@ -107,7 +107,7 @@ def test_one_version_everywhere() -> None:
     assert container["image"] == f"mooring:{__version__}"
 
 
-@pytest.mark.parametrize("folder", ["manifests", "manifests/admission"])
+@pytest.mark.parametrize("folder", ["manifests", "manifests/admission", "manifests/monitoring"])
 def test_every_manifest_is_applied_by_its_kustomization(folder: str) -> None:
     files = {path.name for path in (ROOT / folder).glob("*.yaml")} - {"kustomization.yaml"}
     kustomization = yaml.safe_load((ROOT / folder / "kustomization.yaml").read_text())

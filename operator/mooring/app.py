@@ -20,6 +20,8 @@ from typing import Any, Final
 from uuid import uuid4
 
 from mooring.engine.api import PluginApi
+from mooring.engine.extenders.extenders import Extenders, tls_problem
+from mooring.engine.extenders.objects import ApiObjects
 from mooring.engine.housekeeping import Housekeeping
 from mooring.engine.intake import Intake
 from mooring.engine.loop import SchedulingLoop
@@ -127,7 +129,7 @@ class Scheduler:
             slow_seconds=settings.plugin_slow_seconds,
             timeout_seconds=settings.plugin_timeout_seconds,
         )
-        profiles = Profiles(registry, handle, failures)
+        profiles = Profiles(registry, handle, failures, tls_problem=tls_problem)
         queue = SchedulingQueue(
             QueueingHints(handle),
             initial_backoff=settings.initial_backoff,
@@ -142,12 +144,23 @@ class Scheduler:
             clock=time.monotonic,
             wake=lambda: self._loop.wake(),  # noqa: PLW0108 - the loop is made below
         )
+        # A client of its own, so that --qps limits the writes and not what extenders get to read.
+        self._extender_client = ApiClient(connection)
+        self._extender_objects = ApiObjects(self._extender_client)
+        self._extenders = Extenders(
+            self._extender_objects,
+            observe=self._metrics.extender_called,
+            may_write=client.may_write,
+            bound_node=lambda pod: writer.bound_node(pod.namespace, pod.name, pod.uid),
+            bound=lambda pod: self._api.annotate(pod, {}),
+        )
         self._loop = SchedulingLoop(
             self._scheduler,
             reports=self._reports,
             metrics=self._metrics,
             decisions=self._decisions,
             preemptions=self._preemptions,
+            extenders=self._extenders,
         )
         self._intake = Intake(
             self._scheduler,
@@ -211,6 +224,9 @@ class Scheduler:
         finally:
             await endpoints.stop()
             await reviews_client.close()
+            await self._extenders.close()
+            await self._extender_objects.close()
+            await self._extender_client.close()
         logger.info("stopped")
         return self._exit_code
 

@@ -1,8 +1,8 @@
 """Whether a placement is right: a slow checker that shares no code with either scheduler.
 
 It knows what the workloads use: requests, shares of GPU cards by gpushare's annotations, required
-pod anti-affinity and hard topology spread with matchLabels. Anything found makes the figures of the
-run void.
+pod anti-affinity and hard topology spread with matchLabels, and gangs that need all their members.
+Anything found makes the figures of the run void.
 """
 
 from collections import Counter, defaultdict
@@ -37,6 +37,7 @@ def faults(nodes: Iterable[Raw], pods: Sequence[Raw], expected: Collection[str])
         *_overfull_cards(placed),
         *_too_close(by_name, placed),
         *_uneven(by_name, placed),
+        *_partly_bound(pods),
     ]
     if missing := set(expected) - bound:
         found.append(f"{len(missing)} pods are not bound, {min(missing)} among them")
@@ -108,6 +109,17 @@ def _uneven(nodes: Mapping[str, Raw], placed: Sequence[Raw]) -> Iterator[str]:
             skew = max(per_domain) - min(per_domain)
             if skew > constraint["maxSkew"]:
                 yield f"pods {dict(key[1])} have a skew of {skew} over {key[0]}"
+
+
+def _partly_bound(pods: Iterable[Raw]) -> Iterator[str]:
+    """Groups of which some members are bound and some are not."""
+    bound: dict[str, list[bool]] = defaultdict(list)
+    for pod in pods:
+        if group := pod["spec"].get("schedulingGroup"):
+            bound[group["podGroupName"]].append("nodeName" in pod["spec"])
+    for name, members in bound.items():
+        if 0 < sum(members) < len(members):
+            yield f"group {name} is partly bound: {sum(members)} of {len(members)} pods"
 
 
 def _matching_per_domain(

@@ -12,6 +12,7 @@ __all__ = [
     "hopeless_pods",
     "measured_pods",
     "nodes",
+    "pod_groups",
     "priority_classes",
     "profiles",
 ]
@@ -84,12 +85,26 @@ def hopeless_pods(workload: Workload, namespace: str, scheduler: str) -> Iterato
         yield _pods_path(namespace), _with_spec(pod, schedulerName=scheduler)
 
 
+def pod_groups(workload: Workload, namespace: str) -> Iterator[Creation]:
+    """The groups of the measured pods; a group is placed whole or not at all."""
+    if workload.group_size:
+        policy = {"gang": {"minCount": workload.group_size}}
+        path = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{namespace}/podgroups"
+        for number in range(workload.pods // workload.group_size):
+            group = {
+                "metadata": {"name": _group_name(number)},
+                "spec": {"schedulingPolicy": policy},
+            }
+            yield path, group
+
+
 def measured_pods(workload: Workload, namespace: str, scheduler: str) -> Iterator[Creation]:
-    """The pods whose placing is measured, app after app in turn."""
-    kind = workload.kind
+    """The pods whose placing is measured, app after app in turn, and group after group."""
+    kind, size = workload.kind, workload.group_size
     for index in range(workload.pods):
         pod = _pod(kind, f"measured-{index:05}", index % kind.apps)
-        yield _pods_path(namespace), _with_spec(pod, schedulerName=scheduler)
+        group = {"schedulingGroup": {"podGroupName": _group_name(index // size)}} if size else {}
+        yield _pods_path(namespace), _with_spec(pod, schedulerName=scheduler, **group)
 
 
 def _pod(kind: EquivalentPods, name: str, app_number: int) -> dict[str, Any]:
@@ -108,8 +123,12 @@ def _pod(kind: EquivalentPods, name: str, app_number: int) -> dict[str, Any]:
     return {"metadata": {"name": name, "labels": labels}, "spec": spec}
 
 
-def _with_spec(pod: Mapping[str, Any], **fields: str) -> dict[str, Any]:
+def _with_spec(pod: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
     return {**pod, "spec": {**pod["spec"], **fields}}
+
+
+def _group_name(number: int) -> str:
+    return f"group-{number:05}"
 
 
 def _node_name(index: int) -> str:

@@ -19,6 +19,7 @@ from bench.schedulers import Scheduler
 from bench.usage import IDLE_SHARE, Usage, usage_of, wait_until_idle
 from bench.workloads import WORKLOADS, Workload
 from controlplane import Access, ControlPlane
+from controlplane.commands import POD_GROUPS
 from controlplane.namespaces import create_namespace, delete_namespace
 
 __all__ = ["bench_server", "load_nodes", "run_once"]
@@ -38,9 +39,14 @@ REFUSALS = {"409", "429"}
 
 
 @contextmanager
-def bench_server() -> Iterator[ControlPlane]:
-    """A control plane for runs of any workload: its priority classes, and Mooring's manifests."""
-    with ControlPlane(flags={"kube-apiserver": SERVER_FLAGS}) as control_plane:
+def bench_server(*, pod_groups: bool = False) -> Iterator[ControlPlane]:
+    """A control plane for runs of any workload: its priority classes, and Mooring's manifests.
+
+    With `pod_groups` the API server has Kubernetes' own PodGroups, and kube-scheduler its gates on.
+    """
+    gates = POD_GROUPS if pod_groups else {}
+    flags = {**gates, "kube-apiserver": [*SERVER_FLAGS, *gates.get("kube-apiserver", ())]}
+    with ControlPlane(flags=flags) as control_plane:
         replica.apply_manifests(control_plane.access)
         create(control_plane.access, objects.priority_classes(WORKLOADS.values()))
         create(control_plane.access, objects.profiles("mooring"))
@@ -59,6 +65,7 @@ def run_once(control_plane: ControlPlane, workload: Workload, scheduler: Schedul
     try:
         create(access, objects.existing_pods(workload, namespace))
         create(access, objects.hopeless_pods(workload, namespace, scheduler.scheduler_name))
+        create(access, objects.pod_groups(workload, namespace))
         pods = list(objects.measured_pods(workload, namespace, scheduler.scheduler_name))
         create(access, pods)
         names = [pod["metadata"]["name"] for _, pod in pods]

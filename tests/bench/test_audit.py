@@ -123,3 +123,14 @@ def test_the_most_skew_allowed_is_no_fault() -> None:
 def test_a_soft_spread_is_only_a_wish() -> None:
     pods = [a_pod("p1", "n1", **spread("ScheduleAnyway")), a_pod("p2", "n1")]
     assert faults(NODES, pods, []) == []
+
+
+def in_group(name: str, node: str | None, group: str = "g1") -> dict[str, Any]:
+    return a_pod(name, node, schedulingGroup={"podGroupName": group})
+
+
+def test_a_group_of_which_only_some_members_are_bound_is_a_fault() -> None:
+    whole = [in_group("a", "n1"), in_group("b", "n2"), in_group("c", None, "g2")]
+    assert faults(NODES, whole, []) == []
+    partly = [*whole, in_group("d", None)]
+    assert faults(NODES, partly, []) == ["group g1 is partly bound: 2 of 3 pods"]

@@ -31,6 +31,12 @@ def server() -> Iterator[ControlPlane]:
         yield control_plane
 
 
+@pytest.fixture(scope="module")
+def server_with_groups() -> Iterator[ControlPlane]:
+    with bench_server(pod_groups=True) as control_plane:
+        yield control_plane
+
+
 @contextmanager
 def nodes_of(server: ControlPlane, workload: Workload) -> Iterator[None]:
     """The workload's nodes exist."""
@@ -44,9 +50,11 @@ def nodes_of(server: ControlPlane, workload: Workload) -> Iterator[None]:
 @pytest.mark.parametrize("which", ["mooring", "kube-scheduler"])
 @pytest.mark.parametrize("name", [*WORKLOADS])
 def test_a_scheduler_drains_a_small_workload_and_its_figures_are_valid(
-    server: ControlPlane, name: str, which: str, tmp_path: Path
+    request: pytest.FixtureRequest, name: str, which: str, tmp_path: Path
 ) -> None:
     workload = WORKLOADS[name].scaled(SCALE)
+    fixture = "server_with_groups" if workload.group_size else "server"
+    server: ControlPlane = request.getfixturevalue(fixture)
     scheduler: Scheduler = KubeScheduler(server)
     if which == "mooring":
         scheduler = Mooring(server, tmp_path / "mooring.log")

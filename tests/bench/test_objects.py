@@ -55,3 +55,36 @@ def test_only_preemptors_have_a_priority_class() -> None:
     named = {pod["spec"]["priorityClassName"] for _, pod in preemptors}
     assert named == {priority["metadata"]["name"]}
     assert all("priorityClassName" not in pod["spec"] for pod in existing(workload))
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "groups", "size"),
+    [
+        ("gang", 1, 2000, 3),
+        ("gang", 50, 40, 3),
+        ("gang", 7, 285, 3),
+        ("gang-large", 1, 4, 1500),
+        ("gang-large", 20, 4, 75),
+    ],
+)
+def test_every_group_has_as_many_members_as_its_minimum(
+    name: str, scale: int, groups: int, size: int
+) -> None:
+    workload = WORKLOADS[name].scaled(scale)
+    members = Counter(
+        pod["spec"]["schedulingGroup"]["podGroupName"]
+        for _, pod in objects.measured_pods(workload, "bench", "mooring")
+    )
+    minimum = {
+        group["metadata"]["name"]: group["spec"]["schedulingPolicy"]["gang"]["minCount"]
+        for _, group in objects.pod_groups(workload, "bench")
+    }
+    assert members == minimum
+    assert minimum == {f"group-{number:05}": size for number in range(groups)}
+
+
+def test_pods_of_other_workloads_are_in_no_group() -> None:
+    workload = WORKLOADS["basic"].scaled(50)
+    assert [*objects.pod_groups(workload, "bench")] == []
+    pods = objects.measured_pods(workload, "bench", "mooring")
+    assert all("schedulingGroup" not in pod["spec"] for _, pod in pods)

@@ -79,6 +79,8 @@ class Workload:
     """Pods that have a node before, one per node in turn."""
     existing_kind: EquivalentPods | None = None
     """None: of the same kind as the measured pods."""
+    group_size: int = 0
+    """So many measured pods form a gang, a PodGroup of Kubernetes; 0: they are in no group."""
     hopeless: int = 0
     """Pods that fit no node; their names sort before those of the measured pods."""
     evicts: bool = False
@@ -87,15 +89,21 @@ class Workload:
     zones: int = 10
 
     def scaled(self, divisor: int) -> "Workload":
-        """The same in small: an app keeps its number of pods, there are fewer apps."""
+        """The same in small: an app keeps its number of pods, there are fewer apps.
+
+        Groups keep their size too, as long as there are four of them.
+        """
 
         def fewer(kind: EquivalentPods) -> EquivalentPods:
             return replace(kind, apps=max(1, kind.apps // divisor))
 
+        pods = self.pods // divisor
+        group_size = min(self.group_size, pods // _FEWEST_GROUPS)
         return replace(
             self,
             nodes=self.nodes // divisor,
-            pods=self.pods // divisor,
+            pods=pods - pods % group_size if group_size else pods,
+            group_size=group_size,
             existing=self.existing // divisor,
             hopeless=self.hopeless // divisor,
             kind=fewer(self.kind),
@@ -103,6 +111,7 @@ class Workload:
         )
 
 
+_FEWEST_GROUPS = 4
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _HOST = "kubernetes.io/hostname"
@@ -180,6 +189,22 @@ WORKLOADS: Mapping[str, Workload] = {
             pods=5000,
             kind=EquivalentPods(gpu_memory=4),
             node=GPU_NODE,
+        ),
+        Workload(
+            "gang",
+            "gangs of 3 pods",
+            goal=3.0,
+            nodes=5000,
+            pods=6000,
+            group_size=3,
+        ),
+        Workload(
+            "gang-large",
+            "gangs of 1,500 pods",
+            goal=3.0,
+            nodes=5000,
+            pods=6000,
+            group_size=1500,
         ),
     )
 }

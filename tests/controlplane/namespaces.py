@@ -34,11 +34,20 @@ def delete_namespace(access: Access, name: str) -> None:
 
 
 def _namespaced_collections(client: Client) -> Iterator[str]:
+    """The path of each collection; a kind that only an alpha version serves has one too."""
     groups = client.get("/apis")["groups"]
-    versions = [group["preferredVersion"]["groupVersion"] for group in groups]
-    for prefix in ("/api/v1", *(f"/apis/{version}" for version in versions)):
+    versions = [
+        (group["name"], f"/apis/{version['groupVersion']}")
+        for group in groups
+        for version in group["versions"]
+    ]
+    seen: set[tuple[str, str]] = set()
+    for group, prefix in (("", "/api/v1"), *versions):
         for resource in client.get(prefix)["resources"]:
-            if resource["namespaced"] and {"list", "deletecollection"} <= set(resource["verbs"]):
+            key = group, resource["name"]
+            can = resource["namespaced"] and {"list", "deletecollection"} <= set(resource["verbs"])
+            if can and key not in seen:
+                seen.add(key)
                 yield f"{prefix}/namespaces/{{namespace}}/{resource['name']}"
 
 

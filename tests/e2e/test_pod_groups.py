@@ -14,15 +14,12 @@ import pytest
 import replica
 from controlplane import ControlPlane
 from controlplane.client import Client
+from controlplane.commands import POD_GROUPS
 from controlplane.namespaces import create_namespace
 from e2e.replicas import Replica, Replicas, eventually
 from mooring.testing.builders import coscheduling_pod_group, pod_group
 
 ROOT: Final = Path(__file__).parents[2]
-GATES: Final = (
-    "--feature-gates=GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true",
-    "--runtime-config=scheduling.k8s.io/v1alpha2=true",
-)
 CRD: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/podgroups.scheduling.x-k8s.io"
 KUBERNETES: Final = "/apis/scheduling.k8s.io/v1alpha2/namespaces/{}/podgroups"
 COSCHEDULING: Final = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{}/podgroups"
@@ -32,7 +29,7 @@ Raw = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
-    with ControlPlane(flags={"kube-apiserver": GATES}) as plane:
+    with ControlPlane(flags=POD_GROUPS) as plane:
         replica.apply_manifests(plane.access)
         yield plane
 

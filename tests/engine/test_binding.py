@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from extending import GivenObjects
 from mooring.engine.binding import (
     AssumedPod,
     BindingFailed,
@@ -17,6 +18,7 @@ from mooring.engine.binding import (
     assume_reserve_and_permit,
     bind,
 )
+from mooring.engine.extenders.extenders import Extenders
 from mooring.framework.verdicts import SKIP, PluginError, Skip, Unschedulable, Wait
 from mooring.kube.errors import InvalidError, NotFoundError
 from mooring.kube.resources import Call
@@ -26,6 +28,7 @@ from mooring.testing.builders import node, pod
 from scheduler_states import put_profile, scheduler_state
 
 WEB = parse_pod(pod("web"))
+NO_EXTENDERS = Extenders(GivenObjects())
 NOT_FOUND = NotFoundError(Call("create", "pods/binding"), "no such pod", status=404)
 
 
@@ -96,7 +99,7 @@ class Stage:
 
     async def bind(self, attempted: AssumedPod) -> None:
         """As the loop does it: by a task of its own."""
-        await asyncio.create_task(bind(attempted, self.scheduler_state.in_pre_bind))
+        await asyncio.create_task(bind(attempted, self.scheduler_state.in_pre_bind, NO_EXTENDERS))
 
     def step(self, name: str, **as_told: Any) -> Step:
         """A plugin that speaks here."""
@@ -330,7 +333,7 @@ async def test_a_binding_can_be_called_off_only_while_it_is_prepared(stage: Stag
 
     volumes = stage.step("Volumes", pre_bind=work)
     attempted = stage.take(reserve=[volumes], pre_bind=[volumes], bind=[stage.step("Binder")])
-    binding = asyncio.create_task(bind(attempted, stage.scheduler_state.in_pre_bind))
+    binding = asyncio.create_task(bind(attempted, stage.scheduler_state.in_pre_bind, NO_EXTENDERS))
     await begun.wait()
     stage.scheduler_state.in_pre_bind[WEB.uid]()
     with pytest.raises(asyncio.CancelledError):
@@ -366,7 +369,7 @@ async def test_a_plugin_that_swallows_the_cancellation_does_not_bind_a_pod_that_
 
     step = stage.step("Stubborn", pre_bind=goes_on)
     attempted = stage.take(pre_bind=[step], bind=[step])
-    binding = asyncio.create_task(bind(attempted, stage.scheduler_state.in_pre_bind))
+    binding = asyncio.create_task(bind(attempted, stage.scheduler_state.in_pre_bind, NO_EXTENDERS))
     await started.wait()
     stage.scheduler_state.in_pre_bind[WEB.uid]()
     with pytest.raises(asyncio.CancelledError):

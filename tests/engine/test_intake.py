@@ -362,7 +362,7 @@ def test_gated_pods_are_queued_when_pre_enqueue_accepts_them_later(
 
 
 def test_a_pod_that_stays_gated_is_told_why_later_and_not_when_it_comes(door: Door) -> None:
-    """Thousands of pods of a gang come gated, and most of them are not for long."""
+    """Most gates are opened soon, and thousands of pods may come at once."""
     put_profile(door.scheduler_state, registry=GATEKEEPER, **GATED)
     door.comes(labels={"gate": "close"})
     assert door.gated == []

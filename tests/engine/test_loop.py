@@ -10,6 +10,8 @@ import pytest
 from kube.api_server import ApiServer, Request
 from mooring.engine import loop as loop_module
 from mooring.engine.api import PluginApi
+from mooring.engine.extenders.extenders import Extenders
+from mooring.engine.extenders.objects import ApiObjects
 from mooring.engine.intake import Intake
 from mooring.engine.loop import SchedulingLoop
 from mooring.engine.preemption_executor import PreemptionExecutor
@@ -122,6 +124,7 @@ class Engine:
                 clock=self.clock,
                 wake=lambda: self.loop.wake(),  # noqa: PLW0108 - the loop is being made
             ),
+            extenders=Extenders(ApiObjects(client)),
             clock=self.clock,
         )
         self.intake = Intake(
@@ -130,6 +133,7 @@ class Engine:
             wake=self.loop.wake,
             left=reports.forget,
             failed=reports.error,
+            gated=reports.gated,
         )
         state.on_events(self.intake.on_events)
 

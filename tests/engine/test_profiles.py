@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from mooring.engine.extenders.extenders import tls_problem
 from mooring.engine.profiles import Profiles
 from mooring.framework.handle import Handle
 from mooring.framework.registry import NoArgs, Registry
@@ -87,4 +88,23 @@ def test_a_removed_profile_takes_no_pods_and_its_absence_is_no_error() -> None:
     known.remove("a")
     known.remove("a")
     assert of(known, "a") is None
+    assert known.in_force == {}
+
+
+def test_a_profile_whose_extender_has_unusable_certificates_is_invalid() -> None:
+    known = Profiles(REGISTRY, handle(STATE), tls_problem=tls_problem)
+    with pytest.raises(ProfileInvalid) as invalid:
+        put(
+            known,
+            "a",
+            extenders=[
+                {"urlPrefix": "http://plain"},
+                {"urlPrefix": "https://x", "tlsConfig": {"caFile": "/no/such/ca.crt"}},
+            ],
+        )
+    (mistake,) = invalid.value.errors
+    assert str(mistake) == (
+        "spec.extenders[1].tlsConfig: caFile /no/such/ca.crt cannot be used: No such file or "
+        "directory"
+    )
     assert known.in_force == {}

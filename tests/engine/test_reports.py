@@ -136,14 +136,15 @@ async def test_another_reason_is_written_even_with_the_same_message(
     assert condition(await answered(server))["reason"] == "AdmissionDenied"
 
 
-async def test_a_gated_pod_gets_the_condition_and_no_event(
+async def test_a_gated_pod_gets_condition_and_event_once_for_each_message(
     server: ApiServer, reports: Reports, recorder: EventRecorder
 ) -> None:
-    reports.gated(WEB, "waiting for 3 pods")
+    for _ in range(3):
+        reports.gated(WEB, "waiting for 3 pods")
     written = condition(await answered(server))
     assert (written["reason"], written["message"]) == ("SchedulingGated", "waiting for 3 pods")
-    reports.scheduled(WEB, "a")
-    assert (await event(server, recorder))["reason"] == "Scheduled"
+    found = await event(server, recorder)
+    assert (found["note"], found.get("series")) == ("waiting for 3 pods", None)
 
 
 @pytest.mark.parametrize(

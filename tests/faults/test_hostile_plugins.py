@@ -16,6 +16,8 @@ import pytest
 
 from kube.api_server import ApiServer, Request
 from mooring.engine.api import PluginApi
+from mooring.engine.extenders.extenders import Extenders
+from mooring.engine.extenders.objects import ApiObjects
 from mooring.engine.intake import Intake
 from mooring.engine.loop import SchedulingLoop
 from mooring.engine.preemption_executor import PreemptionExecutor
@@ -264,6 +266,7 @@ class Engine:
                 clock=clock,
                 wake=lambda: self.loop.wake(),  # noqa: PLW0108 - the loop is being made
             ),
+            extenders=Extenders(ApiObjects(client)),
             clock=clock,
         )
         self.intake = Intake(
@@ -272,6 +275,7 @@ class Engine:
             wake=self.loop.wake,
             left=self.reports.forget,
             failed=self.reports.error,
+            gated=self.reports.gated,
         )
         state.on_events(self.intake.on_events)
 

@@ -3,7 +3,10 @@ from typing import Any
 
 import pytest
 
-from mooring.framework.registry import ENTRY_POINT_GROUP, Registry
+from mooring.framework.handle import Handle
+from mooring.framework.registry import ENTRY_POINT_GROUP, NoArgs, Registry
+from mooring.framework.verdicts import Unschedulable
+from mooring.model.pod import Pod
 from mooring.plugins import SHIPPED
 from mooring.policy.points import Point
 from mooring.simulate.manifests import InputError, Manifest
@@ -17,6 +20,19 @@ from mooring.simulate.profiles import (
 )
 
 REGISTRY = Registry(SHIPPED, {})
+
+
+class Broken:
+    """Cannot be built."""
+
+    name = "Broken"
+    row_local = True
+
+    def __init__(self, _args: NoArgs, _handle: Handle) -> None:
+        raise RuntimeError("no licence")
+
+    def pre_enqueue(self, _pod: Pod) -> Unschedulable | None:
+        return None
 
 
 def profile(name: str = "mine", **spec: Any) -> Manifest:
@@ -101,11 +117,18 @@ def test_a_plugin_that_cannot_be_imported_is_an_error_in_the_profile() -> None:
         load_profiles([named], registry)
 
 
-def test_profiles_that_this_version_cannot_run_can_be_read_but_not_loaded() -> None:
-    extender = profile(extenders=[{"urlPrefix": "http://a", "filterVerb": "filter"}])
-    assert [loaded.profile.name for loaded in read_profiles([extender], REGISTRY)] == ["mine"]
-    with pytest.raises(InvalidProfile, match=r"spec\.extenders: are not called"):
-        load_profiles([extender], REGISTRY)
+def test_profiles_whose_plugins_cannot_be_built_can_be_read_but_not_loaded() -> None:
+    broken = profile(plugins={"multiPoint": {"enabled": [{"name": "Broken"}]}})
+    registry = Registry((*SHIPPED, Broken), {})
+    assert [loaded.profile.name for loaded in read_profiles([broken], registry)] == ["mine"]
+    with pytest.raises(InvalidProfile, match="no licence"):
+        load_profiles([broken], registry)
+
+
+def test_profiles_with_extenders_can_be_loaded() -> None:
+    extended = profile(extenders=[{"urlPrefix": "http://a", "filterVerb": "filter"}])
+    (loaded,) = load_profiles([extended], REGISTRY)
+    assert [found.name for found in loaded.profile.spec.extenders] == ["http://a"]
 
 
 def test_a_config_map_contains_a_profile_only_if_it_has_a_policy() -> None:

@@ -4,26 +4,35 @@ A decision is pure and synchronous: the same pod, pipeline, cluster and seed giv
 It changes nothing but the result cache, which never changes a result.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, overload
 from zlib import crc32
 
 import numpy as np
 
-from mooring.engine.filtering import PreFiltered, Search, sampled
+from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall, PreemptCall
+from mooring.engine.filtering import PreFiltered, Search, passed_by_extenders, sampled
 from mooring.engine.outcome import FitError, Outcome, ScheduleResult
 from mooring.engine.result_cache import ResultCache
-from mooring.engine.scoring import score
-from mooring.framework.diagnosis import Diagnosis
+from mooring.engine.scoring import score, with_extender_scores
+from mooring.framework.diagnosis import Diagnosis, RejectedNodes
 from mooring.framework.pipeline import Pipeline
-from mooring.framework.post_filter import Nomination, NotEligible, PostFilterState
+from mooring.framework.post_filter import (
+    Candidates,
+    Nomination,
+    NotEligible,
+    PostFilterState,
+)
 from mooring.framework.runtime import run_post_filter
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
 from mooring.state.cluster import Trial
+from mooring.state.columns import IntArray
 from mooring.state.snapshot import Snapshot
+from mooring.state.view import BoolArray
 
 __all__ = [
     "LiveDryRun",
@@ -35,6 +44,7 @@ _LONGEST_MESSAGE: Final = 32_768
 """Characters; the API's limit to the message of a condition (metav1.Condition)."""
 
 
+@overload
 def decide(
     pod: Pod,
     pipeline: Pipeline,
@@ -44,55 +54,162 @@ def decide(
     seed: int,
     start: int = 0,
     now: float = 0.0,
-) -> Outcome:
+    answers: None = None,
+) -> Outcome: ...
+
+
+@overload
+def decide(
+    pod: Pod,
+    pipeline: Pipeline,
+    cluster: Snapshot,
+    cache: ResultCache,
+    *,
+    seed: int,
+    start: int = 0,
+    now: float = 0.0,
+    answers: ExtenderAnswers,
+) -> Outcome | FilterCall | PreemptCall: ...
+
+
+def decide(
+    pod: Pod,
+    pipeline: Pipeline,
+    cluster: Snapshot,
+    cache: ResultCache,
+    *,
+    seed: int,
+    start: int = 0,
+    now: float = 0.0,
+    answers: ExtenderAnswers | None = None,
+) -> Outcome | FilterCall | PreemptCall:
     """The node with the highest score, or the diagnosis of why no node fits.
 
     `seed` chooses among nodes with the same total score. `start` is the position in the node order
-    at which a search that samples nodes begins. `now` is in seconds since the epoch.
+    at which a search that samples nodes begins. `now` is in seconds since the epoch. `answers` are
+    those of the extenders that care for the pod; where one is missing, the call that gets it is
+    returned instead of an outcome.
     """
     search = Search(pod, pipeline, cluster, cache.of(pod, pipeline, cluster))
-    if not cluster.node_count:
-        return _fit_error(search, search.diagnosis_without_nodes(), None, now, seed)
-    pre_filtered = search.pre_filter()
+    pre_filtered = search.pre_filter() if cluster.node_count else search.diagnosis_without_nodes()
     if isinstance(pre_filtered, Diagnosis):
-        return _fit_error(search, pre_filtered, None, now, seed)
+        return _fit_error(search, pre_filtered, None, now, seed, answers)
     fits = search.feasible(pre_filtered)
-    nodes, nominee = cluster.nodes, cluster.nominations.get(pod.key)
-    if nominee is not None and search.fits_with_nominated(nominee.row, pre_filtered, fits):
-        # Preemption chose this node for the pod. kube-scheduler evaluates no others either.
-        return ScheduleResult(
-            nominee.row,
-            nodes.name(nominee.row),
-            feasible_nodes=1,
-            evaluated_nodes=1,
-            scores=None,
-            diagnosis=lambda: search.shared_diagnosis(
-                pre_filtered, search.rejected_with_nominated(pre_filtered, fits)
-            ),
-        )
+    on_nominated = _nominated_node(search, pre_filtered, fits, answers)
+    if on_nominated is not None:
+        return on_nominated
+    found = _feasible(search, pre_filtered, fits, start, answers)
+    if isinstance(found, FilterCall):
+        return found
+    if not len(found.rows):
+        return _fit_error(search, found.diagnosis(), pre_filtered, now, seed, answers)
+    return _highest(search, found, seed, answers)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Feasible:
+    """The feasible rows (int64), how many nodes were evaluated, and why others are not feasible."""
+
+    rows: IntArray
+    evaluated_nodes: int
+    diagnosis: Callable[[], Diagnosis]
+
+
+def _nominated_node(
+    search: Search, pre_filtered: PreFiltered, fits: BoolArray, answers: ExtenderAnswers | None
+) -> ScheduleResult | FilterCall | None:
+    """The node to which the pod is nominated, if the pod fits there (evaluateNominatedNode).
+
+    Preemption chose this node for the pod. kube-scheduler evaluates no others either.
+    """
+    nominee = search.cluster.nominations.get(search.pod.key)
+    if nominee is None or not search.fits_with_nominated(nominee.row, pre_filtered, fits):
+        return None
+    name = search.cluster.nodes.name(nominee.row)
+    if answers is not None and answers.nominee != name:
+        return FilterCall((name,), evaluated_nodes=1, nominated=True)
+    if answers is not None and not answers.passes_nominee:
+        return None
+    return ScheduleResult(
+        nominee.row,
+        name,
+        feasible_nodes=1,
+        evaluated_nodes=1,
+        scores=None,
+        diagnosis=lambda: search.shared_diagnosis(
+            pre_filtered, search.rejected_with_nominated(pre_filtered, fits)
+        ),
+    )
+
+
+def _feasible(
+    search: Search,
+    pre_filtered: PreFiltered,
+    fits: BoolArray,
+    start: int,
+    answers: ExtenderAnswers | None,
+) -> _Feasible | FilterCall:
+    """The nodes that fit with the nominated pods, and that the extenders pass.
+
+    If what the extenders passed does not fit any more, they are called again.
+    """
+    cluster = search.cluster
     with_nominated = search.rejected_with_nominated(pre_filtered, fits)
     if with_nominated:
         fits = fits.copy()
         fits[np.concatenate([group.rows for group in with_nominated])] = False
     diagnosis = partial(search.shared_diagnosis, pre_filtered, with_nominated)
-    rows, evaluated_nodes = sampled(
-        fits, cluster, pipeline, len(pre_filtered.candidate_rows), start
-    )
-    if not len(rows):
-        return _fit_error(search, diagnosis(), pre_filtered, now, seed)
+    filtered = answers.filtered if answers is not None else None
+    if answers is not None and filtered is not None:
+        rows, filtered_out = passed_by_extenders(fits, cluster, filtered)
+        if len(rows) or not filtered.passed:
+            diagnosed = partial(_with_extenders, diagnosis, filtered_out)
+            return _Feasible(rows, answers.evaluated_nodes, diagnosed)
+    candidates = len(pre_filtered.candidate_rows)
+    rows, evaluated_nodes = sampled(fits, cluster, search.pipeline, candidates, start)
+    if answers is not None and len(rows):
+        names = tuple(cluster.node_names[row] for row in rows.tolist())
+        return FilterCall(names, evaluated_nodes)
+    return _Feasible(rows, evaluated_nodes, diagnosis)
+
+
+def _highest(
+    search: Search, found: _Feasible, seed: int, answers: ExtenderAnswers | None
+) -> ScheduleResult:
+    """One of the feasible nodes with the highest total score; a single one is not scored."""
+    rows, nodes = found.rows, search.cluster.nodes
     if len(rows) == 1:
         row = int(rows[0])
-        return ScheduleResult(row, nodes.name(row), 1, evaluated_nodes, None, diagnosis)
+        name = nodes.name(row)
+        return ScheduleResult(row, name, 1, found.evaluated_nodes, None, found.diagnosis)
     table = score(search, rows)
+    if answers is not None:
+        table = with_extender_scores(table, answers.scores)
     chosen = int(table.best[seed % len(table.best)])
     row, scores = int(rows[chosen]), partial(table.by_node, chosen=chosen)
-    return ScheduleResult(row, nodes.name(row), len(rows), evaluated_nodes, scores, diagnosis)
+    evaluated, diagnosis = found.evaluated_nodes, found.diagnosis
+    return ScheduleResult(row, nodes.name(row), len(rows), evaluated, scores, diagnosis)
+
+
+def _with_extenders(
+    diagnosis: Callable[[], Diagnosis], filtered_out: tuple[RejectedNodes, ...]
+) -> Diagnosis:
+    found = diagnosis()
+    return replace(found, rejected=(*found.rejected, *filtered_out))
 
 
 def _fit_error(
-    search: Search, diagnosis: Diagnosis, pre_filtered: PreFiltered | None, now: float, seed: int
-) -> FitError:
-    """The outcome when no node fits: runs the post_filter plugins (RunPostFilterPlugins)."""
+    search: Search,
+    diagnosis: Diagnosis,
+    pre_filtered: PreFiltered | None,
+    now: float,
+    seed: int,
+    answers: ExtenderAnswers | None,
+) -> FitError | PreemptCall:
+    """The outcome when no node fits: runs the post_filter plugins (RunPostFilterPlugins).
+
+    If a plugin has candidates that extenders must see, that call is returned.
+    """
     message = diagnosis.message[:_LONGEST_MESSAGE]
     if not diagnosis.total:
         return FitError(diagnosis, message)
@@ -104,6 +221,8 @@ def _fit_error(
         search.pipeline.preemption,
         now,
         seed,
+        preempt_extenders=answers is not None and answers.preempts,
+        processed=answers.processed if answers is not None else None,
     )
     reasons: list[str] = []
     keeps_nomination = False
@@ -111,6 +230,11 @@ def _fit_error(
         answer = run_post_filter(search.pipeline, plugin, state)
         if isinstance(answer, Nomination):
             return FitError(diagnosis, message, answer)
+        if isinstance(answer, Candidates):
+            return PreemptCall(answer.candidates)
+        if isinstance(answer, NotEligible) and answer.is_error:
+            reasons, keeps_nomination = [answer.reason], True
+            break
         reasons.append(answer.reason)
         keeps_nomination |= isinstance(answer, NotEligible)
         if isinstance(answer, Unschedulable) and not answer.resolvable:

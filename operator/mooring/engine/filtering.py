@@ -4,14 +4,15 @@ In the order in which a decision needs it: `Search.pre_filter`, `Search.feasible
 `Search.rejected_with_nominated`, `sampled`, and `Search.shared_diagnosis` for the reasons.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from mooring.engine.extenders.answers import Filtered
 from mooring.engine.result_cache import ShapeResults
-from mooring.framework.diagnosis import Diagnosis, RejectedNodes
+from mooring.framework.diagnosis import EXTENDER, Diagnosis, RejectedNodes
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import FilterPlugin, ResourceFilterPlugin
 from mooring.framework.runtime import (
@@ -31,6 +32,7 @@ __all__ = [
     "PreFiltered",
     "Search",
     "nodes_to_find",
+    "passed_by_extenders",
     "sampled",
 ]
 
@@ -240,6 +242,12 @@ class Search:
         rejected += self._filter_rejections(pre_filtered, remaining)
         return self._diagnosis(rejected=(*rejected, *with_nominated))
 
+    def diagnosis_of(self, pre_filtered: PreFiltered, rows: IntArray) -> Diagnosis:
+        """Why these rows (int64, ascending) reject the pod; the others are not counted."""
+        rows = np.intersect1d(rows, pre_filtered.candidate_rows)
+        rejected = self._filter_rejections(pre_filtered, rows)
+        return Diagnosis(len(rows), self.cluster.node_names, tuple(rejected))
+
     def diagnosis_without_nodes(self) -> Diagnosis:
         """The diagnosis of a cluster without nodes."""
         return self._diagnosis()
@@ -313,3 +321,27 @@ def sampled(
     order = np.roll(cluster.nodes_in_order, -start)
     found = np.flatnonzero(fits[order])[:wanted]
     return order[found], int(found[-1]) + 1
+
+
+def passed_by_extenders(
+    fits: BoolArray, cluster: Snapshot, filtered: Filtered
+) -> tuple[IntArray, tuple[RejectedNodes, ...]]:
+    """The feasible rows (int64, ascending) that the extenders passed, and those they filtered out.
+
+    `fits` is bool[rows]. Nodes that do not fit any more are in neither.
+    """
+
+    def feasible(names: Iterable[str]) -> list[int]:
+        rows = (cluster.row(name) for name in names)
+        return sorted(row for row in rows if row is not None and fits[row])
+
+    passed = np.array(feasible(filtered.passed), np.int64)
+    failed = np.array(feasible(filtered.failed), np.int64)
+    if not len(failed):
+        return passed, ()
+    failures = [filtered.failed[cluster.node_names[row]] for row in failed.tolist()]
+    reasons = np.array([failure.reason for failure in failures])
+    resolvable = np.array([failure.resolvable for failure in failures], np.bool_)
+    masks = ((str(reason), reasons == reason) for reason in np.unique(reasons))
+    why = Explanation.from_masks(masks, resolvable=resolvable)
+    return passed, (RejectedNodes(EXTENDER, failed, why),)

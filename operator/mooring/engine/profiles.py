@@ -1,6 +1,6 @@
 """The profiles in force, and which of them takes a pod."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from mooring.framework.handle import Handle
@@ -10,6 +10,7 @@ from mooring.framework.registry import Registry
 from mooring.model.pod import Pod
 from mooring.model.pod_group import GroupFormat
 from mooring.policy.errors import FieldError, ProfileInvalid
+from mooring.policy.extender import Extender
 from mooring.policy.match import ProfileMatcher
 from mooring.policy.profile import SchedulingProfile
 from mooring.policy.resolve import Effective, load_profile
@@ -32,14 +33,21 @@ class Profiles:
 
     A profile takes effect whole: `apply` and `put` either replace it, or raise and leave what was
     in force. `failures` records what plugins do wrong; without it that is logged, but not counted.
+    `tls_problem` says why an extender's certificates cannot be used; by default they are not read.
     """
 
     def __init__(
-        self, registry: Registry, handle: Handle, failures: PluginFailures | None = None
+        self,
+        registry: Registry,
+        handle: Handle,
+        failures: PluginFailures | None = None,
+        *,
+        tls_problem: Callable[[Extender], str | None] = lambda _extender: None,
     ) -> None:
         self._registry = registry
         self._handle = handle
         self._failures = failures
+        self._tls_problem = tls_problem
         self._in_force: dict[str, InForce] = {}
         self._matcher = ProfileMatcher(())
 
@@ -62,7 +70,7 @@ class Profiles:
 
         Raises:
             ProfileInvalid: with every mistake in the document; or, where there is none, with every
-                plugin that cannot be built, and what this version of Mooring cannot do.
+                plugin that cannot be built, and certificates of extenders that cannot be used.
         """
         return self.build(*load_profile(document, self._registry))
 
@@ -70,12 +78,16 @@ class Profiles:
         """Builds the plugins of a profile that is read and resolved, without putting it in force.
 
         Raises:
-            ProfileInvalid: with every plugin that cannot be built, or if the profile uses a feature
-                that this version lacks.
+            ProfileInvalid: with every plugin that cannot be built, or if certificates of extenders
+                cannot be used.
         """
-        if profile.spec.extenders:
-            message = "are not called by this version of Mooring: remove them"
-            raise ProfileInvalid([FieldError("spec.extenders", message)])
+        mistakes = [
+            FieldError(f"spec.extenders[{number}].tlsConfig", problem)
+            for number, extender in enumerate(profile.spec.extenders)
+            if (problem := self._tls_problem(extender)) is not None
+        ]
+        if mistakes:
+            raise ProfileInvalid(mistakes)
         pipeline = build_pipeline(profile, effective, self._registry, self._handle, self._failures)
         return InForce(profile, effective, pipeline)
 

@@ -130,15 +130,18 @@ class Reports:
         self._failed(pod, reason, message, None)
 
     def gated(self, pod: Pod, message: str) -> None:
-        """Report that a PreEnqueue plugin holds the pod back: a condition, and no event."""
-        self._set_condition(pod, PodScheduledReason.SCHEDULING_GATED, message, pod.nominated_node)
+        """Report why the pod may not enter the queue yet, once for each message.
+
+        New nodes would not help the pod, and a cluster autoscaler makes none for it.
+        """
+        _, known, _ = self._said.get(pod.uid, (None, pod.unscheduled_message or "", None))
+        if known != message:
+            reason = PodScheduledReason.SCHEDULING_GATED
+            self._failed(pod, reason, message, pod.nominated_node)
 
     def no_profile(self, pod: Pod, message: str) -> None:
-        """Report that no profile takes the pod: an event, and no condition.
-
-        The pod may be another scheduler's, which writes its condition.
-        """
-        self._record_failure(pod, message)
+        """Report that no profile takes the pod."""
+        self._failed(pod, PodScheduledReason.NO_PROFILE, message, None)
 
     def preempted(self, victim: Pod, preemptor: Pod, node: str) -> None:
         """Report to the victim that it is preempted, and for which priority."""

@@ -15,7 +15,7 @@ from mooring.framework.verdicts import SKIP
 from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
-__all__ = ["ScoreTable", "score"]
+__all__ = ["ScoreTable", "score", "with_extender_scores"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,6 +86,23 @@ def score(search: Search, rows: IntArray) -> ScoreTable:
         weighted[scorer.name] = scores.__getitem__
         total = total + scores
     return ScoreTable(nodes, total, np.flatnonzero(total == total.max()), weighted)
+
+
+def with_extender_scores(table: ScoreTable, scores: Mapping[str, Mapping[str, int]]) -> ScoreTable:
+    """The table with the extenders' weighted scores added, which are by extender and node name.
+
+    A node that an extender did not score gets 0 from it.
+    """
+    if not scores:
+        return table
+    names = [table.nodes.name(position) for position in range(len(table.total))]
+    columns = {
+        extender: np.array([of_extender.get(name, 0) for name in names], np.int64)
+        for extender, of_extender in scores.items()
+    }
+    total = table.total + sum(columns.values())
+    weighted = {**table.weighted, **{name: c.__getitem__ for name, c in columns.items()}}
+    return ScoreTable(table.nodes, total, np.flatnonzero(total == total.max()), weighted)
 
 
 def _weighted_at(column: IntArray, rows: IntArray, weight: int, positions: IntArray) -> IntArray:

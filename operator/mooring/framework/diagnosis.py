@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
@@ -12,7 +13,10 @@ from mooring.framework.verdicts import Explanation
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
-__all__ = ["Diagnosis", "RejectedNodes"]
+__all__ = ["EXTENDER", "Diagnosis", "RejectedNodes"]
+
+EXTENDER: Final = "Extender"
+"""Stands for all extenders among the plugins that rejected a pod (ExtenderName in types.go)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +61,12 @@ class Diagnosis:
         """The rows (int64, ascending) on which evicting pods cannot help."""
         return np.flatnonzero(self._rejected(resolvable=False))
 
+    @cached_property
+    def extender_rows(self) -> IntArray:
+        """The rows (int64, ascending) that every filter passed and an extender filtered out."""
+        rows = [group.rows for group in self.rejected if group.plugin == EXTENDER]
+        return np.unique(np.concatenate(rows)) if rows else np.zeros(0, np.int64)
+
     def _rejected(self, *, resolvable: bool) -> BoolArray:
         """bool[rows]: rejected by a plugin with this value of `resolvable`."""
         rejected = np.zeros(len(self.names), np.bool_)
@@ -74,6 +84,23 @@ class Diagnosis:
             return f"{head} {self.pre_filter}."
         histogram = sorted(f"{count} {reason}" for reason, count in self._histogram().items())
         return f"{head} {', '.join(histogram)}." if histogram else head
+
+    @cached_property
+    def main_reason(self) -> str:
+        """The reason of the most nodes on which evicting pods may help, or else of the most nodes.
+
+        So it is about the nodes that the pod could run on, and not about those that others use.
+        """
+        if self.pre_filter is not None or not self.total:
+            return self.pre_filter or self.message
+        counts: Counter[str] = Counter()
+        for group in self.rejected:
+            why = group.explanation
+            if why.resolvable.any():
+                bits, resolvable = why.bits[why.resolvable], why.resolvable[why.resolvable]
+                counts.update(dict(Explanation(why.reasons, bits, resolvable).nodes_per_reason()))
+        counts = +counts or self._histogram()
+        return min(counts, key=lambda reason: (-counts[reason], reason), default="")
 
     def rejections(self, most: int | None = None) -> Mapping[str, Rejection]:
         """The rejection of each node by name; of at most `most` nodes per plugin.

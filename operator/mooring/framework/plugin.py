@@ -12,12 +12,19 @@ from enum import Enum
 from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 from mooring.framework.hints import QueueingHint
-from mooring.framework.post_filter import Nomination, NotEligible, PostFilterState
+from mooring.framework.placements import Placement, PodGroupAssignments
+from mooring.framework.post_filter import (
+    Candidates,
+    Nomination,
+    NotEligible,
+    PostFilterState,
+)
 from mooring.framework.verdicts import Explanation, PreFilterResult, Skip, Unschedulable, Wait
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.policy.points import Point
 from mooring.state.columns import IntArray
+from mooring.state.pod_groups import PodGroupState
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 
@@ -28,6 +35,8 @@ __all__ = [
     "FilterPlugin",
     "Normalize",
     "PermitPlugin",
+    "PlacementGeneratePlugin",
+    "PlacementScorePlugin",
     "Plugin",
     "PostBindPlugin",
     "PostFilterPlugin",
@@ -131,6 +140,19 @@ class QueueSortPlugin(Plugin, Protocol):
         """Pods with smaller keys come first; called when the pod enters the active queue."""
 
 
+class PlacementGeneratePlugin(Plugin, Protocol):
+    """Says where a pod group may be placed as a whole; runs before the filters of its members."""
+
+    def generate_placements(
+        self, group: PodGroupState, parent: Placement, cluster: Snapshot
+    ) -> tuple[Placement, ...] | Unschedulable:
+        """Parts of `parent`, the most wanted first; `(parent,)` if any of its nodes will do.
+
+        Of placements with equal scores the first is chosen. Unschedulable, or an empty tuple: the
+        group can be placed nowhere.
+        """
+
+
 class PreFilterPlugin(Plugin, Protocol):
     """Runs once per attempt, before the filters."""
 
@@ -161,7 +183,9 @@ class ResourceFilterPlugin(FilterPlugin, Protocol):
 class PostFilterPlugin(Plugin, Protocol):
     """Runs when no node fits; may find a node on which evictions help."""
 
-    def post_filter(self, state: PostFilterState) -> Nomination | Unschedulable | NotEligible:
+    def post_filter(
+        self, state: PostFilterState
+    ) -> Nomination | Candidates | Unschedulable | NotEligible:
         """A nomination, or why the plugin has none."""
 
 
@@ -179,6 +203,17 @@ class ScorePlugin(Plugin, Protocol):
 
     def score(self, pod: Pod, nodes: NodeView, state: Any) -> IntArray:
         """int64[len(nodes)]: 0-100 if `normalize` is NONE, else any number that is not negative."""
+
+
+class PlacementScorePlugin(Plugin, Protocol):
+    """Scores the placements in which a pod group fits; a higher score is better."""
+
+    normalize: ClassVar[Normalize]
+
+    def score_placement(
+        self, group: PodGroupState, assignments: PodGroupAssignments, cluster: Snapshot
+    ) -> int:
+        """0-100 if `normalize` is NONE, else any number that is not negative."""
 
 
 class ReservePlugin(Plugin, Protocol):
@@ -222,11 +257,13 @@ class PostBindPlugin(Plugin, Protocol):
 POINT_METHODS: dict[Point, str] = {
     Point.PRE_ENQUEUE: "pre_enqueue",
     Point.QUEUE_SORT: "sort_key",
+    Point.PLACEMENT_GENERATE: "generate_placements",
     Point.PRE_FILTER: "pre_filter",
     Point.FILTER: "filter",
     Point.POST_FILTER: "post_filter",
     Point.PRE_SCORE: "pre_score",
     Point.SCORE: "score",
+    Point.PLACEMENT_SCORE: "score_placement",
     Point.RESERVE: "reserve",
     Point.PERMIT: "permit",
     Point.PRE_BIND: "pre_bind",

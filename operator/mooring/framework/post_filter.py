@@ -11,7 +11,15 @@ from mooring.policy.profile import Preemption
 from mooring.state.cluster import Trial
 from mooring.state.snapshot import Snapshot
 
-__all__ = ["DryRun", "Nomination", "NotEligible", "PostFilterState"]
+__all__ = [
+    "Candidates",
+    "DryRun",
+    "Nomination",
+    "NotEligible",
+    "PostFilterState",
+    "PreemptionCandidate",
+    "ProcessedCandidates",
+]
 
 
 class DryRun(Protocol):
@@ -38,6 +46,9 @@ class PostFilterState:
     `limits` are the profile's settings for preemption. `now` is in seconds since the epoch. `seed`
     differs between the attempts of a pod: a search that does not look at all nodes can begin
     elsewhere each time.
+
+    With `preempt_extenders`, extenders take part in the preemption: a plugin that supports that
+    returns Candidates first, and runs again with `processed`, what the extenders made of them.
     """
 
     pod: Pod
@@ -47,6 +58,8 @@ class PostFilterState:
     limits: Preemption
     now: float
     seed: int = 0
+    preempt_extenders: bool = False
+    processed: "ProcessedCandidates | None" = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,11 +74,43 @@ class Nomination:
     strict: bool = False
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PreemptionCandidate:
+    """The pod would fit on `node` without the victims, which are the most important first.
+
+    `violations` counts the victims whose eviction violates a disruption budget.
+    """
+
+    node: str
+    victims: tuple[Pod, ...]
+    violations: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """All candidates, for the preempt extenders; returned in place of a nomination."""
+
+    candidates: tuple[PreemptionCandidate, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProcessedCandidates:
+    """The candidates that the preempt extenders left, with the victims that they chose.
+
+    `error` says why an extender that may not be ignored failed; then there are no candidates.
+    """
+
+    candidates: tuple[PreemptionCandidate, ...]
+    error: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class NotEligible:
     """The pod is not eligible to preempt now (PodEligibleToPreemptOthers).
 
-    A nomination that the pod already has stays, unlike after Unschedulable.
+    A nomination that the pod already has stays, unlike after Unschedulable. If it is an error, no
+    further plugin runs, and the reasons of those before are not reported (RunPostFilterPlugins).
     """
 
     reason: str
+    is_error: bool = False

@@ -20,11 +20,14 @@ import numpy as np
 
 from mooring.framework.hints import QueueingHint
 from mooring.framework.pipeline import Pipeline
+from mooring.framework.placements import Placement, PodGroupAssignments
 from mooring.framework.plugin import (
     EnqueueExtensions,
     FilterPlugin,
     Normalize,
     PermitPlugin,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
     Plugin,
     PostFilterPlugin,
     PreEnqueuePlugin,
@@ -36,7 +39,12 @@ from mooring.framework.plugin import (
     ScorePlugin,
 )
 from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed, one_line
-from mooring.framework.post_filter import Nomination, NotEligible, PostFilterState
+from mooring.framework.post_filter import (
+    Candidates,
+    Nomination,
+    NotEligible,
+    PostFilterState,
+)
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.scores import MAX_SCORE
 from mooring.framework.verdicts import (
@@ -50,6 +58,7 @@ from mooring.framework.verdicts import (
 from mooring.model.events import ClusterEvent
 from mooring.model.pod import Pod
 from mooring.state.columns import IntArray
+from mooring.state.pod_groups import PodGroupState
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 
@@ -58,6 +67,7 @@ __all__ = [
     "check_async",
     "run_explain",
     "run_filter",
+    "run_generate_placements",
     "run_permit",
     "run_post_filter",
     "run_pre_enqueue",
@@ -67,6 +77,7 @@ __all__ = [
     "run_reserve",
     "run_resource_requests",
     "run_score",
+    "run_score_placement",
     "run_sort_key",
     "run_unreserve",
     "wrong_explanation",
@@ -179,11 +190,14 @@ def run_resource_requests(
 
 def run_post_filter(
     pipeline: Pipeline, plugin: PostFilterPlugin, state: PostFilterState
-) -> Nomination | Unschedulable | NotEligible:
-    """What `post_filter` returns; a nominated node exists, and the victims are on it."""
+) -> Nomination | Candidates | Unschedulable | NotEligible:
+    """What `post_filter` returns; a nominated node exists, and the victims are on it.
+
+    Candidates are returned only where extenders have to see them, and have not yet.
+    """
     point = ExtensionPoint.POST_FILTER
     answer = _called(pipeline, plugin, point, plugin.post_filter, state)
-    if problem := _wrong_post_filter(answer, state.cluster):
+    if problem := _wrong_post_filter(answer, state):
         raise _error(pipeline, plugin, point, f"post_filter {problem}")
     return answer
 
@@ -208,6 +222,38 @@ def run_score(
     if problem := wrong_scores(raw, len(nodes), plugin.normalize):
         raise _error(pipeline, plugin, ExtensionPoint.SCORE, f"score {problem}")
     return raw
+
+
+def run_generate_placements(
+    pipeline: Pipeline,
+    plugin: PlacementGeneratePlugin,
+    group: PodGroupState,
+    parent: Placement,
+    cluster: Snapshot,
+) -> tuple[Placement, ...] | Unschedulable:
+    """What `generate_placements` returns; every row of the placements is one of the parent's."""
+    point = ExtensionPoint.PLACEMENT_GENERATE
+    answer = _timed(pipeline, plugin, point, plugin.generate_placements, group, parent, cluster)
+    if problem := _wrong_placements(answer, parent):
+        raise _error(pipeline, plugin, point, f"generate_placements {problem}")
+    return answer
+
+
+def run_score_placement(
+    pipeline: Pipeline,
+    plugin: PlacementScorePlugin,
+    group: PodGroupState,
+    assignments: PodGroupAssignments,
+    cluster: Snapshot,
+) -> int:
+    """What `score_placement` returns."""
+    point = ExtensionPoint.PLACEMENT_SCORE
+    scored = _timed(pipeline, plugin, point, plugin.score_placement, group, assignments, cluster)
+    highest = MAX_SCORE if plugin.normalize is Normalize.NONE else _HIGHEST_RAW
+    if not isinstance(scored, int) or not 0 <= scored <= highest:
+        expected = f"a number from 0 to {highest}"
+        raise _error(pipeline, plugin, point, f"score_placement {_instead(scored, expected)}")
+    return scored
 
 
 def run_reserve(
@@ -294,21 +340,45 @@ def _wrong_pre_filter(answer: object) -> str:
     return ""
 
 
-def _wrong_post_filter(answer: object, cluster: Snapshot) -> str:
+def _wrong_post_filter(answer: object, state: PostFilterState) -> str:
+    if isinstance(answer, Candidates):
+        if not state.preempt_extenders or state.processed is not None:
+            return "returned Candidates, which no extender is to be called with"
+        found = ((c.node, c.victims) for c in answer.candidates)
+        return next(filter(None, (_wrong_victims(*c, state.cluster) for c in found)), "")
     if isinstance(answer, Unschedulable | NotEligible):
         # Its length is not limited: preemption may have to list a reason for every node.
         return _wrong_reason(answer.reason, most=None)
     if not isinstance(answer, Nomination):
         return _instead(answer, "Nomination, Unschedulable or NotEligible")
-    row = cluster.row(answer.node) if isinstance(answer.node, str) else None
+    return _wrong_victims(answer.node, answer.victims, state.cluster)
+
+
+def _wrong_victims(node: object, victims: object, cluster: Snapshot) -> str:
+    row = cluster.row(node) if isinstance(node, str) else None
     if row is None or cluster.node(row) is None:
-        return f"nominated the node {one_line(answer.node)!r}, which does not exist"
-    victims: object = answer.victims
+        return f"nominated the node {one_line(node)!r}, which does not exist"
     if not isinstance(victims, tuple) or not all(isinstance(v, Pod) for v in victims):
         return "returned victims that are no tuple of pods"
     on_node = {placed.pod.uid for placed in cluster.pods_on(row)}
     if len(victims) > len(on_node) or not {v.uid for v in victims} <= on_node:
         return "returned victims that are not on the nominated node"
+    return ""
+
+
+def _wrong_placements(answer: object, parent: Placement) -> str:
+    if isinstance(answer, Unschedulable):
+        return _wrong_reason(answer.reason)
+    if not isinstance(answer, tuple) or not all(isinstance(p, Placement) for p in answer):
+        return _instead(answer, "a tuple of Placements or Unschedulable")
+    for placement in answer:
+        rows = placement.rows
+        if not isinstance(rows, np.ndarray) or rows.dtype != _INT64 or rows.ndim != 1:
+            return f"returned rows that are {_described(rows)}; they must be an array int64"
+        if placement is not parent and not np.isin(rows, parent.rows).all():
+            return "returned rows that are not among those of the parent placement"
+        if not _are_texts((placement.key, placement.value), tuple):
+            return "returned a placement whose key or value is no text"
     return ""
 
 

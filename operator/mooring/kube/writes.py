@@ -91,6 +91,14 @@ class PodWriter:
             if not same_cards(annotations or {}, pod["metadata"].get("annotations") or {}):
                 raise
 
+    async def bound_node(self, namespace: str, name: str, uid: str) -> str | None:
+        """The node that the pod is bound to; None if it is not bound, or gone.
+
+        Waits until the server answers.
+        """
+        pod = await self._read(namespace, name, uid)
+        return pod["spec"].get("nodeName") if pod is not None else None
+
     async def _is_running(self, namespace: str, name: str, uid: str) -> bool:
         """Whether the API server has this very pod, and it is not terminating."""
         pod = await self._read(namespace, name, uid)

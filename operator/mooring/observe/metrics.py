@@ -20,6 +20,9 @@ __all__ = ["RESULTS", "Metrics", "ProfileMetrics"]
 RESULTS = ("scheduled", "unschedulable", "error")
 """How an attempt can end: the values of kube-scheduler's label `result`."""
 
+_MOST_EXTENDERS = 100
+"""Values of the label `extender`, which profiles choose."""
+
 ATTEMPTS_LABEL_LIMIT = 15
 """From this many attempts on the label `attempts` says "15+", which bounds its series."""
 
@@ -148,6 +151,19 @@ class Metrics(Collector):
             "Calls of plugins that raised, returned a wrong result or took too long.",
             ("plugin", "extension_point", "kind"),
         )
+        self._extender_calls = self._counter(
+            "mooring_extender_calls_total",
+            "Calls of extenders, by result: success, error, timeout, or invalid for an answer that "
+            "cannot be used or that reports an error.",
+            ("extender", "verb", "result"),
+        )
+        self._extender_duration = self._histogram(
+            "mooring_extender_call_duration_seconds",
+            "Time of a call of an extender.",
+            exponential_buckets(0.001, 2, 15),
+            ("extender", "verb"),
+        )
+        self._extenders: set[str] = set()
 
     def for_profile(self, profile: str) -> ProfileMetrics:
         """The recorder of this profile, always the same one; keep it beside the pipeline."""
@@ -186,6 +202,20 @@ class Metrics(Collector):
     def plugin_failed(self, plugin: str, extension_point: str, kind: str) -> None:
         """A call of a plugin failed; `kind` is error, invalid or slow."""
         self._plugin_failures.child(plugin, extension_point, kind).add()
+
+    def extender_called(self, extender: str, verb: str, result: str, seconds: float) -> None:
+        """An extender was called; with result invalid, its answer was counted as a success before.
+
+        Extenders beyond the first 100 of a process share the label "other".
+        """
+        if extender not in self._extenders:
+            if len(self._extenders) >= _MOST_EXTENDERS:
+                extender = "other"
+            else:
+                self._extenders.add(extender)
+        self._extender_calls.child(extender, verb, result).add()
+        if result != "invalid":
+            self._extender_duration.child(extender, verb).observe(seconds)
 
     def read_from(self, readings: Readings) -> None:
         """From now on each scrape shows the readings too; before, they are absent."""

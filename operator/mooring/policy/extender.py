@@ -8,6 +8,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, Final
+from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import (
     AfterValidator,
@@ -142,6 +143,12 @@ class Extender(PolicyModel):
     """Only pods that request one of these are sent to the extender; if empty, every pod is."""
     ignorable: bool = False
     """Schedule without the extender while it fails or cannot be reached."""
+
+    @property
+    def name(self) -> str:
+        """The URL without user and password, by which messages and metrics name the extender."""
+        parts = urlsplit(self.url_prefix)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
     @property
     def timeout(self) -> timedelta:

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from mooring.engine.extenders.objects import as_json
 from mooring.framework.registry import Registry
 from mooring.kube.resources import PRIORITY_CLASS
 from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED
 from mooring.model.errors import ManifestError
 from mooring.model.events import Kind
-from mooring.model.fields import mapping
+from mooring.model.fields import mapping, mappings, text
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod
 from mooring.simulate.admission import Admission, Forbidden, as_stored
@@ -32,9 +33,13 @@ _LIMIT_RANGE: Final = ("", "LimitRange")
 
 @dataclass(frozen=True, slots=True)
 class RejectedPod:
-    """A pod, "namespace/name", that the API server would not store, and its answer."""
+    """A pod, "namespace/name", that the API server would not store, and its answer.
+
+    `owner` is its controller as `Kind namespace/name`, or "".
+    """
 
     pod: str
+    owner: str
     message: str
 
 
@@ -49,6 +54,8 @@ class Inputs:
         profiles: The profiles that apply.
         ignored: The number of objects that no decision reads, by `Kind` or `Kind.group`.
         without_pods: The controllers for which no pod was made, each with the reason.
+        deployments: The Deployment's name of each ReplicaSet, by namespace and name.
+        raw: Nodes and pods as JSON by kind and key, for extenders; empty unless they were kept.
     """
 
     state: ClusterState
@@ -57,21 +64,27 @@ class Inputs:
     profiles: tuple[LoadedProfile, ...]
     ignored: Counter[str]
     without_pods: Mapping[str, str]
+    deployments: Mapping[tuple[str, str], str]
+    raw: Mapping[tuple[Kind, str], bytes]
 
 
 def inputs_of(
-    manifests: Iterable[Manifest], registry: Registry, profiles: Sequence[LoadedProfile] = ()
+    manifests: Iterable[Manifest],
+    registry: Registry,
+    profiles: Sequence[LoadedProfile] = (),
+    *,
+    keep_raw: bool = False,
 ) -> Inputs:
     """Build the inputs of a simulation from Kubernetes objects.
 
     New controllers (Deployments, Jobs and so on) are expanded to their pods. If `profiles` is not
-    empty, SchedulingProfiles among the objects are not used.
+    empty, SchedulingProfiles among the objects are not used. `keep_raw` keeps whole nodes and pods.
 
     Raises:
         InputError: if an object is malformed, incomplete or given twice; the text names the file,
             the object and the field.
     """
-    reader = _Reader()
+    reader = _Reader(keep_raw=keep_raw)
     for manifest in manifests:
         reader.read(manifest)
     reader.make_pods()
@@ -83,6 +96,8 @@ def inputs_of(
         tuple(chosen),
         reader.ignored,
         reader.without_pods,
+        reader.deployments,
+        reader.raw,
     )
 
 
@@ -93,7 +108,9 @@ class _Reader:
     into memory. New pods and controllers wait until every object has been read.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, keep_raw: bool) -> None:
+        self._keep_raw = keep_raw
+        self.raw: dict[tuple[Kind, str], bytes] = {}
         self.state = ClusterState()
         self.pending: list[Pod] = []
         self.rejected: list[RejectedPod] = []
@@ -102,7 +119,7 @@ class _Reader:
         self.without_pods: dict[str, str] = {}
         self._sources: dict[tuple[Kind, str], tuple[str, bool]] = {}
         self._stored_pods: list[Pod] = []
-        self._replica_sets: list[dict[str, Any]] = []
+        self.deployments: dict[tuple[str, str], str] = {}
         self._new: list[Manifest] = []
         self._admission: dict[tuple[str, str], list[dict[str, Any]]] = {
             _RUNTIME_CLASS: [],
@@ -150,9 +167,13 @@ class _Reader:
         if was_new and not new:
             return
         self._sources[kind, key] = (manifest.source, new)
-        value = parse_object(kind, as_stored(kind, manifest.raw))
+        raw = as_stored(kind, manifest.raw)
+        value = parse_object(kind, raw)
+        self._keep(kind, key, raw)
         if kind is Kind.REPLICA_SET:
-            self._replica_sets.append({"metadata": manifest.raw["metadata"]})
+            for owner in mappings(manifest.raw["metadata"], "ownerReferences", "metadata"):
+                replica_set = (value.namespace, value.name)
+                self.deployments[replica_set] = text(owner, "name", "metadata.ownerReferences")
         if kind is Kind.POD:
             self._stored_pods.append(value)
             self._add_pod(value)
@@ -164,12 +185,17 @@ class _Reader:
         if not (pod.node_name or pod.finished or pod.terminating):
             self.pending.append(pod)
 
+    def _keep(self, kind: Kind, key: str, raw: Mapping[str, Any]) -> None:
+        """Keep the whole object if extenders are to get it."""
+        if self._keep_raw and kind in (Kind.NODE, Kind.POD):
+            self.raw[kind, key] = as_json(raw)
+
     def make_pods(self) -> None:
         """Expand the controllers, and let the API server's admission see the new pods."""
         state = self.state
         controllers = Controllers(
             self._stored_pods,
-            self._replica_sets,
+            self.deployments,
             state.objects.of(Kind.PERSISTENT_VOLUME_CLAIM),
             (node for node in state.nodes.nodes if node is not None),
         )
@@ -212,10 +238,12 @@ class _Reader:
         try:
             raw = admission.pod(manifest.raw)
         except Forbidden as answer:
-            parse_object(kind, manifest.raw)  # a mistake in a field comes first
-            self.rejected.append(RejectedPod(key, str(answer)))
+            owner = parse_object(kind, manifest.raw).owner  # a mistake in a field comes first
+            controller = f"{owner.kind} {key.partition('/')[0]}/{owner.name}" if owner else ""
+            self.rejected.append(RejectedPod(key, controller, str(answer)))
             return
         pod = parse_object(kind, raw)
+        self._keep(kind, key, raw)
         for claim in ephemeral_claims(raw):
             claimed = replace(manifest, raw=claim)
             if object_key(Kind.PERSISTENT_VOLUME_CLAIM, claim) not in self.state.objects.of(

@@ -15,11 +15,19 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.framework.handle import Handle
-from mooring.framework.post_filter import Nomination, NotEligible, PostFilterState
+from mooring.framework.post_filter import (
+    Candidates,
+    Nomination,
+    NotEligible,
+    PostFilterState,
+    PreemptionCandidate,
+    ProcessedCandidates,
+)
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
 from mooring.plugins.default_preemption.candidates import (
     Candidate,
+    by_importance,
     select_candidate,
     select_victims,
 )
@@ -37,6 +45,7 @@ _MOST_DRY_RUNS: Final = 1_000
 _MOST_TERM_CHECKS: Final = 3_000
 """Dry runs of one decision times the pod's inter-pod terms and topology spread constraints."""
 _NO_VICTIMS: Final = "No preemption victims found for incoming pod"
+_NO_CANDIDATE: Final = "no candidate node for preemption"
 
 
 class DefaultPreemption:
@@ -50,37 +59,51 @@ class DefaultPreemption:
         self._percentage = args.min_candidate_nodes_percentage
         self._absolute = args.min_candidate_nodes_absolute
 
-    def post_filter(self, state: PostFilterState) -> Nomination | Unschedulable | NotEligible:
-        """The cheapest candidate as a nomination, or why there is none."""
+    def post_filter(
+        self, state: PostFilterState
+    ) -> Nomination | Candidates | Unschedulable | NotEligible:
+        """The cheapest candidate as a nomination, or why there is none.
+
+        If extenders take part, all candidates are returned for them first.
+        """
         not_eligible = _not_eligible_to_preempt_others(state)
         if not_eligible is not None:
             return NotEligible(f"preemption: {not_eligible}")
-        rows = state.diagnosis.resolvable_rows
+        if state.processed is not None:
+            return _of_processed(state, state.processed)
+        by_extenders = state.diagnosis.extender_rows
+        rows = np.setdiff1d(state.diagnosis.resolvable_rows, by_extenders)
         rejections: Counter[str] = Counter()
-        candidate = self._find_candidate(state, rows, rejections)
-        if candidate is not None:
-            strict = state.limits.disruption_budgets == "Strict"
-            return Nomination(
-                state.cluster.node_names[candidate.row], candidate.all_victims, strict
-            )
-        rejections[_NOT_HELPFUL] += state.diagnosis.total - len(rows)
+        candidates = self._find_candidates(state, rows, rejections)
+        if candidates and state.preempt_extenders:
+            return Candidates(tuple(_for_extenders(state, found) for found in candidates))
+        if candidates:
+            return _nomination(state, select_candidate(candidates))
+        fitting = np.intersect1d(state.diagnosis.resolvable_rows, by_extenders)
+        if (without := _without_victims(state, fitting, rejections)) is not None:
+            return NotEligible(f"preemption: {without}", is_error=True)
+        rejections[_NOT_HELPFUL] += state.diagnosis.total - len(state.diagnosis.resolvable_rows)
         histogram = ", ".join(sorted(f"{n} {reason}" for reason, n in rejections.items() if n))
         text = f"0/{state.diagnosis.total} nodes are available: {histogram}."
         return Unschedulable(f"preemption: {text}", resolvable=True)
 
-    def _find_candidate(
+    def _find_candidates(
         self, state: PostFilterState, rows: IntArray, rejections: Counter[str]
-    ) -> Candidate | None:
-        """The best candidate; if there is none, `rejections` gets the reason of every node."""
+    ) -> list[Candidate]:
+        """The candidates, as many as kube-scheduler compares, within the profile's limits.
+
+        Where it is known to be the best, only one is found, unless extenders must see all. If there
+        is none, `rejections` gets the reason of every node.
+        """
         if not len(rows):
-            return None
+            return []
         needs = state.dry_run.resource_requests
         potential = PotentialVictims(state.pod, needs or {}, rows, state.cluster, _protected(state))
         if needs is None:
             return self._dry_run(state, potential, rejections)
         if not potential.fits.any():
             _count_insufficient(potential, rejections)
-            return None
+            return []
         victims = potential.victims()
         ranked = potential.ranked(victims)
         if state.limits.max_victims or potential.may_match_budgets(state.cluster):
@@ -89,15 +112,20 @@ class DefaultPreemption:
                 candidates.append(_by_requests(state, potential, position))
                 if self._enough(state, candidates, len(rows)):
                     break
-            return _best(state, candidates, rejections)
-        return potential.candidate(int(ranked[0]), victims)
+            return _allowed(state, candidates, rejections)
+        most = self._wanted(len(rows)) if state.preempt_extenders else 1
+        return [potential.candidate(position, victims) for position in ranked[:most].tolist()]
+
+    def _wanted(self, nodes: int) -> int:
+        """How many candidates to find on so many nodes (calculateNumCandidates)."""
+        return max(nodes * self._percentage // 100, self._absolute)
 
     def _enough(self, state: PostFilterState, candidates: list[Candidate], nodes: int) -> bool:
         """Whether there are as many candidates as the profile asks for, and one violates nothing.
 
         See calculateNumCandidates and DryRunPreemption in framework/preemption/preemption.go.
         """
-        if len(candidates) < max(nodes * self._percentage // 100, self._absolute):
+        if len(candidates) < self._wanted(nodes):
             return False
         return any(
             not candidate.violations and _exceeded_limit(state, candidate) is None
@@ -106,8 +134,8 @@ class DefaultPreemption:
 
     def _dry_run(
         self, state: PostFilterState, potential: PotentialVictims, rejections: Counter[str]
-    ) -> Candidate | None:
-        """The best of the candidates that dry runs find, as many as kube-scheduler compares.
+    ) -> list[Candidate]:
+        """The candidates that dry runs find, as many as kube-scheduler compares.
 
         One decision must not hold up all others for seconds. So the number of dry runs is bounded;
         of a pod with many inter-pod terms there are fewer, because each dry run checks all of them.
@@ -131,7 +159,67 @@ class DefaultPreemption:
                 candidates.append(candidate)
             if self._enough(state, candidates, len(potential.rows)):
                 break
-        return _best(state, candidates, rejections)
+        return _allowed(state, candidates, rejections)
+
+
+def _nomination(state: PostFilterState, candidate: Candidate) -> Nomination:
+    strict = state.limits.disruption_budgets == "Strict"
+    return Nomination(state.cluster.node_names[candidate.row], candidate.all_victims, strict)
+
+
+def _for_extenders(state: PostFilterState, candidate: Candidate) -> PreemptionCandidate:
+    node = state.cluster.node_names[candidate.row]
+    return PreemptionCandidate(node, candidate.all_victims, candidate.violations)
+
+
+def _of_processed(
+    state: PostFilterState, processed: ProcessedCandidates
+) -> Nomination | NotEligible:
+    """The cheapest of the candidates that the extenders left (SelectCandidate in preemption.go).
+
+    A candidate is left out if one of its victims has gone meanwhile, or if the node has become one
+    where preemption cannot help.
+    """
+    if processed.error is not None:
+        return NotEligible(f"preemption: {processed.error}", is_error=True)
+    cluster, resolvable = state.cluster, frozenset(state.diagnosis.resolvable_rows.tolist())
+    candidates: list[Candidate] = []
+    for left in processed.candidates:
+        row = cluster.row(left.node)
+        if row is None or row not in resolvable:
+            continue
+        on_node = {placed.pod.uid: placed.pod for placed in cluster.pods_on(row)}
+        victims = [on_node[v.uid] for v in by_importance(left.victims) if v.uid in on_node]
+        if len(victims) < len(left.victims):
+            continue
+        evicting = tuple(victim for victim in victims if cluster.evictions.evicting(victim))
+        staying = tuple(victim for victim in victims if victim not in evicting)
+        candidates.append(Candidate(row, staying, left.violations, evicting))
+    allowed = _allowed(state, candidates, Counter())
+    if not allowed:
+        return NotEligible(f"preemption: {_NO_CANDIDATE}")
+    return _nomination(state, select_candidate(allowed))
+
+
+def _without_victims(
+    state: PostFilterState, rows: IntArray, rejections: Counter[str]
+) -> str | None:
+    """What kube-scheduler says of nodes that the filters passed and an extender filtered out.
+
+    Every potential victim there can be reprieved, so that none is left, which it takes for an
+    error. If none of the nodes has potential victims, they are counted and None is returned.
+    """
+    names: list[str] = []
+    for row in rows.tolist():
+        pods = (placed.pod for placed in state.cluster.pods_on(row))
+        if any(pod.shape.priority < state.pod.shape.priority for pod in pods):
+            names.append(state.cluster.node_names[row])
+        else:
+            rejections[_NO_VICTIMS] += 1
+    texts = [f'expected at least one victim pod on node "{node}"' for node in sorted(names)]
+    if len(texts) <= 1:
+        return texts[0] if texts else None
+    return f"[{', '.join(texts)}]"
 
 
 def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
@@ -206,10 +294,10 @@ def _by_filters(
         return select_victims(row, potential, reprieve, state.cluster.evictions)
 
 
-def _best(
+def _allowed(
     state: PostFilterState, candidates: list[Candidate], rejections: Counter[str]
-) -> Candidate | None:
-    """The cheapest candidate within the profile's limits; `rejections` counts the others."""
+) -> list[Candidate]:
+    """The candidates within the profile's limits; `rejections` counts the others."""
     allowed = list[Candidate]()
     for candidate in candidates:
         exceeded = _exceeded_limit(state, candidate)
@@ -217,7 +305,7 @@ def _best(
             allowed.append(candidate)
         else:
             rejections[exceeded] += 1
-    return select_candidate(allowed) if allowed else None
+    return allowed
 
 
 def _exceeded_limit(state: PostFilterState, candidate: Candidate) -> str | None:

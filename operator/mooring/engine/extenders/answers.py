@@ -1,0 +1,95 @@
+"""What a decision needs from extenders, and what they have answered so far.
+
+A pod that an extender cares for is decided in two halves. The first ends with a call that has to be
+made; the second begins from the start, with the answer, in the state that the cluster has by then.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mooring.framework.pipeline import Pipeline
+from mooring.framework.post_filter import PreemptionCandidate, ProcessedCandidates
+from mooring.model.pod import Pod
+from mooring.policy.extender import Extender
+
+__all__ = [
+    "ExtenderAnswers",
+    "FilterCall",
+    "Filtered",
+    "NodeFailure",
+    "PreemptCall",
+    "interested",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class FilterCall:
+    """The filter extenders must be called with these feasible nodes before a node is chosen.
+
+    With `nominated`, the one node is that to which the pod is nominated: if the extenders pass it,
+    it is chosen without looking at others. `evaluated_nodes` counts the nodes that the search for
+    feasible ones looked at.
+    """
+
+    nodes: tuple[str, ...]
+    evaluated_nodes: int
+    nominated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptCall:
+    """The preempt extenders must be called with these candidates before one is nominated."""
+
+    candidates: tuple[PreemptionCandidate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFailure:
+    """Why an extender filtered a node out, and whether preemption could help there."""
+
+    reason: str
+    resolvable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """The nodes that all filter extenders passed, and why each other node that they got failed."""
+
+    passed: tuple[str, ...]
+    failed: Mapping[str, NodeFailure]
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderAnswers:
+    """What the extenders have answered in one attempt of a pod.
+
+    `preempts`: an extender with a preempt verb cares for the pod. `nominee` is the nominated node
+    that the filter extenders were called with alone, and `passes_nominee` their answer. `scores`
+    are the weighted scores by extender and node. `processed` is what the preempt extenders made of
+    the candidates.
+    """
+
+    preempts: bool = False
+    nominee: str | None = None
+    passes_nominee: bool = False
+    filtered: Filtered | None = None
+    evaluated_nodes: int = 0
+    scores: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    processed: ProcessedCandidates | None = None
+
+
+def interested(pipeline: Pipeline, pod: Pod) -> tuple[Extender, ...]:
+    """The profile's extenders that care for the pod, in the order they are called (IsInterested).
+
+    An extender without managed resources cares for every pod; the others for pods that request one
+    of theirs. kube-scheduler looks at limits too, but the API server sets requests from limits.
+    """
+    if not pipeline.extenders:
+        return ()
+    requested = pod.shape.demand.resources
+    return tuple(
+        extender
+        for extender in pipeline.extenders
+        if not extender.managed_resources
+        or any(resource.name in requested for resource in extender.managed_resources)
+    )

@@ -1,0 +1,280 @@
+"""One extender over HTTP(S): kept connections, bounded answers, and a bound on calls in flight."""
+
+import asyncio
+import logging
+import os
+import ssl
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Final
+
+import aiohttp
+from yarl import URL
+
+from mooring.engine.extenders.protocol import AnswerError
+from mooring.policy.extender import Extender, TLSConfig
+
+__all__ = ["ExtenderClient", "ExtenderError", "NotLeading", "tls_context"]
+
+logger = logging.getLogger(__name__)
+
+MOST_CALLS: Final = 32
+"""Calls in flight to one extender; fewer after time-outs, because it may not serve so many."""
+MOST_ANSWER: Final = 4 * 1024**2
+"""Bytes of an answer, beside twice those of the request: an answer names what was sent."""
+_IDLE_SECONDS: Final = 25.0
+_CHUNK: Final = 64 * 1024
+
+Observe = Callable[[str, str, str, float], None]
+"""Called after each call with the extender's name, the verb, the result and the seconds."""
+
+
+class ExtenderError(Exception):
+    """A call of an extender failed; the text names the extender and the verb."""
+
+
+class NotLeading(ExtenderError):  # noqa: N818 - says why nothing was sent
+    """The call was not made, because this replica must not write any more."""
+
+
+class ExtenderClient:
+    """Calls one extender. Connections are made when they are needed, and kept."""
+
+    def __init__(self, extender: Extender, observe: Observe) -> None:
+        self._extender = extender
+        self._observe = observe
+        self._session: aiohttp.ClientSession | None = None
+        self._calls = _Calls(MOST_CALLS)
+        self._ignored = ""
+
+    async def call(
+        self, what: str, verb: str, body: bytes, may_send: Callable[[], bool] | None = None
+    ) -> bytes:
+        """The body of the answer to one POST; `what` is the verb's purpose, such as filter.
+
+        One attempt, as kube-scheduler makes it. The time limit counts from the sending.
+        `may_send` is called immediately before that.
+
+        Raises:
+            ExtenderError: without an answer in time, for a status other than 200, or for an answer
+                that is too large.
+            NotLeading: nothing was sent, because `may_send` returned False.
+        """
+        async with self._calls:
+            if may_send is not None and not may_send():
+                raise NotLeading(f"{self._blamed(what)}: this replica does not lead any more")
+            began = time.monotonic()
+            result = "error"
+            try:
+                answer = await self._post(verb, body)
+                result = "success"
+            except TimeoutError:
+                result = "timeout"
+                self._calls.timed_out()
+                seconds = self._extender.timeout.total_seconds()
+                text = f"{self._blamed(what)}: no answer within {seconds:g} seconds"
+                raise ExtenderError(text) from None
+            except (aiohttp.ClientError, OSError, ssl.SSLError, ValueError, AnswerError) as error:
+                raise ExtenderError(f"{self._blamed(what)}: {_words(error)}") from error
+            finally:
+                self._observe(self._extender.name, what, result, time.monotonic() - began)
+        self._calls.answered()
+        return answer
+
+    def wrong(self, what: str, error: AnswerError) -> ExtenderError:
+        """The error for an answer that cannot be used, or that reports an error."""
+        self._observe(self._extender.name, what, "invalid", 0.0)
+        return ExtenderError(f"{self._blamed(what)}: {error}")
+
+    def ignored(self, error: ExtenderError) -> None:
+        """Logs an error that does not end the attempt; the same one again is not logged."""
+        if str(error) != self._ignored:
+            logger.warning("%s; pods are scheduled without it", error)
+        self._ignored = str(error)
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def _post(self, verb: str, body: bytes) -> bytes:
+        extender, most = self._extender, MOST_ANSWER + 2 * len(body)
+        url = URL(f"{extender.url_prefix.rstrip('/')}/{verb}")
+        tls = extender.tls_config
+        async with (
+            asyncio.timeout(extender.timeout.total_seconds()),
+            self._connected().post(
+                url,
+                data=body,
+                allow_redirects=False,
+                server_hostname=(tls.server_name or None) if tls is not None else None,
+            ) as response,
+        ):
+            if response.status != 200:
+                raise AnswerError(f"it answered with status {response.status}")
+            chunks, size = list[bytes](), 0
+            async for chunk in response.content.iter_chunked(_CHUNK):
+                size += len(chunk)
+                if size > most:
+                    response.close()
+                    raise AnswerError(f"its answer has more than {most} bytes")
+                chunks.append(chunk)
+            return b"".join(chunks)
+
+    def _connected(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=0, keepalive_timeout=_IDLE_SECONDS, ssl=tls_context(self._extender)
+                ),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={
+                    "Content-Type": "application/json",
+                    "Accept-Encoding": "identity",
+                    "User-Agent": "mooring",
+                },
+                auto_decompress=False,
+                timeout=aiohttp.ClientTimeout(),
+            )
+        return self._session
+
+    def _blamed(self, what: str) -> str:
+        return f'extender "{self._extender.name}" failed to {what}'
+
+
+class _Calls:
+    """A bound on calls in flight, first come first served; entering waits for a turn.
+
+    A time-out halves the bound, because an extender that serves one call after the other lets each
+    wait for all before it. Answers raise it again, one at a time.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = self._bound = most
+        self._running = 0
+        self._answers = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def __aenter__(self) -> None:
+        if self._running < self._bound and not self._waiting:
+            self._running += 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._leave()  # the turn came, and nothing will be called
+            raise
+
+    async def __aexit__(self, *_exc: object) -> None:
+        self._leave()
+
+    def timed_out(self) -> None:
+        """A call got no answer in time."""
+        self._bound, self._answers = max(1, self._bound // 2), 0
+
+    def answered(self) -> None:
+        """A call got its answer."""
+        self._answers += 1
+        if self._bound < self._most and self._answers >= self._bound:
+            self._bound, self._answers = self._bound + 1, 0
+
+    def _leave(self) -> None:
+        self._running -= 1
+        while self._waiting and self._running < self._bound:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                self._running += 1
+                turn.set_result(None)
+
+
+def tls_context(extender: Extender) -> ssl.SSLContext | bool:
+    """The TLS context of an https URL; True means Python's defaults.
+
+    Without trusted certificates, `enableHTTPS` turns verification off, as in kube-scheduler
+    (makeTransport in extender.go).
+
+    Raises:
+        ValueError: if a certificate or key cannot be read or used; the text says which.
+    """
+    tls = extender.tls_config
+    if not extender.url_prefix.lower().startswith("https:"):
+        return True
+    if tls is None:
+        if not extender.enable_https:
+            return True
+        tls = TLSConfig()
+    context = ssl.create_default_context()
+    # Python 3.13 demands extensions that cluster CAs often lack and Go's clients do not ask for.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    trusted = tls.ca_data or tls.ca_file
+    if tls.insecure or (extender.enable_https and not trusted):
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if trusted:
+        context = _trusting(tls, context)
+    if tls.cert_data or tls.cert_file:
+        _load_client_certificate(tls, context)
+    return context
+
+
+def _trusting(tls: TLSConfig, context: ssl.SSLContext) -> ssl.SSLContext:
+    """A context that trusts these certificates alone."""
+    flags = context.verify_flags
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.verify_flags = flags
+    try:
+        if tls.ca_data:
+            context.load_verify_locations(cadata=tls.ca_data.decode("ascii"))
+        else:
+            context.load_verify_locations(cafile=tls.ca_file)
+    except (OSError, ValueError) as error:
+        source = "caData" if tls.ca_data else f"caFile {tls.ca_file}"
+        raise ValueError(f"{source} cannot be used: {_words(error)}") from None
+    return context
+
+
+def _load_client_certificate(tls: TLSConfig, context: ssl.SSLContext) -> None:
+    """Loads the client certificate; data goes through a file, because Python reads files only."""
+    with ExitStack() as files:
+
+        def path(data: bytes, given: str) -> str:
+            if not data:
+                return given
+            file = files.enter_context(tempfile.NamedTemporaryFile(suffix=".pem"))
+            file.write(data)
+            file.flush()
+            return file.name
+
+        certificate, key = path(tls.cert_data, tls.cert_file), path(tls.key_data, tls.key_file)
+        try:
+            context.load_cert_chain(certificate, key)
+        except (OSError, ValueError) as error:
+            text = f"the client certificate or its key cannot be used: {_words(error)}"
+            raise ValueError(text) from None
+
+
+def _words(error: BaseException) -> str:
+    """What went wrong, without URLs, reprs and file contents."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return _words(error.certificate_error)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return _words(error.os_error)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        text = f"its certificate is not trusted: {error.verify_message or error.reason}"
+    elif isinstance(error, ssl.SSLError):
+        text = error.reason or "TLS failed"
+    elif isinstance(error, aiohttp.InvalidURL):
+        text = "its URL cannot be used"
+    elif isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        text = os.strerror(error.errno)  # asyncio adds addresses
+    elif isinstance(error, OSError) and error.strerror:
+        text = error.strerror
+    else:
+        text = " ".join(str(error).split())[:200] or type(error).__name__
+    return text

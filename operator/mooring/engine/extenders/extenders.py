@@ -1,0 +1,368 @@
+"""Calls the extenders of a profile, in kube-scheduler's order, and combines their answers."""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
+
+from mooring.engine.extenders.answers import (
+    ExtenderAnswers,
+    FilterCall,
+    Filtered,
+    NodeFailure,
+    PreemptCall,
+)
+from mooring.engine.extenders.client import (
+    ExtenderClient,
+    ExtenderError,
+    NotLeading,
+    tls_context,
+)
+from mooring.engine.extenders.protocol import (
+    AnswerError,
+    Json,
+    MetaVictims,
+    binding_request,
+    decode_binding,
+    decode_filter,
+    decode_preemption,
+    decode_priorities,
+    nodes_request,
+    preemption_request,
+)
+from mooring.framework.post_filter import PreemptionCandidate, ProcessedCandidates
+from mooring.model.pod import Pod
+from mooring.policy.extender import Extender
+from mooring.state.snapshot import Snapshot
+
+__all__ = ["ExtenderObjects", "Extenders", "PodGone", "tls_problem"]
+
+logger = logging.getLogger(__name__)
+
+_SCALE: Final = 10
+"""100, the highest score of a plugin, over 10, the highest of an extender (MaxExtenderPriority)."""
+_MOST_SCORE: Final = 2**53
+"""A weighted score beyond this is an error: sums must fit into 64 bits."""
+_MOST_CLIENTS: Final = 64
+"""Extenders with kept connections; changed profiles would else add more and more."""
+_NO_REASON: Final = "node(s) were filtered out by extender {}"
+
+
+class PodGone(Exception):  # noqa: N818 - says what happened
+    """There is no such pod any more, so nothing has to be decided."""
+
+
+class ExtenderObjects(Protocol):
+    """Reads the objects that extenders get, as JSON."""
+
+    async def pod(self, pod: Pod) -> Json:
+        """The pod. Raises PodGone, or ExtenderError if it cannot be read."""
+
+    async def nodes(self, names: Sequence[str]) -> Mapping[str, Json]:
+        """The nodes by name; one that is not known is left out."""
+
+
+class Extenders:
+    """Calls extenders with what `objects` reads, over connections that are kept.
+
+    `observe` is called after each call with the extender, the verb, the result and the seconds.
+    `may_write` tells whether this replica leads: without that no pod may be bound. `bound_node`
+    reads the node of a pod from the API server; it waits until the server answers. `bound` is
+    called with each pod that an extender has bound.
+    """
+
+    def __init__(
+        self,
+        objects: ExtenderObjects,
+        *,
+        observe: Callable[[str, str, str, float], None] = lambda *_observed: None,
+        may_write: Callable[[], bool] = lambda: True,
+        bound_node: Callable[[Pod], Awaitable[str | None]] | None = None,
+        bound: Callable[[Pod], object] = lambda _pod: None,
+    ) -> None:
+        self._objects = objects
+        self._observe = observe
+        self._may_write = may_write
+        self._bound_node = bound_node
+        self._bound = bound
+        self._clients = OrderedDict[Extender, ExtenderClient]()
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def answer(
+        self,
+        call: FilterCall | PreemptCall,
+        extenders: Sequence[Extender],
+        pod: Pod,
+        answers: ExtenderAnswers,
+        cluster: Snapshot,
+    ) -> ExtenderAnswers:
+        """The answers so far, and that to the call.
+
+        Raises:
+            ExtenderError: if an extender that may not be ignored fails to filter.
+            PodGone: if the pod does not exist any more.
+        """
+        raw = await self._objects.pod(pod)
+        if isinstance(call, PreemptCall):
+            processed = await self._preempt(call, extenders, pod, raw, cluster)
+            return replace(answers, processed=processed)
+        try:
+            filtered = await self._filter(call, extenders, raw)
+        except ExtenderError as error:
+            if not call.nominated:
+                raise
+            # kube-scheduler logs it and looks at all nodes (evaluateNominatedNode).
+            logger.warning("pod %s, evaluating its nominated node: %s", pod.key, error)
+            return replace(answers, nominee=call.nodes[0], passes_nominee=False)
+        if call.nominated:
+            passes = bool(filtered.passed)
+            return replace(answers, nominee=call.nodes[0], passes_nominee=passes)
+        scores: Mapping[str, Mapping[str, int]] = {}
+        if len(filtered.passed) > 1:
+            scores = await self._prioritize(filtered.passed, extenders, raw)
+        return replace(
+            answers, filtered=filtered, evaluated_nodes=call.evaluated_nodes, scores=scores
+        )
+
+    async def bind(self, extenders: Iterable[Extender], pod: Pod, node: str) -> bool:
+        """Has the first extender that binds bind the pod; False if none does.
+
+        An extender that is ignorable and fails is passed over, as in kube-scheduler. When an
+        extender fails, the pod may be bound all the same: the API server knows.
+
+        Raises:
+            ExtenderError: if the extender fails, and the pod is not bound to the node.
+        """
+        for extender in extenders:
+            if not extender.bind_verb:
+                continue
+            body = binding_request(pod.namespace, pod.name, pod.uid, node)
+            client = self._client(extender)
+            try:
+                answer = await client.call("bind", extender.bind_verb, body, self._may_write)
+                try:
+                    decode_binding(answer)
+                except AnswerError as error:
+                    raise client.wrong("bind", error) from None
+            except NotLeading:
+                raise
+            except ExtenderError as error:
+                if self._bound_node is not None and await self._bound_node(pod) == node:
+                    self._bound(pod)
+                    return True
+                if not extender.ignorable:
+                    raise
+                client.ignored(error)
+                continue
+            self._bound(pod)
+            return True
+        return False
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        for client in self._clients.values():
+            await client.close()
+        self._clients.clear()
+
+    async def _filter(self, call: FilterCall, extenders: Iterable[Extender], raw: Json) -> Filtered:
+        """Each extender gets the nodes that the one before it passed (findNodesThatPassExtenders).
+
+        Raises:
+            ExtenderError: if an extender that may not be ignored fails.
+        """
+        passed, failed = call.nodes, dict[str, NodeFailure]()
+        for extender in extenders:
+            if not extender.filter_verb:
+                continue
+            if not passed:
+                break
+            client = self._client(extender)
+            try:
+                body = await self._nodes_request(extender, raw, passed)
+                result = await client.call("filter", extender.filter_verb, body)
+                try:
+                    answer = decode_filter(result, passed, by_name=extender.node_cache_capable)
+                except AnswerError as error:
+                    raise client.wrong("filter", error) from None
+            except ExtenderError as error:
+                if not extender.ignorable:
+                    raise
+                client.ignored(error)
+                continue
+            omitted = NodeFailure(_NO_REASON.format(extender.name), resolvable=False)
+            for node in set(passed).difference(answer.passed):
+                if (reason := answer.unresolvable.get(node)) is not None:
+                    failed[node] = NodeFailure(reason, resolvable=False)
+                elif (reason := answer.failed.get(node)) is not None:
+                    failed[node] = NodeFailure(reason, resolvable=True)
+                else:
+                    failed[node] = omitted
+            passed = answer.passed
+        return Filtered(passed, failed)
+
+    async def _prioritize(
+        self, nodes: Sequence[str], extenders: Iterable[Extender], raw: Json
+    ) -> dict[str, dict[str, int]]:
+        """The weighted scores by extender and node; an extender that fails gives none."""
+        scoring = [extender for extender in extenders if extender.prioritize_verb]
+        found = await asyncio.gather(*(self._scores(e, nodes, raw) for e in scoring))
+        return {e.name: scores for e, scores in zip(scoring, found, strict=True) if scores}
+
+    async def _scores(self, extender: Extender, nodes: Sequence[str], raw: Json) -> dict[str, int]:
+        client = self._client(extender)
+        try:
+            body = await self._nodes_request(extender, raw, nodes)
+            result = await client.call("prioritize", extender.prioritize_verb, body)
+            try:
+                scores = _weighted(decode_priorities(result), extender.weight, nodes)
+            except AnswerError as error:
+                raise client.wrong("prioritize", error) from None
+        except ExtenderError as error:
+            client.ignored(error)
+            return {}
+        return scores
+
+    async def _preempt(
+        self,
+        call: PreemptCall,
+        extenders: Iterable[Extender],
+        pod: Pod,
+        raw: Json,
+        cluster: Snapshot,
+    ) -> ProcessedCandidates:
+        """Each extender gets the candidates that the one before it left (callExtenders).
+
+        An empty answer ends the preemption.
+        """
+        candidates = call.candidates
+        for extender in extenders:
+            if not extender.preempt_verb:
+                continue
+            try:
+                candidates = await self._process(extender, candidates, pod, raw, cluster)
+            except ExtenderError as error:
+                if not extender.ignorable:
+                    return ProcessedCandidates((), str(error))
+                self._client(extender).ignored(error)
+                continue
+            if not candidates:
+                break
+        return ProcessedCandidates(candidates)
+
+    async def _process(
+        self,
+        extender: Extender,
+        candidates: Sequence[PreemptionCandidate],
+        pod: Pod,
+        raw: Json,
+        cluster: Snapshot,
+    ) -> tuple[PreemptionCandidate, ...]:
+        """What one extender leaves of the candidates (ProcessPreemption).
+
+        Raises:
+            ExtenderError: if it fails, or names a pod that may not be a victim.
+        """
+        client = self._client(extender)
+        victims = {
+            candidate.node: MetaVictims(
+                tuple(victim.uid for victim in candidate.victims), candidate.violations
+            )
+            for candidate in candidates
+        }
+        pods = None
+        if not extender.node_cache_capable:
+            pods = await self._pods(v for candidate in candidates for v in candidate.victims)
+        body = preemption_request(raw, victims, pods)
+        result = await client.call("preempt", extender.preempt_verb, body)
+        try:
+            answer = decode_preemption(result)
+            left = [_chosen(node, meta, pod, cluster) for node, meta in answer.items()]
+        except AnswerError as error:
+            raise client.wrong("preempt", error) from None
+        without = [candidate.node for candidate in left if not candidate.victims]
+        if without and not extender.ignorable:
+            problem = AnswerError(f'expected at least one victim pod on node "{without[0]}"')
+            raise client.wrong("preempt", problem)
+        return tuple(candidate for candidate in left if candidate.victims)
+
+    async def _pods(self, pods: Iterable[Pod]) -> dict[str, Json]:
+        """The pods as JSON by uid; those that have gone are left out."""
+        found: dict[str, Json] = {}
+
+        async def read(pod: Pod) -> None:
+            try:
+                found[pod.uid] = await self._objects.pod(pod)
+            except PodGone:
+                return
+
+        await asyncio.gather(*(read(pod) for pod in pods))
+        return found
+
+    async def _nodes_request(self, extender: Extender, pod: Json, names: Sequence[str]) -> bytes:
+        if extender.node_cache_capable:
+            return nodes_request(pod, names, None)
+        nodes = await self._objects.nodes(names)
+        return nodes_request(pod, names, [nodes[name] for name in names if name in nodes])
+
+    def _client(self, extender: Extender) -> ExtenderClient:
+        """The client of the extender; of too many, that which was not used for longest ends."""
+        client = self._clients.get(extender)
+        if client is None:
+            client = self._clients[extender] = ExtenderClient(extender, self._observe)
+            if len(self._clients) > _MOST_CLIENTS:
+                _, unused = self._clients.popitem(last=False)
+                task = asyncio.get_running_loop().create_task(unused.close())
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)
+        self._clients.move_to_end(extender)
+        return client
+
+
+def tls_problem(extender: Extender) -> str | None:
+    """Why the certificates of the extender cannot be used; None if they can."""
+    try:
+        tls_context(extender)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _weighted(scores: Mapping[str, int], weight: int, nodes: Collection[str]) -> dict[str, int]:
+    """The scores of the nodes that were sent, on the scale of plugins and times the weight.
+
+    Raises:
+        AnswerError: if a score is too large to be added to others.
+    """
+    known = frozenset(nodes)
+    weighted = {node: score * weight * _SCALE for node, score in scores.items() if node in known}
+    if any(abs(score) > _MOST_SCORE for score in weighted.values()):
+        raise AnswerError("a Score is too large; the highest is 10")
+    return weighted
+
+
+def _chosen(
+    node: str, victims: MetaVictims, preemptor: Pod, cluster: Snapshot
+) -> PreemptionCandidate:
+    """The candidate that an extender answered with (convertToVictims).
+
+    Raises:
+        AnswerError: if there is no such node, or a victim is not on it or has too high a priority.
+    """
+    row = cluster.row(node)
+    if row is None or cluster.node(row) is None:
+        raise AnswerError(f'claims to preempt on node "{node[:253]}", which is not found')
+    on_node = {placed.pod.uid: placed.pod for placed in cluster.pods_on(row)}
+    pods: list[Pod] = []
+    for uid in victims.uids:
+        pod = on_node.get(uid)
+        if pod is None:
+            raise AnswerError(
+                f"claims to preempt pod (UID: {uid[:64]}) on node: {node}, but the pod is not "
+                "found on that node"
+            )
+        if pod.shape.priority >= preemptor.shape.priority:
+            raise AnswerError(f"claims to preempt pod {pod.key}, whose priority is not lower")
+        pods.append(pod)
+    return PreemptionCandidate(node, tuple(pods), victims.violations)

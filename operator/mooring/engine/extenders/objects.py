@@ -1,0 +1,91 @@
+"""The objects that extenders get, read from the API server.
+
+The mirror keeps what decisions read and no more, but extenders get whole objects. So the pod is
+read when an extender is called for it. Nodes, which only extenders without a cache of their own
+get, are watched from the first such call on.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from mooring.engine.extenders.client import ExtenderError
+from mooring.engine.extenders.extenders import PodGone
+from mooring.engine.extenders.protocol import Json
+from mooring.kube.client import ApiClient
+from mooring.kube.errors import ApiError, NotFoundError, explain
+from mooring.kube.reflector import EventType, Reflector
+from mooring.kube.resources import NODE, POD, Resource
+from mooring.model.pod import Pod
+
+__all__ = ["ApiObjects", "as_json"]
+
+
+class ApiObjects:
+    """Implements `ExtenderObjects` over an API server."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+        self._nodes = _Nodes()
+        self._reflector: Reflector | None = None
+        self._watch: asyncio.Task[None] | None = None
+
+    async def pod(self, pod: Pod) -> Json:
+        """The pod as the API server has it now.
+
+        Raises:
+            PodGone: if it is gone, or another pod has its name.
+            ExtenderError: if the API server cannot be asked.
+        """
+        try:
+            raw = await self._client.get(POD, pod.name, pod.namespace)
+        except NotFoundError:
+            raise PodGone(pod.key) from None
+        except ApiError as error:
+            text = f"pod {pod.key} cannot be read for the extenders: {explain(error)}"
+            raise ExtenderError(text) from error
+        if raw["metadata"]["uid"] != pod.uid:
+            raise PodGone(pod.key)
+        return as_json(raw)
+
+    async def nodes(self, names: Sequence[str]) -> Mapping[str, Json]:
+        """These nodes by name; the first call waits until all nodes have been listed."""
+        if self._reflector is None:
+            self._reflector = Reflector(self._client, NODE, self._nodes)
+            self._watch = asyncio.create_task(self._reflector.run())
+        await self._reflector.synced.wait()
+        known = self._nodes.json
+        return {name: known[name] for name in names if name in known}
+
+    async def close(self) -> None:
+        """Ends the watch of nodes."""
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.wait([self._watch])
+
+
+class _Nodes:
+    """Every node as JSON by name (`mooring.kube.reflector.Sink`)."""
+
+    def __init__(self) -> None:
+        self.json: dict[str, Json] = {}
+
+    def replace(self, _resource: Resource, items: list[dict[str, Any]]) -> None:
+        """The cluster has exactly these nodes."""
+        self.json = {raw["metadata"]["name"]: as_json(raw) for raw in items}
+
+    def apply(self, _resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
+        """A node was added, changed or deleted."""
+        name = obj["metadata"]["name"]
+        if event == "DELETED":
+            self.json.pop(name, None)
+        else:
+            self.json[name] = as_json(obj)
+
+
+def as_json(raw: Mapping[str, Any]) -> Json:
+    """The object as kube-scheduler sends it: without managedFields, which its cache drops."""
+    metadata = {name: value for name, value in raw["metadata"].items() if name != "managedFields"}
+    return orjson.dumps({**raw, "metadata": metadata})

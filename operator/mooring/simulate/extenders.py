@@ -1,0 +1,74 @@
+"""Calls extenders in a simulation, one pod after the other, with the objects of the input."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall, PreemptCall
+from mooring.engine.extenders.client import ExtenderError
+from mooring.engine.extenders.extenders import Extenders
+from mooring.engine.extenders.protocol import Json
+from mooring.engine.outcome import Outcome
+from mooring.model.events import Kind
+from mooring.model.pod import Pod
+from mooring.policy.extender import Extender
+from mooring.simulate.inputs import Inputs
+from mooring.state.snapshot import Snapshot
+
+__all__ = ["ExtenderCalls", "calling_extenders"]
+
+_MOST_CALLS: Final = 5
+
+
+class ExtenderCalls:
+    """Extenders, and the event loop on which they are called."""
+
+    def __init__(self, runner: asyncio.Runner, extenders: Extenders) -> None:
+        self._runner = runner
+        self._extenders = extenders
+
+    def decided(
+        self,
+        decide: Callable[..., Outcome | FilterCall | PreemptCall],
+        extenders: Sequence[Extender],
+        pod: Pod,
+        cluster: Snapshot,
+    ) -> Outcome:
+        """The outcome of `decide`, which takes what the extenders have answered as `answers`.
+
+        Raises:
+            ExtenderError: if an extender that may not be ignored fails.
+        """
+        answers = ExtenderAnswers(preempts=any(extender.preempt_verb for extender in extenders))
+        for _ in range(_MOST_CALLS):
+            outcome = decide(answers=answers)
+            if not isinstance(outcome, FilterCall | PreemptCall):
+                return outcome
+            call = self._extenders.answer(outcome, extenders, pod, answers, cluster)
+            answers = self._runner.run(call)
+        raise ExtenderError("the extenders' answers come to no result")
+
+
+@contextmanager
+def calling_extenders(inputs: Inputs) -> Iterator[ExtenderCalls]:
+    """Inside, extenders can be called; afterwards all connections are closed."""
+    with asyncio.Runner() as runner:
+        extenders = Extenders(_GivenObjects(inputs.raw))
+        try:
+            yield ExtenderCalls(runner, extenders)
+        finally:
+            runner.run(extenders.close())
+
+
+class _GivenObjects:
+    """Implements `ExtenderObjects` with the objects of the input."""
+
+    def __init__(self, raw: Mapping[tuple[Kind, str], Json]) -> None:
+        self._raw = raw
+
+    async def pod(self, pod: Pod) -> Json:
+        return self._raw[Kind.POD, pod.key]
+
+    async def nodes(self, names: Sequence[str]) -> Mapping[str, Json]:
+        return {name: self._raw[Kind.NODE, name] for name in names}

@@ -1,0 +1,156 @@
+"""A scheduler extender whose answers follow from the pod and the node alone.
+
+    python -m deterministic_extender --port 8888 [--delay 0.02]
+
+The pod's annotation `extender-seed` (without it, its name) and a node's name give a number, and its
+digits decide: whether the node passes, what its score is, and whether preemption may use it. It
+speaks the protocol as a Python extender written for kube-scheduler does.
+"""
+
+import argparse
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager
+from threading import Thread
+from typing import Any
+from zlib import crc32
+
+from aiohttp import web
+
+__all__ = [
+    "SEED",
+    "application",
+    "filtered",
+    "preempted",
+    "prioritized",
+    "served_by_thread",
+    "serving",
+]
+
+SEED = "extender-seed"
+
+Json = Mapping[str, Any]
+
+
+def number(pod: Json, node: str, prefix: str) -> int:
+    """The number that decides about the pod on the node, under this prefix of the URL."""
+    metadata = pod["metadata"]
+    seed = (metadata.get("annotations") or {}).get(SEED, metadata["name"])
+    return crc32(f"{prefix}/{seed}/{node}".encode())
+
+
+def filtered(args: Json, prefix: str = "") -> dict[str, Any]:
+    """The ExtenderFilterResult: about one node in four fails, one in ten for good."""
+    pod, names = args["Pod"], args["NodeNames"]
+    by_name = names is not None
+    items = [] if by_name else args["Nodes"]["items"]
+    nodes = names if by_name else [item["metadata"]["name"] for item in items]
+    failed: dict[str, str] = {}
+    for_good: dict[str, str] = {}
+    for node in nodes:
+        digits = number(pod, node, prefix) % 100
+        if digits < 15:
+            failed[node] = f"extender: group {digits % 2} is busy"
+        elif digits < 25:
+            for_good[node] = "extender: never"
+    passed = [node for node in nodes if node not in failed and node not in for_good]
+    left = [item for item in items if item["metadata"]["name"] in passed]
+    return {
+        "Nodes": None if by_name else {"metadata": {}, "items": left},
+        "NodeNames": passed if by_name else None,
+        "FailedNodes": failed,
+        "FailedAndUnresolvableNodes": for_good,
+        "Error": "",
+    }
+
+
+def prioritized(args: Json, prefix: str = "") -> list[dict[str, Any]]:
+    """The HostPriorityList: scores from 0 to 10."""
+    names = args["NodeNames"]
+    nodes = names if names is not None else [i["metadata"]["name"] for i in args["Nodes"]["items"]]
+    pod = args["Pod"]
+    return [{"Host": node, "Score": number(pod, node, prefix) // 100 % 11} for node in nodes]
+
+
+def preempted(args: Json, prefix: str = "") -> dict[str, Any]:
+    """The ExtenderPreemptionResult: about one node in three is left out."""
+    victims = args["NodeNameToMetaVictims"]
+    if victims is None:
+        victims = {
+            node: {
+                "Pods": [{"UID": pod["metadata"]["uid"]} for pod in found["Pods"]],
+                "NumPDBViolations": found["NumPDBViolations"],
+            }
+            for node, found in args["NodeNameToVictims"].items()
+        }
+    pod = args["Pod"]
+    left = {node: of for node, of in victims.items() if number(pod, node, prefix) // 1100 % 3}
+    return {"NodeNameToMetaVictims": left}
+
+
+def application(*, delay: float = 0.0) -> web.Application:
+    """The extender, which answers after `delay` seconds."""
+
+    def verb(answer: Any) -> Any:
+        async def handle(request: web.Request) -> web.Response:
+            args = await request.json()
+            if delay:
+                await asyncio.sleep(delay)
+            return web.json_response(answer(args, request.match_info["prefix"]))
+
+        return handle
+
+    served = web.Application(client_max_size=256 * 1024**2)
+    served.router.add_post("/{prefix:.*}filter", verb(filtered))
+    served.router.add_post("/{prefix:.*}prioritize", verb(prioritized))
+    served.router.add_post("/{prefix:.*}preempt", verb(preempted))
+    return served
+
+
+@asynccontextmanager
+async def serving(served: web.Application, ssl_context: Any = None) -> AsyncIterator[int]:
+    """The port of 127.0.0.1 on which the application is served inside."""
+    runner = web.AppRunner(served, access_log=None, shutdown_timeout=0)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=ssl_context)
+        await site.start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+@contextmanager
+def served_by_thread(served: web.Application) -> Iterator[int]:
+    """The port of 127.0.0.1 on which a thread serves the application inside."""
+    started: Future[tuple[int, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def serve() -> None:
+        stop = asyncio.Event()
+        async with serving(served) as port:
+            started.set_result((port, asyncio.get_running_loop(), stop))
+            await stop.wait()
+
+    thread = Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    port, loop, stop = started.result(10.0)
+    try:
+        yield port
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join()
+
+
+def main() -> None:
+    """Serve until killed."""
+    parser = argparse.ArgumentParser(prog="python -m deterministic_extender")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--delay", type=float, default=0.0, metavar="SECONDS")
+    chosen = parser.parse_args()
+    served = application(delay=chosen.delay)
+    web.run_app(served, host="127.0.0.1", port=chosen.port, access_log=None, print=None)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,311 @@
+"""The extenders of a profile called one after the other, and what comes of their answers."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from extending import Answers, GivenObjects, extender
+from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall, NodeFailure, PreemptCall
+from mooring.engine.extenders.client import ExtenderError, NotLeading
+from mooring.engine.extenders.extenders import Extenders, PodGone, tls_problem
+from mooring.framework.post_filter import PreemptionCandidate, ProcessedCandidates
+from mooring.model.pod import Pod, parse_pod
+from mooring.policy.extender import Extender
+from mooring.policy.reading import read
+from mooring.state.snapshot import Snapshot
+from mooring.testing.builders import cluster, node, pod
+
+WEB = parse_pod(pod("web", priority=10))
+NODES = ("n1", "n2", "n3")
+ON_N1, ALSO_ON_N1 = pod("v1", node="n1", priority=1), pod("v2", node="n1", priority=1)
+ON_N2, ABOVE = pod("v3", node="n2"), pod("above", node="n2", priority=10)
+CLUSTER = Snapshot(cluster(*map(node, NODES), ON_N1, ALSO_ON_N1, ON_N2, ABOVE))
+
+
+class Stage:
+    """Extenders on loopback, and the service that calls them."""
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self._stack = stack
+        self.objects = GivenObjects(*map(node, NODES))
+        self.observed: Counter[tuple[str, str]] = Counter()
+        self.leads = True
+        self.bound_to: str | None = None
+        self.bound: list[str] = []
+        self.extenders = Extenders(
+            self.objects,
+            observe=lambda _name, verb, result, _seconds: self.observed.update([(verb, result)]),
+            may_write=lambda: self.leads,
+            bound_node=self._bound_node,
+            bound=lambda found: self.bound.append(found.name),
+        )
+        stack.push_async_callback(self.extenders.close)
+
+    async def _bound_node(self, _pod: Pod) -> str | None:
+        return self.bound_to
+
+    async def serve(self, answers: Answers, *verbs: str, **fields: Any) -> Extender:
+        port = await self._stack.enter_async_context(answers.serving())
+        return read(Extender, extender(port, *verbs, **fields), "")
+
+    async def filter(self, *found: Extender, **call: Any) -> ExtenderAnswers:
+        wanted = FilterCall(NODES, 3, **call)
+        return await self.extenders.answer(wanted, found, WEB, ExtenderAnswers(), CLUSTER)
+
+    async def preempt(self, *found: Extender) -> ProcessedCandidates:
+        candidates = (
+            PreemptionCandidate("n1", (victim("v1"), victim("v2")), 1),
+            PreemptionCandidate("n2", (victim("v3"),), 0),
+        )
+        call = PreemptCall(candidates)
+        answers = await self.extenders.answer(call, found, WEB, ExtenderAnswers(), CLUSTER)
+        assert answers.processed is not None
+        return answers.processed
+
+
+def victim(name: str) -> Pod:
+    placed = CLUSTER.pod(f"default/{name}")
+    assert placed is not None
+    return placed.pod
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    async with AsyncExitStack() as stack:
+        yield Stage(stack)
+
+
+async def test_each_filter_gets_what_the_one_before_it_passed(stage: Stage) -> None:
+    first = Answers(filter={"NodeNames": ["n3", "n1"], "FailedNodes": {"n2": "busy"}})
+    second = Answers(filter={"NodeNames": ["n1"], "FailedAndUnresolvableNodes": {"n3": "never"}})
+    answers = await stage.filter(
+        await stage.serve(first, "filter"), await stage.serve(second, "filter")
+    )
+    assert [arguments["NodeNames"] for _, arguments in second.asked] == [["n3", "n1"]]
+    assert answers.filtered is not None
+    assert answers.filtered.passed == ("n1",)
+    assert answers.filtered.failed == {
+        "n2": NodeFailure("busy", resolvable=True),
+        "n3": NodeFailure("never", resolvable=False),
+    }
+
+
+async def test_a_node_that_is_left_out_without_a_reason_gets_one_that_names_the_extender(
+    stage: Stage,
+) -> None:
+    found = await stage.serve(Answers(filter={"NodeNames": ["n1", "n2"]}), "filter")
+    filtered = (await stage.filter(found)).filtered
+    assert filtered is not None
+    reason = f"node(s) were filtered out by extender {found.name}"
+    assert filtered.failed == {"n3": NodeFailure(reason, resolvable=False)}
+
+
+async def test_unresolvable_wins_where_a_node_is_in_both_maps(stage: Stage) -> None:
+    maps = {"FailedNodes": {"n1": "a"}, "FailedAndUnresolvableNodes": {"n1": "b"}}
+    found = await stage.serve(Answers(filter={"NodeNames": ["n2", "n3"], **maps}), "filter")
+    filtered = (await stage.filter(found)).filtered
+    assert filtered is not None
+    assert filtered.failed == {"n1": NodeFailure("b", resolvable=False)}
+
+
+async def test_when_no_node_is_left_no_further_extender_is_called(stage: Stage) -> None:
+    first, second = Answers(filter={}), Answers(filter={}, prioritize=[])
+    await stage.filter(
+        await stage.serve(first, "filter"), await stage.serve(second, "filter", "prioritize")
+    )
+    assert second.asked == []
+
+
+async def test_an_extender_without_a_node_cache_gets_whole_nodes(stage: Stage) -> None:
+    def keeps_first(arguments: dict[str, Any]) -> object:
+        return {"Nodes": {"items": arguments["Nodes"]["items"][:1]}}
+
+    answers = Answers(filter=keeps_first)
+    found = await stage.serve(answers, "filter", nodeCacheCapable=False)
+    filtered = (await stage.filter(found)).filtered
+    assert filtered is not None
+    assert filtered.passed == ("n1",)
+    (_, arguments) = answers.asked[0]
+    assert arguments["NodeNames"] is None
+    assert arguments["Nodes"]["items"][2]["status"]["allocatable"]["cpu"] == "4"
+
+
+@pytest.mark.parametrize("answer", [500, b"no", {"Error": "no cards"}, {"NodeNames": ["n9"]}])
+async def test_a_filter_that_fails_ends_the_attempt_unless_it_is_ignorable(
+    stage: Stage, answer: object
+) -> None:
+    failing = Answers(filter=answer)
+    with pytest.raises(ExtenderError, match=r'^extender ".*" failed to filter: '):
+        await stage.filter(await stage.serve(failing, "filter"))
+    filtered = (await stage.filter(await stage.serve(failing, "filter", ignorable=True))).filtered
+    assert filtered is not None
+    assert filtered.passed == NODES
+    assert filtered.failed == {}
+
+
+async def test_the_nominated_node_is_filtered_alone_and_not_scored(stage: Stage) -> None:
+    answers = Answers(filter={"NodeNames": []}, prioritize=[])
+    found = await stage.serve(answers, "filter", "prioritize")
+    given = await stage.extenders.answer(
+        FilterCall(("n2",), 1, nominated=True), [found], WEB, ExtenderAnswers(), CLUSTER
+    )
+    assert (given.nominee, given.passes_nominee, given.filtered) == ("n2", False, None)
+    assert len(answers.asked) == 1
+
+
+async def test_an_error_about_the_nominated_node_means_that_all_nodes_are_looked_at(
+    stage: Stage,
+) -> None:
+    found = await stage.serve(Answers(filter=500), "filter")
+    given = await stage.extenders.answer(
+        FilterCall(("n2",), 1, nominated=True), [found], WEB, ExtenderAnswers(), CLUSTER
+    )
+    assert (given.nominee, given.passes_nominee) == ("n2", False)
+
+
+async def test_scores_are_multiplied_by_the_weight_and_by_ten(stage: Stage) -> None:
+    scores = [{"Host": "n1", "Score": 7}, {"Host": "n9", "Score": 9}]
+    found = await stage.serve(Answers(prioritize=scores), "prioritize", weight=3)
+    assert (await stage.filter(found)).scores == {found.name: {"n1": 210}}
+
+
+@pytest.mark.parametrize("answer", [500, b"no", {}, [{"Host": "n1", "Score": 2**62}]])
+async def test_an_extender_that_fails_to_prioritize_gives_no_scores(
+    stage: Stage, answer: object
+) -> None:
+    failing = await stage.serve(Answers(prioritize=answer), "prioritize")
+    scoring = await stage.serve(Answers(prioritize=[{"Host": "n2", "Score": 1}]), "prioritize")
+    assert (await stage.filter(failing, scoring)).scores == {scoring.name: {"n2": 10}}
+
+
+async def test_a_single_node_is_not_scored(stage: Stage) -> None:
+    answers = Answers(filter={"NodeNames": ["n1"]}, prioritize=[])
+    await stage.filter(await stage.serve(answers, "filter", "prioritize"))
+    assert [verb for verb, _ in answers.asked] == ["filter"]
+
+
+async def test_a_pod_that_has_gone_is_no_error(stage: Stage) -> None:
+    stage.objects.gone.add("web")
+    with pytest.raises(PodGone):
+        await stage.filter()
+
+
+def meta(**victims: list[str]) -> dict[str, Any]:
+    return {
+        "NodeNameToMetaVictims": {
+            found: {"Pods": [{"UID": victim(name).uid} for name in names], "NumPDBViolations": 0}
+            for found, names in victims.items()
+        }
+    }
+
+
+async def test_each_preempt_extender_gets_what_the_one_before_it_left(stage: Stage) -> None:
+    first, second = Answers(preempt=meta(n1=["v2"])), Answers(preempt=meta(n1=["v1"]))
+    left = await stage.preempt(
+        await stage.serve(first, "preempt"), await stage.serve(second, "preempt")
+    )
+    assert first.asked[0][1]["NodeNameToMetaVictims"]["n1"] == {
+        "Pods": [{"UID": victim("v1").uid}, {"UID": victim("v2").uid}],
+        "NumPDBViolations": 1,
+    }
+    sent = second.asked[0][1]["NodeNameToMetaVictims"]
+    assert sent == {"n1": {"Pods": [{"UID": victim("v2").uid}], "NumPDBViolations": 0}}
+    assert [(c.node, [v.name for v in c.victims]) for c in left.candidates] == [("n1", ["v1"])]
+
+
+async def test_an_extender_without_a_node_cache_gets_whole_victims(stage: Stage) -> None:
+    answers = Answers(preempt=meta(n2=["v3"]))
+    await stage.preempt(await stage.serve(answers, "preempt", nodeCacheCapable=False))
+    sent = answers.asked[0][1]
+    assert sent["NodeNameToMetaVictims"] is None
+    assert sent["NodeNameToVictims"]["n2"]["Pods"][0]["metadata"]["name"] == "v3"
+
+
+async def test_an_empty_answer_ends_the_preemption(stage: Stage) -> None:
+    first, second = Answers(preempt={}), Answers(preempt=meta(n1=["v1"]))
+    left = await stage.preempt(
+        await stage.serve(first, "preempt"), await stage.serve(second, "preempt")
+    )
+    assert left.candidates == ()
+    assert left.error is None
+    assert second.asked == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (500, "it answered with status 500"),
+        ({"NodeNameToMetaVictims": {"n9": {}}}, 'on node "n9", which is not found'),
+        ({"NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "x"}]}}}, "not found on that node"),
+        ({"NodeNameToMetaVictims": {"n1": {"Pods": []}}}, "expected at least one victim pod"),
+        (meta(n2=["above"]), "claims to preempt pod default/above, whose priority is not lower"),
+    ],
+)
+async def test_a_preempt_extender_that_fails_ends_the_preemption_unless_it_is_ignorable(
+    stage: Stage, answer: object, problem: str
+) -> None:
+    failing = Answers(preempt=answer)
+    left = await stage.preempt(await stage.serve(failing, "preempt"))
+    assert left.candidates == ()
+    assert left.error is not None
+    assert problem in left.error
+    ignored = await stage.preempt(await stage.serve(failing, "preempt", ignorable=True))
+    assert ignored.error is None
+
+
+async def test_the_extender_that_binds_gets_names_and_uid(stage: Stage) -> None:
+    answers = Answers(bind={"Error": ""})
+    found = await stage.serve(answers, "bind")
+    assert await stage.extenders.bind([found], WEB, "n1")
+    assert answers.asked == [
+        (
+            "bind",
+            {"PodName": "web", "PodNamespace": "default", "PodUID": WEB.uid, "Node": "n1"},
+        )
+    ]
+    assert stage.bound == ["web"]
+
+
+async def test_without_an_extender_that_binds_plugins_bind(stage: Stage) -> None:
+    found = await stage.serve(Answers(), "filter")
+    assert not await stage.extenders.bind([found], WEB, "n1")
+
+
+@pytest.mark.parametrize("answer", [500, {"Error": "no"}])
+async def test_a_failed_binding_counts_if_the_pod_is_bound_all_the_same(
+    stage: Stage, answer: object
+) -> None:
+    found = await stage.serve(Answers(bind=answer), "bind")
+    stage.bound_to = "n1"
+    assert await stage.extenders.bind([found], WEB, "n1")
+    stage.bound_to = "n2"
+    with pytest.raises(ExtenderError, match="failed to bind"):
+        await stage.extenders.bind([found], WEB, "n1")
+    ignorable = await stage.serve(Answers(bind=answer), "bind", ignorable=True)
+    assert not await stage.extenders.bind([ignorable], WEB, "n1")
+
+
+async def test_a_replica_that_does_not_lead_lets_no_extender_bind(stage: Stage) -> None:
+    answers = Answers(bind={})
+    found = await stage.serve(answers, "bind", ignorable=True)
+    stage.leads = False
+    with pytest.raises(NotLeading):
+        await stage.extenders.bind([found], WEB, "n1")
+    assert answers.asked == []
+
+
+async def test_a_call_that_answers_with_an_error_is_counted_as_invalid(stage: Stage) -> None:
+    found = await stage.serve(Answers(filter={"Error": "no"}), "filter", ignorable=True)
+    await stage.filter(found)
+    assert stage.observed == {("filter", "success"): 1, ("filter", "invalid"): 1}
+
+
+def test_certificates_that_cannot_be_read_are_a_problem_of_the_profile() -> None:
+    tls = {"caFile": "/no/such/ca.crt"}
+    found = read(Extender, {"urlPrefix": "https://x", "tlsConfig": tls}, "")
+    problem = tls_problem(found)
+    assert problem == "caFile /no/such/ca.crt cannot be used: No such file or directory"
+    assert tls_problem(read(Extender, {"urlPrefix": "https://x"}, "")) is None

@@ -1,0 +1,73 @@
+"""What extenders get, read from an API server on loopback."""
+
+import asyncio
+
+import orjson
+import pytest
+
+from kube.api_server import ApiServer, Request
+from mooring.engine.extenders.client import ExtenderError
+from mooring.engine.extenders.extenders import PodGone
+from mooring.engine.extenders.objects import ApiObjects
+from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
+from mooring.model.pod import parse_pod
+from mooring.testing.builders import node, pod
+
+WEB = pod("web")
+
+
+async def test_a_pod_is_read_without_its_managed_fields() -> None:
+    async with ApiServer() as server, ApiClient(Connection(server.url)) as client:
+        reading = asyncio.create_task(ApiObjects(client).pod(parse_pod(WEB)))
+        request = await server.next()
+        assert request.path == "/api/v1/namespaces/default/pods/web"
+        request.reply({**WEB, "metadata": {**WEB["metadata"], "managedFields": [{}]}})
+        assert orjson.loads(await reading) == WEB
+
+
+async def test_a_pod_that_is_gone_or_another_one_is_gone() -> None:
+    async with ApiServer() as server, ApiClient(Connection(server.url)) as client:
+        reading = asyncio.create_task(ApiObjects(client).pod(parse_pod(WEB)))
+        (await server.next()).refuse(404, "NotFound", "no such pod")
+        with pytest.raises(PodGone):
+            await reading
+        reading = asyncio.create_task(ApiObjects(client).pod(parse_pod(WEB)))
+        (await server.next()).reply({**WEB, "metadata": {**WEB["metadata"], "uid": "other"}})
+        with pytest.raises(PodGone):
+            await reading
+        reading = asyncio.create_task(ApiObjects(client).pod(parse_pod(WEB)))
+        (await server.next()).refuse(403, "Forbidden", "not allowed")
+        with pytest.raises(ExtenderError, match="pod default/web cannot be read for the extenders"):
+            await reading
+
+
+async def test_nodes_are_listed_once_and_then_watched() -> None:
+    async with ApiServer() as server, ApiClient(Connection(server.url)) as client:
+        objects = ApiObjects(client)
+        reading = asyncio.create_task(objects.nodes(["n1", "n2", "n9"]))
+        request: Request = await server.next()
+        assert request.path == "/api/v1/nodes"
+
+        def event(kind: str, name: str, version: str, cpu: str = "4") -> dict[str, object]:
+            raw = node(name, cpu=cpu)
+            raw["metadata"]["resourceVersion"] = version
+            return {"type": kind, "object": raw}
+
+        end = {"k8s.io/initial-events-end": "true"}
+        bookmark = {"metadata": {"resourceVersion": "3", "annotations": end}}
+        request.send(
+            event("ADDED", "n1", "1"),
+            event("ADDED", "n2", "2"),
+            {"type": "BOOKMARK", "object": bookmark},
+        )
+        assert sorted(await reading) == ["n1", "n2"]
+        request.send(event("DELETED", "n1", "4"), event("MODIFIED", "n2", "5", cpu="8"))
+        async with asyncio.timeout(10.0):
+            while True:
+                found = await objects.nodes(["n1", "n2"])
+                if "n1" not in found:
+                    break
+                await asyncio.sleep(0)  # the watch reads them
+        assert orjson.loads(found["n2"])["status"]["allocatable"]["cpu"] == "8"
+        await objects.close()

@@ -1,0 +1,65 @@
+"""Attempts that wait for extenders, some at a time for each profile."""
+
+import asyncio
+
+import pytest
+
+from mooring.engine.extenders import two_halves
+from mooring.engine.extenders.two_halves import TwoHalves
+from mooring.framework.queued_pod import QueuedPod
+from mooring.testing.builders import pod
+from mooring.testing.fakes import pipeline, queued_pod
+
+PLUGINS = pipeline()
+
+
+def queued(name: str, priority: int = 0) -> QueuedPod:
+    return queued_pod(pod(name, priority=priority), PLUGINS)
+
+
+async def test_pods_of_higher_priority_begin_first_among_those_that_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(two_halves, "MOST_ATTEMPTS", 1)
+    attempts, began, done = TwoHalves(), list[str](), asyncio.Event()
+
+    def attempt(name: str) -> two_halves.Run:
+        async def run() -> None:
+            began.append(name)
+            await asyncio.sleep(0)
+            if len(began) == 4:
+                done.set()
+
+        return run
+
+    for name, priority in (("first", 0), ("low", 0), ("high", 9), ("mid", 5)):
+        attempts.add(queued(name, priority), attempt(name))
+    await done.wait()
+    assert began == ["first", "high", "mid", "low"]
+
+
+async def test_all_attempts_are_given_up_at_once() -> None:
+    attempts, ended = TwoHalves(), list[str]()
+
+    async def run() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("ended")
+
+    attempts.add(queued("a"), run)
+    attempts.add(queued("b"), run)
+    await asyncio.sleep(0)
+    await attempts.cancel(1.0)
+    assert ended == ["ended", "ended"]
+
+
+async def test_an_attempt_that_fails_unexpectedly_is_told_to_the_event_loop() -> None:
+    attempts, told = TwoHalves(), asyncio.Event()
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: told.set())
+
+    async def run() -> None:
+        raise RuntimeError("unexpected")
+
+    attempts.add(queued("a"), run)
+    await told.wait()

@@ -1,0 +1,81 @@
+"""Extenders for tests: served on loopback with answers that the test gives."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from deterministic_extender import serving
+from mooring.engine.extenders.extenders import PodGone
+from mooring.model.pod import Pod
+
+__all__ = ["Answers", "GivenObjects", "extender"]
+
+Answer = Callable[[dict[str, Any]], object | Awaitable[object]]
+
+
+class GivenObjects:
+    """Implements `ExtenderObjects` with raw objects; a pod that was not given is made from uid."""
+
+    def __init__(self, *objects: Mapping[str, Any]) -> None:
+        self.by_name = {raw["metadata"]["name"]: raw for raw in objects}
+        self.gone: set[str] = set()
+
+    async def pod(self, pod: Pod) -> bytes:
+        """The pod, unless it is among those gone."""
+        if pod.name in self.gone:
+            raise PodGone(pod.key)
+        stub = {"metadata": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}}
+        return orjson.dumps(self.by_name.get(pod.name, stub))
+
+    async def nodes(self, names: Sequence[str]) -> Mapping[str, bytes]:
+        """The nodes that were given."""
+        return {name: orjson.dumps(self.by_name[name]) for name in names if name in self.by_name}
+
+
+class Answers:
+    """An extender whose answer to a verb is a value, or what a function of the arguments returns.
+
+    `asked` lists the verb and the arguments of each call. A bytes answer is sent as it is.
+    """
+
+    def __init__(self, **by_verb: object) -> None:
+        self.by_verb = by_verb
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+
+    def serving(self) -> AbstractAsyncContextManager[int]:
+        """The port of 127.0.0.1 on which it is served inside."""
+        return serving(self.application())
+
+    def application(self) -> web.Application:
+        """What serves the answers."""
+        served = web.Application(client_max_size=2**30)
+        served.router.add_post("/{verb}", self._handle)
+        return served
+
+    async def _handle(self, request: web.Request) -> web.Response:
+        verb, arguments = request.match_info["verb"], await request.json()
+        self.asked.append((verb, arguments))
+        answer = self.by_verb[verb]
+        if callable(answer):
+            answer = answer(arguments)
+        if isinstance(answer, Awaitable):
+            answer = await answer
+        if isinstance(answer, int):
+            return web.Response(status=answer)
+        body = answer if isinstance(answer, bytes) else orjson.dumps(answer)
+        return web.Response(body=body)
+
+
+def extender(port: int, *verbs: str, **fields: Any) -> dict[str, Any]:
+    """The extender on this port as a user writes it, for nodes by name; verbs are called so."""
+    weight = {"weight": 1} if "prioritize" in verbs else {}
+    return {
+        "urlPrefix": f"http://127.0.0.1:{port}",
+        "nodeCacheCapable": True,
+        **{f"{verb}Verb": verb for verb in verbs},
+        **weight,
+        **fields,
+    }
