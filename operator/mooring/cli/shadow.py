@@ -17,7 +17,11 @@ _HEAD: Final = ("POD", "RESULT", "BOUND TO", "ITS SCORE", "SHADOW NODE", "SCORE"
 _AGREEING: Final = ("same", "tied")
 
 
-@click.group()
+@click.group(
+    epilog="""\b
+Example:
+  mooring shadow report"""
+)
 def shadow() -> None:
     """Compare profiles in mode Shadow with the scheduler that binds the pods."""
 
