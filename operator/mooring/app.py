@@ -168,6 +168,7 @@ class Scheduler:
             wake=self._loop.wake,
             left=self._reports.forget,
             failed=self._reports.error,
+            gated=self._reports.gated,
         )
         profile_handler = ProfileHandler(profiles, self._intake)
         self._kopf = KopfOperator(

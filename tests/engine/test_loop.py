@@ -133,6 +133,7 @@ class Engine:
             wake=self.loop.wake,
             left=reports.forget,
             failed=reports.error,
+            gated=reports.gated,
         )
         state.on_events(self.intake.on_events)
 

@@ -113,6 +113,7 @@ class Engine:
             wake=self.loop.wake,
             left=self.reports.forget,
             failed=self.reports.error,
+            gated=self.reports.gated,
         )
         state.on_events(self.intake.on_events)
         self.profile(extenders=extenders)

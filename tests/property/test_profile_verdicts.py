@@ -137,6 +137,7 @@ def operated(raw: dict[str, Any]) -> Verdict:
         wake=lambda: None,
         left=lambda _: None,
         failed=lambda _pod, _message: None,
+        gated=lambda _pod, _message: None,
     )
     status = ProfileHandler(shared.profiles, intake).applied(raw)
     assert status is not None

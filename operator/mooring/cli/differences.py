@@ -79,7 +79,7 @@ def _plugins(loaded: LoadedProfile) -> Iterator[tuple[str, str]]:
     for point in Point:
         uses = loaded.effective.plugins[point]
         yield f"plugins.{point}", ", ".join(use.name for use in uses)
-        if point is Point.SCORE:
+        if point in (Point.SCORE, Point.PLACEMENT_SCORE):
             for use in uses:
                 yield f"plugins.{point}.{use.name}.weight", str(use.weight)
 

@@ -132,7 +132,7 @@ def _problem(name: str, plugin: Any) -> str | None:
             "has a filter but no explain, which says why a node is rejected",
         ),
         (
-            Point.SCORE not in points or hasattr(plugin, "normalize"),
+            points.isdisjoint((Point.SCORE, Point.PLACEMENT_SCORE)) or hasattr(plugin, "normalize"),
             "has a score but no normalize, which says how it is normalized",
         ),
         (

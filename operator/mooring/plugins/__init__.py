@@ -12,6 +12,9 @@ from mooring.plugins.default_binder import DefaultBinder
 from mooring.plugins.default_preemption.plugin import DefaultPreemption
 from mooring.plugins.dynamic_resources import DynamicResources
 from mooring.plugins.equal_priority import EqualPriority
+from mooring.plugins.gang.gang_scheduling import GangScheduling
+from mooring.plugins.gang.pod_group_pods_count import PodGroupPodsCount
+from mooring.plugins.gang.topology_placement import TopologyPlacementGenerator
 from mooring.plugins.gpu_fragmentation import GPUFragmentation
 from mooring.plugins.gpu_share.plugin import GPUShare
 from mooring.plugins.gpu_topology.plugin import GPUTopology
@@ -89,6 +92,9 @@ SHIPPED: Final[tuple[type[Any], ...]] = (
     NodeResourcesBalancedAllocation,
     ImageLocality,
     DefaultBinder,
+    GangScheduling,
+    TopologyPlacementGenerator,
+    PodGroupPodsCount,
     GPUShare,
     GPUTopology,
     GPUFragmentation,

@@ -36,7 +36,7 @@ class Catalog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PluginUse:
-    """A plugin at an extension point; `weight` is at least 1 at score, and 0 at other points."""
+    """A plugin at an extension point; `weight` is at least 1 at score points, and 0 at others."""
 
     name: str
     weight: int = 0
@@ -80,6 +80,6 @@ def _expanded(
         *(name for name in spread if name not in named),
         *(name for name in named if name not in spread and belongs(name)),
     ]
-    scored = point is Point.SCORE
+    scored = point in (Point.SCORE, Point.PLACEMENT_SCORE)
     weights = {**multi, **named}
     return tuple(PluginUse(name, (weights[name] or 1) if scored else 0) for name in order)

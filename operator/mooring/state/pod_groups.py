@@ -128,6 +128,17 @@ class PodGroupState:
         return max(0, self.minimum - self.all_pods_count)
 
     @property
+    def incomplete(self) -> str | None:
+        """Why the group cannot be placed yet, as users read it; None if enough members exist."""
+        if self.definition is None:
+            return f"PodGroup {self.key} does not exist"
+        if self.definition.invalid is not None:
+            return self.definition.invalid
+        if self.missing:
+            return f"{self.all_pods_count} of {self.minimum} members exist"
+        return None
+
+    @property
     def surplus(self) -> int:
         """How many members on a node the group can lose and still have its minimum."""
         return max(0, self.scheduled_pods_count - self.minimum)
