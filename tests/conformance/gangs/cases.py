@@ -64,7 +64,7 @@ def random_gang(seed: int, number: int, scheduler: str, namespace: str) -> Gang:
             group=name,
             spec=spec,
         )
-        for i, cpu in enumerate(_sizes(draw, int(free * draw.uniform(0.4, 1.05))))
+        for i, cpu in enumerate(_sizes(draw, int(free * draw.uniform(0.6, 1.0))))
     ]
     minimum = len(members) - (len(members) > 2 and draw.chance(0.2))
     group = pod_group(name, minimum, namespace=namespace, topology=[topology] if topology else [])

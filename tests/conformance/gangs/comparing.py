@@ -23,7 +23,7 @@ TOGETHER: Final = 10
 """So many gangs are there at once, each twice, on nodes of its own."""
 LOOK_AGAIN: Final = 0.2
 QUIET_SECONDS: Final = 2.0
-"""A gang that was unschedulable for so long, while nothing changed, is not placed."""
+"""A gang whose members have all been unschedulable for so long is not placed."""
 PATIENCE_SECONDS: Final = 30.0
 """How long a gang may be undecided, or unschedulable for Mooring if kube-scheduler placed it."""
 
@@ -96,29 +96,28 @@ class _Found:
     """What the API server says about the gangs of a namespace."""
 
     def __init__(self, client: Client, namespace: str) -> None:
-        self._nodes = {
-            raw["metadata"]["name"]: raw["spec"]["nodeName"]
-            for raw in client.get(_pods(namespace))["items"]
-            if "nodeName" in raw["spec"]
-        }
-        self._groups = {
-            raw["metadata"]["name"]: raw for raw in client.get(_groups(namespace))["items"]
-        }
+        found = client.get(_pods(namespace))["items"]
+        self._pods = {raw["metadata"]["name"]: raw for raw in found}
 
     def node_of(self, gang: Gang) -> dict[str, str]:
         """The nodes of the bound members, by name."""
         names = [raw["metadata"]["name"] for raw in gang.members]
-        return {name: self._nodes[name] for name in names if name in self._nodes}
+        nodes = {name: self._pods[name]["spec"].get("nodeName") for name in names}
+        return {name: node for name, node in nodes.items() if node}
 
     def is_placed(self, gang: Gang) -> bool:
         """Whether enough members are bound."""
         return len(self.node_of(gang)) >= gang.minimum
 
     def is_unschedulable(self, gang: Gang) -> bool:
-        """Whether the group's condition says so."""
-        return any(
-            condition["type"] == "PodGroupScheduled" and condition["status"] == "False"
-            for condition in self._groups[gang.name].get("status", {}).get("conditions", ())
+        """Whether the conditions of all members say so."""
+        pods = (self._pods[raw["metadata"]["name"]] for raw in gang.members)
+        return all(
+            any(
+                condition["type"] == "PodScheduled" and condition["status"] == "False"
+                for condition in pod["status"].get("conditions", ())
+            )
+            for pod in pods
         )
 
 
@@ -129,10 +128,9 @@ def _settled(client: Client, namespace: str, pairs: Sequence[Sequence[Gang]]) ->
     while True:
         found, now = _Found(client, namespace), time.monotonic()
         for gang in (gang for pair in pairs for gang in pair):
-            if found.is_unschedulable(gang):
-                since.setdefault(gang.name, now)
-            else:
-                since.pop(gang.name, None)
+            if not found.is_unschedulable(gang):
+                since[gang.name] = now
+            since.setdefault(gang.name, now)
         if now > deadline or all(_is_settled(pair, found, since, now) for pair in pairs):
             return found
         time.sleep(LOOK_AGAIN)
@@ -143,8 +141,7 @@ def _is_settled(
 ) -> bool:
     """Mooring has all the time there is for a gang that kube-scheduler has placed."""
     theirs, ours = (
-        found.is_placed(gang) or (gang.name in since and now - since[gang.name] > QUIET_SECONDS)
-        for gang in pair
+        found.is_placed(gang) or now - since[gang.name] > QUIET_SECONDS for gang in pair
     )
     return theirs and ours and found.is_placed(pair[0]) <= found.is_placed(pair[1])
 
