@@ -168,7 +168,7 @@ def _feasible(
     candidates = len(pre_filtered.candidate_rows)
     rows, evaluated_nodes = sampled(fits, cluster, search.pipeline, candidates, start)
     if answers is not None and len(rows):
-        names = tuple(cluster.node_names[row] for row in rows.tolist())
+        names = tuple(map(cluster.nodes.name, rows.tolist()))
         return FilterCall(names, evaluated_nodes)
     return _Feasible(rows, evaluated_nodes, diagnosis)
 
@@ -232,6 +232,9 @@ def _fit_error(
             return FitError(diagnosis, message, answer)
         if isinstance(answer, Candidates):
             return PreemptCall(answer.candidates)
+        if isinstance(answer, NotEligible) and answer.is_error:
+            reasons, keeps_nomination = [answer.reason], True
+            break
         reasons.append(answer.reason)
         keeps_nomination |= isinstance(answer, NotEligible)
         if isinstance(answer, Unschedulable) and not answer.resolvable:

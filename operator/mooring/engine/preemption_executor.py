@@ -214,6 +214,7 @@ class PreemptionExecutor:
         """
         text = "preemption for pod %s is abandoned: %s"
         logger.warning(text, nominated[0].key, why, exc_info=unexpected)
+        self._reports.preemption_failed(nominated[0], why)
         preemptors = {pod.key: pod for pod in nominated}
         for victim in victims.values():
             preemptors |= {p.key: p for p in self._scheduler.state.abandon_eviction(victim)}
