@@ -442,6 +442,47 @@ async def test_pods_that_wait_at_permit_do_not_block_other_bindings(
     assert len(engine.scheduler_state.state.pods) == 6
 
 
+async def test_a_scheduler_that_stops_writes_nothing_about_pods_at_permit(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    """A cluster autoscaler would add nodes for pods that are written to be unschedulable."""
+    engine = Engine(client, node("a"))
+    engine.pending(pod("w", labels={"does": "wait"}))
+    with engine.running():
+        await until(lambda: len(engine.scheduler_state.waiting))
+        engine.loop.halt()
+        await engine.loop.finish(SECONDS)
+        engine.reports.error(parse_pod(pod("marker")), "the marker")
+        await until(lambda: bindings.statuses)
+    (status,) = bindings.statuses
+    assert status["conditions"][0]["message"] == "the marker"
+
+
+async def test_a_denied_binding_is_retried_with_growing_delay_and_says_why(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    now = 0.0
+    bindings.refuse["web"] = 403
+    engine = Engine(client, node("a"), clock=lambda: now)
+    engine.pending(pod("web", cpu="1"))
+    backoffs = list[float]()
+    with engine.running():
+        for _ in range(5):
+            await until(lambda: engine.scheduler_state.queue.counts()["backoff"] == 1)
+            waiting = engine.scheduler_state.queue.get("default/web")
+            assert waiting is not None
+            backoffs.append(waiting.backoff_expiration - now)
+            now = waiting.backoff_expiration
+            engine.loop.wake()
+            await until(lambda: engine.scheduler_state.queue.counts()["backoff"] == 0)
+    assert backoffs == [1.0, 2.0, 4.0, 8.0, 10.0]
+    (condition,) = bindings.statuses[0]["conditions"]
+    assert (condition["reason"], condition["message"].split(": ")[-1]) == (
+        "AdmissionDenied",
+        "no (403 Refused)",
+    )
+
+
 async def test_bindings_in_flight_are_finished_at_the_end(
     client: ApiClient, bindings: Bindings
 ) -> None:

@@ -36,7 +36,7 @@ from mooring.engine.group_cycle import group_of, postpone, take_members
 from mooring.engine.group_decision import GroupDecision, decide_group
 from mooring.engine.outcome import FitError, Outcome, ScheduleResult, decision_of
 from mooring.engine.preemption_executor import PreemptionExecutor
-from mooring.engine.reports import Reports
+from mooring.engine.reports import PodScheduledReason, Reports
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.decision import Decision
@@ -408,19 +408,29 @@ class SchedulingLoop:
         nominated = scheduler.state.nodes.names[nominee.row] if nominee is not None else None
         self._reports.unschedulable(pod, outcome.message, nominated)
 
-    def _fail(self, attempt: _Attempt, reason: str) -> None:
+    def _fail(
+        self,
+        attempt: _Attempt,
+        message: str,
+        reason: PodScheduledReason = PodScheduledReason.SCHEDULER_ERROR,
+    ) -> None:
         """The attempt ended in an error, which also ends a nomination, as in kube-scheduler."""
         self._count(attempt, "error")
         self._scheduler.state.withdraw(attempt.queued.pod.key)
         self._scheduler.queue.add_after_error(attempt.queued, self._clock())
-        self._reports.error(attempt.queued.pod, reason)
+        self._reports.error(attempt.queued.pod, message, reason)
 
     def _rejected(self, attempt: _Attempt, rejection: PodRejected) -> None:
-        """A Reserve or Permit plugin rejected the pod."""
+        """A Reserve or Permit plugin rejected the pod.
+
+        A scheduler that stops has rejected those at Permit itself, and the next one decides anew:
+        nothing is written about them, because it would ask a cluster autoscaler for nodes.
+        """
         self._count(attempt, "unschedulable")
         plugins = frozenset((rejection.plugin,))
         self._scheduler.queue.add_unschedulable(attempt.queued, plugins, self._clock())
-        self._reports.unschedulable(attempt.queued.pod, rejection.message)
+        if not self._halted:
+            self._reports.unschedulable(attempt.queued.pod, rejection.message)
 
     def _assume(self, attempt: _Attempt, chosen: ScheduleResult) -> None:
         """The pod is assumed on the chosen node, and a task that binds it begins."""
@@ -462,7 +472,7 @@ class SchedulingLoop:
                 scheduler.queue.done(queued, self._clock())
                 self._reports.forget(pod.uid)
             else:
-                self._fail(attempt, str(failure))
+                self._fail(attempt, str(failure), failure.condition)
         except asyncio.CancelledError:
             assumed.undo.close()
             assumed.failed("its binding was called off")

@@ -182,6 +182,7 @@ class PreemptionExecutor:
         """
         text = "preemption for pod %s is abandoned: %s"
         logger.warning(text, queued.pod.key, why, exc_info=unexpected)
+        self._reports.preemption_failed(queued.pod, why)
         preemptors = {queued.pod.key: queued.pod}
         for victim in victims.values():
             preemptors |= {p.key: p for p in self._scheduler.state.abandon_eviction(victim)}

@@ -164,11 +164,11 @@ class DefaultPreemption:
 
 def _nomination(state: PostFilterState, candidate: Candidate) -> Nomination:
     strict = state.limits.disruption_budgets == "Strict"
-    return Nomination(state.cluster.node_names[candidate.row], candidate.all_victims, strict)
+    return Nomination(state.cluster.nodes.name(candidate.row), candidate.all_victims, strict)
 
 
 def _for_extenders(state: PostFilterState, candidate: Candidate) -> PreemptionCandidate:
-    node = state.cluster.node_names[candidate.row]
+    node = state.cluster.nodes.name(candidate.row)
     return PreemptionCandidate(node, candidate.all_victims, candidate.violations)
 
 
@@ -213,7 +213,7 @@ def _without_victims(
     for row in rows.tolist():
         pods = (placed.pod for placed in state.cluster.pods_on(row))
         if any(pod.shape.priority < state.pod.shape.priority for pod in pods):
-            names.append(state.cluster.node_names[row])
+            names.append(state.cluster.nodes.name(row))
         else:
             rejections[_NO_VICTIMS] += 1
     texts = [f'expected at least one victim pod on node "{node}"' for node in sorted(names)]
