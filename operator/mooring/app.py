@@ -22,6 +22,7 @@ from uuid import uuid4
 from mooring.engine.api import PluginApi
 from mooring.engine.extenders.extenders import Extenders, tls_problem
 from mooring.engine.extenders.objects import ApiObjects
+from mooring.engine.group_reports import GroupReports
 from mooring.engine.housekeeping import Housekeeping
 from mooring.engine.intake import Intake
 from mooring.engine.loop import SchedulingLoop
@@ -47,7 +48,7 @@ from mooring.kube.lease import LeaderElector
 from mooring.kube.recorder import EventRecorder
 from mooring.kube.resources import POD, SCHEDULING_PROFILE
 from mooring.kube.reviews import Reviews
-from mooring.kube.writes import PodWriter
+from mooring.kube.writes import PodGroupWriter, PodWriter
 from mooring.mirroring.comparer import CacheComparer, Compared
 from mooring.mirroring.mirror import Mirror
 from mooring.mirroring.reflectors import Reflectors
@@ -201,6 +202,15 @@ class Scheduler:
         self._housekeeping = Housekeeping(self._scheduler, client, flush=self._intake.flush)
         state.on_events(self._on_events)
         self._reflectors = Reflectors(client, Mirror(state), relisted=self._metrics.relisted)
+        self._group_reports = GroupReports(
+            state,
+            PodGroupWriter(client),
+            self._recorder,
+            owns=lambda pod: profiles.of(pod, cluster) is not None,
+            served=self._reflectors.served,
+            placed=self._metrics.pod_group_placed,
+            busy=self._is_busy,
+        )
 
     async def run(self) -> int:
         """Serve until told to stop; the exit code."""
@@ -244,7 +254,10 @@ class Scheduler:
                 return
             self._leading = True
             _calm_the_collector()
-            writers = [self._start(work) for work in (self._recorder.run(), self._reports.run())]
+            writers = [
+                self._start(part.run())
+                for part in (self._recorder, self._reports, self._group_reports)
+            ]
             workers = [
                 self._start(work)
                 for work in (
@@ -347,6 +360,7 @@ class Scheduler:
         self._end_process(self._exit_code)
 
     def _on_events(self, events: tuple[ClusterEvent, ...]) -> None:
+        self._group_reports.on_events(events)
         self._intake.on_events(events)
         self._api.cluster_changed()
 
@@ -371,6 +385,7 @@ class Scheduler:
             metrics=self._metrics,
             decisions=self._decisions,
             pod_report=PodReports(self._scheduler).of,
+            pod_groups=self._group_reports.report,
             configuration=partial(configuration, self._scheduler),
             tls=ServingTls(
                 cert_file=settings.tls_cert_file,
@@ -403,6 +418,7 @@ class Scheduler:
             events_dropped=lambda: self._recorder.dropped,
             kopf_restarts=lambda: self._kopf.restarts,
             gpu_mismatches=lambda: scheduler.state.devices.mismatches,
+            pod_groups=self._group_reports.phases,
             leading=lambda: self._leading,
         )
 

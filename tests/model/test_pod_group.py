@@ -168,7 +168,7 @@ def test_a_group_that_was_placed_once_stays_so_whatever_its_kind() -> None:
         condition = {"type": kind, "status": "True", "reason": "Scheduled", "message": "m"}
         group = parse_pod_group(pod_group("a", 3, status={"conditions": [condition]}))
         assert group.initially_scheduled
-        assert group.status.scheduled == GroupCondition(kind, "True", "Scheduled", "m", 0)
+        assert group.status.scheduled == GroupCondition(kind, "True", "Scheduled", "m", 0, "")
     waiting = {"type": "PodGroupScheduled", "status": "False", "reason": "Unschedulable"}
     raw = pod_group("a", 3, status={"conditions": [waiting]})
     assert not parse_pod_group(raw).initially_scheduled

@@ -15,7 +15,7 @@ import click
 
 from mooring import __version__
 from mooring.cli.console import NO, mistakes_reported, output_option, print_json, print_table
-from mooring.cli.explanation import explanation, score_table
+from mooring.cli.explanation import explanation, pod_group_lines, score_table
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection, load_connection
 from mooring.kube.errors import ForbiddenError, KubeError, NotFoundError
@@ -37,14 +37,19 @@ _STATES: Final = {
 """What users read for a state whose name in the metric pending_pods says little alone."""
 
 
+_POD_GROUP: Final = ("podgroup", "podgroups", "pg")
+"""What stands before the slash in front of a group's name, as for kubectl."""
+
+
 @click.command(
     epilog="""\b
 Examples:
   mooring explain web-5d8f -n team-a
   mooring explain team-a/web-5d8f -o json
+  mooring explain podgroup/train -n team-a
   mooring explain web-5d8f --server https://scheduler.example:10259"""
 )
-@click.argument("pod")
+@click.argument("pod", metavar="POD | podgroup/NAME")
 @click.option(
     "-n", "--namespace", default="default", show_default=True, help="The pod's namespace."
 )
@@ -92,14 +97,20 @@ Examples:
 )
 @output_option("text", "json")
 def explain(pod: str, namespace: str, output: str, **options: Any) -> None:
-    """Explain why POD runs on its node, or why it is pending.
+    """Explain why POD runs on its node, or why it is pending, or what a pod group waits for.
 
     Shows where the pod is now; for an unschedulable one, the changes that would make it fit, each
-    tried by the scheduler itself; and then the latest decisions about it, which the leading
-    replica of a running scheduler keeps. The credentials are those of the kubeconfig; the user
-    must be allowed to get /debug/decisions and the pod. Exits with 0 if the pod is known, 1 if it
-    is not, 2 if the leading replica cannot be reached or does not show them.
+    tried by the scheduler itself; and then the latest decisions about it, which the leading replica
+    of a running scheduler keeps. Of podgroup/NAME (or pg/NAME) it shows the members, how many are
+    missing, and the topology domains that were tried; this needs the right to get the pods of the
+    namespace. The credentials are those of the kubeconfig; the user must be allowed to get
+    /debug/decisions and the pod. Exits with 0 if the pod is known, 1 if it is not, 2 if the leading
+    replica cannot be reached or does not show them.
     """
+    kind, slash, group = pod.partition("/")
+    if slash and kind in _POD_GROUP:
+        _explain_pod_groups(_Leader(**options), f"{namespace}/{group}", output)
+        return
     name = pod if "/" in pod else f"{namespace}/{pod}"
     with mistakes_reported():
         if name.count("/") != 1 or not all(name.split("/")):
@@ -158,9 +169,37 @@ class _Leader:
         return context
 
 
+def _explain_pod_groups(leader: _Leader, name: str, output: str) -> None:
+    with mistakes_reported():
+        if name.count("/") != 1 or not all(name.split("/")):
+            raise InputError("write podgroup/NAME, and -n NAMESPACE")
+        answer = _fetch(leader, "podgroup", name, "podGroups", "no pod group")
+    if answer is None:
+        click.echo(f"no pod group {name} is known to this replica", err=True)
+        sys.exit(NO)
+    if output == "json":
+        print_json(answer)
+        return
+    for group in answer["podGroups"]:
+        for line in pod_group_lines(group):
+            click.echo(line)
+        pods = group["pods"]
+        if pods:
+            rows = [[p["pod"], p["state"], p["node"] or "-", p["message"] or ""] for p in pods]
+            print_table(("POD", "STATE", "NODE", "MESSAGE"), rows, ())
+        click.echo()
+
+
 def _decisions(leader: _Leader, pod: str) -> dict[str, Any] | None:
     """The decisions about the pod as the endpoint returns them; None if it has none."""
-    target = f"/debug/decisions?{urlencode({'pod': pod})}"
+    return _fetch(leader, "pod", pod, "decisions", "no recent decision")
+
+
+def _fetch(
+    leader: _Leader, parameter: str, value: str, expected: str, missing: str
+) -> dict[str, Any] | None:
+    """The endpoint's answer, which has the field `expected`; None if it is a 404 that says so."""
+    target = f"/debug/decisions?{urlencode({parameter: value})}"
     try:
         status, body = asyncio.run(_answer(leader, target))
     except ForbiddenError as error:
@@ -171,7 +210,7 @@ def _decisions(leader: _Leader, pod: str) -> dict[str, Any] | None:
     except KubeError as error:
         raise InputError(explain_error(error)) from None
     words = " ".join(body.decode(errors="replace").split())
-    if status == 404 and "no recent decision" in words:
+    if status == 404 and missing in words:
         return None
     if status in {401, 403, 503}:
         raise InputError(f"the leading replica answers {status}: {words}")
@@ -179,7 +218,7 @@ def _decisions(leader: _Leader, pod: str) -> dict[str, Any] | None:
         decisions = json.loads(body) if status == 200 else None
     except ValueError:
         decisions = None
-    if not isinstance(decisions, dict) or "decisions" not in decisions:
+    if not isinstance(decisions, dict) or expected not in decisions:
         raise InputError(
             f"{leader.server or 'the leading replica'}: answers {status} and something other than "
             "decisions; is it Mooring?"
