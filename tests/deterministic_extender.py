@@ -9,28 +9,38 @@ speaks the protocol as a Python extender written for kube-scheduler does.
 
 import argparse
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager
+from threading import Thread
 from typing import Any
 from zlib import crc32
 
 from aiohttp import web
 
-__all__ = ["SEED", "application", "filtered", "preempted", "prioritized", "serving"]
+__all__ = [
+    "SEED",
+    "application",
+    "filtered",
+    "preempted",
+    "prioritized",
+    "served_by_thread",
+    "serving",
+]
 
 SEED = "extender-seed"
 
 Json = Mapping[str, Any]
 
 
-def number(pod: Json, node: str) -> int:
-    """The number that decides about the pod on the node."""
+def number(pod: Json, node: str, prefix: str) -> int:
+    """The number that decides about the pod on the node, under this prefix of the URL."""
     metadata = pod["metadata"]
     seed = (metadata.get("annotations") or {}).get(SEED, metadata["name"])
-    return crc32(f"{seed}/{node}".encode())
+    return crc32(f"{prefix}/{seed}/{node}".encode())
 
 
-def filtered(args: Json) -> dict[str, Any]:
+def filtered(args: Json, prefix: str = "") -> dict[str, Any]:
     """The ExtenderFilterResult: about one node in four fails, one in ten for good."""
     pod, names = args["Pod"], args["NodeNames"]
     by_name = names is not None
@@ -39,7 +49,7 @@ def filtered(args: Json) -> dict[str, Any]:
     failed: dict[str, str] = {}
     for_good: dict[str, str] = {}
     for node in nodes:
-        digits = number(pod, node) % 100
+        digits = number(pod, node, prefix) % 100
         if digits < 15:
             failed[node] = f"extender: group {digits % 2} is busy"
         elif digits < 25:
@@ -55,14 +65,15 @@ def filtered(args: Json) -> dict[str, Any]:
     }
 
 
-def prioritized(args: Json) -> list[dict[str, Any]]:
+def prioritized(args: Json, prefix: str = "") -> list[dict[str, Any]]:
     """The HostPriorityList: scores from 0 to 10."""
     names = args["NodeNames"]
     nodes = names if names is not None else [i["metadata"]["name"] for i in args["Nodes"]["items"]]
-    return [{"Host": node, "Score": number(args["Pod"], node) // 100 % 11} for node in nodes]
+    pod = args["Pod"]
+    return [{"Host": node, "Score": number(pod, node, prefix) // 100 % 11} for node in nodes]
 
 
-def preempted(args: Json) -> dict[str, Any]:
+def preempted(args: Json, prefix: str = "") -> dict[str, Any]:
     """The ExtenderPreemptionResult: about one node in three is left out."""
     victims = args["NodeNameToMetaVictims"]
     if victims is None:
@@ -74,7 +85,7 @@ def preempted(args: Json) -> dict[str, Any]:
             for node, found in args["NodeNameToVictims"].items()
         }
     pod = args["Pod"]
-    left = {node: of for node, of in victims.items() if number(pod, node) // 1100 % 3}
+    left = {node: of for node, of in victims.items() if number(pod, node, prefix) // 1100 % 3}
     return {"NodeNameToMetaVictims": left}
 
 
@@ -86,14 +97,14 @@ def application(*, delay: float = 0.0) -> web.Application:
             args = await request.json()
             if delay:
                 await asyncio.sleep(delay)
-            return web.json_response(answer(args))
+            return web.json_response(answer(args, request.match_info["prefix"]))
 
         return handle
 
     served = web.Application(client_max_size=256 * 1024**2)
-    served.router.add_post("/{any:.*}filter", verb(filtered))
-    served.router.add_post("/{any:.*}prioritize", verb(prioritized))
-    served.router.add_post("/{any:.*}preempt", verb(preempted))
+    served.router.add_post("/{prefix:.*}filter", verb(filtered))
+    served.router.add_post("/{prefix:.*}prioritize", verb(prioritized))
+    served.router.add_post("/{prefix:.*}preempt", verb(preempted))
     return served
 
 
@@ -108,6 +119,27 @@ async def serving(served: web.Application, ssl_context: Any = None) -> AsyncIter
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()
+
+
+@contextmanager
+def served_by_thread(served: web.Application) -> Iterator[int]:
+    """The port of 127.0.0.1 on which a thread serves the application inside."""
+    started: Future[tuple[int, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def serve() -> None:
+        stop = asyncio.Event()
+        async with serving(served) as port:
+            started.set_result((port, asyncio.get_running_loop(), stop))
+            await stop.wait()
+
+    thread = Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    port, loop, stop = started.result(10.0)
+    try:
+        yield port
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join()
 
 
 def main() -> None:

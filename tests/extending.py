@@ -1,7 +1,7 @@
 """Extenders for tests: served on loopback with answers that the test gives."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import orjson
@@ -45,13 +45,15 @@ class Answers:
         self.by_verb = by_verb
         self.asked: list[tuple[str, dict[str, Any]]] = []
 
-    @asynccontextmanager
-    async def serving(self) -> AsyncIterator[int]:
+    def serving(self) -> AbstractAsyncContextManager[int]:
         """The port of 127.0.0.1 on which it is served inside."""
+        return serving(self.application())
+
+    def application(self) -> web.Application:
+        """What serves the answers."""
         served = web.Application(client_max_size=2**30)
         served.router.add_post("/{verb}", self._handle)
-        async with serving(served) as port:
-            yield port
+        return served
 
     async def _handle(self, request: web.Request) -> web.Response:
         verb, arguments = request.match_info["verb"], await request.json()

@@ -175,6 +175,7 @@ def test_every_profile_is_valid(registry: Registry) -> None:
     assert {block.document.name for block, _ in profiles} == {
         "README.md",
         "profiles.md",
+        "rules.md",
         "extenders.md",
     }
     for _, document in profiles:
@@ -288,11 +289,14 @@ def test_metrics_lists_every_metric_and_no_other() -> None:
     assert named == _exported()
 
 
+_SCORED = (Point.SCORE, Point.PLACEMENT_SCORE)
+
+
 def _points(plugin: type[Any], catalog: Registry) -> str:
     """The points a plugin serves, and the weight of its score where it is on by default."""
     served = [point for point in Point if point in (catalog.points(plugin.name) or ())]
     weight = DEFAULT_WEIGHTS.get(plugin.name)
-    return ", ".join(f"{p} {weight}" if weight and p is Point.SCORE else p for p in served)
+    return ", ".join(f"{p} {weight}" if weight and p in _SCORED else p for p in served)
 
 
 def test_profiles_lists_every_plugin_in_order_with_points_weight_and_arguments() -> None:

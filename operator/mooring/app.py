@@ -28,7 +28,7 @@ from mooring.engine.intake import Intake
 from mooring.engine.loop import SchedulingLoop
 from mooring.engine.pod_report import PodReports
 from mooring.engine.preemption_executor import PreemptionExecutor
-from mooring.engine.profiles import Profiles
+from mooring.engine.profiles import InForce, Profiles
 from mooring.engine.reports import Reports
 from mooring.engine.scheduler_state import (
     SchedulerState,
@@ -155,6 +155,16 @@ class Scheduler:
             bound_node=lambda pod: writer.bound_node(pod.namespace, pod.name, pod.uid),
             bound=lambda pod: self._api.annotate(pod, {}),
         )
+        self._reflectors = Reflectors(client, Mirror(state), relisted=self._metrics.relisted)
+        self._group_reports = GroupReports(
+            state,
+            PodGroupWriter(client),
+            self._recorder,
+            owns=lambda pod: _groups_are_scheduled(profiles.of(pod, cluster)),
+            served=self._reflectors.served,
+            placed=self._metrics.pod_group_placed,
+            busy=self._is_busy,
+        )
         self._loop = SchedulingLoop(
             self._scheduler,
             reports=self._reports,
@@ -162,6 +172,7 @@ class Scheduler:
             decisions=self._decisions,
             preemptions=self._preemptions,
             extenders=self._extenders,
+            group_reports=self._group_reports,
         )
         self._intake = Intake(
             self._scheduler,
@@ -169,6 +180,7 @@ class Scheduler:
             wake=self._loop.wake,
             left=self._reports.forget,
             failed=self._reports.error,
+            gated=self._reports.gated,
         )
         profile_handler = ProfileHandler(profiles, self._intake)
         self._kopf = KopfOperator(
@@ -201,16 +213,6 @@ class Scheduler:
         )
         self._housekeeping = Housekeeping(self._scheduler, client, flush=self._intake.flush)
         state.on_events(self._on_events)
-        self._reflectors = Reflectors(client, Mirror(state), relisted=self._metrics.relisted)
-        self._group_reports = GroupReports(
-            state,
-            PodGroupWriter(client),
-            self._recorder,
-            owns=lambda pod: profiles.of(pod, cluster) is not None,
-            served=self._reflectors.served,
-            placed=self._metrics.pod_group_placed,
-            busy=self._is_busy,
-        )
 
     async def run(self) -> int:
         """Serve until told to stop; the exit code."""
@@ -428,6 +430,11 @@ def _calm_the_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(200_000, 20, 50)
+
+
+def _groups_are_scheduled(profile: InForce | None) -> bool:
+    """Whether the profile has a plugin for pod groups."""
+    return profile is not None and profile.pipeline.group_policy is not None
 
 
 async def _cancelled(task: "asyncio.Task[None]") -> None:

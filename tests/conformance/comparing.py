@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from conformance.scenes.extenders import at_port
+from deterministic_extender import application, served_by_thread
 from mooring.framework.decision import Decision
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
@@ -23,16 +25,25 @@ Scores = dict[str, tuple[dict[str, int], int]]
 
 
 def decided(case: Mapping[str, Any]) -> Decision:
-    """What `mooring simulate` decides about the case's pod."""
+    """What `mooring simulate` decides about the case's pod; it calls the case's extenders."""
+    if "extenders" not in case:
+        return _decided(case, [])
+    with served_by_thread(application()) as port:
+        return _decided(case, at_port(case["extenders"], port))
+
+
+def _decided(case: Mapping[str, Any], extenders: list[dict[str, Any]]) -> Decision:
     objects = [Manifest("the case", raw) for raw in (*case["objects"], case["pod"])]
     configuration = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "profiles": [case["profile"]],
+        "extenders": extenders,
     }
     profiles = load_profiles([Manifest("the profile", configuration)], REGISTRY)
-    inputs = inputs_of(objects, REGISTRY, profiles)
-    (attempt,) = simulate(inputs, REGISTRY, seed=1, every_node=True)
+    called = bool(extenders)
+    inputs = inputs_of(objects, REGISTRY, profiles, keep_raw=called)
+    (attempt,) = simulate(inputs, REGISTRY, seed=1, extenders=called)
     return attempt.decision
 
 
@@ -50,9 +61,18 @@ def differences(case: Mapping[str, Any], decision: Decision) -> list[str]:
 
 def _refusal_differences(oracle: Mapping[str, Any], decision: Decision) -> Iterator[str]:
     yield from _difference("node", None, decision.node)
-    yield from _difference("message", oracle["condition"]["message"], decision.message)
+    theirs, ours = (_sorted(text) for text in (oracle["condition"]["message"], decision.message))
+    yield from _difference("message", theirs, ours)
     yield from _difference("nominated node", oracle["nominatedNode"], decision.nominated_node)
     yield from _difference("victims", sorted(oracle["victims"]), sorted(decision.victims))
+
+
+def _sorted(message: str | None) -> str | None:
+    """The message with the list of nodes without victims sorted: its order is random."""
+    head, bracket, errors = (message or "").rpartition("preemption: [")
+    if not bracket:
+        return message
+    return f"{head}{bracket}{', '.join(sorted(errors.rstrip(']').split(', ')))}]"
 
 
 def _choice_differences(
@@ -92,5 +112,11 @@ def _scores_of_oracle(oracle: Mapping[str, Any]) -> Scores:
 
 def _scores_of_decision(decision: Decision) -> Scores:
     return {
-        node: (dict(score.plugins), score.total) for node, score in (decision.scores or {}).items()
+        node: (_of_plugins(score.plugins), score.total)
+        for node, score in (decision.scores or {}).items()
     }
+
+
+def _of_plugins(shares: Mapping[str, int]) -> dict[str, int]:
+    """The shares of plugins; those of extenders, which are URLs, kube-scheduler logs unweighted."""
+    return {name: share for name, share in shares.items() if "://" not in name}

@@ -4,8 +4,9 @@ import argparse
 import gzip
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import orjson
 
 from conformance.recording.errors import RecordingError
 from conformance.recording.recorder import Recorder
+from conformance.scenes.extenders import EXTENDERS
 from conformance.scenes.suites import SUITES, random_scene
 from controlplane import ApiError, ControlPlaneError
 from controlplane.progress import Progress
@@ -83,18 +85,35 @@ def _at_least_one(text: str) -> int:
 
 def _record(suites: Sequence[str], count: int, seed: int, out: Path) -> None:
     progress = Progress()
-    progress.begin("kube-scheduler: starting")
-    with Recorder() as recorder:
-        progress.end("running")
-        for suite in suites:
-            started = time.monotonic()
-            progress.begin(f"{suite}: recording {count} cases")
-            with _replaced(out / f"{suite}.jsonl.gz") as path, gzip.open(path, "wb") as lines:
-                for index in range(count):
-                    lines.write(_line(_case(recorder, suite, seed, index)))
-                    progress.tick()
-            rate = count / (time.monotonic() - started)
-            progress.end(f"done, {rate:.1f} a second,")
+    for extended, of_kind in groupby(sorted(suites, key=_is_extended), _is_extended):
+        progress.begin("kube-scheduler: starting")
+        with Recorder(EXTENDERS if extended else ()) as recorder:
+            progress.end("running")
+            _record_suites(progress, recorder, of_kind, count, seed, out)
+
+
+def _is_extended(suite: str) -> bool:
+    """Whether the suite needs a kube-scheduler with extenders."""
+    return bool(SUITES[suite].extenders)
+
+
+def _record_suites(
+    progress: Progress,
+    recorder: Recorder,
+    suites: Iterable[str],
+    count: int,
+    seed: int,
+    out: Path,
+) -> None:
+    for suite in suites:
+        started = time.monotonic()
+        progress.begin(f"{suite}: recording {count} cases")
+        with _replaced(out / f"{suite}.jsonl.gz") as path, gzip.open(path, "wb") as lines:
+            for index in range(count):
+                lines.write(_line(_case(recorder, suite, seed, index)))
+                progress.tick()
+        rate = count / (time.monotonic() - started)
+        progress.end(f"done, {rate:.1f} a second,")
 
 
 def _case(recorder: Recorder, suite: str, seed: int, index: int) -> dict[str, Any]:

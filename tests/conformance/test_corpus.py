@@ -41,5 +41,5 @@ def test_the_decision_is_that_of_kube_scheduler(case: dict[str, Any]) -> None:
 
 
 def test_every_suite_is_there_and_none_is_empty() -> None:
-    assert len(corpus()) == 12
+    assert len(corpus()) == 13
     assert all(len(recorded) > 80 for recorded in corpus().values())

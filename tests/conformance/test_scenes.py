@@ -32,7 +32,7 @@ def test_no_two_objects_of_a_scene_have_one_name(suite: str) -> None:
         assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("suite", ["preemption", "mixed"])
+@pytest.mark.parametrize("suite", ["preemption", "mixed", "extenders"])
 def test_no_two_pods_that_may_be_victims_started_at_once(suite: str) -> None:
     for index in range(30):
         pods = [raw for raw in random_scene(suite, SEED, index).objects if raw["kind"] == "Pod"]
@@ -73,6 +73,8 @@ def test_every_profile_has_its_cases() -> None:
         ("volumes", '"kind": "VolumeAttachment"'),
         ("preemption", '"priorityClassName": "never"'),
         ("preemption", '"disruptedPods"'),
+        ("extenders", '"example.com/card"'),
+        ("extenders", '"extender-seed"'),
         ("profiles", '"RequestedToCapacityRatio"'),
         ("profiles", '"addedAffinity"'),
     ],

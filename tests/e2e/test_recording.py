@@ -6,6 +6,7 @@ import pytest
 
 from conformance.comparing import decided, differences
 from conformance.recording.recorder import Recorder
+from conformance.scenes.extenders import EXTENDERS
 from conformance.scenes.suites import SUITES, random_scene
 
 SEED = 20261121
@@ -17,10 +18,18 @@ def recorder() -> Iterator[Recorder]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def recorder_with_extenders() -> Iterator[Recorder]:
+    with Recorder(EXTENDERS) as running:
+        yield running
+
+
 @pytest.mark.parametrize("suite", SUITES)
 def test_mooring_decides_a_fresh_case_as_kube_scheduler_does(
-    recorder: Recorder, suite: str
+    request: pytest.FixtureRequest, suite: str
 ) -> None:
+    fixture = "recorder_with_extenders" if SUITES[suite].extenders else "recorder"
+    recorder: Recorder = request.getfixturevalue(fixture)
     scene = random_scene(suite, SEED, 0)
     case = recorder.record(scene)
     assert differences(case, decided(case)) == []

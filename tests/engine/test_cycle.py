@@ -1,8 +1,12 @@
 """Which node a pod goes to, or why none fits."""
 
+from typing import Any
+
 from deciding import Deciding
-from mooring.engine.cycle import LiveDryRun, tie_break_seed
+from mooring.engine.cycle import LiveDryRun, decide, tie_break_seed
+from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall, Filtered, NodeFailure
 from mooring.engine.outcome import FitError, ScheduleResult
+from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod
 
 
@@ -174,3 +178,51 @@ def test_pods_nominated_to_the_row_must_fit_beside() -> None:
     deciding.nominate(pod("hoping", cpu="1", priority=5), "a")
     assert LiveDryRun(*deciding.search(pod("low", cpu="1"))).rejection(0) == ("Insufficient cpu",)
     assert LiveDryRun(*deciding.search(pod("high", cpu="1", priority=6))).rejection(0) == ()
+
+
+def answered(deciding: Deciding, raw: dict[str, object], answers: ExtenderAnswers) -> Any:
+    """The result of `decide` for a pod that extenders care for."""
+    found, pipeline = parse_pod(raw), deciding.pipeline
+    return decide(found, pipeline, deciding.cluster, deciding.shared, seed=0, answers=answers)
+
+
+def test_the_feasible_nodes_are_the_first_thing_that_extenders_are_called_with() -> None:
+    deciding = Deciding(node("a"), node("b"), node("small", cpu="1"))
+    call = answered(deciding, pod(cpu="2"), ExtenderAnswers())
+    assert call == FilterCall(("a", "b"), evaluated_nodes=3)
+
+
+def test_no_extender_is_called_when_no_node_is_feasible() -> None:
+    deciding = Deciding(node("a", cpu="1"))
+    assert isinstance(answered(deciding, pod(cpu="2"), ExtenderAnswers()), FitError)
+
+
+def test_the_scores_of_extenders_are_added_and_nodes_without_one_get_nothing() -> None:
+    deciding = Deciding(node("a"), node("b"), node("c"))
+    answers = ExtenderAnswers(filtered=Filtered(("a", "b", "c"), {}), scores={"x": {"b": 30}})
+    outcome = answered(deciding, pod(), answers)
+    assert outcome.node == "b"
+    scores = outcome.scores(None)
+    assert scores["b"].total == scores["a"].total + 30
+    assert (scores["b"].plugins["x"], scores["a"].plugins["x"]) == (30, 0)
+
+
+def test_nodes_that_extenders_filtered_out_are_rejected_by_the_plugin_extender() -> None:
+    deciding = Deciding(node("a"), node("b"), node("small", cpu="1"))
+    failed = {"a": NodeFailure("busy", resolvable=True), "b": NodeFailure("no", resolvable=False)}
+    answers = ExtenderAnswers(filtered=Filtered((), failed))
+    outcome = answered(deciding, pod(cpu="2"), answers)
+    assert outcome.message.startswith("0/3 nodes are available: 1 Insufficient cpu, 1 busy, 1 no.")
+    assert outcome.diagnosis.plugins == {"Extender", "NodeResourcesFit"}
+    assert outcome.diagnosis.rejections()["a"].resolvable
+
+
+def test_the_nominated_node_is_what_extenders_are_called_with_first() -> None:
+    deciding = Deciding(node("a"), node("b"))
+    web = pod("web")
+    deciding.nominate(web, "b")
+    assert answered(deciding, web, ExtenderAnswers()) == FilterCall(("b",), 1, nominated=True)
+    passes = ExtenderAnswers(nominee="b", passes_nominee=True)
+    assert answered(deciding, web, passes).node == "b"
+    fails = ExtenderAnswers(nominee="b", passes_nominee=False)
+    assert answered(deciding, web, fails) == FilterCall(("a", "b"), 2)

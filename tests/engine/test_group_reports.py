@@ -1,13 +1,13 @@
 """What users see of pod groups: status, events, and the report on request."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from kube.api_server import ApiServer, Request
+from mooring.engine.group_decision import DomainTried, GroupDecision
 from mooring.engine.group_reports import GroupReports
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
@@ -30,27 +30,10 @@ SERVED = {
 WAIT_SECONDS = 10.0
 
 
-@dataclass
-class Domain:
-    key: str
-    value: str
-    fits: int
-    message: str
-
-
-@dataclass
-class Verdict:
-    rows: Mapping[str, int] = field(default_factory=dict)
-    domain: tuple[str, str] | None = None
-    tried: tuple[Domain, ...] = ()
-    tries: int = 1
-    message: str = ""
-    bounded: bool = False
-
-
-FULL = Verdict(
+FULL = GroupDecision(
+    rows={},
     message="needs 12 CPUs more in rack=r3",
-    tried=(Domain("rack", "r3", 7, "7 of 8 fit"),),
+    tried=(DomainTried("rack", "r3", 7, "7 of 8 fit"),),
     tries=2,
     bounded=True,
 )
@@ -245,7 +228,7 @@ async def test_a_group_that_is_placed_gets_an_event_with_its_domain(groups: Grou
     members = [parse_pod(pod(f"p{i}", labels=LABEL)) for i in range(3)]
     groups.now += 5.0
     rows = {member.uid: 0 for member in members}
-    groups.reports.decided(groups.group(), Verdict(rows=rows, domain=("rack", "r1")))
+    groups.reports.decided(groups.group(), GroupDecision(rows=rows, domain=("rack", "r1")))
     assert groups.placed == [5.0]
     for member in members:
         groups.state.assume(member, 0)
@@ -263,7 +246,7 @@ async def test_a_group_that_is_placed_gets_an_event_with_its_domain(groups: Grou
         "Scheduled",
         "3 members are bound in rack=r1",
     )
-    groups.reports.decided(groups.group(), Verdict(rows=rows))
+    groups.reports.decided(groups.group(), GroupDecision(rows=rows))
     assert groups.placed == [5.0]
 
 

@@ -63,6 +63,7 @@ class Door:
             wake=self._wake,
             left=self.left.append,
             failed=self._fail,
+            gated=self._fail,
         )
         self.scheduler_state.state.on_events(self.intake.on_events)
 

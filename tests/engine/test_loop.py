@@ -39,7 +39,7 @@ from mooring.queueing.queue import SchedulingQueue
 from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import cluster, node, pod
 from mooring.testing.storage_builders import pv, pvc
-from scheduler_states import put_profile
+from scheduler_states import group_reports, put_profile
 
 SECONDS = 10.0
 
@@ -125,6 +125,7 @@ class Engine:
                 wake=lambda: self.loop.wake(),  # noqa: PLW0108 - the loop is being made
             ),
             extenders=Extenders(ApiObjects(client)),
+            group_reports=group_reports(state, client),
             clock=self.clock,
         )
         self.intake = Intake(
@@ -133,6 +134,7 @@ class Engine:
             wake=self.loop.wake,
             left=reports.forget,
             failed=reports.error,
+            gated=reports.gated,
         )
         state.on_events(self.intake.on_events)
 

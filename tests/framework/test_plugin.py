@@ -26,7 +26,8 @@ def test_a_shipped_plugin_is_complete(plugin: type) -> None:
     assert points_of(plugin)
     assert isinstance(getattr(plugin, "row_local", None), bool)
     assert hasattr(plugin, "filter") == hasattr(plugin, "explain")
-    assert hasattr(plugin, "score") == hasattr(plugin, "normalize")
+    scores = hasattr(plugin, "score") or hasattr(plugin, "score_placement")
+    assert scores == hasattr(plugin, "normalize")
     assert hasattr(plugin, "queueing_hint") == hasattr(plugin, "events_to_register")
 
 

@@ -67,6 +67,7 @@ async def kopf_serving(
         wake=lambda: None,
         left=lambda _: None,
         failed=lambda _pod, _message: None,
+        gated=lambda _pod, _message: None,
     )
     profile_handler = ProfileHandler(shared.profiles, intake)
     connection = await load_connection(
@@ -194,6 +195,7 @@ async def kopf_against(
         wake=lambda: None,
         left=lambda _: None,
         failed=lambda _pod, _message: None,
+        gated=lambda _pod, _message: None,
     )
     profile_handler = ProfileHandler(shared.profiles, intake)
     connection = Connection(server.url, user_agent=KOPF)

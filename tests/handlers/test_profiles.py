@@ -32,6 +32,7 @@ def profile_handler(shared: SchedulerState) -> ProfileHandler:
         wake=lambda: None,
         left=lambda _: None,
         failed=lambda _pod, _message: None,
+        gated=lambda _pod, _message: None,
     )
     return ProfileHandler(shared.profiles, intake)
 

@@ -8,5 +8,6 @@ def test_points_are_the_sections_of_plugins_except_multi_point() -> None:
 
 
 def test_points_are_in_the_order_in_which_they_run() -> None:
-    assert list(Point)[:4] == ["preEnqueue", "queueSort", "preFilter", "filter"]
+    assert list(Point)[:3] == ["preEnqueue", "queueSort", "placementGenerate"]
+    assert list(Point)[3:5] == ["preFilter", "filter"]
     assert list(Point)[-3:] == ["preBind", "bind", "postBind"]

@@ -75,11 +75,6 @@ def test_the_plugins_of_every_point_are_found(point: Point, manifest: Manifest) 
             "plugins.score.disabled[0].weight",
             "unknown field",
         ),
-        (
-            {"plugins": {"placementScore": {}}},
-            "plugins.placementScore",
-            "must not be set: it belongs to the feature TopologyAwareWorkloadScheduling",
-        ),
         ({"pluginConfig": [{"args": {}}]}, "pluginConfig[0].name", "is required"),
     ],
 )

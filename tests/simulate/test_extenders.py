@@ -1,11 +1,8 @@
 """Simulations that call extenders, which are served by a thread of the test."""
 
-import asyncio
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
+from deterministic_extender import served_by_thread
 from extending import Answers, extender
 from mooring.framework.decision import Decision
 from mooring.framework.registry import Registry
@@ -18,29 +15,6 @@ from mooring.testing.builders import api_object, node, pod
 REGISTRY = Registry(SHIPPED, {})
 
 
-@contextmanager
-def serving(answers: Answers) -> Iterator[int]:
-    """The port on which a thread serves the answers."""
-    ready, stop = threading.Event(), asyncio.Event()
-    loops, ports = list[asyncio.AbstractEventLoop](), list[int]()
-
-    async def serve() -> None:
-        loops.append(asyncio.get_running_loop())
-        async with answers.serving() as port:
-            ports.append(port)
-            ready.set()
-            await stop.wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    try:
-        assert ready.wait(10.0)
-        yield ports[0]
-    finally:
-        loops[0].call_soon_threadsafe(stop.set)
-        thread.join()
-
-
 def decisions(
     *objects: dict[str, Any], extenders: list[dict[str, Any]], calls: bool = True
 ) -> dict[str, Decision]:
@@ -48,7 +22,7 @@ def decisions(
     profile["apiVersion"] = "scheduling.mooring.dev/v1alpha1"
     manifests = [Manifest(f"document {n}", raw) for n, raw in enumerate((*objects, profile))]
     inputs = inputs_of(manifests, REGISTRY, keep_raw=True)
-    attempts = simulate(inputs, REGISTRY, seed=0, every_node=True, extenders=calls)
+    attempts = simulate(inputs, REGISTRY, seed=0, extenders=calls)
     return {attempt.decision.pod: attempt.decision for attempt in attempts}
 
 
@@ -58,7 +32,7 @@ NODES = (node("a"), node("b"), node("c"))
 def test_extenders_filter_and_score_in_a_simulation() -> None:
     failed = {"NodeNames": ["b", "c"], "FailedNodes": {"a": "busy"}}
     answers = Answers(filter=failed, prioritize=[{"Host": "c", "Score": 5}])
-    with serving(answers) as port:
+    with served_by_thread(answers.application()) as port:
         found = decisions(*NODES, pod("web"), extenders=[extender(port, "filter", "prioritize")])
     decision = found["default/web"]
     assert decision.node == "c"
@@ -71,7 +45,7 @@ def test_extenders_filter_and_score_in_a_simulation() -> None:
 
 def test_extenders_are_not_called_unless_that_is_wanted() -> None:
     answers = Answers(filter={"NodeNames": []})
-    with serving(answers) as port:
+    with served_by_thread(answers.application()) as port:
         given = [extender(port, "filter")]
         found = decisions(*NODES, pod("web"), extenders=given, calls=False)
     assert found["default/web"].node is not None
@@ -84,7 +58,7 @@ def test_extenders_get_whole_nodes_and_choose_among_the_candidates_for_preemptio
         return {"NodeNameToMetaVictims": {"b": {"Pods": [{"UID": uid}], "NumPDBViolations": 0}}}
 
     full = [pod(f"on-{name}", node=name, cpu="4") for name in "abc"]
-    with serving(Answers(preempt=keeps_b)) as port:
+    with served_by_thread(Answers(preempt=keeps_b).application()) as port:
         given = [extender(port, "preempt", nodeCacheCapable=False)]
         found = decisions(*NODES, *full, pod("web", cpu="1", priority=9), extenders=given)
     assert found["default/web"].nominated_node == "b"
@@ -92,7 +66,7 @@ def test_extenders_get_whole_nodes_and_choose_among_the_candidates_for_preemptio
 
 
 def test_a_dead_extender_is_the_pods_message() -> None:
-    with serving(Answers()) as port:
+    with served_by_thread(Answers().application()) as port:
         pass
     found = decisions(*NODES, pod("web"), extenders=[extender(port, "filter")])
     assert found["default/web"].message == (
@@ -102,7 +76,7 @@ def test_a_dead_extender_is_the_pods_message() -> None:
 
 def test_a_filter_that_passes_nothing_is_diagnosed_with_its_reasons() -> None:
     answers = Answers(filter={"FailedNodes": {"a": "busy", "b": "busy"}})
-    with serving(answers) as port:
+    with served_by_thread(answers.application()) as port:
         found = decisions(*NODES, pod("web"), extenders=[extender(port, "filter")])
     message = found["default/web"].message
     assert message is not None

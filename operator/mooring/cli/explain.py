@@ -24,6 +24,7 @@ from mooring.kube.port_forward import port_forward
 from mooring.kube.resources import LEASE
 from mooring.settings import RunSettings
 from mooring.simulate.manifests import InputError
+from mooring.simulate.selection import type_and_name
 
 __all__ = ["explain"]
 
@@ -111,10 +112,15 @@ def explain(pod: str, namespace: str, output: str, **options: Any) -> None:
     if slash and kind in _POD_GROUP:
         _explain_pod_groups(_Leader(**options), f"{namespace}/{group}", output)
         return
-    name = pod if "/" in pod else f"{namespace}/{pod}"
     with mistakes_reported():
+        named = type_and_name(pod)
+        if named is not None and named.kind != "Pod":
+            raise InputError(
+                f"{pod!r} is no pod; decisions are about pods: write pod/NAME or podgroup/NAME"
+            )
+        name = f"{namespace}/{named.name if named else pod}" if named or "/" not in pod else pod
         if name.count("/") != 1 or not all(name.split("/")):
-            raise InputError(f"{pod!r} is no pod; write NAME or NAMESPACE/NAME")
+            raise InputError(f"{pod!r} is no pod; write NAME, pod/NAME or NAMESPACE/NAME")
         answer = _decisions(_Leader(**options), name)
     if answer is None:
         click.echo(

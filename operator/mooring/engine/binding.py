@@ -5,14 +5,23 @@ whatever happened: there is no other rollback.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, MutableMapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    MutableMapping,
+    Sequence,
+)
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from mooring.engine.extenders.answers import interested
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders
+from mooring.engine.group_binding import GroupBinding
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import Plugin
@@ -33,6 +42,7 @@ __all__ = [
     "after_binding",
     "assume_and_reserve",
     "assume_reserve_and_permit",
+    "assume_together",
     "bind",
 ]
 
@@ -45,10 +55,12 @@ _LONGEST_WAIT_SECONDS: Final = 15 * 60.0
 class PodRejected(Exception):  # noqa: N818 - a verdict of a plugin, not a fault
     """A Reserve or Permit plugin rejected the pod on the chosen node."""
 
-    def __init__(self, plugin: str, reason: str) -> None:
+    def __init__(self, plugin: str, reason: str, pod: Pod | None = None) -> None:
         super().__init__(reason)
         self.plugin = plugin
         self.reason = reason
+        self.pod = pod
+        """The pod; None if it was rejected after the decision about it had ended."""
 
     @property
     def message(self) -> str:
@@ -74,6 +86,13 @@ class AssumedPod:
     pipeline: Pipeline
     undo: ExitStack
     permitted: "asyncio.Future[None] | None" = None
+    together: GroupBinding | None = None
+    """The binding of the group that the pod was assumed with, if any."""
+
+    def failed(self, reason: str) -> None:
+        """The pod will not be bound: those that were assumed with it may be called off."""
+        if self.together is not None:
+            self.together.failed(f"member {self.pod.key} failed: {reason}")
 
 
 def assume_reserve_and_permit(
@@ -111,8 +130,43 @@ def assume_and_reserve(pod: Pod, row: int, pipeline: Pipeline, state: ClusterSta
         for plugin in pipeline.reserve:
             answer = run_reserve(pipeline, plugin, pod, node)
             if answer is not None:
-                raise PodRejected(plugin.name, answer.reason)
+                raise PodRejected(plugin.name, answer.reason, pod)
         return undo.pop_all()
+
+
+def assume_together(
+    members: Sequence[tuple[QueuedPod, int]],
+    needed: int,
+    pipeline: Pipeline,
+    scheduler: SchedulerState,
+    *,
+    now: float,
+) -> list[AssumedPod]:
+    """All members are assumed on their rows and reserved, and permitted or waiting to be.
+
+    They are bound together, at least `needed` of them or none.
+
+    Raises:
+        PodRejected: by a Reserve or Permit plugin; no member is assumed any more, and no event
+            about any was delivered.
+        PluginFailed: if one of them fails; the same.
+    """
+    together = GroupBinding(len(members), needed)
+    assumed = list[AssumedPod]()
+    with ExitStack() as undo:
+        for queued, row in members:
+            stack = assume_and_reserve(queued.pod, row, pipeline, scheduler.state)
+            undo.callback(stack.close)
+            node = scheduler.state.nodes.names[row]
+            one = AssumedPod(queued, queued.pod, node, pipeline, stack, together=together)
+            assumed.append(one)
+        for one in assumed:
+            undo.callback(scheduler.waiting.leave, one.pod.uid)
+            one.permitted = _permit(one, scheduler.waiting, now)
+        undo.pop_all()
+    for one in assumed:
+        scheduler.state.announce(one.pod)
+    return assumed
 
 
 def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.Future[None] | None":
@@ -122,7 +176,7 @@ def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.F
     for plugin in assumed.pipeline.permit:
         answer = run_permit(assumed.pipeline, plugin, pod, node)
         if isinstance(answer, Unschedulable):
-            raise PodRejected(plugin.name, answer.reason)
+            raise PodRejected(plugin.name, answer.reason, pod)
         if isinstance(answer, Wait):
             pending[plugin.name] = now + min(answer.seconds, _LONGEST_WAIT_SECONDS)
     if not pending:
@@ -157,24 +211,40 @@ async def bind(
     Raises:
         PodRejected: by a Permit plugin while the pod waited, or because it waited too long.
         BindingFailed: a PreBind or Bind plugin, or the extender, failed.
+        CalledOff: too many other members of the pod's group failed.
     """
-    pod, node, pipeline = assumed.pod, assumed.node, assumed.pipeline
+    pod, pipeline, together = assumed.pod, assumed.pipeline, assumed.together
     with assumed.undo:
         if assumed.permitted is not None:
             await assumed.permitted
-        with _called_off_through(in_pre_bind, pod):
-            for plugin in pipeline.pre_bind:
-                await _run(pipeline, plugin, ExtensionPoint.PRE_BIND, plugin.pre_bind, pod, node)
-        if await _bound_by_extender(assumed, extenders):
-            assumed.undo.pop_all()
-            return
-        for binder in pipeline.bind:
-            answer = await _run(pipeline, binder, ExtensionPoint.BIND, binder.bind, pod, node)
-            if answer is not SKIP:
-                break
-        else:
-            raise BindingFailed("no bind plugin took the pod; check the profile's bind plugins")
+        async with AsyncExitStack() as requests:
+            with _called_off_through(in_pre_bind, pod):
+                if together is not None:
+                    await together.all_permitted()
+                for plugin in pipeline.pre_bind:
+                    point, method = ExtensionPoint.PRE_BIND, plugin.pre_bind
+                    await _run(pipeline, plugin, point, method, pod, assumed.node)
+                if together is not None:
+                    await together.all_ready()
+                    await requests.enter_async_context(together.requests)
+            if together is not None:
+                await together.bind(partial(_bind_once, assumed, extenders), BindingFailed)
+            else:
+                await _bind_once(assumed, extenders)
         assumed.undo.pop_all()
+
+
+async def _bind_once(assumed: AssumedPod, extenders: Extenders) -> None:
+    """Has the extender bind the pod, or runs the Bind plugins until one has bound it."""
+    pipeline = assumed.pipeline
+    if await _bound_by_extender(assumed, extenders):
+        return
+    for binder in pipeline.bind:
+        point, method = ExtensionPoint.BIND, binder.bind
+        answer = await _run(pipeline, binder, point, method, assumed.pod, assumed.node)
+        if answer is not SKIP:
+            return
+    raise BindingFailed("no bind plugin took the pod; check the profile's bind plugins")
 
 
 async def _bound_by_extender(assumed: AssumedPod, extenders: Extenders) -> bool:

@@ -232,6 +232,9 @@ def _fit_error(
             return FitError(diagnosis, message, answer)
         if isinstance(answer, Candidates):
             return PreemptCall(answer.candidates)
+        if isinstance(answer, NotEligible) and answer.is_error:
+            reasons, keeps_nomination = [answer.reason], True
+            break
         reasons.append(answer.reason)
         keeps_nomination |= isinstance(answer, NotEligible)
         if isinstance(answer, Unschedulable) and not answer.resolvable:

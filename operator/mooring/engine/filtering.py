@@ -242,6 +242,12 @@ class Search:
         rejected += self._filter_rejections(pre_filtered, remaining)
         return self._diagnosis(rejected=(*rejected, *with_nominated))
 
+    def diagnosis_of(self, pre_filtered: PreFiltered, rows: IntArray) -> Diagnosis:
+        """Why these rows (int64, ascending) reject the pod; the others are not counted."""
+        rows = np.intersect1d(rows, pre_filtered.candidate_rows)
+        rejected = self._filter_rejections(pre_filtered, rows)
+        return Diagnosis(len(rows), self.cluster.node_names, tuple(rejected))
+
     def diagnosis_without_nodes(self) -> Diagnosis:
         """The diagnosis of a cluster without nodes."""
         return self._diagnosis()

@@ -9,11 +9,12 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from mooring.engine.group_decision import GroupDecision
 from mooring.engine.group_status import (
     FINAL,
     Finished,
@@ -32,7 +33,7 @@ from mooring.model.pod_group import COSCHEDULING_LABEL, GroupKey, GroupSource, P
 from mooring.state.cluster import ClusterState
 from mooring.state.pod_groups import GROUP_KINDS, PodGroupState
 
-__all__ = ["GroupReports", "GroupVerdict", "Tried"]
+__all__ = ["GroupReports"]
 
 logger = logging.getLogger(__name__)
 
@@ -54,54 +55,6 @@ _KINDS: Final[Mapping[GroupSource, Kind]] = MappingProxyType(
 )
 
 
-class Tried(Protocol):
-    """A topology domain that was tried: its label, how many members fitted, why not more."""
-
-    @property
-    def key(self) -> str:
-        """The key of the node label."""
-
-    @property
-    def value(self) -> str:
-        """The label's value."""
-
-    @property
-    def fits(self) -> int:
-        """How many members fitted."""
-
-    @property
-    def message(self) -> str:
-        """Why the other members did not fit."""
-
-
-class GroupVerdict(Protocol):
-    """What a decision about a group found."""
-
-    @property
-    def rows(self) -> Mapping[str, int]:
-        """The row of each member that gets a node, by uid; empty if the group is unschedulable."""
-
-    @property
-    def domain(self) -> tuple[str, str] | None:
-        """The label and value of the chosen domain."""
-
-    @property
-    def tried(self) -> Sequence[Tried]:
-        """The domains that were tried."""
-
-    @property
-    def tries(self) -> int:
-        """How many placements were tried."""
-
-    @property
-    def message(self) -> str:
-        """Why members have no node, as a sentence for users."""
-
-    @property
-    def bounded(self) -> bool:
-        """Whether not all placements could be tried."""
-
-
 @dataclass(slots=True)
 class _Record:
     """What is remembered of a group beside its state."""
@@ -115,8 +68,12 @@ class _Record:
     tried: float | None = None
     """When the group was tried for the first time, in seconds since the epoch."""
     decided: float = 0.0
-    verdict: GroupVerdict | None = None
-    """The last decision."""
+    decision: GroupDecision | None = None
+    """The last decision, without its rows and with as many domains as a report shows."""
+    members: int = 0
+    """How many members it gave a node."""
+    domains: int = 0
+    """How many domains it tried."""
     error: str = ""
     finished: Finished = field(default_factory=Finished)
     counted: int = -1
@@ -125,6 +82,15 @@ class _Record:
     written: dict[str, Any] | None = None
     said: str = ""
     """The last message of an event."""
+
+    @property
+    def failure(self) -> str:
+        """Why the last decision gave no member a node; empty if it did, or there was none."""
+        return self.decision.message if self.decision is not None and not self.members else ""
+
+    def seen(self, group: PodGroupState) -> GroupView:
+        """How the group is now."""
+        return view_of(group, self.finished, failure=self.failure, error=self.error)
 
 
 class GroupReports:
@@ -188,13 +154,15 @@ class GroupReports:
                     if record.complete_since is None:
                         record.complete_since = self._clock()
 
-    def decided(self, group: PodGroupState, verdict: GroupVerdict) -> None:
+    def decided(self, group: PodGroupState, decision: GroupDecision) -> None:
         """An attempt to place the group has ended with this decision."""
         record = self._tried(group)
-        record.verdict, record.error = verdict, ""
+        record.decision = replace(decision, rows={}, tried=decision.tried[:_MOST_TRIED])
+        record.members, record.domains = len(decision.rows), len(decision.tried)
+        record.error = ""
         placed = group.scheduled_pods_count
-        placed += sum(uid in group.unscheduled for uid in verdict.rows)
-        if verdict.rows and not record.placed and placed >= group.minimum:
+        placed += sum(uid in group.unscheduled for uid in decision.rows)
+        if decision.rows and not record.placed and placed >= group.minimum:
             record.placed = True
             if record.complete_since is not None:
                 self._placed(self._clock() - record.complete_since)
@@ -259,9 +227,7 @@ class GroupReports:
     def _look(self, group: PodGroupState) -> GroupView:
         """How the group is now; the counts by phase follow."""
         record = self._record(group)
-        verdict = record.verdict
-        failure = verdict.message if verdict is not None and not verdict.rows else ""
-        view = view_of(group, record.finished, failure=failure, error=record.error)
+        view = record.seen(group)
         if record.view is not None:
             self._phases[record.view.phase] -= 1
         self._phases[view.phase] += 1
@@ -335,13 +301,13 @@ class GroupReports:
         )
         if view.scheduled:
             if record.said != "Scheduled" and not definition.initially_scheduled:
-                domain = record.verdict.domain if record.verdict is not None else None
+                domain = record.decision.domain if record.decision is not None else None
                 where = f" in {domain[0]}={domain[1]}" if domain is not None else ""
                 note = f"{len(group.assigned)} members are bound{where}"
                 self._recorder.record(about, "Normal", "Scheduled", "Scheduling", note)
             record.said = "Scheduled"
             return
-        failure = (record.verdict is not None and not record.verdict.rows) or bool(record.error)
+        failure = bool(record.failure or record.error)
         before = record.said or (known.message if known is not None else "")
         if failure and group.incomplete is None and view.message != before:
             self._recorder.record(about, "Warning", "FailedScheduling", "Scheduling", view.message)
@@ -370,9 +336,8 @@ class GroupReports:
 
     def _reported(self, group: PodGroupState) -> dict[str, Any]:
         record = self._records.get(group.key) or _Record()
-        verdict, definition = record.verdict, group.definition
-        failure = verdict.message if verdict is not None and not verdict.rows else ""
-        view = view_of(group, record.finished, failure=failure, error=record.error)
+        decision, definition = record.decision, group.definition
+        view = record.seen(group)
         report: dict[str, Any] = {
             "podGroup": str(group.key),
             "source": group.key.source.value,
@@ -397,19 +362,19 @@ class GroupReports:
         if definition is not None and definition.topology.keys:
             mode = "Required" if definition.topology.required else "Preferred"
             report["topology"] = {"keys": list(definition.topology.keys), "mode": mode}
-        if verdict is not None:
+        if decision is not None:
             report["decision"] = {
                 "time": rfc3339(record.decided),
-                "placed": len(verdict.rows),
-                "domain": list(verdict.domain) if verdict.domain is not None else None,
-                "message": verdict.message or None,
-                "tries": verdict.tries,
-                "bounded": verdict.bounded,
+                "placed": record.members,
+                "domain": list(decision.domain) if decision.domain is not None else None,
+                "message": decision.message or None,
+                "tries": decision.tries,
+                "bounded": decision.bounded,
                 "tried": [
                     {"key": t.key, "value": t.value, "fits": t.fits, "message": t.message}
-                    for t in verdict.tried[:_MOST_TRIED]
+                    for t in decision.tried
                 ],
-                "triedInAll": len(verdict.tried),
+                "triedInAll": record.domains,
             }
         return report
 

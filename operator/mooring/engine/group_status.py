@@ -63,7 +63,8 @@ def view_of(
     elif (incomplete := group.incomplete) is not None:
         reason, message = "Unschedulable", incomplete
     elif error:
-        reason, message = "SchedulerError", error
+        bound = f"{len(group.assigned)} of {minimum} members are bound; " if group.assigned else ""
+        reason, message = "SchedulerError", f"{bound}{error}"
     elif group.scheduled_pods_count >= minimum:
         reason = "Unschedulable"
         message = f"{len(group.assigned)} of {minimum} members are bound; the others will be soon"

@@ -4,17 +4,23 @@ Everything here runs on the event loop's thread and returns at once.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.queued_pod import SubQueue
 from mooring.framework.runtime import run_pre_enqueue
-from mooring.model.events import ClusterEvent, Kind
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
+from mooring.model.pod_group import PodGroup
 from mooring.model.workloads import Namespace
 
 __all__ = ["Intake"]
+
+_GROUP_EVENTS: Final = frozenset(
+    (Kind.UNSCHEDULED_POD, Kind.POD_GROUP, Kind.COSCHEDULING_POD_GROUP)
+)
 
 
 class Intake:
@@ -22,7 +28,8 @@ class Intake:
 
     `wake` is called when the queue may have work, `left` with the uid of a pod that is not without
     a node any more, `failed` with a pod that is gated because it exceeds a limit or a PreEnqueue
-    plugin failed, and why.
+    plugin failed, and why, `gated` with a member of a pod group that a PreEnqueue plugin holds
+    back, and why.
     """
 
     def __init__(
@@ -33,12 +40,14 @@ class Intake:
         wake: Callable[[], None],
         left: Callable[[str], None],
         failed: Callable[[Pod, str], None],
+        gated: Callable[[Pod, str], None],
     ) -> None:
         self._scheduler = scheduler
         self._clock = clock
         self._wake = wake
         self._left = left
         self._failed = failed
+        self._gated = gated
 
     def pending(self, pod: Pod) -> None:
         """The API server shows the pod without a node, or showed it so a moment ago."""
@@ -94,12 +103,32 @@ class Intake:
         if moved:
             self._wake()
 
+    def _admit_group(self, event: ClusterEvent) -> None:
+        """Runs PreEnqueue again for the gated members of a group that may be complete now."""
+        about = event.after if event.after is not None else event.before
+        groups = self._scheduler.state.pod_groups
+        if isinstance(about, PodGroup):
+            group = groups.get(about.key)
+        elif isinstance(about, Pod) and event.action is Action.ADD:
+            group = groups.of(about)
+            if group is not None and group.all_pods_count != group.minimum:
+                return  # not complete yet, or complete before this member came
+        else:
+            return
+        for pod in tuple(group.unscheduled.values()) if group is not None else ():
+            queued = self._scheduler.queue.get(pod.key)
+            if queued is not None and queued.queue is SubQueue.GATED:
+                self._add(queued.pod, queued.pipeline)
+        self._wake()
+
     def on_events(self, events: Iterable[ClusterEvent]) -> None:
         """Passes the events on to the queue: unschedulable pods may fit now."""
         events = tuple(events)
         for event in events:
             if event.kind is Kind.NAMESPACE and (namespace := _relabelled(event)) is not None:
                 self._find_profiles(namespace)
+            if event.kind in _GROUP_EVENTS:
+                self._admit_group(event)
             self._take_back_after(event)
         if self._scheduler.queue.move_on_events(events, self._clock()):
             self._wake()
@@ -162,7 +191,10 @@ class Intake:
             return True
         for plugin in pipeline.pre_enqueue:
             try:
-                if run_pre_enqueue(pipeline, plugin, pod) is not None:
+                answer = run_pre_enqueue(pipeline, plugin, pod)
+                if answer is not None:
+                    if self._scheduler.state.pod_groups.key_of(pod) is not None:
+                        self._gated(pod, answer.reason)
                     return True
             except PluginFailed as failure:
                 self._failed(pod, str(failure))

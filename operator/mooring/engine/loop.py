@@ -7,7 +7,7 @@ yields to the event loop after every slice of work, so that watches and bindings
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -18,6 +18,7 @@ from mooring.engine.binding import (
     PodRejected,
     after_binding,
     assume_reserve_and_permit,
+    assume_together,
     bind,
 )
 from mooring.engine.cycle import decide, tie_break_seed
@@ -30,11 +31,16 @@ from mooring.engine.extenders.answers import (
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders, PodGone
 from mooring.engine.extenders.two_halves import TwoHalves
+from mooring.engine.group_binding import CalledOff
+from mooring.engine.group_cycle import group_of, postpone, take_members
+from mooring.engine.group_decision import GroupDecision, decide_group
+from mooring.engine.group_reports import GroupReports
 from mooring.engine.outcome import FitError, Outcome, ScheduleResult, decision_of
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.reports import Reports
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.decision import Decision
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
 from mooring.framework.queued_pod import QueuedPod
@@ -42,6 +48,7 @@ from mooring.framework.slow_decisions import SlowDecisions
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
 from mooring.policy.extender import Extender
+from mooring.state.pod_groups import PodGroupState
 
 __all__ = ["SchedulingLoop"]
 
@@ -58,6 +65,9 @@ _STUCK_SECONDS: Final = 60.0
 _CANCELLED_SECONDS: Final = 1.0
 """How long bindings that are cancelled may take to undo what they did."""
 _RECORDED_NODES: Final = 3
+_MOST_REJECTIONS: Final = 8
+"""A group whose members Reserve or Permit rejected so often is decided about no more for now."""
+_GANG: Final = frozenset(("GangScheduling",))
 _MOST_CALLS: Final = 5
 """Rounds of calls to extenders in one attempt, in case what they pass is taken meanwhile."""
 
@@ -87,6 +97,7 @@ class SchedulingLoop:
         decisions: DecisionLog,
         preemptions: PreemptionExecutor,
         extenders: Extenders,
+        group_reports: GroupReports,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._scheduler = scheduler
@@ -95,6 +106,7 @@ class SchedulingLoop:
         self._decisions = decisions
         self._preemptions = preemptions
         self._extenders = extenders
+        self._group_reports = group_reports
         self._two_halves = TwoHalves()
         self._clock = clock
         self._shared = ResultCache(scheduler.state.nodes)
@@ -182,6 +194,10 @@ class SchedulingLoop:
         scheduler, pod = self._scheduler, queued.pod
         if pod.terminating:
             scheduler.queue.done(queued, self._clock())
+            return
+        group = group_of(queued, scheduler)
+        if group is not None:
+            self._attempt_group(group, queued)
             return
         attempt = _Attempt(queued, queued.pipeline, self._clock())
         extenders = interested(queued.pipeline, pod)
@@ -284,6 +300,105 @@ class SchedulingLoop:
         )
         return outcome
 
+    def _attempt_group(self, group: PodGroupState, queued: QueuedPod) -> None:
+        """Runs one attempt of all members of a group that have no node."""
+        scheduler, now = self._scheduler, self._clock()
+        members = take_members(group, queued, scheduler)
+        if postpone(members, scheduler, now):
+            return
+        attempts = [_Attempt(member, queued.pipeline, now) for member in members]
+        try:
+            if (obstacle := group.incomplete or _extender_obstacle(members)) is not None:
+                decision = GroupDecision({}, message=obstacle, plugins=_GANG)
+            else:
+                decision = self._assume_group(group, attempts)
+            self._group_reports.decided(group, decision)
+            left = [a for a in attempts if a.queued.pod.uid not in decision.rows]
+            self._group_unschedulable(left, decision)
+        except Exception as error:
+            if not isinstance(error, PluginFailed):
+                logger.exception("scheduling the pod group %s failed", group.key)
+            self._group_reports.failed(group, text_of(error))
+            for attempt in attempts:
+                self._fail(attempt, text_of(error))
+
+    def _assume_group(self, group: PodGroupState, attempts: list[_Attempt]) -> GroupDecision:
+        """The members that fit together are assumed, and tasks that bind them begin.
+
+        Returns the decision; nothing is assumed if it has no rows.
+        """
+        queued, pipeline = attempts[0].queued, attempts[0].pipeline
+        rejected: dict[str, set[int]] = {}
+        message, plugins = "", frozenset[str]()
+        for _ in range(_MOST_REJECTIONS):
+            decision = decide_group(
+                group,
+                [attempt.queued.pod for attempt in attempts],
+                self._slow.pipeline_for(pipeline),
+                self._scheduler.cluster,
+                self._shared,
+                seed=tie_break_seed(queued.pod.uid, queued.attempts),
+                rejected=rejected,
+            )
+            took = self._clock() - attempts[0].began
+            for attempt in attempts:
+                attempt.took = took / len(attempts)
+            if not decision.rows and not message:
+                return decision
+            if not decision.rows:
+                break
+            chosen = [a for a in attempts if a.queued.pod.uid in decision.rows]
+            try:
+                self._assume_together(group, chosen, decision)
+            except PodRejected as rejection:
+                if rejection.pod is None:
+                    raise
+                uid, plugins = rejection.pod.uid, plugins | {rejection.plugin}
+                rejected.setdefault(uid, set()).add(decision.rows[uid])
+                message = f"member {rejection.pod.key}: {rejection.message}"
+            else:
+                return decision
+        return GroupDecision({}, message=message, plugins=plugins, bounded=True)
+
+    def _assume_together(
+        self, group: PodGroupState, attempts: list[_Attempt], decision: GroupDecision
+    ) -> None:
+        now, needed = self._clock(), group.minimum - group.scheduled_pods_count
+        members = [(a.queued, decision.rows[a.queued.pod.uid]) for a in attempts]
+        pipeline = attempts[0].pipeline
+        for attempt, assumed in zip(
+            attempts,
+            assume_together(members, needed, pipeline, self._scheduler, now=now),
+            strict=True,
+        ):
+            self._record(attempt, assumed.node, None)
+            self._begin_binding(attempt, assumed, now)
+
+    def _group_unschedulable(self, attempts: list[_Attempt], decision: GroupDecision) -> None:
+        """These members have no node; their backoff is that of the group."""
+        count = max((a.queued.unschedulable_count for a in attempts), default=0)
+        for attempt in attempts:
+            self._count(attempt, "unschedulable")
+            queued = attempt.queued
+            queued.unschedulable_count = count
+            self._scheduler.queue.add_unschedulable(queued, decision.plugins, self._clock())
+            self._record(attempt, None, decision.message)
+            self._reports.unschedulable(queued.pod, decision.message)
+
+    def _record(self, attempt: _Attempt, node: str | None, message: str | None) -> None:
+        """Keeps the decision about a member of a group, which was not scored by itself."""
+        decision = Decision(
+            pod=attempt.queued.pod.key,
+            profile=attempt.pipeline.profile,
+            node=node,
+            nominated_node=None,
+            victims=(),
+            scores=None,
+            rejections={},
+            message=message,
+        )
+        self._decisions.add(decision, time=time.time())
+
     def _unschedulable(self, attempt: _Attempt, outcome: FitError) -> None:
         """No node can take the pod: it is nominated, keeps its nomination, or loses it."""
         self._count(attempt, "unschedulable")
@@ -316,7 +431,11 @@ class SchedulingLoop:
         """The pod is assumed on the chosen node, and a task that binds it begins."""
         queued, pipeline, now = attempt.queued, attempt.pipeline, self._clock()
         assumed = assume_reserve_and_permit(queued, chosen.row, pipeline, self._scheduler, now=now)
-        self._scheduler.queue.assumed(queued, now)
+        self._begin_binding(attempt, assumed, now)
+
+    def _begin_binding(self, attempt: _Attempt, assumed: AssumedPod, now: float) -> None:
+        """A task that binds the assumed pod begins."""
+        self._scheduler.queue.assumed(attempt.queued, now)
         if assumed.permitted is not None:
             assumed.permitted.add_done_callback(partial(self._permitted, now))
         task = asyncio.create_task(self._bind(attempt, assumed))
@@ -338,8 +457,14 @@ class SchedulingLoop:
             await self._reports.cancel_pending(pod)
             await bind(assumed, scheduler.in_pre_bind, self._extenders)
         except PodRejected as rejection:
+            assumed.failed(rejection.message)
             self._rejected(attempt, rejection)
+        except CalledOff as called_off:
+            if (group := scheduler.state.pod_groups.of(pod)) is not None:
+                self._group_reports.failed(group, str(called_off))
+            self._fail(attempt, str(called_off))
         except BindingFailed as failure:
+            assumed.failed(str(failure))
             if failure.gone:
                 scheduler.queue.done(queued, self._clock())
                 self._reports.forget(pod.uid)
@@ -347,11 +472,13 @@ class SchedulingLoop:
                 self._fail(attempt, str(failure))
         except asyncio.CancelledError:
             assumed.undo.close()
+            assumed.failed("its binding was called off")
             scheduler.queue.add_after_error(queued, self._clock())
             raise
         except Exception as error:
             logger.exception("binding pod %s failed", pod.key)
             assumed.undo.close()
+            assumed.failed(text_of(error))
             self._fail(attempt, text_of(error))
         else:
             now = self._clock()
@@ -365,3 +492,11 @@ class SchedulingLoop:
     def _count(self, attempt: _Attempt, result: str) -> None:
         seconds = self._clock() - attempt.began
         self._metrics.for_profile(attempt.pipeline.profile).attempt(result, attempt.took, seconds)
+
+
+def _extender_obstacle(members: Sequence[QueuedPod]) -> str | None:
+    """Why the group cannot be placed because of extenders, which are called for single pods."""
+    for member in members:
+        if interested(member.pipeline, member.pod):
+            return f"an extender is interested in {member.pod.key}; it is not called for groups"
+    return None

@@ -76,6 +76,16 @@ class Reports:
         """Report that no node fits the pod now."""
         self._failed(pod, "Unschedulable", message, nominated)
 
+    def gated(self, pod: Pod, message: str) -> None:
+        """Report why the pod may not enter the queue yet, once for each message.
+
+        The reason is that of scheduling gates: new nodes would not help the pod, and an autoscaler
+        makes none for it.
+        """
+        known, _ = self._said.get(pod.uid, (pod.unscheduled_message or "", None))
+        if known != message:
+            self._failed(pod, "SchedulingGated", message, pod.nominated_node)
+
     def error(self, pod: Pod, message: str) -> None:
         """Report that the attempt ended in an error."""
         self._failed(pod, "SchedulerError", message, None)

@@ -160,6 +160,11 @@ class ShapeResults:
         return sum(array.nbytes for array in arrays)
 
     @property
+    def fits_without_pods(self) -> BoolArray:
+        """bool[rows]: the row passes the filters that ignore the pods on a node; a copy."""
+        return self._by_node.fits.copy()
+
+    @property
     def rejection(self) -> Unschedulable | None:
         """The rejection by the first row-local pre_filter that rejects the shape, if any."""
         return next((r for r in self.pre_filtered.values() if isinstance(r, Unschedulable)), None)

@@ -7,11 +7,14 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from mooring.framework.handle import Handle
+from mooring.framework.placements import GroupPolicy
 from mooring.framework.plugin import (
     BindPlugin,
     EnqueueExtensions,
     FilterPlugin,
     PermitPlugin,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
     PostBindPlugin,
     PostFilterPlugin,
     PreBindPlugin,
@@ -37,7 +40,12 @@ from mooring.policy.points import Point
 from mooring.policy.profile import Preemption, SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.resolve import Effective
 
-__all__ = ["Pipeline", "WeightedScorePlugin", "build_pipeline"]
+__all__ = [
+    "Pipeline",
+    "WeightedPlacementScorePlugin",
+    "WeightedScorePlugin",
+    "build_pipeline",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +56,14 @@ class WeightedScorePlugin:
     weight: int
     name: str
     row_local: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightedPlacementScorePlugin:
+    """A plugin that scores placements, and the weight of its normalized score."""
+
+    plugin: PlacementScorePlugin
+    weight: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,6 +103,10 @@ class Pipeline:
     """Records what the plugins do wrong."""
     extenders: tuple[Extender, ...]
     """The profile's extenders, those that are ignorable last (buildExtenders in scheduler.go)."""
+    placement_generate: tuple[PlacementGeneratePlugin, ...] = ()
+    placement_scores: tuple[WeightedPlacementScorePlugin, ...] = ()
+    group_policy: GroupPolicy | None = None
+    """How gangs are treated; None: members of a group are scheduled one by one."""
     pod_group_formats: tuple[GroupFormat, ...] = ()
     """The labels and annotations by which plugins say that pods name their group."""
 
@@ -122,6 +142,11 @@ def build_pipeline(
         WeightedScorePlugin(built[use.name], use.weight, use.name, built[use.name].row_local)
         for use in effective.plugins[Point.SCORE]
     )
+    placement_generate = at(Point.PLACEMENT_GENERATE)
+    placement_scores = tuple(
+        WeightedPlacementScorePlugin(built[use.name], use.weight)
+        for use in effective.plugins[Point.PLACEMENT_SCORE]
+    )
     return Pipeline(
         profile=profile.name,
         percentage_of_nodes_to_score=effective.percentage_of_nodes_to_score,
@@ -149,6 +174,12 @@ def build_pipeline(
         distributions={name: registry.distribution(name) for name in built},
         failures=failures,
         extenders=tuple(sorted(profile.spec.extenders, key=lambda extender: extender.ignorable)),
+        placement_generate=placement_generate,
+        placement_scores=placement_scores,
+        group_policy=next(
+            (plugin.group_policy for plugin in built.values() if hasattr(plugin, "group_policy")),
+            None,
+        ),
         pod_group_formats=tuple(
             form for plugin in built.values() for form in getattr(plugin, "pod_group_formats", ())
         ),

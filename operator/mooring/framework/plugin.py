@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 from mooring.framework.hints import QueueingHint
+from mooring.framework.placements import Placement, PodGroupAssignments
 from mooring.framework.post_filter import (
     Candidates,
     Nomination,
@@ -23,6 +24,7 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.policy.points import Point
 from mooring.state.columns import IntArray
+from mooring.state.pod_groups import PodGroupState
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 
@@ -33,6 +35,8 @@ __all__ = [
     "FilterPlugin",
     "Normalize",
     "PermitPlugin",
+    "PlacementGeneratePlugin",
+    "PlacementScorePlugin",
     "Plugin",
     "PostBindPlugin",
     "PostFilterPlugin",
@@ -136,6 +140,19 @@ class QueueSortPlugin(Plugin, Protocol):
         """Pods with smaller keys come first; called when the pod enters the active queue."""
 
 
+class PlacementGeneratePlugin(Plugin, Protocol):
+    """Says where a pod group may be placed as a whole; runs before the filters of its members."""
+
+    def generate_placements(
+        self, group: PodGroupState, parent: Placement, cluster: Snapshot
+    ) -> tuple[Placement, ...] | Unschedulable:
+        """Parts of `parent`, the most wanted first; `(parent,)` if any of its nodes will do.
+
+        Of placements with equal scores the first is chosen. Unschedulable, or an empty tuple: the
+        group can be placed nowhere.
+        """
+
+
 class PreFilterPlugin(Plugin, Protocol):
     """Runs once per attempt, before the filters."""
 
@@ -188,6 +205,17 @@ class ScorePlugin(Plugin, Protocol):
         """int64[len(nodes)]: 0-100 if `normalize` is NONE, else any number that is not negative."""
 
 
+class PlacementScorePlugin(Plugin, Protocol):
+    """Scores the placements in which a pod group fits; a higher score is better."""
+
+    normalize: ClassVar[Normalize]
+
+    def score_placement(
+        self, group: PodGroupState, assignments: PodGroupAssignments, cluster: Snapshot
+    ) -> int:
+        """0-100 if `normalize` is NONE, else any number that is not negative."""
+
+
 class ReservePlugin(Plugin, Protocol):
     """Reserves resources of its own for a pod that is assumed on a node."""
 
@@ -229,11 +257,13 @@ class PostBindPlugin(Plugin, Protocol):
 POINT_METHODS: dict[Point, str] = {
     Point.PRE_ENQUEUE: "pre_enqueue",
     Point.QUEUE_SORT: "sort_key",
+    Point.PLACEMENT_GENERATE: "generate_placements",
     Point.PRE_FILTER: "pre_filter",
     Point.FILTER: "filter",
     Point.POST_FILTER: "post_filter",
     Point.PRE_SCORE: "pre_score",
     Point.SCORE: "score",
+    Point.PLACEMENT_SCORE: "score_placement",
     Point.RESERVE: "reserve",
     Point.PERMIT: "permit",
     Point.PRE_BIND: "pre_bind",

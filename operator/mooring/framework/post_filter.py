@@ -108,7 +108,9 @@ class ProcessedCandidates:
 class NotEligible:
     """The pod is not eligible to preempt now (PodEligibleToPreemptOthers).
 
-    A nomination that the pod already has stays, unlike after Unschedulable.
+    A nomination that the pod already has stays, unlike after Unschedulable. If it is an error, no
+    further plugin runs, and the reasons of those before are not reported (RunPostFilterPlugins).
     """
 
     reason: str
+    is_error: bool = False

@@ -20,11 +20,14 @@ import numpy as np
 
 from mooring.framework.hints import QueueingHint
 from mooring.framework.pipeline import Pipeline
+from mooring.framework.placements import Placement, PodGroupAssignments
 from mooring.framework.plugin import (
     EnqueueExtensions,
     FilterPlugin,
     Normalize,
     PermitPlugin,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
     Plugin,
     PostFilterPlugin,
     PreEnqueuePlugin,
@@ -55,6 +58,7 @@ from mooring.framework.verdicts import (
 from mooring.model.events import ClusterEvent
 from mooring.model.pod import Pod
 from mooring.state.columns import IntArray
+from mooring.state.pod_groups import PodGroupState
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 
@@ -63,6 +67,7 @@ __all__ = [
     "check_async",
     "run_explain",
     "run_filter",
+    "run_generate_placements",
     "run_permit",
     "run_post_filter",
     "run_pre_enqueue",
@@ -72,6 +77,7 @@ __all__ = [
     "run_reserve",
     "run_resource_requests",
     "run_score",
+    "run_score_placement",
     "run_sort_key",
     "run_unreserve",
     "wrong_explanation",
@@ -218,6 +224,38 @@ def run_score(
     return raw
 
 
+def run_generate_placements(
+    pipeline: Pipeline,
+    plugin: PlacementGeneratePlugin,
+    group: PodGroupState,
+    parent: Placement,
+    cluster: Snapshot,
+) -> tuple[Placement, ...] | Unschedulable:
+    """What `generate_placements` returns; every row of the placements is one of the parent's."""
+    point = ExtensionPoint.PLACEMENT_GENERATE
+    answer = _timed(pipeline, plugin, point, plugin.generate_placements, group, parent, cluster)
+    if problem := _wrong_placements(answer, parent):
+        raise _error(pipeline, plugin, point, f"generate_placements {problem}")
+    return answer
+
+
+def run_score_placement(
+    pipeline: Pipeline,
+    plugin: PlacementScorePlugin,
+    group: PodGroupState,
+    assignments: PodGroupAssignments,
+    cluster: Snapshot,
+) -> int:
+    """What `score_placement` returns."""
+    point = ExtensionPoint.PLACEMENT_SCORE
+    scored = _timed(pipeline, plugin, point, plugin.score_placement, group, assignments, cluster)
+    highest = MAX_SCORE if plugin.normalize is Normalize.NONE else _HIGHEST_RAW
+    if not isinstance(scored, int) or not 0 <= scored <= highest:
+        expected = f"a number from 0 to {highest}"
+        raise _error(pipeline, plugin, point, f"score_placement {_instead(scored, expected)}")
+    return scored
+
+
 def run_reserve(
     pipeline: Pipeline, plugin: ReservePlugin, pod: Pod, node: str
 ) -> Unschedulable | None:
@@ -325,6 +363,22 @@ def _wrong_victims(node: object, victims: object, cluster: Snapshot) -> str:
     on_node = {placed.pod.uid for placed in cluster.pods_on(row)}
     if len(victims) > len(on_node) or not {v.uid for v in victims} <= on_node:
         return "returned victims that are not on the nominated node"
+    return ""
+
+
+def _wrong_placements(answer: object, parent: Placement) -> str:
+    if isinstance(answer, Unschedulable):
+        return _wrong_reason(answer.reason)
+    if not isinstance(answer, tuple) or not all(isinstance(p, Placement) for p in answer):
+        return _instead(answer, "a tuple of Placements or Unschedulable")
+    for placement in answer:
+        rows = placement.rows
+        if not isinstance(rows, np.ndarray) or rows.dtype != _INT64 or rows.ndim != 1:
+            return f"returned rows that are {_described(rows)}; they must be an array int64"
+        if placement is not parent and not np.isin(rows, parent.rows).all():
+            return "returned rows that are not among those of the parent placement"
+        if not _are_texts((placement.key, placement.value), tuple):
+            return "returned a placement whose key or value is no text"
     return ""
 
 

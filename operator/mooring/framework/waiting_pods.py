@@ -51,6 +51,10 @@ class WaitingPods:
         """The waiting pod of this uid."""
         return self._waiting.get(uid)
 
+    def leave(self, uid: str) -> None:
+        """The pod of this uid waits no more, and nothing is decided about it."""
+        self._waiting.pop(uid, None)
+
     def allow(self, uid: str, plugin: str) -> None:
         """The plugin agrees; when all have agreed, the pod is bound."""
         waiting = self._waiting.get(uid)

@@ -12,6 +12,9 @@ from mooring.plugins.default_binder import DefaultBinder
 from mooring.plugins.default_preemption.plugin import DefaultPreemption
 from mooring.plugins.dynamic_resources import DynamicResources
 from mooring.plugins.equal_priority import EqualPriority
+from mooring.plugins.gang.gang_scheduling import GangScheduling
+from mooring.plugins.gang.pod_group_pods_count import PodGroupPodsCount
+from mooring.plugins.gang.topology_placement import TopologyPlacementGenerator
 from mooring.plugins.gpu_fragmentation import GPUFragmentation
 from mooring.plugins.gpu_share.plugin import GPUShare
 from mooring.plugins.gpu_topology.plugin import GPUTopology
@@ -35,6 +38,7 @@ from mooring.plugins.node_volume_limits import NodeVolumeLimits
 from mooring.plugins.pod_topology_spread.plugin import PodTopologySpread
 from mooring.plugins.priority_sort import PrioritySort
 from mooring.plugins.resource_limits import ResourceLimits
+from mooring.plugins.rules.plugin import Rules
 from mooring.plugins.scheduling_gates import SchedulingGates
 from mooring.plugins.selector_spread import SelectorSpread, ServiceSpreading
 from mooring.plugins.service_affinity import ServiceAffinity
@@ -89,9 +93,13 @@ SHIPPED: Final[tuple[type[Any], ...]] = (
     NodeResourcesBalancedAllocation,
     ImageLocality,
     DefaultBinder,
+    GangScheduling,
+    TopologyPlacementGenerator,
+    PodGroupPodsCount,
     GPUShare,
     GPUTopology,
     GPUFragmentation,
+    Rules,
     *_OLDER,
 )
 """Every plugin class that comes with Mooring."""

@@ -44,8 +44,15 @@ DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {
     "ImageLocality": 1,
     "DefaultBinder": 0,
     "NodeDeclaredFeatures": 0,
+    "GangScheduling": 0,
+    "TopologyPlacementGenerator": 0,
+    "PodGroupPodsCount": 1,
 }
-"""The plugins enabled at multiPoint, in order, with their weight (0 where none is written)."""
+"""The plugins enabled at multiPoint, in order, with their weight (0 where none is written).
+
+The last three are enabled in kube-scheduler by the feature gates GangScheduling and
+TopologyAwareWorkloadScheduling, in Mooring always: they do nothing about pods without a group.
+"""
 
 ABSENT: Final[Mapping[str, frozenset[Point]]] = {
     "NodeDeclaredFeatures": frozenset({Point.PRE_FILTER, Point.FILTER}),
@@ -64,9 +71,6 @@ KUBE_SCHEDULER_PLUGINS: Final = frozenset(
     {
         *DEFAULT_WEIGHTS,
         *REMOVED,
-        "GangScheduling",
-        "PodGroupPodsCount",
-        "TopologyPlacementGenerator",
     }
 )
 """Every plugin name that a valid configuration of kube-scheduler may contain."""

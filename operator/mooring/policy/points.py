@@ -13,11 +13,13 @@ class Point(StrEnum):
 
     PRE_ENQUEUE = "preEnqueue"
     QUEUE_SORT = "queueSort"
+    PLACEMENT_GENERATE = "placementGenerate"
     PRE_FILTER = "preFilter"
     FILTER = "filter"
     POST_FILTER = "postFilter"
     PRE_SCORE = "preScore"
     SCORE = "score"
+    PLACEMENT_SCORE = "placementScore"
     RESERVE = "reserve"
     PERMIT = "permit"
     PRE_BIND = "preBind"

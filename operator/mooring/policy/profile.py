@@ -1,9 +1,9 @@
 """The SchedulingProfile: the fields of a KubeSchedulerProfile, and the pods it applies to."""
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -12,6 +12,7 @@ from mooring.policy.extender import Extenders
 from mooring.policy.names import is_object_name
 from mooring.policy.points import Point
 from mooring.policy.reading import PolicyModel, read
+from mooring.policy.rules.rule import Rules
 from mooring.policy.selectors import LabelSelector
 
 __all__ = [
@@ -107,18 +108,14 @@ class PluginSet(PolicyModel):
 class Plugins(PolicyModel):
     """Changes to kube-scheduler's default plugins, for all extension points or one by one."""
 
-    unsupported: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("placementGenerate", "placementScore"),
-        "must not be set: it belongs to the feature TopologyAwareWorkloadScheduling, "
-        "which is off in Kubernetes 1.36",
-    )
-
     multi_point: PluginSet = PluginSet()
     """Plugins for every extension point they implement."""
     pre_enqueue: PluginSet = PluginSet()
     """Plugins that decide whether a pod may enter the queue."""
     queue_sort: PluginSet = PluginSet()
     """The plugin that orders the queue: exactly one."""
+    placement_generate: PluginSet = PluginSet()
+    """Plugins that say on which nodes a pod group may be placed together."""
     pre_filter: PluginSet = PluginSet()
     """Preparation of the filters, once per pod."""
     filter: PluginSet = PluginSet()
@@ -129,6 +126,8 @@ class Plugins(PolicyModel):
     """Preparation of the scores, once per pod."""
     score: PluginSet = PluginSet()
     """Plugins that score the feasible nodes."""
+    placement_score: PluginSet = PluginSet()
+    """Plugins that score the placements in which a pod group fits."""
     reserve: PluginSet = PluginSet()
     """Plugins that reserve resources on the chosen node; undone if binding fails."""
     permit: PluginSet = PluginSet()
@@ -190,6 +189,8 @@ class SchedulingProfileSpec(PolicyModel):
         },
     )
     """Arguments of plugins; other plugins run with their defaults."""
+    rules: Rules = ()
+    """Filters and scores as expressions in CEL, in addition to the plugins; docs/rules.md."""
     extenders: Extenders = ()
     """HTTP services that are called in addition to the plugins."""
     preemption: Preemption = Preemption()

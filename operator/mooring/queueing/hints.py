@@ -8,7 +8,7 @@ from mooring.framework.hints import QueueingHint
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.runtime import run_queueing_hint
-from mooring.model.events import ClusterEvent
+from mooring.model.events import ClusterEvent, Kind
 from mooring.model.pod import Pod
 
 __all__ = ["QueueingHints"]
@@ -23,10 +23,12 @@ class QueueingHints:
     def signature(self, queued: QueuedPod) -> Hashable:
         """A value that is equal for pods which the same cluster events may make schedulable.
 
-        The answers of row-local plugins depend on the shape alone; others may read the rest.
+        The answers of row-local plugins depend on the shape alone; others may read the rest. The
+        members of a pod group are tried together, so that each group is tried for itself.
         """
         pod, pipeline = queued.pod, queued.pipeline
-        rejected = (pod.shape, pipeline, queued.unschedulable_plugins)
+        group = self._cluster.pod_groups.key_of(pod) if pipeline.group_policy else None
+        rejected = (pod.shape, pipeline, queued.unschedulable_plugins, group)
         if queued.unschedulable_plugins <= pipeline.row_local:
             return rejected
         if EXTENDER in queued.unschedulable_plugins:
@@ -46,7 +48,7 @@ class QueueingHints:
         if not queued.unschedulable_plugins:
             return True
         about = event.before or event.after
-        if isinstance(about, Pod):
+        if isinstance(about, Pod) and event.kind is Kind.POD:
             if _cannot_help(about, queued):
                 return False
             if event.after is None and self._was_its_last_victim(about, queued.pod):

@@ -150,10 +150,30 @@ class SchedulingQueue:
             return None
         del self._pods[queued.pod.key]
         self._leave(queued)
-        self._in_flight.enter(queued)
-        queued.attempts += 1
-        queued.outdated = False
+        self._enter(queued)
         return queued
+
+    def pop_specific(self, key: str) -> QueuedPod | None:
+        """This pod, in flight from now on (PopSpecificPod); None if it is gated or in no queue."""
+        queued = self._pods.get(key)
+        if queued is None or queued.queue is SubQueue.GATED:
+            return None
+        del self._pods[key]
+        self._leave(queued)
+        self._enter(queued)
+        return queued
+
+    def postpone(self, queued: QueuedPod, until: float) -> None:
+        """The pod in flight is not tried now but after the backoff of its group."""
+        if self._in_flight.get(queued.pod.key) is queued:
+            self._in_flight.leave(queued.pod.key)
+            queued.attempts -= 1
+            queued.backoff_expiration = until
+            self._pods[queued.pod.key] = queued
+            if queued.gated:
+                self._move(queued, SubQueue.GATED)
+            else:
+                self._move_to_error_backoff(queued)
 
     def add_unschedulable(self, queued: QueuedPod, plugins: frozenset[str], now: float) -> None:
         """The attempt ended: these plugins rejected the pod (AddUnschedulablePodIfNotPresent).
@@ -268,6 +288,12 @@ class SchedulingQueue:
         """When the next backoff after an error ends; None if there is none."""
         first = self._error_backoff.first()
         return first[0] if first is not None else None
+
+    def _enter(self, queued: QueuedPod) -> None:
+        """The pod is in flight."""
+        self._in_flight.enter(queued)
+        queued.attempts += 1
+        queued.outdated = False
 
     def _is_worth_requeuing(self, queued: QueuedPod, events: Iterable[ClusterEvent]) -> bool:
         return any(self._hints.is_worth_requeuing(queued, event) for event in events)

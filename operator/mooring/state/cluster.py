@@ -488,6 +488,12 @@ class Trial:
             self._state._detach(key)  # noqa: SLF001 - the other half of one class
             self._undo.callback(self._state._attach, placed)  # noqa: SLF001
 
+    def withdraw(self, key: str) -> None:
+        """The pod of this namespace/name is nominated nowhere."""
+        nominee = self._state._nominations.drop(key)  # noqa: SLF001 - see above
+        if nominee is not None:
+            self._undo.callback(self._state._nominations.put, *nominee)  # noqa: SLF001
+
     def add(self, pod: Pod, row: int) -> None:
         """Adds the pod, which must not be placed in this trial yet, on the row."""
         self._state._attach(PodState(pod, row, assumed=True))  # noqa: SLF001

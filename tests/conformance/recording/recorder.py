@@ -1,5 +1,6 @@
 """Scene after scene before one kube-scheduler, in a control plane of its own."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from types import TracebackType
 from typing import Any, Final, Self
@@ -8,10 +9,12 @@ from conformance.recording.errors import RecordingError
 from conformance.recording.log import FLAGS, SchedulerLog, scores
 from conformance.recording.stage import Stage
 from conformance.scenes.cluster import Raw, Scene
+from conformance.scenes.extenders import at_port
 from conformance.scenes.profiles import PROFILES
 from controlplane import ControlPlane
 from controlplane.build import kubernetes_version
 from controlplane.cluster import NEEDS_CONTROLLER_MANAGER
+from deterministic_extender import application, served_by_thread
 
 __all__ = ["Recorder"]
 
@@ -29,9 +32,13 @@ _VERDICT_SECONDS: Final = 20
 
 
 class Recorder:
-    """Use it as a context manager: etcd, kube-apiserver and kube-scheduler run inside, no more."""
+    """Use it as a context manager: etcd, kube-apiserver and kube-scheduler run inside, no more.
 
-    def __init__(self) -> None:
+    `extenders` are those of kube-scheduler's configuration; they run inside too.
+    """
+
+    def __init__(self, extenders: Sequence[Raw] = ()) -> None:
+        self._extenders = extenders
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -42,7 +49,7 @@ class Recorder:
             )
             self._stage = opening.enter_context(Stage(control_plane.access))
             self._client = opening.enter_context(control_plane.access.client())
-            control_plane.start_scheduler(_CONFIGURATION)
+            control_plane.start_scheduler({**_CONFIGURATION, **self._served(opening)})
             self._log = SchedulerLog(control_plane.logs["kube-scheduler"])
             opening.callback(self._log.close)
             self._open = opening.pop_all()
@@ -55,6 +62,13 @@ class Recorder:
         traceback: TracebackType | None,
     ) -> None:
         self._open.close()
+
+    def _served(self, opening: ExitStack) -> dict[str, Any]:
+        """The part of the configuration that is about extenders."""
+        if not self._extenders:
+            return {}
+        port = opening.enter_context(served_by_thread(application()))
+        return {"extenders": at_port(self._extenders, port)}
 
     def record(self, scene: Scene) -> dict[str, Any]:
         """The scene as stored and what kube-scheduler decided; the scene is gone afterwards.
@@ -76,6 +90,7 @@ class Recorder:
             "oracle": oracle,
             "pod": pod,
             "profile": scene.profile,
+            **({"extenders": scene.extenders} if scene.extenders else {}),
         }
 
     def _oracle(self, pod: Raw) -> dict[str, Any]:

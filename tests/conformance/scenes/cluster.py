@@ -1,6 +1,6 @@
 """A cluster in the making, and the finished scene."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,8 @@ class Scene:
     objects: list[Raw]
     pod: Raw
     profile: Raw
+    extenders: Sequence[Raw] = ()
+    """As kube-scheduler is configured with them; a URL has no port yet."""
 
 
 @dataclass

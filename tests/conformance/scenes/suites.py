@@ -20,6 +20,7 @@ from conformance.scenes.demand import (
     scarce,
 )
 from conformance.scenes.draw import Draw
+from conformance.scenes.extenders import EXTENDERS, extended
 from conformance.scenes.nodes import NodeStyle, random_nodes
 from conformance.scenes.placement import (
     avoid_own_app,
@@ -50,6 +51,7 @@ class Suite:
     nodes: NodeStyle = _USUAL_NODES
     pods: tuple[int, int] = (0, 30)
     profiles: Sequence[Mapping[str, Any]] = (DEFAULT,)
+    extenders: Sequence[dict[str, Any]] = ()
 
 
 _EXTRAS = (
@@ -103,6 +105,26 @@ SUITES: Final[Mapping[str, Suite]] = {
         ),
         NodeStyle(3, 6, plain=True),
         (10, 30),
+    ),
+    "extenders": Suite(
+        (
+            modest_requests,
+            extended,
+            priority("high", "high", "mid", "never", "low"),
+            sometimes(0.15, avoid_own_app),
+            sometimes(0.15, host_ports),
+            sometimes(0.15, spread),
+            sometimes(0.15, budgets),
+        ),
+        (
+            modest_requests,
+            priority("low", "low", "lower", "mid", "high", "negative"),
+            sometimes(0.1, host_ports),
+            started,
+        ),
+        NodeStyle(4, 8, plain=True),
+        (4, 30),
+        extenders=EXTENDERS,
     ),
     "profiles": Suite(
         (
@@ -170,4 +192,5 @@ def _compose(suite: Suite, draw: Draw, label: str) -> Scene:
     pending = new_pod(draw, f"{label}-pending")
     pending["spec"]["schedulerName"] = profile["schedulerName"]
     always(suite.pending)(cluster, pending)
-    return Scene([*cluster.others, *cluster.nodes, *cluster.pods], pending, dict(profile))
+    objects = [*cluster.others, *cluster.nodes, *cluster.pods]
+    return Scene(objects, pending, dict(profile), suite.extenders)

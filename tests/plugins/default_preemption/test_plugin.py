@@ -5,7 +5,10 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
+from mooring.engine.cycle import decide
+from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFailure
 from mooring.engine.outcome import FitError, ScheduleResult
+from mooring.framework.post_filter import ProcessedCandidates
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
@@ -393,3 +396,59 @@ def test_a_node_beyond_the_bound_is_tried_in_another_attempt(
     raw = pod("new", cpu="1", priority=HIGH, affinity={"podAntiAffinity": required})
     found = {deciding.decision(raw, seed=seed).nominated_node for seed in range(4)}
     assert found == {"d", None}
+
+
+def with_extenders(deciding: Deciding, raw: dict[str, object], **answers: Any) -> Any:
+    """The result of `decide` for a pod for which extenders preempt."""
+    given = ExtenderAnswers(preempts=True, **answers)
+    found, pipeline = parse_pod(raw), deciding.pipeline
+    return decide(found, pipeline, deciding.cluster, deciding.shared, seed=0, answers=given)
+
+
+def test_preempt_extenders_are_called_with_all_candidates() -> None:
+    deciding = Deciding(*full("a", 3, cpu="4"), *full("b", 1, cpu="4"), *full("c", 2, cpu="4"))
+    call = with_extenders(deciding, pod("urgent", cpu="1", priority=9))
+    assert [(c.node, [v.name for v in c.victims]) for c in call.candidates] == [
+        ("b", ["b-0"]),
+        ("c", ["c-0"]),
+        ("a", ["a-0"]),
+    ]
+
+
+def test_the_cheapest_of_the_candidates_that_extenders_left_is_nominated() -> None:
+    deciding = Deciding(*full("a", 3, cpu="4"), *full("b", 1, cpu="4"), *full("c", 2, cpu="4"))
+    urgent = pod("urgent", cpu="1", priority=9)
+    call = with_extenders(deciding, urgent)
+    left = ProcessedCandidates(tuple(c for c in call.candidates if c.node != "b"))
+    outcome = with_extenders(deciding, urgent, processed=left)
+    assert outcome.nomination.node == "c"
+    none = with_extenders(deciding, urgent, processed=ProcessedCandidates(()))
+    assert none.nomination is None
+    assert none.keeps_nomination
+    assert none.message.endswith("preemption: no candidate node for preemption")
+
+
+def test_an_error_of_a_preempt_extender_is_all_that_the_post_filters_say() -> None:
+    deciding = Deciding(*full("a", 3, cpu="4"))
+    failed = ProcessedCandidates((), "the extender is down")
+    outcome = with_extenders(deciding, pod("urgent", cpu="1", priority=9), processed=failed)
+    assert outcome.message == (
+        "0/1 nodes are available: 1 Insufficient cpu. preemption: the extender is down"
+    )
+
+
+def test_nodes_that_only_an_extender_filtered_out_are_no_candidates() -> None:
+    deciding = Deciding(node("a"), pod("low", node="a"), node("b"))
+    busy = NodeFailure("busy", resolvable=True)
+    only_b = Filtered((), {"b": busy})
+    both = Filtered((), {"a": busy, "b": busy})
+    urgent = pod("urgent", priority=9)
+    cordon(deciding, "a")
+    assert with_extenders(deciding, urgent, filtered=only_b).message.endswith(
+        "1 No preemption victims found for incoming pod, "
+        "1 Preemption is not helpful for scheduling."
+    )
+    deciding = Deciding(node("a"), pod("low", node="a"), node("b"))
+    assert with_extenders(deciding, urgent, filtered=both).message == (
+        '0/2 nodes are available: 2 busy. preemption: expected at least one victim pod on node "a"'
+    )

@@ -140,6 +140,8 @@ def test_a_file_written_by_kube_scheduler_is_imported_with_notes(catalog: Catalo
     assert profile.manifest()["spec"] == {
         "plugins": {
             "multiPoint": {"enabled": [{"name": "NodeName", "weight": 0}]},
+            "placementGenerate": {},
+            "placementScore": {},
             "score": {"disabled": [{"name": "*"}]},
         }
     }

@@ -1,6 +1,7 @@
 """One extender over HTTP(S): kept connections, bounded answers, and a bound on calls in flight."""
 
 import asyncio
+import logging
 import os
 import ssl
 import tempfile
@@ -17,6 +18,8 @@ from mooring.engine.extenders.protocol import AnswerError
 from mooring.policy.extender import Extender, TLSConfig
 
 __all__ = ["ExtenderClient", "ExtenderError", "NotLeading", "tls_context"]
+
+logger = logging.getLogger(__name__)
 
 MOST_CALLS: Final = 32
 """Calls in flight to one extender; fewer after time-outs, because it may not serve so many."""
@@ -45,6 +48,7 @@ class ExtenderClient:
         self._observe = observe
         self._session: aiohttp.ClientSession | None = None
         self._calls = _Calls(MOST_CALLS)
+        self._ignored = ""
 
     async def call(
         self, what: str, verb: str, body: bytes, may_send: Callable[[], bool] | None = None
@@ -84,6 +88,12 @@ class ExtenderClient:
         """The error for an answer that cannot be used, or that reports an error."""
         self._observe(self._extender.name, what, "invalid", 0.0)
         return ExtenderError(f"{self._blamed(what)}: {error}")
+
+    def ignored(self, error: ExtenderError) -> None:
+        """Logs an error that does not end the attempt; the same one again is not logged."""
+        if str(error) != self._ignored:
+            logger.warning("%s; pods are scheduled without it", error)
+        self._ignored = str(error)
 
     async def close(self) -> None:
         """Closes the connections."""

@@ -121,7 +121,7 @@ class Extenders:
             return replace(answers, nominee=call.nodes[0], passes_nominee=passes)
         scores: Mapping[str, Mapping[str, int]] = {}
         if len(filtered.passed) > 1:
-            scores = await self._prioritize(filtered.passed, extenders, pod, raw)
+            scores = await self._prioritize(filtered.passed, extenders, raw)
         return replace(
             answers, filtered=filtered, evaluated_nodes=call.evaluated_nodes, scores=scores
         )
@@ -154,7 +154,7 @@ class Extenders:
                     return True
                 if not extender.ignorable:
                     raise
-                _ignored(pod, error)
+                client.ignored(error)
                 continue
             self._bound(pod)
             return True
@@ -189,7 +189,7 @@ class Extenders:
             except ExtenderError as error:
                 if not extender.ignorable:
                     raise
-                logger.warning("ignored: %s", error)
+                client.ignored(error)
                 continue
             omitted = NodeFailure(_NO_REASON.format(extender.name), resolvable=False)
             for node in set(passed).difference(answer.passed):
@@ -203,16 +203,14 @@ class Extenders:
         return Filtered(passed, failed)
 
     async def _prioritize(
-        self, nodes: Sequence[str], extenders: Iterable[Extender], pod: Pod, raw: Json
+        self, nodes: Sequence[str], extenders: Iterable[Extender], raw: Json
     ) -> dict[str, dict[str, int]]:
         """The weighted scores by extender and node; an extender that fails gives none."""
         scoring = [extender for extender in extenders if extender.prioritize_verb]
-        found = await asyncio.gather(*(self._scores(e, nodes, pod, raw) for e in scoring))
+        found = await asyncio.gather(*(self._scores(e, nodes, raw) for e in scoring))
         return {e.name: scores for e, scores in zip(scoring, found, strict=True) if scores}
 
-    async def _scores(
-        self, extender: Extender, nodes: Sequence[str], pod: Pod, raw: Json
-    ) -> dict[str, int]:
+    async def _scores(self, extender: Extender, nodes: Sequence[str], raw: Json) -> dict[str, int]:
         client = self._client(extender)
         try:
             body = await self._nodes_request(extender, raw, nodes)
@@ -222,7 +220,7 @@ class Extenders:
             except AnswerError as error:
                 raise client.wrong("prioritize", error) from None
         except ExtenderError as error:
-            _ignored(pod, error)
+            client.ignored(error)
             return {}
         return scores
 
@@ -247,7 +245,7 @@ class Extenders:
             except ExtenderError as error:
                 if not extender.ignorable:
                     return ProcessedCandidates((), str(error))
-                _ignored(pod, error)
+                self._client(extender).ignored(error)
                 continue
             if not candidates:
                 break
@@ -368,7 +366,3 @@ def _chosen(
             raise AnswerError(f"claims to preempt pod {pod.key}, whose priority is not lower")
         pods.append(pod)
     return PreemptionCandidate(node, tuple(pods), victims.violations)
-
-
-def _ignored(pod: Pod, error: ExtenderError) -> None:
-    logger.warning("pod %s, ignored: %s", pod.key, error)

@@ -79,9 +79,10 @@ class DefaultPreemption:
             return Candidates(tuple(_for_extenders(state, found) for found in candidates))
         if candidates:
             return _nomination(state, select_candidate(candidates))
-        if (unhelpful := _fits_without_eviction(state, by_extenders)) is not None:
-            return NotEligible(f"preemption: {unhelpful}")
-        rejections[_NOT_HELPFUL] += state.diagnosis.total - len(rows)
+        fitting = np.intersect1d(state.diagnosis.resolvable_rows, by_extenders)
+        if (without := _without_victims(state, fitting, rejections)) is not None:
+            return NotEligible(f"preemption: {without}", is_error=True)
+        rejections[_NOT_HELPFUL] += state.diagnosis.total - len(state.diagnosis.resolvable_rows)
         histogram = ", ".join(sorted(f"{n} {reason}" for reason, n in rejections.items() if n))
         text = f"0/{state.diagnosis.total} nodes are available: {histogram}."
         return Unschedulable(f"preemption: {text}", resolvable=True)
@@ -180,7 +181,7 @@ def _of_processed(
     where preemption cannot help.
     """
     if processed.error is not None:
-        return NotEligible(f"preemption: {processed.error}")
+        return NotEligible(f"preemption: {processed.error}", is_error=True)
     cluster, resolvable = state.cluster, frozenset(state.diagnosis.resolvable_rows.tolist())
     candidates: list[Candidate] = []
     for left in processed.candidates:
@@ -200,22 +201,22 @@ def _of_processed(
     return _nomination(state, select_candidate(allowed))
 
 
-def _fits_without_eviction(state: PostFilterState, rows: IntArray) -> str | None:
-    """What kube-scheduler says of nodes that filters passed and an extender filtered out.
+def _without_victims(
+    state: PostFilterState, rows: IntArray, rejections: Counter[str]
+) -> str | None:
+    """What kube-scheduler says of nodes that the filters passed and an extender filtered out.
 
-    Every potential victim there can be reprieved, so that no victim is left. None if there is no
-    node of that kind with potential victims.
+    Every potential victim there can be reprieved, so that none is left, which it takes for an
+    error. If none of the nodes has potential victims, they are counted and None is returned.
     """
-    rows = np.intersect1d(rows, state.diagnosis.resolvable_rows)
-    lower = [
-        state.cluster.node_names[row]
-        for row in rows.tolist()
-        if any(
-            placed.pod.shape.priority < state.pod.shape.priority
-            for placed in state.cluster.pods_on(row)
-        )
-    ]
-    texts = [f'expected at least one victim pod on node "{node}"' for node in sorted(lower)]
+    names: list[str] = []
+    for row in rows.tolist():
+        pods = (placed.pod for placed in state.cluster.pods_on(row))
+        if any(pod.shape.priority < state.pod.shape.priority for pod in pods):
+            names.append(state.cluster.node_names[row])
+        else:
+            rejections[_NO_VICTIMS] += 1
+    texts = [f'expected at least one victim pod on node "{node}"' for node in sorted(names)]
     if len(texts) <= 1:
         return texts[0] if texts else None
     return f"[{', '.join(texts)}]"

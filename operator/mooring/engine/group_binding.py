@@ -1,0 +1,110 @@
+"""Binds the members of a group together: none is bound before all of its minimum can be.
+
+Each member is bound by a task of its own. The tasks meet twice: PreBind begins when all members are
+permitted, and Bind when PreBind of all has ended. If too many fail before that, all are called off,
+so that nothing is held for a group that cannot finish. A binding cannot be undone: if one fails
+later, it is tried again, and then those that have not begun are called off.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+__all__ = ["CalledOff", "GroupBinding"]
+
+_Result = TypeVar("_Result")
+
+_MOST_REQUESTS: Final = 64
+"""Members of one group that are bound at the same time."""
+_PAUSES_SECONDS: Final = (0.2, 1.0, 3.0)
+"""Before each repetition of a binding that failed."""
+
+
+class CalledOff(Exception):  # noqa: N818 - says what happened; its text is for the user
+    """The member is not bound, because others of its group cannot be."""
+
+
+class GroupBinding:
+    """The binding of members of one group that were assumed together.
+
+    `needed` of the members must be bound; if that becomes impossible, the others are called off.
+    """
+
+    def __init__(self, members: int, needed: int) -> None:
+        self._left = members
+        """Members that are bound or may still be."""
+        self._needed = needed
+        self._permitted = _Meeting()
+        self._ready = _Meeting()
+        self.requests = asyncio.Semaphore(_MOST_REQUESTS)
+        """Held by a member while it is bound."""
+        self.called_off: str | None = None
+        """Why the members that are not bound are called off; None if they are not."""
+
+    async def all_permitted(self) -> None:
+        """Returns when every member is permitted, or has failed and is not needed.
+
+        Raises:
+            CalledOff: too many have failed.
+        """
+        await self._meet(self._permitted)
+
+    async def all_ready(self) -> None:
+        """Returns when PreBind of every member has ended; raises like `all_permitted`."""
+        await self._meet(self._ready)
+
+    async def _meet(self, meeting: "_Meeting") -> None:
+        meeting.came += 1
+        self._look()
+        try:
+            await meeting.over.wait()
+        except asyncio.CancelledError:
+            meeting.came -= 1
+            raise
+        self._check()
+
+    async def bind(
+        self, call: Callable[[], Awaitable[_Result]], worth_repeating: type[Exception]
+    ) -> _Result:
+        """The result of the call, which is repeated a few times when it raises this exception.
+
+        An exception whose `gone` is True is raised at once.
+
+        Raises:
+            CalledOff: too many others have failed, and this call has not begun.
+        """
+        for pause in _PAUSES_SECONDS:
+            self._check()
+            try:
+                return await call()
+            except worth_repeating as failure:
+                if getattr(failure, "gone", False):
+                    raise
+                await asyncio.sleep(pause)
+        self._check()
+        return await call()
+
+    def failed(self, reason: str) -> None:
+        """A member will not be bound; the text is one line for users."""
+        self._left -= 1
+        if self._left < self._needed and self.called_off is None:
+            self.called_off = reason
+        self._look()
+
+    def _look(self) -> None:
+        """Ends the meetings at which all are, or none is expected any more."""
+        for meeting in (self._permitted, self._ready):
+            if self.called_off is not None or meeting.came >= self._left:
+                meeting.over.set()
+
+    def _check(self) -> None:
+        if self.called_off is not None:
+            raise CalledOff(self.called_off)
+
+
+class _Meeting:
+    """A point that members pass when enough have come."""
+
+    def __init__(self) -> None:
+        self.came = 0
+        self.over = asyncio.Event()

@@ -1,0 +1,232 @@
+"""Decides about a pod group as a whole: a node for every member, or why there is none.
+
+See podGroupSchedulingPlacementAlgorithm in schedule_one_podgroup.go. A decision is pure and
+synchronous, like that about one pod.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+import numpy as np
+
+from mooring.engine.group_placement import Assignment, GroupSearch
+from mooring.engine.result_cache import ResultCache
+from mooring.framework.pipeline import Pipeline
+from mooring.framework.placements import Placement, PodGroupAssignments
+from mooring.framework.runtime import run_generate_placements, run_score_placement
+from mooring.framework.scores import normalize_score
+from mooring.framework.verdicts import Unschedulable
+from mooring.model.pod import Pod
+from mooring.state.pod_groups import PodGroupState
+from mooring.state.snapshot import Snapshot
+
+__all__ = ["DomainTried", "GroupDecision", "decide_group"]
+
+_MOST_SUCCESSES: Final = 16
+"""Placements that take the whole group and are compared by their scores."""
+_MOST_PLACEMENTS: Final = 1_024
+_MOST_NAMED: Final = 3
+"""Domains that a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class DomainTried:
+    """A topology domain that was tried for a group: how many members fitted, and why not more.
+
+    `key` and `value` are the node label; both are "" for all nodes.
+    """
+
+    key: str
+    value: str
+    fits: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupDecision:
+    """What a decision about a group found.
+
+    `rows` has the row of each member that gets a node, by uid; it is empty if the group is
+    unschedulable. `message` says why the members without a node have none, and `plugins` name what
+    rejected them. `bounded` says that not all placements could be tried.
+    """
+
+    rows: Mapping[str, int]
+    domain: tuple[str, str] | None = None
+    tried: tuple[DomainTried, ...] = ()
+    tries: int = 0
+    message: str = ""
+    plugins: frozenset[str] = frozenset()
+    bounded: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Candidate:
+    placement: Placement
+    assignment: Assignment
+
+
+def decide_group(
+    group: PodGroupState,
+    members: Sequence[Pod],
+    pipeline: Pipeline,
+    cluster: Snapshot,
+    cache: ResultCache,
+    *,
+    seed: int,
+    rejected: Mapping[str, Collection[int]],
+) -> GroupDecision:
+    """Nodes for all these members, or for as many as the group's minimum needs beside the others.
+
+    `members` are without a node. `rejected` has by uid the rows that a Reserve or Permit plugin
+    rejected since the attempt began. If the minimum has its nodes already, as many members get
+    one as fit.
+    """
+    needed = max(group.minimum - group.scheduled_pods_count, 1)
+    if not members or len(members) < needed:
+        return GroupDecision({}, message=f"{len(members)} of {needed} members can be scheduled now")
+    with cluster.trial() as trial:
+        for pod in members:
+            trial.withdraw(pod.key)
+        search = GroupSearch(members, pipeline, cluster, cache, seed=seed, rejected=rejected)
+        placements = _placements(group, pipeline, cluster)
+        if isinstance(placements, Unschedulable):
+            reason = frozenset(p.name for p in pipeline.placement_generate)
+            return GroupDecision({}, message=placements.reason, plugins=reason)
+        tried = list[_Candidate]()
+        best = _complete(search, placements, tried) or _partial(tried, needed)
+        chosen = _best(best, group, pipeline, cluster) if best else None
+        return _decision(chosen, tried, search, pipeline)
+
+
+def _placements(
+    group: PodGroupState, pipeline: Pipeline, cluster: Snapshot
+) -> list[Placement] | Unschedulable:
+    """The placements of all plugins, each of which divides those of the one before it."""
+    placements = [Placement(cluster.nodes_in_order)]
+    for plugin in pipeline.placement_generate:
+        divided = list[Placement]()
+        for parent in placements:
+            found = run_generate_placements(pipeline, plugin, group, parent, cluster)
+            if isinstance(found, Unschedulable):
+                return found
+            divided += found
+        placements = divided
+    if not placements:
+        return Unschedulable("no plugin has a placement for the group")
+    return sorted(placements, key=lambda placement: placement.tier)[:_MOST_PLACEMENTS]
+
+
+def _complete(
+    search: GroupSearch, placements: Iterable[Placement], tried: list[_Candidate]
+) -> list[_Candidate]:
+    """The placements of the lowest tier that take all members; `tried` gets what was tried."""
+    for _, tier in groupby(placements, key=lambda placement: placement.tier):
+        found = list[_Candidate]()
+        for placement in tier:
+            candidate = _Candidate(placement, search.place(placement.rows))
+            tried.append(candidate)
+            if candidate.assignment.complete:
+                found.append(candidate)
+                if len(found) >= _MOST_SUCCESSES:
+                    break
+        if found:
+            return found
+    return []
+
+
+def _partial(tried: Sequence[_Candidate], needed: int) -> list[_Candidate]:
+    """Of the lowest tier with any, the placements that take as many members as needed."""
+    enough = [c for c in tried if len(c.assignment.rows) >= needed]
+    return [c for c in enough if c.placement.tier == enough[0].placement.tier]
+
+
+def _best(
+    found: Sequence[_Candidate], group: PodGroupState, pipeline: Pipeline, cluster: Snapshot
+) -> _Candidate:
+    """The candidate with the highest total score; the first of equals."""
+    if len(found) == 1:
+        return found[0]
+    totals = np.zeros(len(found), np.int64)
+    for scorer in pipeline.placement_scores:
+        scores = [
+            run_score_placement(
+                pipeline,
+                scorer.plugin,
+                group,
+                PodGroupAssignments(c.placement, c.assignment.rows, group.scheduled_pods_count),
+                cluster,
+            )
+            for c in found
+        ]
+        normalized = normalize_score(np.array(scores, np.int64), scorer.plugin.normalize)
+        totals += scorer.weight * normalized
+    return found[int(np.argmax(totals))]
+
+
+def _decision(
+    chosen: _Candidate | None,
+    tried: Sequence[_Candidate],
+    search: GroupSearch,
+    pipeline: Pipeline,
+) -> GroupDecision:
+    tries = sum(c.assignment.tries for c in tried)
+    # The candidate in which the most members fitted says best why the others have no node.
+    about = chosen or max(tried, key=lambda c: len(c.assignment.rows))
+    assignment, placement = about.assignment, about.placement
+    message, plugins = "", frozenset[str]()
+    if not assignment.complete:
+        diagnosis = search.diagnosis(assignment.rows, placement.rows if placement.key else None)
+        cause = diagnosis.message if diagnosis is not None else ""
+        resource_filters = frozenset(pipeline.resource_filters)
+        plugins = resource_filters | (diagnosis.plugins if diagnosis is not None else frozenset())
+        message = _message(chosen, tried, about, tries, cause)
+    impossible = all(c.assignment.impossible for c in tried)
+    return GroupDecision(
+        rows=assignment.rows if chosen is not None else {},
+        domain=(placement.key, placement.value) if chosen is not None and placement.key else None,
+        tried=tuple(_tried(c) for c in tried if c.placement.key),
+        tries=tries,
+        message=message,
+        plugins=plugins,
+        bounded=not assignment.complete and not impossible,
+    )
+
+
+def _message(
+    chosen: _Candidate | None,
+    tried: Sequence[_Candidate],
+    about: _Candidate,
+    tries: int,
+    diagnosis: str,
+) -> str:
+    """Why members have no node: what is short, per domain, and what the nodes say."""
+    wanted = about.assignment.wanted
+    if chosen is not None:
+        return f"{wanted - len(about.assignment.rows)} members beyond the minimum: {diagnosis}"
+    if all(c.assignment.impossible for c in tried):
+        head = f"the group of {wanted} does not fit"
+    else:
+        head = f"no placement of the group of {wanted} was found within {tries} tries"
+    causes = "; ".join(_causes(tried))
+    return f"{head}: {causes}" if diagnosis in causes else f"{head}: {causes}. {diagnosis}"
+
+
+def _causes(tried: Sequence[_Candidate]) -> Iterator[str]:
+    ranked = sorted(tried, key=lambda c: -len(c.assignment.rows))
+    for candidate in ranked[:_MOST_NAMED]:
+        yield _tried(candidate).message
+    if len(ranked) > _MOST_NAMED:
+        yield f"and {len(ranked) - _MOST_NAMED} more domains"
+
+
+def _tried(candidate: _Candidate) -> DomainTried:
+    placement, assignment = candidate.placement, candidate.assignment
+    fits, where = len(assignment.rows), f" in {placement.text}" if placement.key else ""
+    if assignment.complete:
+        return DomainTried(placement.key, placement.value, fits, f"all members fit{where}")
+    cause = f", {assignment.cause}" if assignment.cause else ""
+    text = f"{fits} of {assignment.wanted} members fit{where}{cause}"
+    return DomainTried(placement.key, placement.value, fits, text)

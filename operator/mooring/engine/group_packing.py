@@ -1,0 +1,309 @@
+"""Finds nodes for members of a group by counting what is free, without a decision per member.
+
+Identical members are one item with a number. All items are known at once, so that several orders
+and several ways to choose nodes are tried: a group that one order misses is often found in another.
+Small groups get an exact search in the end. Everything here is arithmetic on columns.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+import numpy as np
+
+from mooring.state.columns import IntArray
+from mooring.state.view import BoolArray
+
+__all__ = ["Item", "Order", "Packing", "pack"]
+
+_MOST_TRIES: Final = 32
+"""Orders and ways to choose nodes that are tried for one group in one domain."""
+_MOST_EXACT_MEMBERS: Final = 16
+_MOST_EXACT_ROWS: Final = 32
+_MOST_STEPS: Final = 2_000
+"""Members that the exact search puts on a node before it gives up; a step takes microseconds."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Item:
+    """`count` identical members.
+
+    `requests` is int64[resources], `eligible` bool[rows]: where a member may be if enough is free.
+    `ranked` are the rows (int64) that the profile's scores prefer, best first. With `fills`, a node
+    that got a member is preferred for the next one, else the other nodes are.
+    """
+
+    count: int
+    requests: IntArray
+    eligible: BoolArray
+    ranked: IntArray
+    fills: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packing:
+    """The most members that were placed in one try.
+
+    `members` is int64[items, rows]: how many members of each item are on each row. `complete` says
+    that all are placed, and `impossible` that no placement of all members exists.
+    """
+
+    members: IntArray
+    tries: int
+    complete: bool
+    impossible: bool = False
+
+    @property
+    def placed(self) -> int:
+        """How many members are placed."""
+        return int(self.members.sum())
+
+
+class _Choice(Enum):
+    """How the rows for an item are chosen."""
+
+    BY_SCORE = auto()
+    BEST_FIT = auto()
+    """Least is left free on the row."""
+    LEAST_WANTED = auto()
+    """The fewest other items fit on the row, then least is left free."""
+    WORST_FIT = auto()
+
+
+def pack(items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES) -> Packing:
+    """The members of all items on rows with these free amounts (int64[resources, rows]).
+
+    If not all of them can be placed, or are not within the tries, as many as one try could place.
+    """
+    best = Packing(np.zeros((len(items), free.shape[1]), np.int64), 0, complete=False)
+    wanted = sum(item.count for item in items)
+    alone = [_capacity(item, free) for item in items]
+    impossible = any(
+        int(capacity.sum()) < item.count for item, capacity in zip(items, alone, strict=True)
+    ) or _exceeds_total(items, free)
+    tries = 0
+    for order, choice in _attempts(items, free, impossible=impossible):
+        tries += 1
+        members, failed = _try(items, free, order.items, choice)
+        if not failed:
+            return Packing(members, tries, complete=True)
+        if int(members.sum()) > best.placed or tries == 1:
+            best = Packing(members, tries, complete=False)
+        order.failed(failed)
+        if tries >= most_tries or len(items) == 1:
+            break
+    impossible |= len(items) == 1
+    if not impossible and wanted <= _MOST_EXACT_MEMBERS:
+        found, finished = _exact(items, free)
+        if found is not None:
+            return Packing(found, tries + 1, complete=True)
+        tries, impossible = tries + 1, finished
+    return Packing(best.members, tries, complete=False, impossible=impossible)
+
+
+class Order:
+    """The order of the items of one series of tries; items that fail move ahead."""
+
+    def __init__(self, items: Sequence[int]) -> None:
+        self.items = tuple(items)
+        self.seen = {self.items}
+        self.exhausted = False
+
+    def failed(self, failed: Sequence[int]) -> None:
+        """The failed items come first in the next try; `exhausted` if that was tried already."""
+        rest = [item for item in self.items if item not in failed]
+        self.items = (*failed, *rest)
+        self.exhausted = self.items in self.seen
+        self.seen.add(self.items)
+
+
+def _attempts(
+    items: Sequence[Item], free: IntArray, *, impossible: bool
+) -> Iterator[tuple[Order, _Choice]]:
+    """The orders and choices to try; each order changes with what failed in it."""
+    starts = _starting_orders(items, free)
+    yield Order(starts[0]), _Choice.BY_SCORE
+    if impossible:  # only a part can be placed: the smallest members first give the largest part
+        yield Order(starts[0][::-1]), _Choice.BEST_FIT
+        return
+    for choice in (_Choice.BEST_FIT, _Choice.LEAST_WANTED, _Choice.WORST_FIT, _Choice.BY_SCORE):
+        for start in starts:
+            order = Order(start)
+            for _ in range(len(items) + 1):
+                yield order, choice
+                if order.exhausted:
+                    break
+    yield Order(starts[0][::-1]), _Choice.BEST_FIT
+
+
+def _starting_orders(items: Sequence[Item], free: IntArray) -> list[tuple[int, ...]]:
+    """Largest first by dominant share, by each resource, and the item with fewest places first."""
+    requests = np.stack([item.requests for item in items])
+    total = np.maximum(np.maximum(free, 0).sum(axis=1), 1)
+    shares = requests / total
+    keys = [-shares.max(axis=1), -shares.sum(axis=1)]
+    keys += [-shares[:, resource] for resource in range(shares.shape[1])]
+    keys.append(np.array([int(_capacity(item, free).sum()) - item.count for item in items]))
+    orders = (tuple(np.argsort(key, kind="stable").tolist()) for key in keys)
+    return list(dict.fromkeys(orders))
+
+
+def _capacity(item: Item, free: IntArray) -> IntArray:
+    """int64[rows]: how many members of the item fit on each row."""
+    fits = np.full(free.shape[1], item.count, np.int64)
+    for resource in np.flatnonzero(item.requests > 0).tolist():
+        np.minimum(fits, free[resource] // item.requests[resource], out=fits)
+    np.maximum(fits, 0, out=fits)
+    fits[~item.eligible] = 0
+    return fits
+
+
+def _exceeds_total(items: Sequence[Item], free: IntArray) -> bool:
+    """Whether all members together request more than is free on all rows that any of them may use.
+
+    Items of which no member requests a resource do not count for it.
+    """
+    for resource in range(free.shape[0]):
+        asking = [item for item in items if item.requests[resource] > 0]
+        if asking:
+            usable = np.logical_or.reduce([item.eligible for item in asking])
+            requested = sum(item.count * int(item.requests[resource]) for item in asking)
+            if requested > int(np.maximum(free[resource][usable], 0).sum()):
+                return True
+    return False
+
+
+def _try(
+    items: Sequence[Item], free: IntArray, order: Sequence[int], choice: _Choice
+) -> tuple[IntArray, list[int]]:
+    """int64[items, rows] of one try, and the items of which not all members were placed."""
+    left = free.copy()
+    members = np.zeros((len(items), free.shape[1]), np.int64)
+    failed: list[int] = []
+    for position, index in enumerate(order):
+        item = items[index]
+        capacity = _capacity(item, left)
+        if choice is _Choice.BY_SCORE:
+            taken = _by_score(item, capacity)
+        else:
+            later = [items[other] for other in order[position + 1 :]]
+            rows = _by_fit(item, left, capacity, later, choice)
+            taken = _filled(rows, capacity, item.count)
+        members[index] = taken
+        left -= np.outer(item.requests, taken)
+        if int(taken.sum()) < item.count:
+            failed.append(index)
+    return members, failed
+
+
+def _filled(rows: IntArray, capacity: IntArray, count: int) -> IntArray:
+    """int64[rows of the table]: the members when the rows are filled one after the other."""
+    taken = np.zeros(len(capacity), np.int64)
+    before = np.cumsum(capacity[rows]) - capacity[rows]
+    taken[rows] = np.clip(count - before, 0, capacity[rows])
+    return taken
+
+
+def _by_score(item: Item, capacity: IntArray) -> IntArray:
+    """The members on the rows that the scores prefer: fills each, or gives one member to each."""
+    rows = item.ranked
+    if item.fills:
+        return _filled(rows, capacity, item.count)
+    taken = np.zeros(len(capacity), np.int64)
+    left = item.count
+    while left:
+        rows = rows[capacity[rows] > taken[rows]]
+        if not len(rows):
+            break
+        # As many whole rounds as every row can take part in, at least one round.
+        rounds = max(min(left // len(rows), int((capacity[rows] - taken[rows]).min())), 1)
+        now = rows[:left]
+        given = rounds if len(now) == len(rows) else 1
+        taken[now] += given
+        left -= given * len(now)
+    return taken
+
+
+def _by_fit(
+    item: Item, left: IntArray, capacity: IntArray, later: Sequence[Item], choice: _Choice
+) -> IntArray:
+    """The rows on which the item fits, in the order in which they are filled."""
+    rows = np.flatnonzero(capacity)
+    scale = np.maximum(left.max(axis=1, initial=1), 1)
+    wanted = item.requests > 0
+    after = left[:, rows] - np.outer(item.requests, np.minimum(capacity[rows], item.count))
+    slack = (after[wanted] / scale[wanted, None]).sum(axis=0)
+    if choice is _Choice.WORST_FIT:
+        return rows[np.argsort(-slack, kind="stable")]
+    if choice is _Choice.BEST_FIT or not later:
+        return rows[np.argsort(slack, kind="stable")]
+    others = np.zeros(len(rows), np.int64)
+    for other in later:
+        others += _capacity(other, left)[rows] > 0
+    return rows[np.lexsort((slack, others))]
+
+
+def _exact(items: Sequence[Item], free: IntArray) -> tuple[IntArray | None, bool]:
+    """A placement of all members by backtracking, and whether the search came to an end."""
+    eligible = np.stack([item.eligible for item in items])
+    rows = np.flatnonzero(eligible.any(axis=0))
+    if len(rows) > _MOST_EXACT_ROWS:
+        return None, False
+    order = _starting_orders(items, free)[0]
+    search = _Backtracking(
+        [index for index in order for _ in range(items[index].count)],
+        [item.requests.tolist() for item in items],
+        [free[:, row].tolist() for row in rows.tolist()],
+        eligible[:, rows].T.tolist(),
+    )
+    if not search.place(0, 0):
+        return None, search.steps <= _MOST_STEPS
+    found = np.zeros((len(items), free.shape[1]), np.int64)
+    for item, row in zip(search.members, search.chosen, strict=True):
+        found[item, rows[row]] += 1
+    return found, True
+
+
+@dataclass(slots=True, eq=False)
+class _Backtracking:
+    """Places member after member; rows that are alike and equal members are not tried twice.
+
+    `members` has the item of each member, equal ones side by side; `requests` what an item
+    requests, `left` what is free on a row, `may` whether a row is eligible for an item.
+    """
+
+    members: list[int]
+    requests: list[list[int]]
+    left: list[list[int]]
+    may: list[list[bool]]
+    chosen: list[int] = field(default_factory=list)
+    steps: int = 0
+
+    def place(self, position: int, first: int) -> bool:
+        """Whether all members from `position` on are placed, the next one from row `first` on."""
+        if position == len(self.members):
+            return True
+        item = self.members[position]
+        same = position + 1 < len(self.members) and self.members[position + 1] == item
+        tried: set[tuple[int, ...]] = set()
+        for row in [row for row in range(first, len(self.left)) if self._fits(item, row)]:
+            alike = (*self.left[row], *self.may[row])
+            if alike in tried:
+                continue
+            tried.add(alike)
+            self.steps += 1
+            if self.steps > _MOST_STEPS:
+                return False
+            before = self.left[row]
+            self.left[row] = [a - b for a, b in zip(before, self.requests[item], strict=True)]
+            self.chosen.append(row)
+            if self.place(position + 1, row if same else 0):
+                return True
+            self.chosen.pop()
+            self.left[row] = before
+        return False
+
+    def _fits(self, item: int, row: int) -> bool:
+        amounts = zip(self.requests[item], self.left[row], strict=True)
+        return self.may[row][item] and all(need <= free for need, free in amounts if need)

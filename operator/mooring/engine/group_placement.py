@@ -1,0 +1,473 @@
+"""Finds nodes for all members of a group on the live state (podGroupSchedulingDefaultAlgorithm).
+
+Members whose filters depend on other pods through requests alone are counted on columns
+(`group_packing`), however many there are. If any member has ports, inter-pod terms, spread
+constraints, volumes or devices, the members are placed in trials, and such members one by one.
+Every filter of the profile holds for each member beside all those placed before it.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+
+from mooring.engine.filtering import Search
+from mooring.engine.group_packing import Item, Order, Packing, pack
+from mooring.engine.result_cache import ResultCache
+from mooring.engine.scoring import score
+from mooring.framework.diagnosis import Diagnosis
+from mooring.framework.pipeline import Pipeline
+from mooring.model.pod import Pod
+from mooring.model.shape import PodShape
+from mooring.model.volumes import PodVolume
+from mooring.state.cluster import Trial
+from mooring.state.columns import IntArray
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import BoolArray
+
+__all__ = ["Assignment", "GroupSearch"]
+
+_MOST_TRIES: Final = 24
+_MOST_DECISIONS: Final = 3_000
+"""Decisions about single members in all tries for one group in one domain."""
+_MOST_BACKTRACKED: Final = 12
+_MOST_STEPS: Final = 400
+"""Members that backtracking places before it gives up; a step takes a fraction of a millisecond."""
+_MOST_DIAGNOSED: Final = 256
+"""If more members are placed, the diagnosis of the others does not count them."""
+_PODS: Final = "pods"
+_UNITS: Final = {"cpu": (1000, "CPUs"), "memory": (2**30, "GiB of memory"), _PODS: (1, "pod slots")}
+
+_Fields = tuple[PodShape, frozenset[tuple[str, str]], tuple[PodVolume, ...], Any, frozenset[int]]
+
+Rows = dict[str, int]
+"""The row of each placed member, by its uid."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assignment:
+    """The most members that one try placed.
+
+    `impossible` says that no placement of all members exists. If it is False and some are left,
+    none was found in so many `tries`. `cause` says in a few words what the others lack.
+    """
+
+    rows: Mapping[str, int]
+    wanted: int
+    tries: int
+    impossible: bool = False
+    cause: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all members are placed."""
+        return len(self.rows) == self.wanted
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Class:
+    """Members that every filter treats alike; `rejected` are rows that Reserve or Permit reject."""
+
+    rejected: frozenset[int]
+    pods: list[Pod] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Counted:
+    """A class of which only requests depend on other pods, in the present state of the trial."""
+
+    search: Search
+    needs: Mapping[str, int]
+    eligible: BoolArray
+
+
+class GroupSearch:
+    """The search for nodes for these members, which are not placed and have one pipeline.
+
+    `rejected` has the rows on which a Reserve or Permit plugin rejected a member, by its uid.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Pod],
+        pipeline: Pipeline,
+        cluster: Snapshot,
+        cache: ResultCache,
+        *,
+        seed: int,
+        rejected: Mapping[str, Collection[int]],
+    ) -> None:
+        self._members = members
+        self._pipeline = pipeline
+        self._cluster = cluster
+        self._cache = cache
+        self._seed = seed
+        self._rejected = rejected
+        self._lowest = min(members, key=lambda pod: pod.shape.priority)
+
+    def place(self, candidates: IntArray | None = None) -> Assignment:
+        """The members on these rows (int64), or on any node; the state is as before afterwards."""
+        allowed = self._allowed(candidates)
+        counted = [self._counted(c, allowed) for c in self._classes]
+        known = [c for c in counted if c is not None]
+        if len(known) == len(counted):
+            return self._by_counting(known)
+        return self._in_trials(allowed)
+
+    def diagnosis(self, placed: Mapping[str, int], candidates: IntArray | None) -> Diagnosis | None:
+        """Why the candidate rows reject the first member that is not placed, beside the others.
+
+        None if all members are placed.
+        """
+        left = next((pod for pod in self._members if pod.uid not in placed), None)
+        if left is None:
+            return None
+        with self._cluster.trial() as trial:
+            beside = (pod for pod in self._members if pod.uid in placed)
+            for pod in islice(beside, _MOST_DIAGNOSED):
+                trial.add(pod, placed[pod.uid])
+            return self._why_not(left, self._allowed(candidates))
+
+    def _why_not(self, pod: Pod, allowed: BoolArray) -> Diagnosis:
+        search = self._search(pod)
+        pre_filtered = search.pre_filter()
+        if isinstance(pre_filtered, Diagnosis):
+            return pre_filtered
+        return search.diagnosis_of(pre_filtered, np.flatnonzero(allowed))
+
+    def _allowed(self, candidates: IntArray | None) -> BoolArray:
+        """bool[rows]: the candidate rows."""
+        allowed = np.full(len(self._cluster.nodes), candidates is None)
+        if candidates is not None:
+            allowed[candidates] = True
+        return allowed & self._cluster.nodes.present
+
+    @cached_property
+    def _classes(self) -> list[_Class]:
+        """The members by what a filter may read of them; by their shape alone if all are counted.
+
+        Beside members with inter-pod terms, labels may matter that do not matter now.
+        """
+        by_fields: dict[_Fields, _Class] = {}
+        for pod in self._members:
+            rejected = frozenset(self._rejected.get(pod.uid, ()))
+            labels = frozenset(pod.labels.items())
+            fields = (pod.shape, labels, pod.volumes, pod.owner, rejected)
+            by_fields.setdefault(fields, _Class(rejected)).pods.append(pod)
+        allowed = self._allowed(None)
+        if any(self._counted(found, allowed) is None for found in by_fields.values()):
+            return list(by_fields.values())
+        by_shape: dict[tuple[PodShape, frozenset[int]], _Class] = {}
+        for (shape, *_), found in by_fields.items():
+            members = by_shape.setdefault((shape, found.rejected), _Class(found.rejected))
+            members.pods.extend(found.pods)
+        return list(by_shape.values())
+
+    def _search(self, pod: Pod) -> Search:
+        results = self._cache.of(pod, self._pipeline, self._cluster)
+        return Search(pod, self._pipeline, self._cluster, results)
+
+    def _counted(self, members: _Class, allowed: BoolArray) -> _Counted | None:
+        """The class as it is counted; None if its members must be placed one by one."""
+        search = self._search(members.pods[0])
+        pre_filtered = search.pre_filter()
+        if isinstance(pre_filtered, Diagnosis):
+            return None
+        resource_filter = search.resource_filter(pre_filtered)
+        if resource_filter is None:
+            return None
+        eligible = search.results.fits_without_pods & allowed
+        if pre_filtered.restricted_by:
+            eligible &= _mask(pre_filtered.candidate_rows, len(eligible))
+        eligible[list(members.rejected)] = False
+        return _Counted(search, resource_filter[1], eligible)
+
+    def _by_counting(self, counted: Sequence[_Counted]) -> Assignment:
+        """The members by their numbers, with no trial."""
+        resources = [_PODS, *sorted({name for c in counted for name in c.needs})]
+        free = self._free(resources)
+        items = [
+            self._item(members, c, resources, free)
+            for members, c in zip(self._classes, counted, strict=True)
+        ]
+        packing = pack(items, free)
+        rows: Rows = {}
+        for members, on_rows in zip(self._classes, packing.members, strict=True):
+            chosen = np.flatnonzero(on_rows)
+            at = np.repeat(chosen, on_rows[chosen]).tolist()
+            rows |= {pod.uid: row for pod, row in zip(members.pods, at, strict=False)}
+        return Assignment(
+            rows,
+            len(self._members),
+            packing.tries,
+            packing.impossible,
+            "" if packing.complete else _shortage(items, free, packing, resources),
+        )
+
+    def _free(self, resources: Sequence[str]) -> IntArray:
+        """int64[resources, rows]: what is free beside the pods nominated to a node."""
+        cluster, nodes = self._cluster, self._cluster.nodes
+        if len(cluster.nominations):
+            nodes = cluster.nodes_with_nominated(nodes.rows, resources[1:], self._lowest)
+        free = [nodes.pod_slots - nodes.pod_count]
+        free += [nodes.allocatable(name) - nodes.requested(name) for name in resources[1:]]
+        return np.stack(free)
+
+    def _item(
+        self, members: _Class, counted: _Counted, resources: Sequence[str], free: IntArray
+    ) -> Item:
+        requests = [1, *(counted.needs.get(name, 0) for name in resources[1:])]
+        needed = np.array(requests, np.int64)
+        listed = [i for i, name in enumerate(resources) if i == 0 or name in counted.needs]
+        fits = counted.eligible & (free[listed] >= needed[listed, None]).all(axis=0)
+        rows = np.flatnonzero(fits)
+        ranked, fills = self._ranked(members, counted.search, rows)
+        return Item(len(members.pods), needed, fits, ranked, fills)
+
+    def _ranked(self, members: _Class, search: Search, rows: IntArray) -> tuple[IntArray, bool]:
+        """The rows that scores prefer, best first, and whether they prefer to fill a node.
+
+        There are as many rows as the group can need. Ties are broken by the seed.
+        """
+        if len(rows) < 2:
+            return rows, False
+        rolled = np.roll(np.arange(len(rows)), self._seed % len(rows))
+        lost = -score(search, rows).total[rolled]
+        most = len(self._members)
+        if most < len(rows):
+            highest = np.partition(lost, most - 1)[most - 1]
+            better, equal = np.flatnonzero(lost < highest), np.flatnonzero(lost == highest)
+            kept = np.concatenate((better, equal[: most - len(better)]))
+            rolled, lost = rolled[kept], lost[kept]
+        ranked = rows[rolled[np.argsort(lost, kind="stable")]]
+        if len(members.pods) == 1:
+            return ranked, False
+        with self._cluster.trial() as trial:
+            trial.add(members.pods[0], int(ranked[0]))
+            again = self._search(members.pods[1])
+            if not again.results.fits[ranked[0]]:
+                return ranked, False
+            best, second = score(again, np.sort(ranked[:2])).total[np.argsort(ranked[:2])]
+        return ranked, bool(best >= second)
+
+    def _in_trials(self, allowed: BoolArray) -> Assignment:
+        """The members in several orders of their classes, then by backtracking in small groups."""
+        best: Rows = {}
+        why: Diagnosis | None = None
+        tries, budget = 0, _Budget(_MOST_DECISIONS)
+        for order in self._orders():
+            for by_fit in (False, True):
+                tries += 1
+                with self._cluster.trial() as trial:
+                    rows, left = self._one_try(trial, order.items, allowed, budget, by_fit=by_fit)
+                    if why is None and left:
+                        why = self._why_not(self._classes[left[0]].pods[-1], allowed)
+                if not left:
+                    return Assignment(rows, len(self._members), tries)
+                if len(rows) > len(best):
+                    best = rows
+            order.failed(left)
+            if tries >= _MOST_TRIES or budget.spent:
+                break
+        if len(self._members) <= _MOST_BACKTRACKED and not budget.spent:
+            tries += 1
+            found = self._backtrack(allowed)
+            if found is not None:
+                return Assignment(found, len(self._members), tries)
+        cause = why.message if why is not None else ""
+        return Assignment(best, len(self._members), tries, cause=cause)
+
+    def _orders(self) -> Iterator[Order]:
+        """The orders of classes to start from: largest first, those with inter-pod terms last."""
+        totals = self._totals
+        shares = [
+            max(
+                (a / totals.get(n, 1) for n, a in c.pods[0].shape.demand.resources.items()),
+                default=0.0,
+            )
+            for c in self._classes
+        ]
+        terms = [len(c.pods[0].shape.affinity.required) for c in self._classes]
+        constrained = [_constraints(c.pods[0]) for c in self._classes]
+        numbers = range(len(self._classes))
+        starts = (
+            sorted(numbers, key=lambda i: (terms[i], -shares[i])),
+            sorted(numbers, key=lambda i: (-constrained[i], -shares[i])),
+            sorted(numbers, key=lambda i: -shares[i]),
+            sorted(numbers, key=lambda i: shares[i]),
+        )
+        for start in dict.fromkeys(tuple(start) for start in starts):
+            order = Order(start)
+            while not order.exhausted:
+                yield order
+
+    @cached_property
+    def _totals(self) -> Mapping[str, int]:
+        """What all nodes offer of each resource that a member requests, at least 1."""
+        nodes = self._cluster.nodes
+        names = {name for c in self._classes for name in c.pods[0].shape.demand.resources}
+        return {name: max(int(nodes.allocatable(name).sum()), 1) for name in names}
+
+    def _one_try(
+        self,
+        trial: Trial,
+        order: Sequence[int],
+        allowed: BoolArray,
+        budget: "_Budget",
+        *,
+        by_fit: bool,
+    ) -> tuple[Rows, list[int]]:
+        """The members that find a node in this order, and the classes with others.
+
+        They are in the trial afterwards. Identical members that are counted cost one decision.
+        """
+        rows: Rows = {}
+        failed: list[int] = []
+        for index in order:
+            members = self._classes[index]
+            counted = self._counted(members, allowed) if len(members.pods) > 1 else None
+            if counted is not None:
+                at = self._counted_rows(members, counted)
+                budget.spend(1)
+                for pod, row in zip(members.pods, at, strict=False):
+                    trial.add(pod, row)
+                    rows[pod.uid] = row
+                if len(at) < len(members.pods):
+                    failed.append(index)
+                continue
+            for pod in members.pods:
+                found = self._choose(pod, members, allowed, by_fit=by_fit)
+                budget.spend(1)
+                if found is None or budget.spent:
+                    failed.append(index)
+                    break  # the other members of the class are rejected likewise
+                trial.add(pod, found)
+                rows[pod.uid] = found
+        return rows, failed
+
+    def _counted_rows(self, members: _Class, counted: _Counted) -> list[int]:
+        """A row for each member of one class, or for as many as fit."""
+        resources = [_PODS, *sorted(counted.needs)]
+        free = self._free(resources)
+        packing = pack([self._item(members, counted, resources, free)], free)
+        chosen = np.flatnonzero(packing.members[0])
+        at: list[int] = np.repeat(chosen, packing.members[0][chosen]).tolist()
+        return at
+
+    def _feasible(self, pod: Pod, members: _Class, allowed: BoolArray) -> tuple[Search, IntArray]:
+        """The rows that pass every filter in the present state of the trial."""
+        search = self._search(pod)
+        pre_filtered = search.pre_filter()
+        if isinstance(pre_filtered, Diagnosis):
+            return search, np.zeros(0, np.int64)
+        fits = search.feasible(pre_filtered)
+        taken = search.rejected_with_nominated(pre_filtered, fits)
+        fits = fits & allowed
+        for group in taken:
+            fits[group.rows] = False
+        fits[list(members.rejected)] = False
+        return search, np.flatnonzero(fits)
+
+    def _choose(self, pod: Pod, members: _Class, allowed: BoolArray, *, by_fit: bool) -> int | None:
+        """The row for one member: the one that scores prefer, or with `by_fit` the fullest one."""
+        search, rows = self._feasible(pod, members, allowed)
+        if not len(rows):
+            return None
+        if by_fit:
+            return int(rows[np.argmin(self._slack(pod, rows))])
+        if len(rows) == 1:
+            return int(rows[0])
+        table = score(search, rows)
+        return int(rows[table.best[self._seed % len(table.best)]])
+
+    def _slack(self, pod: Pod, rows: IntArray) -> IntArray:
+        """What the pod would leave free on each row, in millionths of all nodes' amounts."""
+        nodes, demand = self._cluster.nodes.take(rows), pod.shape.demand.resources
+        slack = np.zeros(len(rows), np.int64)
+        for name in demand:
+            free = nodes.allocatable(name) - nodes.requested(name)
+            slack += (free * 1_000_000.0 / self._totals.get(name, 1)).astype(np.int64)
+        return slack
+
+    def _backtrack(self, allowed: BoolArray) -> Rows | None:
+        """A row for every member, by trying nodes one after the other; None after many steps."""
+        first = next(iter(self._orders())).items
+        members = [(self._classes[i], pod) for i in first for pod in self._classes[i].pods]
+        rows: Rows = {}
+        budget = _Budget(_MOST_STEPS)
+
+        def place(position: int) -> bool:
+            if position == len(members):
+                return True
+            members_of, pod = members[position]
+            _, candidates = self._feasible(pod, members_of, allowed)
+            order = np.argsort(self._slack(pod, candidates), kind="stable")
+            for row in candidates[order].tolist():
+                budget.spend(1)
+                if budget.spent:
+                    return False
+                with self._cluster.trial() as trial:
+                    trial.add(pod, row)
+                    rows[pod.uid] = row
+                    if place(position + 1):
+                        return True
+                    del rows[pod.uid]
+            return False
+
+        return rows if place(0) else None
+
+
+class _Budget:
+    """A number of steps that may be taken."""
+
+    def __init__(self, steps: int) -> None:
+        self._left = steps
+
+    @property
+    def spent(self) -> bool:
+        """Whether more steps were taken than allowed."""
+        return self._left < 0
+
+    def spend(self, steps: int) -> None:
+        """Counts steps that were taken."""
+        self._left -= steps
+
+
+def _constraints(pod: Pod) -> int:
+    """How many terms, constraints, ports and volumes the pod has."""
+    shape = pod.shape
+    return shape.affinity.term_count + len(shape.spread) + len(shape.host_ports) + len(pod.volumes)
+
+
+def _mask(rows: IntArray, length: int) -> BoolArray:
+    mask = np.zeros(length, np.bool_)
+    mask[rows] = True
+    return mask
+
+
+def _shortage(
+    items: Sequence[Item], free: IntArray, packing: Packing, resources: Sequence[str]
+) -> str:
+    """What the members lack in total; "" if all of them together request no more than is free."""
+    lacking: list[str] = []
+    for index, name in enumerate(resources):
+        asking = [item for item in items if item.requests[index] > 0]
+        if not asking:
+            continue
+        usable = np.logical_or.reduce([item.eligible for item in asking])
+        wanted = sum(item.count * int(item.requests[index]) for item in asking)
+        missing = wanted - int(np.maximum(free[index][usable], 0).sum())
+        if missing > 0:
+            per_unit, unit = _UNITS.get(name, (1, name))
+            lacking.append(f"{_rounded(missing / per_unit)} {unit}")
+    if lacking:
+        return f"needs {' and '.join(lacking)} more"
+    left = sum(item.count for item in items) - packing.placed
+    return f"no node has enough left for {left} of its members"
+
+
+def _rounded(amount: float) -> str:
+    return f"{amount:.3f}".rstrip("0").rstrip(".")

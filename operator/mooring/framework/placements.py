@@ -1,0 +1,51 @@
+"""Where a pod group may be placed as a whole, and what a profile wants of groups.
+
+See `Placement` and `PodGroupAssignments` in kube-scheduler's framework.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mooring.state.columns import IntArray
+
+__all__ = ["GroupPolicy", "Placement", "PodGroupAssignments"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placement:
+    """Nodes on which all members of a group may be placed together.
+
+    `rows` are int64 rows of the node table. `key` and `value` are the node label that the nodes
+    have in common; both are "" for all nodes. Placements of a lower `tier` are tried first, and
+    those of a higher one only if the whole group fits in none of them.
+    """
+
+    rows: IntArray
+    key: str = ""
+    value: str = ""
+    tier: int = 0
+
+    @property
+    def text(self) -> str:
+        """The domain in a message, such as `rack r3`; "" for all nodes."""
+        return f"{self.key.rpartition('/')[2]} {self.value}" if self.key else ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PodGroupAssignments:
+    """A placement with the rows of the members that fit in it, by uid.
+
+    `scheduled` counts the members that were on a node before.
+    """
+
+    placement: Placement
+    rows: Mapping[str, int]
+    scheduled: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPolicy:
+    """How a profile treats its gangs; a plugin gives it in its attribute `group_policy`.
+
+    Without a plugin that has one, the members of a group are scheduled one by one.
+    """

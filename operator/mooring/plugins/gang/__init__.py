@@ -1,0 +1,1 @@
+"""Pod groups: gangs, topology domains, and how many members a domain takes."""

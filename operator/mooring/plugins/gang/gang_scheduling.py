@@ -1,0 +1,60 @@
+"""Keeps the members of a gang out of the queue until enough of them exist (gangscheduling/).
+
+The engine places the members of a group together where a profile has this plugin: its
+`group_policy` asks for it.
+"""
+
+from typing import ClassVar
+
+from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint, queue_if
+from mooring.framework.placements import GroupPolicy
+from mooring.framework.verdicts import Unschedulable
+from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.pod import Pod
+from mooring.model.pod_group import GroupFormat, PodGroup
+from mooring.policy.gang_args import GangSchedulingArgs
+from mooring.state.snapshot import Snapshot
+
+__all__ = ["GangScheduling"]
+
+
+class GangScheduling:
+    """Gates the members of a gang as long as some of its minimum are missing."""
+
+    name: ClassVar[str] = "GangScheduling"
+    row_local: ClassVar[bool] = False
+    Args: ClassVar[type[GangSchedulingArgs]] = GangSchedulingArgs
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        {
+            (Kind.UNSCHEDULED_POD, Action.ADD),
+            (Kind.POD, Action.ADD),
+            (Kind.POD, Action.DELETE),
+            (Kind.POD_GROUP, Action.ADD),
+            (Kind.POD_GROUP, Action.UPDATE),
+            (Kind.COSCHEDULING_POD_GROUP, Action.ADD),
+            (Kind.COSCHEDULING_POD_GROUP, Action.UPDATE),
+        }
+    )
+
+    def __init__(self, args: GangSchedulingArgs, handle: Handle) -> None:
+        self._cluster = handle.cluster
+        self.pod_group_formats = tuple(
+            GroupFormat(label.name, label.minimum) for label in args.pod_group_labels
+        )
+        self.group_policy = GroupPolicy()
+
+    def pre_enqueue(self, pod: Pod) -> Unschedulable | None:
+        """None if the pod is in no gang, or in one of which enough members exist."""
+        group = self._cluster.pod_groups.of(pod)
+        if group is None:
+            return None
+        reason = group.incomplete
+        return Unschedulable(reason) if reason is not None else None
+
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
+        """QUEUE for another member of the pod's group, and for the group's object."""
+        key, about = cluster.pod_groups.key_of(pod), event.after or event.before
+        if isinstance(about, PodGroup):
+            return queue_if(about.key == key)
+        return queue_if(isinstance(about, Pod) and cluster.pod_groups.key_of(about) == key)

@@ -1,0 +1,28 @@
+"""Prefers the placement that takes the most members of a pod group (podgrouppodscount/)."""
+
+from typing import ClassVar
+
+from mooring.framework.handle import Handle
+from mooring.framework.placements import PodGroupAssignments
+from mooring.framework.plugin import Normalize
+from mooring.framework.registry import NoArgs
+from mooring.state.pod_groups import PodGroupState
+from mooring.state.snapshot import Snapshot
+
+__all__ = ["PodGroupPodsCount"]
+
+
+class PodGroupPodsCount:
+    """Scores a placement by the members that are or would be scheduled."""
+
+    name: ClassVar[str] = "PodGroupPodsCount"
+    row_local: ClassVar[bool] = False
+    normalize: ClassVar[Normalize] = Normalize.MAX
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+
+    def score_placement(
+        self, _group: PodGroupState, assignments: PodGroupAssignments, _cluster: Snapshot
+    ) -> int:
+        """How many members have a node then."""
+        return assignments.scheduled + len(assignments.rows)

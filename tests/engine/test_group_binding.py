@@ -1,0 +1,103 @@
+"""Members of a group meet before PreBind and before Bind, and are called off together."""
+
+import asyncio
+
+import pytest
+
+from mooring.engine import group_binding
+from mooring.engine.group_binding import CalledOff, GroupBinding
+
+SECONDS = 10.0
+
+
+class FailedError(Exception):
+    """A binding failed; `gone` says that the pod does not exist any more."""
+
+    def __init__(self, *, gone: bool = False) -> None:
+        super().__init__("refused")
+        self.gone = gone
+
+
+async def arrived(*tasks: "asyncio.Task[None]") -> int:
+    """How many of the tasks have ended after everything that can happen now has happened."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return sum(task.done() for task in tasks)
+
+
+async def test_members_go_on_when_all_have_come() -> None:
+    group = GroupBinding(2, needed=2)
+    first = asyncio.create_task(group.all_permitted())
+    assert await arrived(first) == 0
+    async with asyncio.timeout(SECONDS):
+        await asyncio.gather(first, group.all_permitted())
+
+
+async def test_a_member_that_is_not_needed_is_not_waited_for_once_it_has_failed() -> None:
+    group = GroupBinding(3, needed=2)
+    waiting = [asyncio.create_task(group.all_ready()) for _ in range(2)]
+    assert await arrived(*waiting) == 0
+    group.failed("no volume")
+    async with asyncio.timeout(SECONDS):
+        await asyncio.gather(*waiting)
+
+
+async def test_the_others_are_called_off_when_a_needed_member_fails() -> None:
+    group = GroupBinding(2, needed=2)
+    waiting = asyncio.create_task(group.all_permitted())
+    await arrived(waiting)
+    group.failed("no volume")
+    with pytest.raises(CalledOff, match="no volume"):
+        await waiting
+
+
+async def test_a_member_that_leaves_a_meeting_is_not_counted_there() -> None:
+    group = GroupBinding(3, needed=2)
+    leaving = asyncio.create_task(group.all_ready())
+    await arrived(leaving)
+    leaving.cancel()
+    await arrived(leaving)
+    group.failed("deleted")
+    waiting = asyncio.create_task(group.all_ready())
+    assert await arrived(waiting) == 0
+    async with asyncio.timeout(SECONDS):
+        await asyncio.gather(waiting, group.all_ready())
+
+
+async def test_a_binding_that_fails_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_binding, "_PAUSES_SECONDS", (0.0, 0.0))
+    group, calls = GroupBinding(1, needed=1), 0
+
+    async def call() -> str:
+        nonlocal calls
+        calls += 1
+        if calls < 3:
+            raise FailedError
+        return "bound"
+
+    assert await group.bind(call, FailedError) == "bound"
+    assert calls == 3
+
+
+async def test_a_pod_that_is_gone_is_not_bound_again() -> None:
+    group, calls = GroupBinding(1, needed=1), 0
+
+    async def call() -> None:
+        nonlocal calls
+        calls += 1
+        raise FailedError(gone=True)
+
+    with pytest.raises(FailedError):
+        await group.bind(call, FailedError)
+    assert calls == 1
+
+
+async def test_a_binding_that_has_not_begun_is_called_off() -> None:
+    group = GroupBinding(2, needed=2)
+    group.failed("quota")
+
+    async def call() -> None:
+        raise AssertionError
+
+    with pytest.raises(CalledOff, match="quota"):
+        await group.bind(call, FailedError)

@@ -1,0 +1,199 @@
+"""Groups in the loop: all members at once or none, against an API server on loopback."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from engine.test_loop import Bindings, Engine, until
+from kube.api_server import ApiServer
+from mooring.framework.queued_pod import SubQueue
+from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
+from mooring.model.events import Kind
+from mooring.model.objects import parse_object
+from mooring.testing.builders import node, pod, pod_group
+
+Raw = dict[str, Any]
+
+
+@pytest.fixture
+def bindings() -> Bindings:
+    return Bindings()
+
+
+@pytest.fixture
+async def client(bindings: Bindings) -> AsyncIterator[ApiClient]:
+    async with ApiServer(bindings) as server, ApiClient(Connection(server.url)) as connected:
+        yield connected
+
+
+def members(group: str, count: int, **fields: Any) -> list[Raw]:
+    return [pod(f"{group}-{i}", group=group, **fields) for i in range(count)]
+
+
+def queue_counts(engine: Engine) -> dict[str, int]:
+    return engine.scheduler_state.queue.counts()
+
+
+async def test_a_gang_that_fits_is_bound_whole(client: ApiClient, bindings: Bindings) -> None:
+    engine = Engine(client, node("a", cpu="2"), node("b", cpu="2"), pod_group("g", 4))
+    engine.pending(*members("g", 4, cpu="1"))
+    with engine.running():
+        await until(lambda: len(bindings.made) == 4 and not engine.loop.binding)
+    assert sorted(target for _, target in bindings.made) == ["a", "a", "b", "b"]
+    assert engine.decisions.of("default/g-0")[0]["node"] in ("a", "b")
+
+
+async def test_a_gang_that_does_not_fit_holds_nothing(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a", cpu="3"), pod_group("g", 4))
+    engine.pending(*members("g", 4, cpu="1"), pod("single", cpu="3"))
+    with engine.running():
+        await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 4)
+        await until(lambda: bindings.made and len(bindings.statuses) >= 4)
+    assert bindings.made == [("single", "a")]
+    messages = {status["conditions"][0]["message"] for status in bindings.statuses}
+    message = "the group of 4 does not fit: 3 of 4 members fit, needs 1 CPUs more. "
+    assert messages == {f"{message}0/1 nodes are available: 1 Insufficient cpu."}
+
+
+async def test_members_are_gated_until_enough_of_them_exist(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a"), pod_group("g", 3))
+    first, second, third = members("g", 3, cpu="1")
+    engine.pending(first, second)
+    with engine.running():
+        await until(lambda: len(bindings.statuses) == 2)
+        assert queue_counts(engine)[SubQueue.GATED] == 2
+        conditions = [status["conditions"][0] for status in bindings.statuses]
+        assert conditions[1]["message"] == "2 of 3 members exist"
+        assert conditions[1]["reason"] == "SchedulingGated"
+        engine.pending(third)
+        await until(lambda: len(bindings.made) == 3)
+
+
+async def test_members_wait_for_the_object_of_their_group(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a"))
+    engine.pending(*members("g", 2))
+    with engine.running():
+        await until(lambda: len(bindings.statuses) == 2)
+        message = bindings.statuses[0]["conditions"][0]["message"]
+        assert message == "PodGroup default/g does not exist"
+        raw = pod_group("g", 2)
+        key = "default/g"
+        engine.scheduler_state.state.put(Kind.POD_GROUP, key, parse_object(Kind.POD_GROUP, raw))
+        await until(lambda: len(bindings.made) == 2)
+
+
+async def test_a_gang_waits_until_a_node_makes_space_for_all(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a", cpu="2"), pod_group("g", 4))
+    engine.pending(*members("g", 4, cpu="1"))
+    with engine.running():
+        await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 4)
+        raw = node("b", cpu="2")
+        engine.scheduler_state.state.put(Kind.NODE, "b", parse_object(Kind.NODE, raw))
+        await until(lambda: len(bindings.made) == 4)
+
+
+async def test_of_two_gangs_that_each_need_most_of_the_cluster_one_is_bound(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a", cpu="10"), pod_group("g", 6), pod_group("h", 6))
+    for one, other in zip(members("g", 6, cpu="1"), members("h", 6, cpu="1"), strict=True):
+        engine.pending(one, other)
+    with engine.running():
+        await until(lambda: len(bindings.made) == 6 and not engine.loop.binding)
+        await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 6)
+        await until(lambda: len(bindings.statuses) == 6)
+    assert len({name[0] for name, _ in bindings.made}) == 1
+
+
+async def test_members_beyond_the_minimum_join_when_they_come(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a", cpu="3"), pod_group("g", 2))
+    first, second, third, fourth = members("g", 4, cpu="1")
+    engine.pending(first, second)
+    with engine.running():
+        await until(lambda: len(bindings.made) == 2)
+        engine.pending(third, fourth)
+        await until(lambda: len(bindings.made) == 3)
+        await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 1)
+        await until(lambda: len(bindings.statuses) == 1)
+
+
+async def test_a_member_that_reserve_rejects_leaves_no_other_assumed(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a"), pod_group("g", 2))
+    engine.pending(*members("g", 1), pod("x", group="g", labels={"does": "reject"}))
+    with engine.running():
+        await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 2)
+        await until(lambda: len(bindings.statuses) == 2)
+    assert not bindings.made
+    assert not engine.scheduler_state.state.pods.assumed
+    reason = engine.decisions.of("default/g-0")[0]["message"]
+    assert reason == "member default/x: 0/1 nodes are available: 1 the plugin does not like it."
+
+
+async def test_all_members_wait_while_one_is_at_permit(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a"), pod_group("g", 2))
+    engine.pending(*members("g", 1), pod("x", group="g", labels={"does": "wait"}))
+    with engine.running():
+        await until(lambda: len(engine.scheduler_state.waiting) == 1)
+        await until(lambda: len(engine.scheduler_state.in_pre_bind) == 1)
+        assert not bindings.made
+        waiting = next(iter(engine.scheduler_state.waiting))
+        engine.scheduler_state.waiting.allow(waiting.pod.uid, "Marked")
+        await until(lambda: len(bindings.made) == 2)
+
+
+async def test_when_one_is_rejected_at_permit_none_is_bound(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a"), pod_group("g", 2))
+    engine.pending(*members("g", 1), pod("x", group="g", labels={"does": "wait"}))
+    with engine.running():
+        await until(lambda: len(engine.scheduler_state.waiting) == 1)
+        waiting = next(iter(engine.scheduler_state.waiting))
+        engine.scheduler_state.waiting.reject(waiting.pod.uid, "Marked", "no")
+        await until(lambda: not engine.scheduler_state.state.pods.assumed)
+        await until(lambda: len(bindings.statuses) == 2)
+    assert not bindings.made
+    messages = sorted(status["conditions"][0]["message"] for status in bindings.statuses)
+    assert messages == [
+        "0/1 nodes are available: 1 no.",
+        "member default/x failed: 0/1 nodes are available: 1 no.",
+    ]
+
+
+async def test_when_pre_bind_of_one_fails_none_is_bound(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a"), pod_group("g", 3))
+    engine.pending(*members("g", 2), pod("x", group="g", labels={"does": "fail in pre_bind"}))
+    with engine.running():
+        await until(lambda: queue_counts(engine)[SubQueue.BACKOFF] == 3)
+        await until(lambda: len(bindings.statuses) == 3)
+    assert not bindings.made
+    assert not engine.scheduler_state.state.pods.assumed
+
+
+async def test_a_gang_of_many_equal_members_is_one_decision(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    nodes = [node(f"n{i}", cpu="8") for i in range(40)]
+    engine = Engine(client, *nodes, pod_group("g", 300))
+    engine.pending(*members("g", 300, cpu="1"))
+    with engine.running():
+        await until(lambda: len(bindings.made) == 300 and not engine.loop.binding)
+    assert engine.scheduler_state.queue.counts()[SubQueue.ACTIVE] == 0

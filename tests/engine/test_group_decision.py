@@ -1,0 +1,147 @@
+"""What is decided about a group: all members, the minimum, a domain, or why there is none."""
+
+from typing import Any
+
+from deciding import Deciding
+from mooring.engine.group_decision import GroupDecision, decide_group
+from mooring.model.pod import parse_pod
+from mooring.testing.builders import node, pod, pod_group
+
+Raw = dict[str, Any]
+
+
+def members(count: int, start: int = 0, **fields: Any) -> list[Raw]:
+    return [pod(f"m{i}", group="g", **fields) for i in range(start, start + count)]
+
+
+def decided(deciding: Deciding, raws: list[Raw]) -> GroupDecision:
+    pods = [parse_pod(raw) for raw in raws]
+    for one in pods:
+        deciding.state.put_unscheduled(one)
+    group = deciding.state.pod_groups.of(pods[0])
+    assert group is not None
+    return decide_group(
+        group,
+        pods,
+        deciding.pipeline,
+        deciding.cluster,
+        deciding.shared,
+        seed=0,
+        rejected={},
+    )
+
+
+def nodes_of(deciding: Deciding, decision: GroupDecision) -> set[str]:
+    return {deciding.state.nodes.names[row] for row in decision.rows.values()}
+
+
+def racks(**cpus: list[int]) -> list[Raw]:
+    """A node for each amount, in racks by name."""
+    return [
+        node(f"{rack}-{i}", cpu=str(cpu), labels={"rack": rack, "block": rack[0]})
+        for rack, amounts in cpus.items()
+        for i, cpu in enumerate(amounts)
+    ]
+
+
+def test_all_members_are_placed_or_none() -> None:
+    deciding = Deciding(node("a", cpu="3"), pod_group("g", 4))
+    assert not decided(deciding, members(4, cpu="1")).rows
+    assert len(decided(deciding, members(3, cpu="1")).rows) == 0
+
+
+def test_the_minimum_is_placed_where_not_all_members_fit() -> None:
+    deciding = Deciding(node("a", cpu="3"), pod_group("g", 2))
+    decision = decided(deciding, members(4, cpu="1"))
+    assert len(decision.rows) == 3
+    assert decision.message == (
+        "1 members beyond the minimum: 0/1 nodes are available: 1 Insufficient cpu."
+    )
+
+
+def test_members_on_a_node_count_for_the_minimum() -> None:
+    deciding = Deciding(node("a", cpu="3"), pod_group("g", 4))
+    for raw in members(2, cpu="1"):
+        deciding.place(raw, "a")
+    assert not decided(deciding, members(2, 2, cpu="1")).rows
+    deciding = Deciding(node("a", cpu="4"), pod_group("g", 4))
+    for raw in members(2, cpu="1"):
+        deciding.place(raw, "a")
+    assert len(decided(deciding, members(2, 2, cpu="1")).rows) == 2
+
+
+def test_a_group_stays_in_one_domain_and_takes_the_tightest() -> None:
+    deciding = Deciding(
+        *racks(r1=[2, 2], r2=[8, 8], r3=[4, 3]), pod_group("g", 6, topology=["rack"])
+    )
+    decision = decided(deciding, members(6, cpu="1"))
+    assert nodes_of(deciding, decision) == {"r3-0", "r3-1"}
+    assert decision.domain == ("rack", "r3")
+
+
+def test_the_record_says_which_domains_were_tried_and_why_each_failed() -> None:
+    deciding = Deciding(*racks(r1=[2], r2=[3]), pod_group("g", 6, topology=["rack"]))
+    decision = decided(deciding, members(6, cpu="1"))
+    assert {(t.value, t.fits, t.message) for t in decision.tried} == {
+        ("r1", 2, "2 of 6 members fit in rack r1, needs 4 CPUs more"),
+        ("r2", 3, "3 of 6 members fit in rack r2, needs 3 CPUs more"),
+    }
+    assert decision.message.startswith(
+        "the group of 6 does not fit: 3 of 6 members fit in rack r2, needs 3 CPUs more; "
+    )
+    assert not decision.bounded
+
+
+def test_members_that_come_later_are_placed_in_the_domain_of_the_others() -> None:
+    deciding = Deciding(*racks(r1=[2], r2=[8]), pod_group("g", 2, topology=["rack"]))
+    for raw in members(2, cpu="1"):
+        deciding.place(raw, "r1-0")
+    assert not decided(deciding, members(1, 2, cpu="1")).rows
+
+
+def preferred() -> Raw:
+    return pod_group(
+        "g",
+        6,
+        annotations={
+            "scheduling.mooring.dev/topology-keys": "block,rack",
+            "scheduling.mooring.dev/topology-mode": "Preferred",
+        },
+    )
+
+
+def test_of_several_labels_the_tightest_domain_that_fits_is_taken() -> None:
+    deciding = Deciding(*racks(a1=[4], a2=[4], b1=[3], b2=[9]), preferred())
+    assert decided(deciding, members(6, cpu="1")).domain == ("rack", "b2")
+    deciding = Deciding(*racks(a1=[4], a2=[4], b1=[3], b2=[2]), preferred())
+    assert decided(deciding, members(6, cpu="1")).domain == ("block", "a")
+
+
+def test_a_preferred_topology_gives_way_where_no_domain_fits() -> None:
+    deciding = Deciding(*racks(a1=[2], b1=[2], c1=[2]), preferred())
+    decision = decided(deciding, members(6, cpu="1"))
+    assert len(decision.rows) == 6
+    assert decision.domain is None
+
+
+def test_a_group_whose_label_no_node_has_says_so() -> None:
+    deciding = Deciding(node("a"), pod_group("g", 1, topology=["rack"]))
+    decision = decided(deciding, members(1))
+    assert decision.message == "no topology domain with this label: rack"
+    assert decision.plugins == {"TopologyPlacementGenerator"}
+
+
+def test_what_the_members_are_nominated_to_is_free_for_all_of_them() -> None:
+    deciding = Deciding(node("a", cpu="2"), pod_group("g", 2))
+    raws = members(2, cpu="1")
+    for raw in raws:
+        deciding.nominate(raw, "a")
+    assert len(decided(deciding, raws).rows) == 2
+    assert len(deciding.state.nominations) == 2
+
+
+def test_a_member_whose_claim_is_missing_names_the_claim() -> None:
+    deciding = Deciding(node("a"), pod_group("g", 2))
+    raws = [*members(1), pod("x", group="g", claims=["data"])]
+    message = decided(deciding, raws).message
+    assert 'persistentvolumeclaim "data" not found' in message
