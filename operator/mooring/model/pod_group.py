@@ -159,7 +159,6 @@ class PodGroup:
         gang: False for the policy `basic`, which has no minimum.
         priority: The object's own; if it is None, the priority of the members counts.
         min_resources: What must be free for the group, as demand: millicores, bytes, counts.
-        schedule_timeout: In seconds, from the first attempt; None without one.
         invalid: Why the group cannot be scheduled as it is, as a sentence; None if it can.
     """
 
@@ -173,7 +172,6 @@ class PodGroup:
     disruption_mode: DisruptionMode = DisruptionMode.POD
     priority: int | None = None
     min_resources: Mapping[str, int] = field(default_factory=dict)
-    schedule_timeout: float | None = None
     invalid: str | None = None
     status: PodGroupStatus = PodGroupStatus()
 
@@ -300,7 +298,6 @@ def _parsed(raw: Mapping[str, Any], source: GroupSource, parse_spec: _SpecParser
 
 
 def _coscheduling_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[str, Any]:
-    timeout = _within(spec, "scheduleTimeoutSeconds", "spec", 0)
     resources = dict(mapping(spec, "minResources", "spec"))
     resources.pop("pods", None)  # the members themselves
     _at_most(len(resources), _MAX_RESOURCES, "spec.minResources", "resources")
@@ -308,7 +305,6 @@ def _coscheduling_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) 
     return {
         "minimum": _within(spec, "minMember", "spec", 0) or 0,
         "min_resources": parse_amounts(resources, "spec.minResources"),
-        "schedule_timeout": float(timeout) if timeout else None,
         "topology": annotated.topology,
         "disruption_mode": annotated.disruption_mode,
     }
