@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from ipaddress import ip_address
 from typing import Any, Final, Protocol
 
+import orjson
 from aiohttp import web
 
 from mooring.model.access import (
@@ -58,7 +59,7 @@ class ListenError(Exception):
 
 
 class Endpoints:
-    """Serves /livez, /readyz, /healthz, /metrics, /configz and /debug/decisions once started.
+    """Serves /livez, /readyz, /healthz, /metrics, /configz and /debug once started.
 
     Args:
         live: Checks by name whose failure means that only a restart helps. /healthz is the same.
@@ -68,6 +69,7 @@ class Endpoints:
         pod_report: Gives what is known of the pod "namespace/name" now, as JSON values; None if
             the pod is not known.
         pod_groups: Gives what is known of the pod groups of this namespace and name now.
+        shadow: Gives what /debug/shadow shows of a namespace; of all if it is "".
         configuration: Gives the configuration in force, as JSON values, for /configz.
         tls: Gives the TLS context to serve with.
         reviews: Says who a user is and what it may do.
@@ -83,6 +85,7 @@ class Endpoints:
         decisions: DecisionLog,
         pod_report: Callable[[str], Awaitable[Mapping[str, Any] | None]],
         pod_groups: Callable[[str, str], list[dict[str, Any]]],
+        shadow: Callable[[str], Mapping[str, Any]],
         configuration: Callable[[], Mapping[str, Any]],
         tls: ServingTls,
         reviews: Reviews,
@@ -93,6 +96,7 @@ class Endpoints:
         self._decisions = decisions
         self._pod_report = pod_report
         self._pod_groups = pod_groups
+        self._shadow = shadow
         self._configuration = configuration
         self._tls = tls
         self._reviews = reviews
@@ -126,6 +130,7 @@ class Endpoints:
         app.router.add_get("/metrics", self._show_metrics)
         app.router.add_get("/configz", self._show_configuration)
         app.router.add_get("/debug/decisions", self._show_decisions)
+        app.router.add_get("/debug/shadow", self._show_shadow)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await runner.setup()
         try:
@@ -273,6 +278,13 @@ class Endpoints:
                 " only the leading replica decides\n"
             )
         return web.json_response({"pod": report, "decisions": records})
+
+    async def _show_shadow(self, request: web.Request) -> web.Response:
+        """The comparisons of shadow profiles: of ?namespace=NAMESPACE, or of all pods."""
+        namespace = request.query.get("namespace", "")
+        await self._require(request, pod_read(namespace))
+        page = orjson.dumps(self._shadow(namespace))
+        return web.Response(body=page, content_type="application/json")
 
 
 def _named(parameter: str, value: str) -> tuple[str, str]:
