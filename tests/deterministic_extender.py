@@ -5,6 +5,9 @@
 The pod's annotation `extender-seed` (without it, its name) and a node's name give a number, and its
 digits decide: whether the node passes, what its score is, and whether preemption may use it. It
 speaks the protocol as a Python extender written for kube-scheduler does.
+
+Under the prefix /unique no two nodes get the same score, and of all candidates for preemption one
+is left, on which the pod passes the filter: then a scheduler has nothing to choose by chance.
 """
 
 import argparse
@@ -29,6 +32,7 @@ __all__ = [
 ]
 
 SEED = "extender-seed"
+UNIQUE = "unique/"
 
 Json = Mapping[str, Any]
 
@@ -69,8 +73,8 @@ def prioritized(args: Json, prefix: str = "") -> list[dict[str, Any]]:
     """The HostPriorityList: scores from 0 to 10."""
     names = args["NodeNames"]
     nodes = names if names is not None else [i["metadata"]["name"] for i in args["Nodes"]["items"]]
-    pod = args["Pod"]
-    return [{"Host": node, "Score": number(pod, node, prefix) // 100 % 11} for node in nodes]
+    pod, highest = args["Pod"], 100_003 if prefix == UNIQUE else 11
+    return [{"Host": node, "Score": number(pod, node, prefix) // 100 % highest} for node in nodes]
 
 
 def preempted(args: Json, prefix: str = "") -> dict[str, Any]:
@@ -86,6 +90,10 @@ def preempted(args: Json, prefix: str = "") -> dict[str, Any]:
         }
     pod = args["Pod"]
     left = {node: of for node, of in victims.items() if number(pod, node, prefix) // 1100 % 3}
+    if prefix == UNIQUE:
+        passing = filtered({"Pod": pod, "NodeNames": [*victims]}, prefix)["NodeNames"]
+        best = sorted(passing, key=lambda node: number(pod, node, prefix))[:1]
+        left = {node: victims[node] for node in best}
     return {"NodeNameToMetaVictims": left}
 
 
@@ -102,10 +110,15 @@ def application(*, delay: float = 0.0) -> web.Application:
         return handle
 
     served = web.Application(client_max_size=256 * 1024**2)
+    served.router.add_get("/healthz", lambda _request: _healthy())
     served.router.add_post("/{prefix:.*}filter", verb(filtered))
     served.router.add_post("/{prefix:.*}prioritize", verb(prioritized))
     served.router.add_post("/{prefix:.*}preempt", verb(preempted))
     return served
+
+
+async def _healthy() -> web.Response:
+    return web.Response(text="ok")
 
 
 @asynccontextmanager
