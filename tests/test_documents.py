@@ -175,6 +175,7 @@ def test_every_profile_is_valid(registry: Registry) -> None:
     assert {block.document.name for block, _ in profiles} == {
         "README.md",
         "profiles.md",
+        "rules.md",
         "extenders.md",
     }
     for _, document in profiles:

@@ -1,6 +1,6 @@
 import pytest
 
-from mooring.cli.console import mistakes_reported, note, print_json, print_table
+from mooring.cli.console import mistakes_reported, note, print_json, print_table, print_yaml
 from mooring.simulate.manifests import InputError
 
 
@@ -40,3 +40,59 @@ def test_notes_are_written_to_standard_error(capsys: pytest.CaptureFixture[str])
     captured = capsys.readouterr()
     assert captured.err == "note: by the way\n"
     assert captured.out == '{\n  "a": 1\n}\n'
+
+
+def test_yaml_keeps_the_order_of_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    print_yaml({"b": [1], "a": None})
+    assert capsys.readouterr().out == "b:\n- 1\na: null\n"
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard output is a terminal of 40 columns."""
+    monkeypatch.setattr("mooring.cli.console._terminal_width", lambda: 40)
+
+
+@pytest.mark.usefixtures("terminal")
+def test_on_a_terminal_prose_is_folded_beside_the_names(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("POD", "WHY"), [("web", "best of all the many nodes that fit")], prose=("WHY",))
+    assert capsys.readouterr().out.splitlines() == [
+        "POD   WHY",
+        "web   best of all the many nodes that",
+        "      fit",
+    ]
+
+
+@pytest.mark.usefixtures("terminal")
+def test_without_space_the_first_cell_is_on_a_line_of_its_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name = "a-name-that-is-longer-than-the-terminal-is-wide"
+    print_table(
+        ("POD", "NODE", "WHY"), [(name, "n1", "best of all the nodes that fit")], prose=("WHY",)
+    )
+    assert capsys.readouterr().out.splitlines() == [
+        "POD",
+        "    NODE   WHY",
+        name,
+        "    n1   best of all the nodes that fit",
+    ]
+
+
+@pytest.mark.usefixtures("terminal")
+def test_without_space_several_columns_of_prose_are_titled(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_table(("FIELD", "A", "B"), [("match", "some words", "-")], prose=("A", "B"))
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "match",
+        "    A: some words",
+        "    B: -",
+    ]
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_name_is_never_cut_or_folded(capsys: pytest.CaptureFixture[str]) -> None:
+    names = "a" * 50, "b" * 50
+    print_table(("A", "B"), [names])
+    assert capsys.readouterr().out.splitlines()[2:] == [names[0], f"    {names[1]}"]

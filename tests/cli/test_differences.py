@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from mooring.cli.differences import Difference, differences
+from mooring.cli.differences import Difference, differences, in_short
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
 from mooring.simulate.manifests import Manifest
@@ -79,3 +79,26 @@ def test_several_profiles_are_compared_by_name() -> None:
         Difference("a", "profile", "present", "absent"),
         Difference("c", "profile", "absent", "present"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("field", "before", "after", "short"),
+    [
+        ("plugins.filter", "A, B, C, D", "A, B, C, D, E", ("-", "+E")),
+        ("plugins.filter", "A, B, C, D", "B, C, D, E, F", ("-A", "+E, +F")),
+        (
+            "plugins.filter",
+            "A, B, C, D",
+            "B, A, C, D",
+            ("A, B, C, D", "the same in another order: B, A, C, D"),
+        ),
+        ("plugins.filter", "A, B", "A", ("A, B", "A")),
+        ("plugins.filter", None, "A, B, C, D", ("-", "+A, +B, +C, +D")),
+        ("other", "A, B, C, D", "A, B, C", ("A, B, C, D", "A, B, C")),
+        ("other", None, "A", ("-", "A")),
+    ],
+)
+def test_of_long_lists_a_table_shows_what_was_added_and_removed(
+    field: str, before: str | None, after: str, short: tuple[str, str]
+) -> None:
+    assert in_short(Difference("mine", field, before, after)) == short

@@ -273,11 +273,19 @@ async def test_a_pod_without_recent_decisions_is_exit_code_1(running: Running) -
     assert "no recent decision about pod default/other" in result.stderr
 
 
+async def test_a_pod_may_be_named_as_for_kubectl(running: Running) -> None:
+    result = await running.explain("pod/web", "-n", "team-a")
+    assert "team-a/web  on n1" in result.stdout
+    other = await running.explain("deploy/web")
+    assert "decisions are about pods: write pod/NAME" in other.stderr
+    assert other.exit_code == 2
+
+
 @pytest.mark.parametrize("name", ["a/b/c", "a/", "/b"])
 async def test_a_name_that_cannot_be_a_pods_is_bad_input(name: str) -> None:
     result = await ask(name)
     assert result.exit_code == 2
-    assert "write NAME or NAMESPACE/NAME" in result.stderr
+    assert "write NAME, pod/NAME or NAMESPACE/NAME" in result.stderr
 
 
 @pytest.mark.parametrize("server", ["file:///etc/passwd", "http://127.0.0.1:10251"])

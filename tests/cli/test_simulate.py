@@ -1,13 +1,14 @@
-import io
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+import yaml
 from click.testing import CliRunner, Result
 
-from mooring.cli.simulate import TABLE_HEAD, simulate, table_row, write_json
-from mooring.framework.decision import Decision, NodeScore
-from mooring.simulate.simulation import Attempt
+from kube.api_server import ApiServer, Request
+from mooring.cli.simulate import simulate
 from mooring.testing.builders import api_object, node, pod
 
 
@@ -25,10 +26,11 @@ def test_the_table_aligns_pod_node_score_and_why(tmp_path: Path) -> None:
         tmp_path / "cluster.json", node("n1"), pod("web", cpu="1"), pod("large", cpu="9")
     )
     result = invoke(cluster)
-    head, web, large = result.stdout.splitlines()
+    head, web, large, _, summary = result.stdout.splitlines()
     assert head.split() == ["POD", "NODE", "SCORE", "WHY"]
     assert web.split(maxsplit=3)[:3] == ["default/web", "n1", "-"]
     assert large.index("0/1 nodes are available") == head.index("WHY")
+    assert summary == "1 of 2 placed; 1: Insufficient cpu"
     assert result.exit_code == 1
 
 
@@ -111,66 +113,152 @@ def test_bad_input_is_one_line_and_the_exit_code_is_2(tmp_path: Path) -> None:
     )
 
 
-def test_a_missing_file_argument_is_a_usage_error() -> None:
-    assert invoke().exit_code == 2
+@pytest.mark.parametrize("output", ["wide", "yaml"])
+def test_a_wide_table_and_yaml_show_the_best_nodes(tmp_path: Path, output: str) -> None:
+    nodes = [node(f"n{i}") for i in range(6)]
+    cluster = dump(tmp_path / "a.json", *nodes, pod("web", cpu="1"))
+    result = invoke(cluster, "-o", output, *(["--top", "2"] if output == "yaml" else []))
+    if output == "yaml":
+        (decision,) = yaml.safe_load(result.stdout)["decisions"]
+        assert len(decision["scores"]) == 2
+    else:
+        head, row, *_ = result.stdout.splitlines()
+        assert head.split()[:5] == ["POD", "NODE", "SCORE", "FEASIBLE", "PROFILE"]
+        assert row.split()[3] == "6"
 
 
-def decision(
-    node: str | None = None,
-    *,
-    scores: dict[str, NodeScore] | None = None,
-    victims: tuple[str, ...] = (),
-    message: str | None = None,
-) -> Decision:
-    nominated = "n9" if victims else None
-    return Decision("default/web", "mine", node, nominated, victims, scores, {}, message)
+def test_files_may_be_given_as_for_kubectl(tmp_path: Path) -> None:
+    cluster = dump(tmp_path / "a.json", node("n1"), pod("web"))
+    assert invoke("-f", cluster).stdout == invoke(cluster).stdout
 
 
-def test_json_is_one_document_with_a_record_per_line() -> None:
-    out = io.BytesIO()
-    write_json([Attempt(decision("n1")), Attempt(decision("n2"))], out)
-    assert [d["node"] for d in json.loads(out.getvalue())["decisions"]] == ["n1", "n2"]
-    assert len(out.getvalue().splitlines()) == 4
+def owned(name: str, kind: str, owner: str, **fields: Any) -> dict[str, Any]:
+    return pod(name, owner={"kind": kind, "name": owner, "uid": "u"}, **fields)
 
 
-def test_json_without_any_attempt_is_an_empty_list() -> None:
-    out = io.BytesIO()
-    assert write_json([], out)
-    assert json.loads(out.getvalue()) == {"decisions": []}
+def test_a_type_and_a_name_choose_the_pods(tmp_path: Path) -> None:
+    replica_set = api_object("ReplicaSet", "web-1", namespace="default")
+    replica_set["metadata"]["ownerReferences"] = [{"kind": "Deployment", "name": "web"}]
+    pods = [owned("a", "ReplicaSet", "web-1"), owned("b", "Job", "night-28"), pod("c")]
+    cluster = dump(tmp_path / "a.json", node("n1"), replica_set, *pods)
+    for words, names in {
+        ("deploy/web",): "a",
+        ("cronjob/night", "pod/c"): "bc",
+        ("job/night-28",): "b",
+        ("rs/web-1",): "a",
+    }.items():
+        result = invoke(cluster, *words, "-o", "json")
+        decisions = json.loads(result.stdout)["decisions"]
+        assert "".join(d["pod"].removeprefix("default/") for d in decisions) == names
+    result = invoke(cluster, "sts/web")
+    assert (result.stdout, result.exit_code) == ("", 2)
 
 
-def test_writing_json_returns_false_if_a_pod_has_no_node() -> None:
-    assert write_json([Attempt(decision("n1"))], io.BytesIO())
-    assert not write_json([Attempt(decision("n1")), Attempt(decision())], io.BytesIO())
+def test_a_namespace_chooses_its_pods(tmp_path: Path) -> None:
+    cluster = dump(tmp_path / "a.json", node("n1"), pod("a"), pod("b", namespace="shop"))
+    result = invoke(cluster, "-n", "shop", "-o", "json")
+    assert [d["pod"] for d in json.loads(result.stdout)["decisions"]] == ["shop/b"]
 
 
-def test_a_row_shows_the_score_and_the_number_of_feasible_nodes() -> None:
-    scores = {"n1": NodeScore({"A": 3}, 7), "n2": NodeScore({"A": 1}, 5)}
-    row = table_row(Attempt(decision("n1", scores=scores), feasible=2))
-    assert dict(zip(TABLE_HEAD, row, strict=True)) == {
-        "POD": "default/web",
-        "NODE": "n1",
-        "SCORE": "7",
-        "WHY": "best of 2 nodes that fit",
-    }
+def test_running_pods_are_scheduled_anew_with_all_pods(tmp_path: Path) -> None:
+    small = node("n1", cpu="1"), node("n2", cpu="1")
+    running = pod("a", cpu="1", node="n1"), pod("b", cpu="1", node="n2")
+    terminating = pod("c", node="n1", terminating=True)
+    static = pod("d", node="n1", annotations={"kubernetes.io/config.mirror": "x"})
+    cluster = dump(tmp_path / "a.json", *small, *running, terminating, static)
+    result = invoke(cluster, "--all-pods", "-o", "json")
+    decisions = json.loads(result.stdout)["decisions"]
+    assert {d["pod"] for d in decisions} == {"default/a", "default/b"}
+    assert {d["node"] for d in decisions} == {"n1", "n2"}
+    without = invoke(cluster)
+    assert "; 4 running pods could be with --all-pods" in without.stderr
+    assert without.exit_code == 2
 
 
-def test_a_row_without_scores_says_that_only_one_node_fits() -> None:
-    assert table_row(Attempt(decision("n1"), feasible=1))[1:] == (
-        "n1",
-        "-",
-        "the only node that fits",
+def test_a_profile_can_be_put_on_pods_that_it_does_not_match(tmp_path: Path) -> None:
+    profile = tmp_path / "packed.yaml"
+    profile.write_text(
+        "apiVersion: scheduling.mooring.dev/v1alpha1\n"
+        "kind: SchedulingProfile\n"
+        "metadata: {name: packed}\n"
     )
+    cluster = dump(tmp_path / "a.json", node("n1"), pod("web"))
+    rest = ("--profile", str(profile))
+    assert "no profile takes pods of schedulerName" in invoke(cluster, *rest).stdout
+    assert invoke(cluster, *rest, "--as", "packed").exit_code == 0
+    result = invoke(cluster, *rest, "--as", "spread")
+    assert result.stderr == 'error: there is no profile "spread"; there are packed\n'
+    assert result.exit_code == 2
 
 
-def test_a_row_of_an_unschedulable_pod_gives_the_message_and_the_victims() -> None:
-    victims = ("a/1", "a/2", "a/3", "a/4", "a/5")
-    row = table_row(Attempt(decision(victims=victims, message="No fit.")))
-    assert row[1:] == (
-        "-",
-        "-",
-        "No fit. It can run on n9 once a/1, a/2, a/3 and 2 more are gone.",
-    )
+class LiveCluster:
+    """An API server that only lists, and serves no kind of Mooring."""
+
+    def __init__(self, *objects: dict[str, Any]) -> None:
+        self.objects = objects
+        self.methods: set[str] = set()
+
+    def answer(self, request: Request) -> None:
+        self.methods.add(request.method)
+        if "scheduling.mooring.dev" in request.path:
+            request.refuse(404, "NotFound", "the server could not find the requested resource")
+            return
+        plural = request.path.rpartition("/")[2]
+        items = [o for o in self.objects if f"{o['kind'].lower()}s" == plural]
+        request.reply({"metadata": {"resourceVersion": "1"}, "items": items})
+
+    async def simulate(self, folder: Path, *words: str) -> Result:
+        """The command with a kubeconfig of this server."""
+        async with ApiServer(self.answer) as server:
+            kubeconfig = folder / "kubeconfig"
+            config = {
+                "current-context": "c",
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                "clusters": [{"name": "c", "cluster": {"server": server.url}}],
+                "users": [{"name": "u", "user": {}}],
+            }
+            kubeconfig.write_text(yaml.safe_dump(config))
+            return await asyncio.to_thread(invoke, f"--kubeconfig={kubeconfig}", *words)
+
+
+async def test_without_a_file_the_live_cluster_is_read_and_nothing_is_written(
+    tmp_path: Path,
+) -> None:
+    live = LiveCluster(node("n1"), pod("web", cpu="1"), pod("large", cpu="9"))
+    result = await live.simulate(tmp_path)
+    assert "1 of 2 placed; 1: Insufficient cpu" in result.stdout
+    assert "note: Mooring is not installed in the cluster" in result.stderr
+    assert live.methods == {"GET"}
+
+
+async def test_a_saved_cluster_is_decided_as_the_live_one(tmp_path: Path) -> None:
+    live = LiveCluster(*(node(f"n{i}") for i in range(5)), *(pod(f"p{i}") for i in range(9)))
+    saved = tmp_path / "cluster.jsonl"
+    result = await live.simulate(tmp_path, "-o", "json", "--save", str(saved))
+    assert invoke(str(saved), "-o", "json").stdout == result.stdout
+
+
+async def test_files_may_be_tried_beside_the_live_cluster(tmp_path: Path) -> None:
+    new = tmp_path / "pod.yaml"
+    new.write_text("{apiVersion: v1, kind: Pod, metadata: {name: new}, spec: {containers: [")
+    new.write_text(new.read_text() + "{name: c, image: a}]}}")
+    live = LiveCluster(node("n1"), pod("web"))
+    result = await live.simulate(tmp_path, str(new), "pod/new", "-o", "json")
+    assert [d["node"] for d in json.loads(result.stdout)["decisions"]] == ["n1"]
+
+
+def test_a_cluster_that_cannot_be_reached_is_one_line(tmp_path: Path) -> None:
+    result = invoke("--kubeconfig", str(tmp_path / "none"))
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: kubeconfig")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_dump_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    cluster = dump(tmp_path / "a.json", node("n1"), pod("web"))
+    result = invoke(cluster, "--save", str(tmp_path / "no" / "dump"))
+    assert result.stderr == f"error: {tmp_path}/no/dump: no such file or directory\n"
+    assert result.exit_code == 2
 
 
 def test_it_says_whose_extenders_were_not_called(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def _decided(case: Mapping[str, Any], extenders: list[dict[str, Any]]) -> Decisi
     profiles = load_profiles([Manifest("the profile", configuration)], REGISTRY)
     called = bool(extenders)
     inputs = inputs_of(objects, REGISTRY, profiles, keep_raw=called)
-    (attempt,) = simulate(inputs, REGISTRY, seed=1, every_node=True, extenders=called)
+    (attempt,) = simulate(inputs, REGISTRY, seed=1, extenders=called)
     return attempt.decision
 
 

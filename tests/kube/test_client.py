@@ -60,6 +60,17 @@ async def test_a_list_is_read_page_by_page(server: ApiServer, client: ApiClient)
     assert second.query == {**first.query, "continue": "more"}
 
 
+async def test_each_page_of_a_list_is_shown_to_who_wants_it(
+    server: ApiServer, client: ApiClient
+) -> None:
+    pages: list[list[dict[str, Any]]] = []
+    answer = asyncio.create_task(client.list_all(POD, on_page=pages.append))
+    (await server.next()).reply(page([pod("a", 1)], 9, "more"))
+    (await server.next()).reply(page([pod("b", 2)], 9))
+    assert (await answer).items == [pod("a", 1), pod("b", 2)]
+    assert pages == [[pod("a", 1)], [pod("b", 2)]]
+
+
 async def test_a_list_of_metadata_says_that_it_wants_no_more(
     server: ApiServer, client: ApiClient
 ) -> None:

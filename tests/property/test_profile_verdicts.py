@@ -124,7 +124,7 @@ def simulated(raw: dict[str, Any]) -> Verdict:
         inputs = inputs_of([Manifest("p.yaml", raw)], REGISTRY)
     except InvalidProfile as invalid:
         return "; ".join(map(str, invalid.errors))
-    list(simulate(inputs, REGISTRY, seed=0, every_node=False))
+    list(simulate(inputs, REGISTRY, seed=0, nodes=1))
     (loaded,) = inputs.profiles
     return shown(loaded.profile, loaded.effective)
 

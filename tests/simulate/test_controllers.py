@@ -7,7 +7,7 @@ from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
 from mooring.simulate.controllers import Controllers, ephemeral_claims, is_new
 from mooring.simulate.manifests import InputError, Manifest
-from mooring.testing.builders import api_object, node, pod
+from mooring.testing.builders import node, pod
 
 LABELS = {"app": "web"}
 _API = {"Job": "batch/v1", "CronJob": "batch/v1", "ReplicationController": "v1"}
@@ -30,12 +30,12 @@ def controller(kind: str, name: str = "web", **spec: Any) -> dict[str, Any]:
 def expanded(
     raw: dict[str, Any],
     *objects: dict[str, Any],
-    replica_sets: tuple[dict[str, Any], ...] = (),
+    deployments: dict[tuple[str, str], str] | None = None,
     claims: tuple[str, ...] = (),
 ) -> list[dict[str, Any]]:
     pods = [parse_pod(o) for o in objects if o["kind"] == "Pod"]
     nodes = [parse_node(o) for o in objects if o["kind"] == "Node"]
-    made = Controllers(pods, replica_sets, claims, nodes)
+    made = Controllers(pods, deployments or {}, claims, nodes)
     return [m.raw for m in made.expand(Manifest("file", raw))]
 
 
@@ -93,12 +93,8 @@ def test_a_long_name_is_cut_before_the_generated_suffix() -> None:
 def test_pods_that_exist_count_towards_the_replicas() -> None:
     running = owned("ReplicaSet", "web-1", node="n1")
     ended = owned("ReplicaSet", "web-1", "gone", phase="Failed")
-    reference = {"kind": "Deployment", "name": "web"}
-    replica_set = api_object("ReplicaSet", "web-1", namespace="shop")
-    replica_set["metadata"]["ownerReferences"] = [reference]
-    made = expanded(
-        controller("Deployment", replicas=3), running, ended, replica_sets=(replica_set,)
-    )
+    raw = controller("Deployment", replicas=3)
+    made = expanded(raw, running, ended, deployments={("shop", "web-1"): "web"})
     assert len([o for o in made if o["kind"] == "Pod"]) == 2
 
 

@@ -22,7 +22,7 @@ def decisions(
     profile["apiVersion"] = "scheduling.mooring.dev/v1alpha1"
     manifests = [Manifest(f"document {n}", raw) for n, raw in enumerate((*objects, profile))]
     inputs = inputs_of(manifests, REGISTRY, keep_raw=True)
-    attempts = simulate(inputs, REGISTRY, seed=0, every_node=True, extenders=calls)
+    attempts = simulate(inputs, REGISTRY, seed=0, extenders=calls)
     return {attempt.decision.pod: attempt.decision for attempt in attempts}
 
 

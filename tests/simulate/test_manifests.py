@@ -80,10 +80,23 @@ def test_a_file_that_starts_like_json_may_be_yaml(written: Path) -> None:
     assert [m.kind for m in read(written)] == ["Pod", "Node"]
 
 
+def test_a_file_may_have_one_object_of_json_per_line(written: Path) -> None:
+    written.write_text('{"kind": "Pod"}\n{"kind": "NodeList", "items": [{}]}\n\n')
+    found = read(written)
+    assert [m.kind for m in found] == ["Pod", "Node"]
+    assert found[1].source == f"{written}, line 2, items[0]"
+
+
+def test_json_objects_with_dashes_between_them_are_yaml(written: Path) -> None:
+    written.write_text('{"kind": "Pod"}\n---\n{"kind": "Node"}\n')
+    assert [m.kind for m in read(written)] == ["Pod", "Node"]
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("kind: Pod\n  bad: 1\n", "line 2, column 6: is neither YAML nor JSON"),
+        ('{"kind": "Pod"}\n{"kind": }\n', "line 2: is not JSON"),
         ('{"kind": "Pod",, }', "column 16: is neither YAML nor JSON"),
         ("- 1\n", "document 1: must be an object with apiVersion and kind, is a list"),
         ("metadata: {}\n", "document 1: kind: is required"),

@@ -17,13 +17,13 @@ from mooring.testing.builders import api_object, namespace, node, pod
 def attempts(
     *objects: dict[str, Any],
     seed: int = 0,
-    every_node: bool = True,
+    nodes: int | None = None,
     plugins: tuple[type[Any], ...] = (),
 ) -> list[Attempt]:
     registry = Registry((*SHIPPED, *plugins), {})
     manifests = [Manifest(f"document {i}", raw) for i, raw in enumerate(objects)]
     inputs = inputs_of(manifests, registry)
-    return list(simulate(inputs, registry, seed=seed, every_node=every_node))
+    return list(simulate(inputs, registry, seed=seed, nodes=nodes))
 
 
 def places(*objects: dict[str, Any], **options: Any) -> dict[str, str | None]:
@@ -117,7 +117,7 @@ def test_scores_are_weighted_and_add_up() -> None:
 
 
 def test_a_record_can_be_limited_to_the_best_node() -> None:
-    (attempt,) = attempts(node("n1"), node("n2", cpu="8"), pod(cpu="1"), every_node=False)
+    (attempt,) = attempts(node("n1"), node("n2", cpu="8"), pod(cpu="1"), nodes=1)
     assert attempt.decision.scores is not None
     assert [*attempt.decision.scores] == [attempt.decision.node]
 
@@ -264,3 +264,37 @@ def test_the_time_is_the_latest_one_in_the_dump() -> None:
         pod("urgent", cpu="1", priority=9),
     )
     assert attempt.decision.victims == ("default/old",)
+
+
+def test_a_pod_that_waits_for_terminating_victims_keeps_its_nomination_in_the_record() -> None:
+    preempted = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    (attempt,) = attempts(
+        node("n1", cpu="1"),
+        pod("victim", cpu="1", node="n1", terminating=True, status={"conditions": [preempted]}),
+        pod("waits", cpu="1", priority=5, nominated="n1"),
+    )
+    assert attempt.decision.nominated_node == "n1"
+    assert attempt.decision.victims == ()
+
+
+def test_an_attempt_knows_the_controller_and_the_reason_in_a_few_words() -> None:
+    owner = {"kind": "Job", "name": "night", "uid": "u"}
+    (attempt,) = attempts(node("n1"), pod("a", cpu="9", owner=owner))
+    assert (attempt.owner, attempt.reason) == ("Job default/night", "Insufficient cpu")
+
+
+def test_a_profile_can_decide_about_pods_that_it_does_not_match() -> None:
+    registry = Registry(SHIPPED, {})
+    objects = (node("n1"), pod("a"), profile("packed"))
+    inputs = inputs_of([Manifest("file", raw) for raw in objects], registry)
+    (attempt,) = simulate(inputs, registry, seed=0, profile="packed")
+    assert (attempt.decision.profile, attempt.decision.node) == ("packed", "n1")
+
+
+def test_a_pod_that_is_forbidden_is_rejected_with_the_answer_of_the_api_server() -> None:
+    raw = pod("a", spec={"priorityClassName": "gone"})
+    del raw["spec"]["priority"]
+    (attempt,) = attempts(node("n1"), raw)
+    words = "forbidden: no PriorityClass with name gone was found"
+    assert attempt.decision.message == f'pods "a" is {words}'
+    assert attempt.reason == words

@@ -1,14 +1,16 @@
 """What all commands use: exit codes, the `-o` option, notes, error lines and tables."""
 
+import os
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from textwrap import wrap
 from typing import Any, Final, TypeVar
 
 import click
 import orjson
-from rich.console import Console
-from rich.table import Table
+import yaml
+from rich.cells import cell_len
 
 from mooring.simulate.manifests import InputError
 from mooring.simulate.profiles import LoadedProfile
@@ -17,12 +19,14 @@ __all__ = [
     "BAD_INPUT",
     "DONE",
     "NO",
+    "coloured",
     "mistakes_reported",
     "note",
     "output_option",
     "print_json",
     "print_notes",
     "print_table",
+    "print_yaml",
     "table_lines",
 ]
 
@@ -30,7 +34,11 @@ DONE: Final = 0
 NO: Final = 1
 BAD_INPUT: Final = 2
 
-_UNFOLDED: Final = 100_000
+_GAP: Final = "   "
+_INDENT: Final = "    "
+_USUAL_WIDTH: Final = 80
+_LEAST_PROSE: Final = 24
+"""Columns of prose are not narrower."""
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -73,30 +81,121 @@ def print_json(value: Any) -> None:
     click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
 
 
-def print_table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Container[str] = ()
-) -> None:
-    """Print a table; the columns named in `numbers` are aligned to the right.
+def print_yaml(value: Any) -> None:
+    """Print the value as YAML."""
+    click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), nl=False)
 
-    Cells are folded to the width of a terminal. In a pipe every row is one line.
-    """
-    width = None if sys.stdout.isatty() else _UNFOLDED
-    click.echo("\n".join(table_lines(head, rows, numbers, width)))
+
+def print_table(
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    numbers: Container[str] = (),
+    prose: Container[str] = (),
+    failed: Container[int] = (),
+) -> None:
+    """Print a table as wide as the terminal; the rows whose numbers are in `failed` are red."""
+    table = _table(head, [*rows], numbers, prose, _terminal_width())
+    for number, lines in enumerate(table):
+        text = "\n".join(lines)
+        red = number > 0 and number - 1 in failed and coloured()
+        click.echo(click.style(text, fg="red") if red else text)
 
 
 def table_lines(
     head: Sequence[str],
     rows: Iterable[Sequence[str]],
     numbers: Container[str] = (),
-    width: int | None = _UNFOLDED,
+    prose: Container[str] = (),
+    width: int | None = None,
 ) -> list[str]:
-    """The lines of a table of this width, as `print_table` prints it; None: the terminal's."""
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    for name in head:
-        table.add_column(name, justify="right" if name in numbers else "left")
-    for row in rows:
-        table.add_row(*row)
-    console = Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
-    with console.capture() as printed:
-        console.print(table)
-    return [line.rstrip() for line in printed.get().splitlines()]
+    """The lines of a table that is at most so many columns wide; None if there is no limit.
+
+    The columns named in `numbers` are aligned to the right. Those named in `prose`, which must be
+    the last ones, are folded. A cell of any other column is never cut or folded, because it may be
+    a name: if there is too little space, each row begins with its first cell on a line of its own,
+    and the others follow, indented. Without a limit every row is one line.
+    """
+    return [line for lines in _table(head, [*rows], numbers, prose, width) for line in lines]
+
+
+def _table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    numbers: Container[str],
+    prose: Container[str],
+    width: int | None,
+) -> Iterator[list[str]]:
+    """The lines of the head and of each row."""
+    names = sum(column not in prose for column in head)
+    widths = [max(cell_len(row[i]) for row in (head, *rows)) for i in range(names)]
+    beside = None if width is None else _prose_width(width, widths, len(head) - names)
+    for row in (head, *rows):
+        if width is not None and beside is None:
+            lines = _stacked(row, head if row is not head else None, names, width)
+        else:
+            cells = [
+                _aligned(cell, widths[i], right=head[i] in numbers)
+                for i, cell in enumerate(row[:names])
+            ]
+            lines = _beside(_GAP.join(cells), row[names:], beside)
+        yield [line.rstrip() for line in lines]
+
+
+def coloured() -> bool:
+    """Whether standard output is a terminal on which colours are wanted (NO_COLOR is not set)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _terminal_width() -> int | None:
+    """The columns of the terminal that is standard output; None for a pipe or a file."""
+    if not sys.stdout.isatty():
+        return None
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or _USUAL_WIDTH
+    except (OSError, ValueError):
+        return _USUAL_WIDTH
+
+
+def _prose_width(width: int, names: Sequence[int], columns: int) -> int | None:
+    """The width of each prose column beside the names; None if there is too little space."""
+    left = width - sum(names) - len(_GAP) * (len(names) + columns - 1)
+    if not columns:
+        return 0 if left >= 0 else None
+    return left // columns if left // columns >= _LEAST_PROSE else None
+
+
+def _aligned(cell: str, width: int, *, right: bool) -> str:
+    space = " " * (width - cell_len(cell))
+    return space + cell if right else cell + space
+
+
+def _beside(names: str, prose: Sequence[str], width: int | None) -> Iterator[str]:
+    """The lines of a row whose prose is folded to this width, or is not folded."""
+    if width is None:
+        yield _GAP.join((names, *prose))
+        return
+    folded = [wrap(cell, width, break_on_hyphens=False) or [""] for cell in prose]
+    for number in range(max(map(len, folded), default=1)):
+        parts = [lines[number] if number < len(lines) else "" for lines in folded]
+        first = names if number == 0 else " " * cell_len(names)
+        yield _GAP.join((first, *(part.ljust(width) for part in parts)))
+
+
+def _stacked(
+    row: Sequence[str], head: Sequence[str] | None, names: int, width: int
+) -> Iterator[str]:
+    """The lines of a row whose first cell is alone; of several columns of prose each is titled."""
+    yield row[0]
+    parts = [_GAP.join(row[1:])]
+    if head is not None and len(row) - names > 1:
+        titled = (f"{head[i]}: {row[i]}" for i in range(names, len(row)))
+        parts = [_GAP.join(row[1:names]), *titled]
+    for part in parts:
+        yield from wrap(
+            part,
+            max(width, _LEAST_PROSE),
+            initial_indent=_INDENT,
+            subsequent_indent=_INDENT,
+            break_on_hyphens=False,
+            break_long_words=False,
+        )

@@ -2,14 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from mooring.policy.points import Point
 from mooring.simulate.profiles import LoadedProfile
 
-__all__ = ["Difference", "differences"]
+__all__ = ["Difference", "differences", "in_short"]
+
+_COMMA: Final = ", "
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,27 @@ class Difference:
     field: str
     before: str | None
     after: str | None
+
+
+_SHORT: Final = 3
+"""Lists with more items are compared item by item."""
+
+
+def in_short(difference: Difference) -> tuple[str, str]:
+    """Both sides for a table: of long lists of names only what was removed and what was added."""
+    before, after = difference.before, difference.after
+    left, right = (value.split(_COMMA) if value else [] for value in (before, after))
+    if not _is_list(difference.field) or max(len(left), len(right)) <= _SHORT:
+        return before or "-", after or "-"
+    removed = [f"-{name}" for name in left if name not in right]
+    added = [f"+{name}" for name in right if name not in left]
+    if not removed and not added:
+        return before or "-", f"the same in another order: {after}"
+    return _COMMA.join(removed) or "-", _COMMA.join(added) or "-"
+
+
+def _is_list(field: str) -> bool:
+    return field == "match.schedulerNames" or field in {f"plugins.{point}" for point in Point}
 
 
 def differences(
@@ -58,7 +81,7 @@ def _between(before: LoadedProfile | None, after: LoadedProfile | None) -> Itera
 def _fields(loaded: LoadedProfile) -> Iterator[tuple[str, str]]:
     """Every field with its value as text; a field is named by its path in a SchedulingProfile."""
     spec = loaded.profile.spec
-    yield "match.schedulerNames", ", ".join(loaded.profile.scheduler_names)
+    yield "match.schedulerNames", _COMMA.join(loaded.profile.scheduler_names)
     match = spec.match.model_dump(mode="json", by_alias=True, exclude_none=True)
     match.pop("schedulerNames", None)
     yield from _flat("match", match)
@@ -78,7 +101,7 @@ def _plugins(loaded: LoadedProfile) -> Iterator[tuple[str, str]]:
     """The plugins of each extension point in order, and the weight of each score plugin."""
     for point in Point:
         uses = loaded.effective.plugins[point]
-        yield f"plugins.{point}", ", ".join(use.name for use in uses)
+        yield f"plugins.{point}", _COMMA.join(use.name for use in uses)
         if point in (Point.SCORE, Point.PLACEMENT_SCORE):
             for use in uses:
                 yield f"plugins.{point}.{use.name}.weight", str(use.weight)

@@ -24,6 +24,7 @@ from mooring.kube.port_forward import port_forward
 from mooring.kube.resources import LEASE
 from mooring.settings import RunSettings
 from mooring.simulate.manifests import InputError
+from mooring.simulate.selection import type_and_name
 
 __all__ = ["explain"]
 
@@ -100,10 +101,13 @@ def explain(pod: str, namespace: str, output: str, **options: Any) -> None:
     must be allowed to get /debug/decisions and the pod. Exits with 0 if the pod is known, 1 if it
     is not, 2 if the leading replica cannot be reached or does not show them.
     """
-    name = pod if "/" in pod else f"{namespace}/{pod}"
     with mistakes_reported():
+        named = type_and_name(pod)
+        if named is not None and named.kind != "Pod":
+            raise InputError(f"{pod!r} is no pod; decisions are about pods: write pod/NAME")
+        name = f"{namespace}/{named.name if named else pod}" if named or "/" not in pod else pod
         if name.count("/") != 1 or not all(name.split("/")):
-            raise InputError(f"{pod!r} is no pod; write NAME or NAMESPACE/NAME")
+            raise InputError(f"{pod!r} is no pod; write NAME, pod/NAME or NAMESPACE/NAME")
         answer = _decisions(_Leader(**options), name)
     if answer is None:
         click.echo(

@@ -110,7 +110,7 @@ def _print_nodes(nodes: Iterable[NodeGPUs]) -> None:
         free = f"largest share {node.largest_share}, {node.free_cards} free cards"
         rows.append((node.node, "", "", "", "", "", free))
     if rows:
-        print_table(_HEAD, rows, numbers=_NUMBERS)
+        print_table(_HEAD, rows, numbers=_NUMBERS, prose=("PODS",))
     else:
         note("no node has GPUs; is --preset the right one?")
 
@@ -125,6 +125,6 @@ def _print_plans(found: Iterable[Plan], output: str) -> None:
         how = "fits" if plan.fits else f"move {moves}" if plan.node else "no few pods would do"
         rows.append((plan.pod, plan.node or "-", how))
     if rows:
-        print_table(("POD", "NODE", "PLAN"), rows)
+        print_table(("POD", "NODE", "PLAN"), rows, prose=("PLAN",))
     else:
         note("no pending pod requests GPUs")

@@ -17,7 +17,7 @@ from mooring.cli.console import (
     print_json,
     print_table,
 )
-from mooring.cli.differences import Difference, differences
+from mooring.cli.differences import Difference, differences, in_short
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
 from mooring.simulate.manifests import display_name, read_manifests
@@ -90,8 +90,8 @@ def diff(a: str, b: str, output: str) -> None:
     if output == "json":
         print_json({"differences": [_difference(d) for d in found]})
     elif found:
-        rows = [(d.profile, d.field, d.before or "-", d.after or "-") for d in found]
-        print_table(("PROFILE", "FIELD", "A", "B"), rows)
+        rows = [(d.profile, d.field, *in_short(d)) for d in found]
+        print_table(("PROFILE", "FIELD", "A", "B"), rows, prose=("A", "B"))
     sys.exit(NO if found else DONE)
 
 

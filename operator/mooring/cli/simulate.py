@@ -1,13 +1,15 @@
 """`mooring simulate`."""
 
+import asyncio
 import sys
 from collections import Counter
-from collections.abc import Iterable
-from typing import BinaryIO, Final, NoReturn
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NoReturn
 
 import click
-import orjson
 
+from mooring import __version__
 from mooring.cli.console import (
     BAD_INPUT,
     DONE,
@@ -16,36 +18,70 @@ from mooring.cli.console import (
     note,
     output_option,
     print_notes,
-    print_table,
 )
+from mooring.cli.decisions import print_attempts, write_json
+from mooring.cli.progress import Progress
 from mooring.framework.registry import Registry
-from mooring.observe.records import to_json
+from mooring.kube.config import load_connection
+from mooring.kube.errors import KubeError, explain
 from mooring.plugins import SHIPPED
 from mooring.simulate.inputs import Inputs, inputs_of
-from mooring.simulate.manifests import read_manifests
+from mooring.simulate.live import read_cluster, save
+from mooring.simulate.manifests import STDIN, InputError, Manifest, read_manifests
 from mooring.simulate.profiles import load_profiles
-from mooring.simulate.simulation import Attempt
-from mooring.simulate.simulation import simulate as attempts_of
+from mooring.simulate.selection import Selection, TypeAndName, take_off, type_and_name
+from mooring.simulate.simulation import Simulation
 
-__all__ = ["TABLE_HEAD", "simulate", "table_row", "write_json"]
+__all__ = ["simulate"]
 
-TABLE_HEAD: Final = ("POD", "NODE", "SCORE", "WHY")
-_MOST_VICTIMS: Final = 3
+_WIDE_NODES: Final = 3
 
 
 @click.command(
     epilog="""\b
 Examples:
-  mooring simulate nodes.yaml pods.yaml
-  kubectl get nodes,pods,pv,pvc,sc,pdb -A -o json | mooring simulate -
-  mooring simulate cluster.json --profile bin-packing.yaml -o json"""
+  mooring simulate
+  mooring simulate deployment/web -n shop --profile packed.yaml
+  mooring simulate -f web.yaml --cluster
+  mooring simulate -n shop --all-pods --profile packed.yaml --as packed
+  mooring simulate --save cluster.jsonl
+  mooring simulate cluster.jsonl pods.yaml -o json --top 3"""
 )
-@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())
+@click.argument("words", nargs=-1, metavar="[FILE | TYPE/NAME]...", type=click.Path())
+@click.option(
+    "-f",
+    "--filename",
+    "filenames",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(),
+    help="The same as FILE.",
+)
+@click.option("--cluster", is_flag=True, help="Read the live cluster too, beside the FILEs.")
+@click.option("--kubeconfig", help="Path of the kubeconfig. Without it: as kubectl.")
+@click.option("--context", help="Context in the kubeconfig. Without it: the current one.")
+@click.option(
+    "--save",
+    "dump",
+    metavar="DUMP",
+    type=click.Path(),
+    help="Write all objects that were read to this file, one per line; it can be a FILE later.",
+)
 @click.option(
     "--profile",
     metavar="FILE",
     type=click.Path(),
     help="Use the profiles of this file (SchedulingProfile or KubeSchedulerConfiguration).",
+)
+@click.option("-n", "--namespace", help="Schedule only pods of this namespace.")
+@click.option(
+    "--as",
+    "as_profile",
+    metavar="PROFILE",
+    help="Schedule all pods with this profile, whatever their schedulerName.",
+)
+@click.option(
+    "--all-pods", is_flag=True, help="Schedule running pods too, as if none had a node yet."
 )
 @click.option(
     "--seed",
@@ -55,57 +91,136 @@ Examples:
     help="Chooses among nodes of equal score; the same seed gives the same choice.",
 )
 @click.option(
+    "--top",
+    type=click.IntRange(1),
+    metavar="N",
+    help="With -o json or yaml: show only the N best nodes, and N rejected nodes per plugin.",
+)
+@click.option(
     "--extenders",
     is_flag=True,
     help="Call the extenders of the profiles to filter, score and preempt; they never bind.",
 )
-@output_option("table", "json")
+@output_option("table", "wide", "json", "yaml")
 def simulate(
-    files: tuple[str, ...], profile: str | None, seed: int, output: str, *, extenders: bool
+    words: tuple[str, ...],
+    filenames: tuple[str, ...],
+    kubeconfig: str | None,
+    context: str | None,
+    dump: str | None,
+    profile: str | None,
+    namespace: str | None,
+    as_profile: str | None,
+    seed: int,
+    top: int | None,
+    output: str,
+    *,
+    cluster: bool,
+    all_pods: bool,
+    extenders: bool,
 ) -> None:
-    """Schedule the pods of manifests without a cluster.
+    """Show where pods would run, and why, without changing anything.
 
-    Reads Kubernetes objects from FILEs (YAML or JSON; - is standard input) and schedules every pod
-    that has no node, in queue order. Pods that are scheduled count on their node for the next ones.
-    Of Deployments, StatefulSets, DaemonSets, Jobs, CronJobs and ReplicaSets that no cluster has
-    stored, the pods are made first. SchedulingProfiles among the objects apply; without any,
-    kube-scheduler's defaults do.
+    Reads Kubernetes objects from FILEs (YAML or JSON; - is standard input), or without any FILE
+    from the cluster of the kubeconfig, in which it only lists objects. Schedules every pod that has
+    no node, in queue order, or those of TYPE/NAME. Pods that are scheduled count on their node for
+    the next ones. Of Deployments, StatefulSets, DaemonSets, Jobs, CronJobs and ReplicaSets that no
+    cluster has stored, the pods are made first. SchedulingProfiles among the objects apply; without
+    any, kube-scheduler's defaults do.
 
     Exits with 0 if every pod gets a node, 1 if some pod gets none, 2 for bad input and if there is
     no pod to schedule.
     """
     registry = Registry(SHIPPED)
-    with mistakes_reported():
+    with mistakes_reported(), Progress() as progress:
+        files, targets = _files_and_targets(words)
+        files = (*files, *filenames)
+        manifests = _manifests(files, progress, kubeconfig, context, live=cluster or not files)
         profiles = load_profiles(read_manifests([profile]), registry) if profile else ()
-        inputs = inputs_of(read_manifests(files), registry, profiles, keep_raw=extenders)
-        attempts = attempts_of(
-            inputs, registry, seed=seed, every_node=output == "json", extenders=extenders
+        kept = save(manifests, dump) if dump else manifests
+        kept = progress.counting(kept, "reading objects")
+        inputs = inputs_of(kept, registry, profiles, keep_raw=extenders)
+        selection = Selection(namespace, targets)
+        nodes = {"table": 1, "wide": _WIDE_NODES}.get(output, top)
+        simulation = Simulation(inputs, registry, seed=seed, nodes=nodes, profile=as_profile)
+        chosen = selection.applied(inputs)
+        if all_pods:
+            chosen = take_off(
+                chosen, lambda pod: selection.takes(pod, inputs) and simulation.takes(pod)
+            )
+        print_notes(profile or "", profiles)
+        if not extenders and (uncalled := _with_extenders(inputs)):
+            note(f"extenders were not called (--extenders calls them): those of {uncalled}")
+        if inputs.ignored:
+            note(_ignored(inputs.ignored))
+        if not chosen.pending and not chosen.rejected:
+            _nothing_to_schedule(chosen, selection)
+        attempts = simulation.attempts(chosen.pending, chosen.rejected, extenders=extenders)
+        total = len(chosen.pending) + len(chosen.rejected)
+        if not (output == "json" and sys.stdout.isatty()):
+            attempts = progress.counting(attempts, "scheduling pods", total)
+        if output == "json":
+            summary = write_json(attempts, sys.stdout.buffer)
+        else:
+            summary = print_attempts(attempts, output)
+    sys.exit(DONE if summary.placed == summary.pods else NO)
+
+
+def _files_and_targets(
+    words: Sequence[str],
+) -> tuple[tuple[str, ...], tuple[TypeAndName, ...]]:
+    """Which of the words are files, and which name objects; a file that exists comes first."""
+    files, targets = [], []
+    for word in words:
+        target = None if word == STDIN or Path(word).exists() else type_and_name(word)
+        if target is None:
+            files.append(word)
+        else:
+            targets.append(target)
+    return tuple(files), tuple(targets)
+
+
+def _manifests(
+    files: Sequence[str],
+    progress: Progress,
+    kubeconfig: str | None,
+    context: str | None,
+    *,
+    live: bool,
+) -> Iterator[Manifest]:
+    """The objects of the files, and of the live cluster if `live`."""
+    yield from read_manifests(files)
+    if live or kubeconfig or context:
+        yield from _of_cluster(kubeconfig, context, progress)
+
+
+def _of_cluster(
+    kubeconfig: str | None, context: str | None, progress: Progress
+) -> Iterable[Manifest]:
+    async def read() -> tuple[list[Manifest], list[str]]:
+        connection = await load_connection(
+            kubeconfig, context, user_agent=f"mooring-simulate/{__version__}"
         )
-    print_notes(profile or "", profiles)
-    if not extenders and (uncalled := _with_extenders(inputs)):
-        note(f"extenders were not called (--extenders calls them): those of {uncalled}")
-    if inputs.ignored:
-        note(_ignored(inputs.ignored))
-    if not inputs.pending and not inputs.rejected:
-        _nothing_to_schedule(inputs)
-    scheduled = write_json(attempts, sys.stdout.buffer) if output == "json" else _print(attempts)
-    sys.exit(DONE if scheduled else NO)
+        return await read_cluster(connection, progress.say)
+
+    try:
+        manifests, notes = asyncio.run(read())
+    except KubeError as error:
+        raise InputError(explain(error)) from None
+    progress.clear()
+    for text in notes:
+        note(text)
+    return manifests
 
 
-def _nothing_to_schedule(inputs: Inputs) -> NoReturn:
+def _nothing_to_schedule(inputs: Inputs, selection: Selection) -> NoReturn:
     """Exit with 2, because a dry run that tried nothing must not look like one that succeeded."""
     for name, reason in inputs.without_pods.items():
         note(f"{name}: {reason}")
-    click.echo("error: there is no pod without a node to schedule", err=True)
+    running = sum(selection.takes(placed.pod, inputs) for placed in inputs.state.pods)
+    hint = f"; {running} running pods could be with --all-pods" if running else ""
+    click.echo(f"error: there is no pod without a node to schedule{hint}", err=True)
     sys.exit(BAD_INPUT)
-
-
-def _print(attempts: Iterable[Attempt]) -> bool:
-    """Print the attempts as a table; return whether every pod has a node."""
-    shown = [(table_row(attempt), attempt.decision.node is not None) for attempt in attempts]
-    if shown:
-        print_table(TABLE_HEAD, [row for row, _ in shown], numbers=("SCORE",))
-    return all(scheduled for _, scheduled in shown)
 
 
 def _with_extenders(inputs: Inputs) -> str:
@@ -116,41 +231,3 @@ def _with_extenders(inputs: Inputs) -> str:
 def _ignored(kinds: Counter[str]) -> str:
     counts = ", ".join(f"{kind} ({count})" for kind, count in sorted(kinds.items()))
     return f"ignored objects of kinds that no decision reads: {counts}"
-
-
-def write_json(attempts: Iterable[Attempt], out: BinaryIO) -> bool:
-    """Write `{"decisions": [...]}`, one decision per line; return whether every pod has a node.
-
-    Each decision is written as soon as it is made: for thousands of pods and nodes, all of them
-    together would not fit into memory.
-    """
-    scheduled = True
-    out.write(b'{"decisions": [')
-    separator = b"\n"
-    for attempt in attempts:
-        out.write(separator + orjson.dumps(to_json(attempt.decision)))
-        separator = b",\n"
-        scheduled &= attempt.decision.node is not None
-    out.write(b"\n]}\n")
-    return scheduled
-
-
-def table_row(attempt: Attempt) -> tuple[str, str, str, str]:
-    """The cells of one row, for the columns in `TABLE_HEAD`."""
-    decision = attempt.decision
-    if decision.node is None:
-        return decision.pod, "-", "-", f"{decision.message}{_nomination(attempt)}"
-    if decision.scores is None:
-        return decision.pod, decision.node, "-", "the only node that fits"
-    score = max(node.total for node in decision.scores.values())
-    return decision.pod, decision.node, str(score), f"best of {attempt.feasible} nodes that fit"
-
-
-def _nomination(attempt: Attempt) -> str:
-    decision = attempt.decision
-    if decision.nominated_node is None:
-        return ""
-    victims = ", ".join(decision.victims[:_MOST_VICTIMS])
-    more = len(decision.victims) - _MOST_VICTIMS
-    others = f" and {more} more" if more > 0 else ""
-    return f" It can run on {decision.nominated_node} once {victims}{others} are gone."

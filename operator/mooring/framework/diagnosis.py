@@ -85,6 +85,23 @@ class Diagnosis:
         histogram = sorted(f"{count} {reason}" for reason, count in self._histogram().items())
         return f"{head} {', '.join(histogram)}." if histogram else head
 
+    @cached_property
+    def main_reason(self) -> str:
+        """The reason of the most nodes on which evicting pods may help, or else of the most nodes.
+
+        So it is about the nodes that the pod could run on, and not about those that others use.
+        """
+        if self.pre_filter is not None or not self.total:
+            return self.pre_filter or self.message
+        counts: Counter[str] = Counter()
+        for group in self.rejected:
+            why = group.explanation
+            if why.resolvable.any():
+                bits, resolvable = why.bits[why.resolvable], why.resolvable[why.resolvable]
+                counts.update(dict(Explanation(why.reasons, bits, resolvable).nodes_per_reason()))
+        counts = +counts or self._histogram()
+        return min(counts, key=lambda reason: (-counts[reason], reason), default="")
+
     def rejections(self, most: int | None = None) -> Mapping[str, Rejection]:
         """The rejection of each node by name; of at most `most` nodes per plugin.
 

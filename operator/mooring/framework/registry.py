@@ -75,15 +75,18 @@ class Registry:
         return model
 
     def plugin(self, name: str) -> type[Any]:
-        """The plugin's class; KeyError for an unknown name."""
-        spec = self._spec(name)
+        """The plugin's class; KeyError for an unknown name.
+
+        A name with a slash is that of a rule, such as `Rules/gpu-nodes`: its plugin is `Rules`.
+        """
+        spec = self._spec(name.partition("/")[0])
         if spec is None:
             raise KeyError(name)
         return spec.plugin
 
     def distribution(self, name: str) -> str:
         """The name of the distribution that a plugin comes from; KeyError for an unknown name."""
-        spec = self._spec(name)
+        spec = self._spec(name.partition("/")[0])
         if spec is None:
             raise KeyError(name)
         return spec.distribution

@@ -13,7 +13,7 @@ from mooring.kube.resources import Call
 from mooring.kube.transport import JSON, Transport
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from mooring.kube.resources import Resource
 
@@ -69,8 +69,11 @@ class ApiClient(Transport):
         selectors: Mapping[str, str] | None = None,
         *,
         metadata_only: bool = False,
+        on_page: Callable[[list[dict[str, Any]]], None] | None = None,
     ) -> Listing:
         """The whole collection, read consistently, page by page.
+
+        `on_page` gets the objects of each page, and may take fields out of them.
 
         `selectors` are the query's `fieldSelector` and `labelSelector`. With `metadata_only` the
         server sends of each object no more than its metadata, if it can.
@@ -88,7 +91,10 @@ class ApiClient(Transport):
                 # The pages took longer than the server keeps a version: ask for all at once.
                 params, items = dict(selectors or {}), []
                 continue
-            items += page.get("items") or []
+            found: list[dict[str, Any]] = page.get("items") or []
+            if on_page is not None:
+                on_page(found)
+            items += found
             metadata = page["metadata"]
             if not metadata.get("continue"):
                 return Listing(items, metadata["resourceVersion"])

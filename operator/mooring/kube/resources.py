@@ -17,6 +17,7 @@ __all__ = [
     "CSI_STORAGE_CAPACITY",
     "EVENT",
     "LEASE",
+    "LIMIT_RANGE",
     "MOORING_GROUP",
     "NAMESPACE",
     "NODE",
@@ -29,6 +30,7 @@ __all__ = [
     "PRIORITY_CLASS",
     "REPLICATION_CONTROLLER",
     "REPLICA_SET",
+    "RUNTIME_CLASS",
     "SCHEDULING_PROFILE",
     "SERVICE",
     "STATEFUL_SET",
@@ -164,6 +166,10 @@ POD_DISRUPTION_BUDGET: Final = Resource(
 )
 PRIORITY_CLASS: Final = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
+)
+LIMIT_RANGE: Final = Resource("", "v1", "limitranges", "LimitRange")
+RUNTIME_CLASS: Final = Resource(
+    "node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False
 )
 POD_GROUP: Final = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
 POD_GROUP_V1ALPHA2: Final = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup")

@@ -38,6 +38,7 @@ from mooring.plugins.node_volume_limits import NodeVolumeLimits
 from mooring.plugins.pod_topology_spread.plugin import PodTopologySpread
 from mooring.plugins.priority_sort import PrioritySort
 from mooring.plugins.resource_limits import ResourceLimits
+from mooring.plugins.rules.plugin import Rules
 from mooring.plugins.scheduling_gates import SchedulingGates
 from mooring.plugins.selector_spread import SelectorSpread, ServiceSpreading
 from mooring.plugins.service_affinity import ServiceAffinity
@@ -98,6 +99,7 @@ SHIPPED: Final[tuple[type[Any], ...]] = (
     GPUShare,
     GPUTopology,
     GPUFragmentation,
+    Rules,
     *_OLDER,
 )
 """Every plugin class that comes with Mooring."""

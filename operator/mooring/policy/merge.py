@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from mooring.policy.defaults import DEFAULT_WEIGHTS
 from mooring.policy.points import Point
 from mooring.policy.profile import Plugins, PluginSet
+from mooring.policy.rules.rule import Rule
 
 __all__ = ["Catalog", "PluginUse", "plugins_by_point"]
 
@@ -42,13 +43,21 @@ class PluginUse:
     weight: int = 0
 
 
-def plugins_by_point(plugins: Plugins, catalog: Catalog) -> dict[Point, tuple[PluginUse, ...]]:
-    """The plugins of every extension point, in the order they run.
+def plugins_by_point(
+    plugins: Plugins, catalog: Catalog, rules: Iterable[Rule] = ()
+) -> dict[Point, tuple[PluginUse, ...]]:
+    """The plugins of every extension point, in the order they run; rules run after plugins.
 
     Names that the catalog does not know are left out.
     """
     multi = _merged(plugins.multi_point, catalog)
-    return {point: _expanded(point, plugins.at(point), multi, catalog) for point in Point}
+    merged = {point: _expanded(point, plugins.at(point), multi, catalog) for point in Point}
+    for rule in rules:
+        if rule.filter is not None:
+            merged[Point.FILTER] += (PluginUse(rule.plugin),)
+        else:
+            merged[Point.SCORE] += (PluginUse(rule.plugin, rule.weight or 1),)
+    return merged
 
 
 def _merged(custom: PluginSet, catalog: Catalog) -> dict[str, int]:

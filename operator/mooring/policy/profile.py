@@ -12,6 +12,7 @@ from mooring.policy.extender import Extenders
 from mooring.policy.names import is_object_name
 from mooring.policy.points import Point
 from mooring.policy.reading import PolicyModel, read
+from mooring.policy.rules.rule import Rules
 from mooring.policy.selectors import LabelSelector
 
 __all__ = [
@@ -188,6 +189,8 @@ class SchedulingProfileSpec(PolicyModel):
         },
     )
     """Arguments of plugins; other plugins run with their defaults."""
+    rules: Rules = ()
+    """Filters and scores as expressions in CEL, in addition to the plugins; docs/rules.md."""
     extenders: Extenders = ()
     """HTTP services that are called in addition to the plugins."""
     preemption: Preemption = Preemption()

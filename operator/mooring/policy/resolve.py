@@ -25,12 +25,14 @@ from mooring.policy.profile import (
     read_profile,
 )
 from mooring.policy.reading import read
+from mooring.policy.rules.rule import RULES
 from mooring.policy.status import EffectivePolicy, PluginInForce
 
 __all__ = ["Catalog", "Effective", "load_profile", "resolve"]
 
 _ARGS_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 _TYPE_FIELDS: Final = ("apiVersion", "kind")
+_NOT_BY_NAME: Final = f"{RULES} cannot be named: it runs what is in spec.rules"
 _UNNAMED: Final = ""
 """The name of an entry whose own name cannot be read."""
 
@@ -102,10 +104,10 @@ def _resolve(
     """
     known = _LoadedPlugins(catalog)
     mistakes = [*schema_mistakes, *_wrong_names(spec, known, f"{path}.plugins")]
-    plugins = plugins_by_point(spec.plugins, known)
+    plugins = plugins_by_point(spec.plugins, known, spec.rules)
     if not any(mistake.lies_in(f"{path}.plugins") for mistake in mistakes):
         mistakes += _wrong_counts(plugins, f"{path}.plugins")
-    args = dict[str, BaseModel | None]()
+    args: dict[str, BaseModel | None] = {rule.plugin: rule for rule in spec.rules}
     for number, entry in enumerate(spec.plugin_config):
         where = f"{path}.pluginConfig[{number}]"
         if entry.name in args:
@@ -226,15 +228,19 @@ def _wrong_names_in(
             yield FieldError(where, f"{enabled.name} is enabled already")
         seen.add(enabled.name)
         points = catalog.points(enabled.name)
-        if points is None:
+        if enabled.name == RULES:
+            yield FieldError(where, _NOT_BY_NAME)
+        elif points is None:
             yield _unusable(where, enabled.name, catalog)
         elif point is not None and point not in points:
             own = ", ".join(p for p in Point if p in points)
             yield FieldError(where, f"{enabled.name} does not implement {point}, only {own}")
     known = {*catalog.names(), *KUBE_SCHEDULER_PLUGINS, "*"}
     for number, disabled in enumerate(plugins.disabled):
-        if disabled.name not in known:
-            where = f"{path}.disabled[{number}].name"
+        where = f"{path}.disabled[{number}].name"
+        if disabled.name == RULES:
+            yield FieldError(where, _NOT_BY_NAME)
+        elif disabled.name not in known:
             yield _unusable(where, disabled.name, catalog)
 
 
@@ -273,6 +279,9 @@ def _args(
 
     Appends to `mistakes` what is wrong with the entry.
     """
+    if entry.name == RULES:
+        mistakes.append(FieldError(f"{path}.name", _NOT_BY_NAME))
+        return None
     known = catalog.points(entry.name) is not None
     if not known and (entry.name in REMOVED or entry.name not in KUBE_SCHEDULER_PLUGINS):
         mistakes.append(_unusable(f"{path}.name", entry.name, catalog))

@@ -62,7 +62,7 @@ class Controllers:
 
     Args:
         pods: The pods that exist. Those of a controller count towards its replicas.
-        replica_sets: The raw ReplicaSets that exist; through them pods belong to a Deployment.
+        deployments: The Deployment's name of each ReplicaSet that exists, by namespace and name.
         claims: The keys of the PersistentVolumeClaims that exist.
         nodes: The nodes, on which DaemonSets run.
     """
@@ -70,7 +70,7 @@ class Controllers:
     def __init__(
         self,
         pods: Iterable[Pod],
-        replica_sets: Iterable[Mapping[str, Any]],
+        deployments: Mapping[tuple[str, str], str],
         claims: Iterable[str],
         nodes: Iterable[Node],
     ) -> None:
@@ -78,11 +78,9 @@ class Controllers:
         self._keys = {pod.key for pod in living}
         self._owned = Counter((pod.namespace, *_owner(pod)) for pod in living)
         self._nodes_of = {(pod.namespace, *_owner(pod), pod.node_name) for pod in living}
-        for raw in replica_sets:
-            for owner in mappings(mapping(raw, "metadata"), "ownerReferences", "metadata"):
-                namespace = namespace_of(raw)
-                pods_of_set = self._owned[namespace, "ReplicaSet", name_of(raw)]
-                self._owned[namespace, str(owner["kind"]), str(owner["name"])] += pods_of_set
+        for (namespace, replica_set), deployment in deployments.items():
+            pods_of_set = self._owned[namespace, "ReplicaSet", replica_set]
+            self._owned[namespace, "Deployment", deployment] += pods_of_set
         self._claims = {*claims}
         self._nodes = sorted(nodes, key=lambda node: node.name)
 

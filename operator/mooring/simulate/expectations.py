@@ -115,7 +115,7 @@ class _Decided:
     """The cluster after all pods of a case were decided, and the decisions by pod."""
 
     def __init__(self, inputs: Inputs, registry: Registry, seed: int) -> None:
-        attempts = simulate(inputs, registry, seed=seed, every_node=True)
+        attempts = simulate(inputs, registry, seed=seed)
         self.decisions = {attempt.decision.pod: attempt.decision for attempt in attempts}
         self._state = inputs.state
         self._pods = {pod.key: pod for pod in inputs.pending}

@@ -11,7 +11,7 @@ from mooring.kube.resources import PRIORITY_CLASS
 from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED
 from mooring.model.errors import ManifestError
 from mooring.model.events import Kind
-from mooring.model.fields import mapping
+from mooring.model.fields import mapping, mappings, text
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod
 from mooring.simulate.admission import Admission, Forbidden, as_stored
@@ -33,9 +33,13 @@ _LIMIT_RANGE: Final = ("", "LimitRange")
 
 @dataclass(frozen=True, slots=True)
 class RejectedPod:
-    """A pod, "namespace/name", that the API server would not store, and its answer."""
+    """A pod, "namespace/name", that the API server would not store, and its answer.
+
+    `owner` is its controller as `Kind namespace/name`, or "".
+    """
 
     pod: str
+    owner: str
     message: str
 
 
@@ -50,6 +54,7 @@ class Inputs:
         profiles: The profiles that apply.
         ignored: The number of objects that no decision reads, by `Kind` or `Kind.group`.
         without_pods: The controllers for which no pod was made, each with the reason.
+        deployments: The Deployment's name of each ReplicaSet, by namespace and name.
         raw: Nodes and pods as JSON by kind and key, for extenders; empty unless they were kept.
     """
 
@@ -59,6 +64,7 @@ class Inputs:
     profiles: tuple[LoadedProfile, ...]
     ignored: Counter[str]
     without_pods: Mapping[str, str]
+    deployments: Mapping[tuple[str, str], str]
     raw: Mapping[tuple[Kind, str], bytes]
 
 
@@ -90,6 +96,7 @@ def inputs_of(
         tuple(chosen),
         reader.ignored,
         reader.without_pods,
+        reader.deployments,
         reader.raw,
     )
 
@@ -112,7 +119,7 @@ class _Reader:
         self.without_pods: dict[str, str] = {}
         self._sources: dict[tuple[Kind, str], tuple[str, bool]] = {}
         self._stored_pods: list[Pod] = []
-        self._replica_sets: list[dict[str, Any]] = []
+        self.deployments: dict[tuple[str, str], str] = {}
         self._new: list[Manifest] = []
         self._admission: dict[tuple[str, str], list[dict[str, Any]]] = {
             _RUNTIME_CLASS: [],
@@ -164,7 +171,9 @@ class _Reader:
         value = parse_object(kind, raw)
         self._keep(kind, key, raw)
         if kind is Kind.REPLICA_SET:
-            self._replica_sets.append({"metadata": manifest.raw["metadata"]})
+            for owner in mappings(manifest.raw["metadata"], "ownerReferences", "metadata"):
+                replica_set = (value.namespace, value.name)
+                self.deployments[replica_set] = text(owner, "name", "metadata.ownerReferences")
         if kind is Kind.POD:
             self._stored_pods.append(value)
             self._add_pod(value)
@@ -186,7 +195,7 @@ class _Reader:
         state = self.state
         controllers = Controllers(
             self._stored_pods,
-            self._replica_sets,
+            self.deployments,
             state.objects.of(Kind.PERSISTENT_VOLUME_CLAIM),
             (node for node in state.nodes.nodes if node is not None),
         )
@@ -229,8 +238,9 @@ class _Reader:
         try:
             raw = admission.pod(manifest.raw)
         except Forbidden as answer:
-            parse_object(kind, manifest.raw)  # a mistake in a field comes first
-            self.rejected.append(RejectedPod(key, str(answer)))
+            owner = parse_object(kind, manifest.raw).owner  # a mistake in a field comes first
+            controller = f"{owner.kind} {key.partition('/')[0]}/{owner.name}" if owner else ""
+            self.rejected.append(RejectedPod(key, controller, str(answer)))
             return
         pod = parse_object(kind, raw)
         self._keep(kind, key, raw)

@@ -5,11 +5,11 @@ The objects contain values of JSON only: dates in YAML stay strings, and all key
 
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import orjson
 import yaml
@@ -93,7 +93,12 @@ def read_manifests(paths: Iterable[str]) -> Iterator[Manifest]:
         InputError: for a file that cannot be read, and for a document that is not an object.
     """
     for path in paths:
-        yield from manifests_in(read_text(path), display_name(path))
+        with _opened(path) as file:
+            first, second = file.readline(), file.readline()
+            if second.startswith("{") and _is_json_object(first):
+                yield from _json_lines(chain((first, second), file), display_name(path))
+            else:
+                yield from manifests_in(first + second + file.read(), display_name(path))
 
 
 def display_name(path: str) -> str:
@@ -121,14 +126,47 @@ def manifests_in(
 
 def read_text(path: str) -> str:
     """The text of a file, or of standard input; InputError if it cannot be read."""
+    with _opened(path) as file:
+        return file.read()
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[TextIO]:
+    """The file or standard input; whatever it cannot be read for is an InputError."""
     try:
         if path == STDIN:
-            return sys.stdin.read()
-        return Path(path).read_text(encoding="utf-8")
+            yield sys.stdin
+        else:
+            with Path(path).open(encoding="utf-8") as file:
+                yield file
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: is not UTF-8 text ({error.reason})") from None
     except OSError as error:
         raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+
+
+def _is_json_object(line: str) -> bool:
+    """Whether a line holds a whole object in JSON."""
+    try:
+        return isinstance(orjson.loads(line), dict)
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _json_lines(lines: Iterable[str], name: str) -> Iterator[Manifest]:
+    """The objects of a file with one object per line, read line by line."""
+    for number, line in enumerate(lines):
+        if not line.strip():
+            continue
+        try:
+            document = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise InputError(
+                f"{name}: line {number + 1}: is not JSON ({error.msg}), although line 1 is an "
+                "object; write one object per line, or YAML with --- between the objects",
+                number + 1,
+            ) from None
+        yield from objects_in(Manifest(f"{name}, line {number + 1}", document, number))
 
 
 def composed(text: str) -> Iterator[yaml.Node]:

@@ -1,7 +1,7 @@
 """Run the scheduling engine without a cluster: one decision for every pending pod."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from typing import Final
@@ -24,27 +24,43 @@ from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile, Schedul
 from mooring.policy.resolve import resolve
 from mooring.queueing.active import ActivePods
 from mooring.simulate.extenders import ExtenderCalls, calling_extenders
-from mooring.simulate.inputs import Inputs
+from mooring.simulate.inputs import Inputs, RejectedPod
+from mooring.simulate.manifests import InputError
 from mooring.simulate.offline import offline_handle
 from mooring.simulate.profiles import LoadedProfile
 from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
 
-__all__ = ["Attempt", "simulate"]
+__all__ = ["Attempt", "Simulation", "simulate"]
 
 _FIRST_ATTEMPT: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The decision about one pod, and the number of nodes that passed all filters."""
+    """The decision about one pod.
+
+    Attributes:
+        decision: The decision record.
+        feasible: The number of nodes that passed all filters.
+        owner: The controller of the pod as `Kind namespace/name`, or "".
+        reason: Without a node, why there is none, in a few words; equal for many pods.
+    """
 
     decision: Decision
     feasible: int = 0
+    owner: str = ""
+    reason: str = ""
 
 
 def simulate(
-    inputs: Inputs, registry: Registry, *, seed: int, every_node: bool, extenders: bool = False
+    inputs: Inputs,
+    registry: Registry,
+    *,
+    seed: int,
+    nodes: int | None = None,
+    profile: str | None = None,
+    extenders: bool = False,
 ) -> Iterator[Attempt]:
     """Yield one attempt per pending pod, in queue order, then those that are gated or rejected.
 
@@ -58,78 +74,121 @@ def simulate(
             kube-scheduler's defaults applies.
         registry: The plugins that profiles may name.
         seed: Chooses among nodes of equal score, together with the pod's uid.
-        every_node: Whether decisions list all nodes, or only the score of the best node.
+        nodes: How many of the best nodes a decision lists, and how many rejections per plugin;
+            None for all.
+        profile: The name of the profile that decides about every pod, whatever it matches.
         extenders: Whether to call the extenders of the profiles; they filter, score and preempt,
             but do not bind. Without that, decisions are made as if there were none. The inputs must
             have kept their raw objects.
+
+    Raises:
+        InputError: if there is no profile of this name.
     """
-    simulation = _Simulation(inputs, registry, seed, every_node=every_node)
-    return simulation.attempts_with_extenders() if extenders else simulation.attempts()
+    simulation = Simulation(inputs, registry, seed=seed, nodes=nodes, profile=profile)
+    return simulation.attempts(inputs.pending, inputs.rejected, extenders=extenders)
 
 
-class _Simulation:
-    def __init__(self, inputs: Inputs, registry: Registry, seed: int, *, every_node: bool) -> None:
+class Simulation:
+    """Decides about pods one after the other; the arguments are those of `simulate`."""
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        registry: Registry,
+        *,
+        seed: int = 0,
+        nodes: int | None = 1,
+        profile: str | None = None,
+    ) -> None:
         self._inputs = inputs
         self._state = inputs.state
         self._cluster = Snapshot(inputs.state)
         self._shared = ResultCache(inputs.state.nodes)
         self._seed = seed
-        self._most = None if every_node else 1
+        self._most = nodes
         self._start = 0
         self._now = _now(inputs.state, inputs.pending)
         self._profiles = Profiles(registry, offline_handle(inputs.state))
         for loaded in inputs.profiles or (_default_profile(registry),):
             self._profiles.put(loaded.profile, loaded.effective)
         inputs.state.track_pod_groups(self._profiles.pod_group_formats)
-        for pod in inputs.pending:
-            inputs.state.put_unscheduled(pod)
+        self._always = self._named(profile) if profile is not None else None
         self._extenders: ExtenderCalls | None = None
 
-    def attempts_with_extenders(self) -> Iterator[Attempt]:
-        with calling_extenders(self._inputs) as self._extenders:
-            yield from self.attempts()
+    def _named(self, name: str) -> InForce:
+        found = self._profiles.in_force
+        if name not in found:
+            raise InputError(f'there is no profile "{name}"; there are {", ".join(sorted(found))}')
+        return found[name]
 
-    def attempts(self) -> Iterator[Attempt]:
+    def profile_of(self, pod: Pod) -> InForce | None:
+        """The profile that decides about the pod; None if there is none."""
+        return self._always or self._profiles.of(pod, self._cluster)
+
+    def takes(self, pod: Pod) -> bool:
+        """Whether any profile decides about the pod."""
+        return self.profile_of(pod) is not None
+
+    def attempts(
+        self,
+        pods: Iterable[Pod],
+        forbidden: Iterable[RejectedPod] = (),
+        *,
+        extenders: bool = False,
+    ) -> Iterator[Attempt]:
+        """The attempts of `simulate` for these pods, and a rejection of each forbidden one."""
+        if not extenders:
+            yield from self._attempts(pods, forbidden)
+            return
+        with calling_extenders(self._inputs) as self._extenders:
+            yield from self._attempts(pods, forbidden)
+
+    def _attempts(self, pods: Iterable[Pod], forbidden: Iterable[RejectedPod]) -> Iterator[Attempt]:
         active = ActivePods()
         chosen: list[InForce] = []
-        rejected = [_rejected(each.pod, None, each.message) for each in self._inputs.rejected]
-        for pod in self._inputs.pending:
-            profile = self._profiles.of(pod, self._cluster)
+        rejected = [_rejected(each.pod, each.owner, None, each.message) for each in forbidden]
+        pods = [*pods]
+        for pod in pods:
+            self._state.put_unscheduled(pod)
+        for pod in pods:
+            profile = self.profile_of(pod)
             if profile is None:
                 name = pod.shape.scheduler_name
-                rejected.append(
-                    _rejected(pod.key, None, f'no profile takes pods of schedulerName "{name}"')
-                )
+                why = f'no profile takes pods of schedulerName "{name}"'
+                rejected.append(_rejected(pod.key, _owner(pod), None, why))
                 continue
             if pod.nominated_node is not None:
                 self._state.nominate(pod, pod.nominated_node)
             gate = _gate(pod, profile)
             if gate is not None:
-                rejected.append(_rejected(pod.key, profile, gate))
+                rejected.append(_rejected(pod.key, _owner(pod), profile, gate))
             else:
                 active.add(_queued(pod, profile.pipeline, ticket=len(chosen)))
                 chosen.append(profile)
         while (queued := active.pop()) is not None:
-            yield self._attempt(queued.pod, chosen[queued.ticket])
+            yield self.attempt(queued.pod, chosen[queued.ticket])
         yield from rejected
 
-    def _attempt(self, pod: Pod, profile: InForce) -> Attempt:
+    def attempt(self, pod: Pod, profile: InForce) -> Attempt:
+        """Decide about the pod with this profile, and assume it on the chosen node."""
         try:
             outcome = self._decide(pod, profile)
         except (PluginError, ExtenderError) as error:
-            return _rejected(pod.key, profile, str(error))
+            return _rejected(pod.key, _owner(pod), profile, str(error))
         decision = decision_of(pod, profile.profile.name, outcome, self._most)
         if isinstance(outcome, FitError):
             self._nominate(pod, outcome)
-            return Attempt(decision)
+            if outcome.keeps_nomination:
+                decision = replace(decision, nominated_node=pod.nominated_node)
+            return Attempt(decision, owner=_owner(pod), reason=outcome.diagnosis.main_reason)
         self._start = (self._start + outcome.evaluated_nodes) % self._cluster.node_count
         try:
             assume_and_reserve(pod, outcome.row, profile.pipeline, self._state)
         except PodRejected as rejection:
-            return _rejected(pod.key, profile, rejection.message)
+            return _rejected(pod.key, _owner(pod), profile, rejection.message)
         except PluginError as error:
-            return _rejected(pod.key, profile, str(error))
-        return Attempt(decision, outcome.feasible_nodes)
+            return _rejected(pod.key, _owner(pod), profile, str(error))
+        return Attempt(decision, outcome.feasible_nodes, _owner(pod))
 
     def _decide(self, pod: Pod, profile: InForce) -> Outcome:
         decided = partial(
@@ -192,9 +251,17 @@ def _gate(pod: Pod, profile: InForce) -> str | None:
         return str(error)
 
 
-def _rejected(pod: str, profile: InForce | None, message: str) -> Attempt:
+def _owner(pod: Pod) -> str:
+    owner = pod.owner
+    return f"{owner.kind} {pod.namespace}/{owner.name}" if owner is not None else ""
+
+
+def _rejected(pod: str, owner: str, profile: InForce | None, message: str) -> Attempt:
+    name = pod.partition("/")[2]
     return Attempt(
-        Decision(
+        reason=message.removeprefix(f'pods "{name}" is '),
+        owner=owner,
+        decision=Decision(
             pod=pod,
             profile=profile.profile.name if profile is not None else None,
             node=None,
@@ -203,5 +270,5 @@ def _rejected(pod: str, profile: InForce | None, message: str) -> Attempt:
             scores=None,
             rejections={},
             message=message,
-        )
+        ),
     )

@@ -1,0 +1,175 @@
+"""Print the attempts of a simulation: a table, a wide table, JSON or YAML, and one line in sum."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Final
+
+import click
+import orjson
+
+from mooring.cli.console import coloured, print_table, print_yaml
+from mooring.observe.records import to_json
+from mooring.simulate.simulation import Attempt
+
+__all__ = ["Summary", "print_attempts", "write_json"]
+
+_HEAD: Final = ("POD", "NODE", "SCORE", "WHY")
+_WIDE: Final = ("POD", "NODE", "SCORE", "FEASIBLE", "PROFILE", "NEXT BEST", "WHY")
+_NUMBERS: Final = ("SCORE", "FEASIBLE")
+_MOST_VICTIMS: Final = 3
+_MOST_REASONS: Final = 4
+_NEXT: Final = 2
+"""Other nodes than the best that a wide table shows."""
+
+
+@dataclass
+class Summary:
+    """How many pods got a node, and why the others got none."""
+
+    placed: int = 0
+    preempting: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    def count(self, attempt: Attempt) -> None:
+        """One more attempt."""
+        decision = attempt.decision
+        if decision.node is not None:
+            self.placed += 1
+        elif decision.nominated_node is not None:
+            self.preempting += 1
+        else:
+            self.reasons[attempt.reason] += 1
+
+    @property
+    def pods(self) -> int:
+        """All pods that were tried."""
+        return self.placed + self.preempting + self.reasons.total()
+
+    def __str__(self) -> str:
+        parts = [f"{self.placed} of {self.pods} placed"]
+        if self.preempting:
+            parts.append(f"{self.preempting} after preemption")
+        ranked = self.reasons.most_common()
+        parts += [f"{count}: {reason}" for reason, count in ranked[:_MOST_REASONS]]
+        others = sum(count for _, count in ranked[_MOST_REASONS:])
+        if others:
+            parts.append(f"{others} for other reasons")
+        return "; ".join(parts)
+
+    def document(self) -> dict[str, Any]:
+        """The summary as JSON."""
+        return {
+            "pods": self.pods,
+            "placed": self.placed,
+            "afterPreemption": self.preempting,
+            "reasons": dict(self.reasons.most_common()),
+        }
+
+
+def print_attempts(attempts: Iterable[Attempt], output: str) -> Summary:
+    """Print the attempts as a `table`, a `wide` table or `yaml`."""
+    summary, kept = Summary(), []
+    for attempt in attempts:
+        summary.count(attempt)
+        kept.append(attempt)
+    if output == "yaml":
+        decisions = [to_json(attempt.decision) for attempt in kept]
+        print_yaml({"decisions": decisions, "summary": summary.document()})
+        return summary
+    wide = output == "wide"
+    groups = [[attempt] for attempt in kept] if wide else _groups(kept)
+    rows = [_wide_row(group[0]) if wide else _row(group) for group in groups]
+    failed = {i for i, group in enumerate(groups) if group[0].decision.node is None}
+    prose = ("NEXT BEST", "WHY") if wide else ("WHY",)
+    print_table(_WIDE if wide else _HEAD, rows, numbers=_NUMBERS, prose=prose, failed=failed)
+    line = str(summary)
+    colour = "green" if summary.placed == summary.pods else "yellow"
+    click.echo(f"\n{click.style(line, fg=colour) if coloured() else line}")
+    return summary
+
+
+def write_json(attempts: Iterable[Attempt], out: BinaryIO) -> Summary:
+    """Write `{"decisions": [...], "summary": {...}}`, one decision per line.
+
+    Each decision is written as soon as it is made: for thousands of pods and nodes, all of them
+    together would not fit into memory.
+    """
+    summary = Summary()
+    out.write(b'{"decisions": [')
+    separator = b"\n"
+    for attempt in attempts:
+        summary.count(attempt)
+        out.write(separator + orjson.dumps(to_json(attempt.decision)))
+        separator = b",\n"
+    out.write(b'\n],\n"summary": ' + orjson.dumps(summary.document()) + b"}\n")
+    return summary
+
+
+def _groups(attempts: Iterable[Attempt]) -> list[list[Attempt]]:
+    """Pods of one controller with the same answer, in the order of the first of each group."""
+    groups: dict[Any, list[Attempt]] = {}
+    for attempt in attempts:
+        decision = attempt.decision
+        alike = attempt.owner or decision.pod
+        answer = (decision.node, attempt.reason, decision.nominated_node, decision.victims)
+        groups.setdefault((alike, decision.profile, answer), []).append(attempt)
+    return [*groups.values()]
+
+
+def _row(group: Sequence[Attempt]) -> tuple[str, ...]:
+    first = group[0]
+    more = f" (+{len(group) - 1})" if len(group) > 1 else ""
+    node = first.decision.node or "-"
+    return first.decision.pod + more, node, _range(map(_score, group)), _why(group)
+
+
+def _wide_row(attempt: Attempt) -> tuple[str, ...]:
+    decision = attempt.decision
+    scores = sorted((decision.scores or {}).items(), key=lambda item: (-item[1].total, item[0]))
+    others = [f"{node} {score.total}" for node, score in scores if node != decision.node]
+    return (
+        decision.pod,
+        decision.node or "-",
+        _range([_score(attempt)]),
+        str(attempt.feasible) if decision.node else "-",
+        decision.profile or "-",
+        ", ".join(others[:_NEXT]) or "-",
+        _why([attempt]),
+    )
+
+
+def _score(attempt: Attempt) -> int | None:
+    """The score of the best node; None if nothing was scored."""
+    scores = attempt.decision.scores
+    return max((score.total for score in scores.values()), default=None) if scores else None
+
+
+def _range(values: Iterable[int | None]) -> str:
+    """`7`, or `5-7` for several numbers, or `-` if there is none."""
+    known = [value for value in values if value is not None]
+    ends = sorted({min(known), max(known)}) if known else []
+    return "-".join(map(str, ends)) or "-"
+
+
+def _why(group: Sequence[Attempt]) -> str:
+    first = group[0].decision
+    if first.node is None:
+        return " ".join(filter(None, (*_preemption(group[0]), first.message)))
+    if first.scores is None:
+        return "the only node that fits"
+    return f"best of {_range(attempt.feasible for attempt in group)} nodes that fit"
+
+
+def _preemption(attempt: Attempt) -> Iterator[str]:
+    """What must leave the nominated node before the pod can run there."""
+    decision = attempt.decision
+    if decision.nominated_node is None:
+        return
+    if not decision.victims:
+        yield f"Waits for terminating pods on {decision.nominated_node}, its nominated node. Now:"
+        return
+    victims = ", ".join(decision.victims[:_MOST_VICTIMS])
+    more = len(decision.victims) - _MOST_VICTIMS
+    others = f" and {more} more" if more > 0 else ""
+    yield f"Would preempt {victims}{others} on {decision.nominated_node}. Now:"

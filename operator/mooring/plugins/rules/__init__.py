@@ -1,0 +1,1 @@
+"""The plugin that runs a profile's rules."""

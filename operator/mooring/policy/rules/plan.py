@@ -1,0 +1,360 @@
+"""Plans how an expression is evaluated for all nodes at once.
+
+Operators on numbers, booleans and labels become operations on columns. What has no such operation
+(conversions of texts, regular expressions, comprehensions) is evaluated by the CEL library, once
+per distinct value of the columns that it reads; and so is what reads the pod alone, once per pod.
+Amounts may differ on every node, so what reads them must consist of operations on columns.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from mooring.policy.errors import FieldError, ProfileInvalid
+from mooring.policy.rules.expressions import (
+    VARIABLES,
+    Call,
+    Checked,
+    Comprehension,
+    Constant,
+    Expression,
+    Failed,
+    ListOf,
+    Program,
+    Select,
+    Type,
+    Variable,
+    check,
+)
+
+__all__ = [
+    "Amount",
+    "HasLabel",
+    "Label",
+    "Library",
+    "Literal",
+    "NodeField",
+    "Operation",
+    "Plan",
+    "Read",
+    "Step",
+    "plan_filter",
+    "plan_score",
+]
+
+_MOST_PARTS: Final = 256
+"""Operators, calls, names and constants of one expression."""
+_MOST_ITEMS: Final = 64
+"""Items of a list."""
+
+_AMOUNTS: Final = ("node.allocatable", "node.requested")
+_KEYED: Final = ("node.labels", *_AMOUNTS)
+"""Maps of a node that can only be read by key."""
+
+_FIELDS: Final = ("node.name", "node.zone", "node.region", "node.unschedulable")
+_SETS: Final = ("node.taints", "node.conditions")
+"""Variables of a node of which there are few distinct values, so that they are read as a whole."""
+_NUMBERS: Final = (Type.INT, Type.DOUBLE)
+_KNOWN: Final = (Type.BOOL, *_NUMBERS, Type.STRING)
+_OPERANDS: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("_&&_", "_||_", "!_"), (Type.BOOL,)),
+    **dict.fromkeys(("_==_", "_!=_"), _KNOWN),
+    **dict.fromkeys(("_<_", "_<=_", "_>_", "_>=_", "_+_"), (*_NUMBERS, Type.STRING)),
+    **dict.fromkeys(("_-_", "_*_", "_/_", "-_"), _NUMBERS),
+    **dict.fromkeys(("_%_", "double"), (Type.INT,)),
+    "int": (Type.DOUBLE,),
+    **dict.fromkeys(("startsWith", "endsWith", "contains"), (Type.STRING,)),
+}
+"""By function, the types that all operands of an operation on columns may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A variable that is read, with the key if it is a constant one; None: the whole variable."""
+
+    variable: str
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Literal:
+    """A constant."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeField:
+    """node.name, node.zone, node.region or node.unschedulable."""
+
+    variable: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Label:
+    """The value of a node's label; it fails where the node does not have the label."""
+
+    key: "Step"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HasLabel:
+    """Whether the node has the label."""
+
+    key: "Step"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Amount:
+    """node.allocatable or node.requested of a resource: 0 where the node has none."""
+
+    variable: str
+    resource: "Step"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Library:
+    """What the CEL library evaluates from these reads; `type` is the type of the result."""
+
+    program: Program
+    reads: tuple[Read, ...]
+    type: str
+
+    @property
+    def of_pod(self) -> tuple[Read, ...]:
+        """The reads that are the same for every node."""
+        return tuple(read for read in self.reads if not read.variable.startswith("node."))
+
+    @property
+    def of_node(self) -> tuple[Read, ...]:
+        """The reads that differ between nodes."""
+        return tuple(read for read in self.reads if read.variable.startswith("node."))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operation:
+    """An operation on columns, by its name in CEL; `type` is the type of the operands."""
+
+    function: str
+    operands: tuple["Step", ...]
+    type: str
+
+
+Step = Literal | NodeField | Label | HasLabel | Amount | Library | Operation
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """How an expression is evaluated, and everything that it reads.
+
+    `whole` evaluates it by the library for one node at a time; None if that cannot be, because a
+    key is computed. For a few nodes this is quicker than columns.
+    """
+
+    step: Step
+    reads: frozenset[Read]
+    whole: Library | None
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """The names of the variables that it reads."""
+        return frozenset(read.variable for read in self.reads)
+
+
+@lru_cache(maxsize=512)
+def plan_filter(source: str) -> Plan:
+    """The plan of an expression that is true or false.
+
+    Raises:
+        ProfileInvalid: with every mistake and its position; the paths are empty.
+    """
+    return _plan(source, (Type.BOOL,), "must be true or false")
+
+
+@lru_cache(maxsize=512)
+def plan_score(source: str) -> Plan:
+    """The plan of an expression that is an int or a double.
+
+    Raises:
+        ProfileInvalid: with every mistake and its position; the paths are empty.
+    """
+    return _plan(source, _NUMBERS, "must be a number (an int or a double)")
+
+
+def _plan(source: str, types: tuple[str, ...], expected: str) -> Plan:
+    checked = check(source)
+    root = checked.root
+    if root.type not in types:
+        raise ProfileInvalid([FieldError("", f"{expected}, is of type {root.type}")])
+    mistakes = [*_too_costly(checked)]
+    if mistakes:
+        raise ProfileInvalid(mistakes)
+    planner = _Planner(checked)
+    step = planner.step(root)
+    if planner.mistakes:
+        raise ProfileInvalid(planner.mistakes)
+    reads = frozenset(_reads(root))
+    computed = any(read.key is None and read.variable in _KEYED for read in reads)
+    whole = None if computed else Library(checked.program(root), _in_order(reads), root.type)
+    return Plan(step, reads, whole)
+
+
+def _walk(expression: Expression) -> Iterator[Expression]:
+    yield expression
+    for part in expression.parts:
+        yield from _walk(part)
+
+
+def _too_costly(checked: Checked) -> Iterator[FieldError]:
+    """What would make an evaluation longer than its text is."""
+    everything = [*_walk(checked.root)]
+    if len(everything) > _MOST_PARTS:
+        message = f"must have {_MOST_PARTS} or fewer parts, has {len(everything)}"
+        yield FieldError("", message)
+    for part in everything:
+        match part:
+            case Comprehension():
+                yield from _costly_comprehension(checked, part)
+            case ListOf() if len(part.parts) > _MOST_ITEMS:
+                message = f"a list must have {_MOST_ITEMS} or fewer items, has {len(part.parts)}"
+                yield checked.mistake(part, message)
+            case Call(function="matches"):
+                yield from _wrong_pattern(checked, part)
+            case _ if _asks_presence(part) and (keyed := _keyed(part)):
+                if keyed[0].name in (*_AMOUNTS, "pod.requests"):
+                    message = f"{keyed[0].name} has 0 for no amount: compare with 0"
+                    yield checked.mistake(part, message)
+            case _:
+                pass
+
+
+def _costly_comprehension(checked: Checked, part: Comprehension) -> Iterator[FieldError]:
+    items, *body = part.parts
+    reads = [read for inner in body for read in _reads(inner)]
+    if any(isinstance(inner, Comprehension) for outer in part.parts for inner in _walk(outer)):
+        yield checked.mistake(part, "a macro (all, exists, ...) must not contain another one")
+    elif not isinstance(items, Variable | ListOf):
+        message = "a macro (all, exists, ...) must go through a list or a name"
+        yield checked.mistake(part, message)
+    elif isinstance(items, Variable) and not _of_node(_reads(items)) and _of_node(reads):
+        message = f"a macro that goes through {items.name} must not read the node"
+        yield checked.mistake(part, message)
+
+
+def _wrong_pattern(checked: Checked, call: Call) -> Iterator[FieldError]:
+    pattern = call.parts[-1]
+    if not isinstance(pattern, Constant):
+        yield checked.mistake(pattern, "a regular expression must be a text as it is written")
+        return
+    trial = check(f"''.matches({json.dumps(pattern.value, ensure_ascii=False)})")
+    if isinstance(found := trial.program(trial.root)({}), Failed):
+        yield checked.mistake(pattern, found.why)
+
+
+def _reads(expression: Expression) -> Iterator[Read]:
+    """Every variable that is read; a read by a constant key has the key."""
+    keyed = _keyed(expression)
+    if keyed is not None and isinstance(keyed[1], Constant):
+        yield Read(keyed[0].name, str(keyed[1].value))
+        return
+    if isinstance(expression, Variable) and expression.name in VARIABLES:
+        yield Read(expression.name)
+    for part in expression.parts:
+        yield from _reads(part)
+
+
+def _keyed(expression: Expression) -> tuple[Variable, Expression] | None:
+    """The variable and the key of `map.key`, `map["key"]`, `has(map.key)` and `"key" in map`."""
+    match expression:
+        case Select(parts=(Variable() as variable,), field=field):
+            key: Expression = Constant(expression.number, Type.STRING, b"", value=field)
+        case Call(function="_[_]", parts=(Variable() as variable, key)):
+            pass
+        case Call(function="@in", parts=(key, Variable() as variable)):
+            pass
+        case _:
+            return None
+    return (variable, key) if variable.name in VARIABLES else None
+
+
+def _in_order(reads: Iterable[Read]) -> tuple[Read, ...]:
+    """The reads by name; a variable that is also read as a whole is there once."""
+    whole = {read.variable for read in reads if read.key is None} | {*_SETS}
+    needed = {Read(r.variable) if r.variable in whole else r for r in reads}
+    return tuple(sorted(needed, key=lambda read: (read.variable, read.key or "")))
+
+
+def _of_node(reads: Iterable[Read]) -> bool:
+    return any(read.variable.startswith("node.") for read in reads)
+
+
+class _Planner:
+    """Makes the steps of one expression, and collects what cannot be planned in `mistakes`."""
+
+    def __init__(self, checked: Checked) -> None:
+        self._checked = checked
+        self.mistakes: list[FieldError] = []
+
+    def step(self, expression: Expression) -> Step:
+        """The step of an expression or of a part of it."""
+        if isinstance(expression, Constant) and expression.type in _KNOWN:
+            return Literal(expression.value)
+        if not _of_node(_reads(expression)):
+            return self._library(expression)
+        if isinstance(expression, Variable) and expression.name in _FIELDS:
+            return NodeField(expression.name)
+        keyed = _keyed(expression)
+        if keyed is not None and keyed[0].name in _KEYED:
+            return self._column(expression, *keyed)
+        if isinstance(expression, Call) and _is_operation(expression):
+            operands = tuple(map(self.step, expression.parts))
+            return Operation(expression.function, operands, expression.parts[-1].type)
+        return self._library(expression)
+
+    def _column(self, expression: Expression, variable: Variable, key: Expression) -> Step:
+        if _of_node(_reads(key)):
+            message = f"the key of {variable.name} must not depend on the node"
+            self.mistakes.append(self._checked.mistake(key, message))
+            return Literal(None)
+        step = self.step(key)
+        if _asks_presence(expression):
+            return HasLabel(step)
+        return Label(step) if variable.name == "node.labels" else Amount(variable.name, step)
+
+    def _library(self, expression: Expression) -> Library:
+        reads = frozenset(_reads(expression))
+        if Read("node.name") in reads and not all(_of_node([read]) for read in reads):
+            message = "node.name and the pod can only be compared: ==, startsWith, ..."
+            self.mistakes.append(self._checked.mistake(expression, message))
+        for read in sorted(reads, key=lambda read: read.variable):
+            if read.variable in _AMOUNTS:
+                message = f"{read.variable} can only be compared and used in arithmetic"
+            elif read.key is None and read.variable in ("node.labels", "pod.requests"):
+                message = f"{read.variable} can only be read by a key that is written out"
+            else:
+                continue
+            self.mistakes.append(self._checked.mistake(expression, message))
+        return Library(self._checked.program(expression), _in_order(reads), expression.type)
+
+
+def _asks_presence(expression: Expression) -> bool:
+    match expression:
+        case Select(tests_presence=asks):
+            return asks
+        case Call(function=function):
+            return function == "@in"
+        case _:
+            return False
+
+
+def _is_operation(call: Call) -> bool:
+    """Whether columns have the operation for operands of these types."""
+    if call.function == "_?_:_":
+        return call.type in _KNOWN
+    if call.function == "@in":
+        member, container = call.parts
+        return member.type == Type.STRING and not _of_node(_reads(container))
+    types = {part.type for part in call.parts}
+    return len(types) == 1 and types <= {*_OPERANDS.get(call.function, ())}

@@ -1,0 +1,112 @@
+"""A rule of a profile: a filter with a message, or a score, as an expression in CEL."""
+
+from collections.abc import Iterator
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field
+
+from mooring.policy.errors import FieldError, ProfileInvalid
+from mooring.policy.reading import PolicyModel
+from mooring.policy.rules.expressions import LONGEST_EXPRESSION
+from mooring.policy.rules.plan import plan_filter, plan_score
+
+__all__ = ["RULES", "Rule", "Rules"]
+
+RULES: Final = "Rules"
+"""The plugin that runs rules; a rule runs as the plugin `Rules/<name of the rule>`."""
+
+_MOST_RULES: Final = 32
+
+
+def _is_filter(source: str) -> str:
+    plan_filter(source)
+    return source
+
+
+def _is_score(source: str) -> str:
+    plan_score(source)
+    return source
+
+
+class Rule(PolicyModel):
+    """An expression over the pod and a node that rejects the node or scores it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                {
+                    "rule": "has(self.filter) != has(self.score)",
+                    "message": "a rule must have either filter or score",
+                },
+                {
+                    "rule": "has(self.filter) || !has(self.message)",
+                    "message": "message belongs to a filter",
+                    "fieldPath": ".message",
+                },
+                {
+                    "rule": "has(self.score) || (!has(self.weight) && !has(self.normalize))",
+                    "message": "weight and normalize belong to a score",
+                },
+            ]
+        }
+    )
+
+    name: str = Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
+    """The rule's name: lowercase letters, digits and "-". It runs as the plugin `Rules/<name>`."""
+    filter: Annotated[
+        str | None, AfterValidator(lambda source: source if source is None else _is_filter(source))
+    ] = Field(None, min_length=1, max_length=LONGEST_EXPRESSION)
+    """A CEL expression: true where the node fits the pod. If it fails, the node is rejected."""
+    message: str | None = Field(None, min_length=1, max_length=256)
+    """Why a node is rejected, for the pod's events and condition: `0/5 nodes are available: 5
+    <message>.` Without it, the rule's name is given."""
+    score: Annotated[
+        str | None, AfterValidator(lambda source: source if source is None else _is_score(source))
+    ] = Field(None, min_length=1, max_length=LONGEST_EXPRESSION)
+    """A CEL expression: a number for the node, a higher one is better. If it fails, the score is
+    0."""
+    normalize: Literal["None", "Max", "Reversed"] | None = None
+    """How numbers become scores. None (the default): they are limited to 0-100. Max: the highest
+    becomes 100, the others in proportion. Reversed: the highest becomes 0, and 0 becomes 100."""
+    weight: int | None = Field(None, ge=1, le=1000)
+    """The factor of the score, as a plugin's weight; 1 if absent."""
+
+    def mistakes(self) -> Iterator[FieldError]:
+        """Exactly one of filter and score; the other fields belong to one of them."""
+        if (self.filter is None) == (self.score is None):
+            yield FieldError("", "must have either filter or score")
+        elif self.filter is None and self.message is not None:
+            yield FieldError("message", "belongs to a filter, the rule is a score")
+        elif self.score is None:
+            for field in ("weight", "normalize"):
+                if getattr(self, field) is not None:
+                    yield FieldError(field, "belongs to a score, the rule is a filter")
+
+    @property
+    def plugin(self) -> str:
+        """The name of the plugin that runs this rule."""
+        return f"{RULES}/{self.name}"
+
+
+def _different(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    names = [rule.name for rule in rules]
+    twice = [number for number, name in enumerate(names) if name in names[:number]]
+    if twice:
+        raise ProfileInvalid(
+            FieldError(f"[{number}].name", f"{names[number]} is there already") for number in twice
+        )
+    return rules
+
+
+Rules = Annotated[
+    tuple[Rule, ...],
+    Field(
+        max_length=_MOST_RULES,
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+        },
+    ),
+    AfterValidator(_different),
+]
+"""The rules of a profile; their names differ."""

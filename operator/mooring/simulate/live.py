@@ -1,0 +1,156 @@
+"""Read from a live cluster everything that a decision reads, and keep it in a file.
+
+Only lists are sent, so a user who may list the kinds of `KINDS` may do this. The file has one
+object per line, each with `apiVersion` and `kind`. Fields that no decision reads and that may be
+secret or large (`env`, `command`, `args`, `managedFields` and others) are left out.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
+from mooring.kube.errors import ForbiddenError, KubeError, NotFoundError, explain
+from mooring.kube.resources import (
+    LIMIT_RANGE,
+    MOORING_GROUP,
+    PRIORITY_CLASS,
+    RUNTIME_CLASS,
+    SCHEDULING_PROFILE,
+    Resource,
+)
+from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED
+from mooring.simulate.manifests import InputError, Manifest
+
+__all__ = ["KINDS", "read_cluster", "save"]
+
+KINDS: Final[tuple[Resource, ...]] = (
+    *MIRRORED,
+    PRIORITY_CLASS,
+    RUNTIME_CLASS,
+    LIMIT_RANGE,
+    SCHEDULING_PROFILE,
+    *MIRRORED_IF_SERVED,
+)
+"""What is read; of several versions of a kind, the first that the cluster serves."""
+
+_KEPT_OF_CONTAINERS: Final = ("name", "image", "resources", "ports", "restartPolicy")
+_KEPT_OF_STATUSES: Final = ("name", "resources", "allocatedResources")
+_CONTAINERS: Final = ("containers", "initContainers")
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+async def read_cluster(
+    connection: Connection, progress: Callable[[str], None]
+) -> tuple[list[Manifest], list[str]]:
+    """Every object that decisions read, and notes for the user about kinds that were not found.
+
+    `progress` is called with a line about what has been read so far.
+
+    Raises:
+        InputError: if the cluster cannot be reached, or the user may not list one of the kinds.
+    """
+    manifests: list[Manifest] = []
+    notes: list[str] = []
+    forbidden: list[str] = []
+    source = f"cluster {connection.url}"
+    async with ApiClient(connection) as client:
+        served: set[tuple[str, str]] = set()
+        for resource in KINDS:
+            identity = (resource.group, resource.kind)
+            if identity in served:
+                continue
+            try:
+                manifests += await _listed(client, resource, source, progress)
+                served.add(identity)
+            except NotFoundError:
+                notes += _not_found(resource)
+            except ForbiddenError as error:
+                if resource in MIRRORED_IF_SERVED:  # an API server says so also where it has none
+                    notes.append(f"you may not list {resource}: they are taken for absent")
+                    served.add(identity)
+                    continue
+                forbidden.append(str(resource))
+                refusal = error
+            except KubeError as error:
+                raise InputError(explain(error)) from None
+    if forbidden:
+        raise InputError(
+            f"the API server does not let you list {', '.join(forbidden)} "
+            f"({' '.join(refusal.message.split())}); docs/simulate.md has a ClusterRole to copy"
+        )
+    return manifests, notes
+
+
+async def _listed(
+    client: ApiClient, resource: Resource, source: str, progress: Callable[[str], None]
+) -> list[Manifest]:
+    read = 0
+
+    def shorten(items: list[dict[str, Any]]) -> None:
+        nonlocal read
+        read += len(items)
+        progress(f"reading {resource.plural}: {read:,}")
+        for item in items:
+            _leave_out(resource, item)
+
+    listing = await client.list_all(resource, on_page=shorten)
+    identity = {"apiVersion": resource.api_version, "kind": resource.kind}
+    return [Manifest(source, identity | item) for item in listing.items]
+
+
+def _not_found(resource: Resource) -> list[str]:
+    """What to say about a kind that the cluster does not serve."""
+    if resource in MIRRORED_IF_SERVED:
+        return []
+    if resource.group == MOORING_GROUP:
+        return ["Mooring is not installed in the cluster: it has no SchedulingProfiles"]
+    return [f"the cluster does not serve {resource} {resource.version}"]
+
+
+def _leave_out(resource: Resource, raw: dict[str, Any]) -> None:
+    """Take out of a stored object what no decision reads."""
+    metadata = raw["metadata"]
+    metadata.pop("managedFields", None)
+    if metadata.get("annotations"):
+        metadata["annotations"].pop(_LAST_APPLIED, None)
+    if resource.kind == "Pod":
+        _shorten_pod(raw)
+    elif resource.kind in ("ReplicaSet", "StatefulSet", "ReplicationController"):
+        # The pods exist; of their controllers, decisions read the selector.
+        raw["spec"].pop("template", None)
+        raw.pop("status", None)
+
+
+def _shorten_pod(raw: dict[str, Any]) -> None:
+    spec, status = raw["spec"], raw.get("status") or {}
+    spec.pop("ephemeralContainers", None)
+    for group in _CONTAINERS:
+        if group in spec:
+            spec[group] = [_picked(each, _KEPT_OF_CONTAINERS) for each in spec[group]]
+    for group in ("containerStatuses", "initContainerStatuses"):
+        if group in status:
+            status[group] = [_picked(each, _KEPT_OF_STATUSES) for each in status[group]]
+    status.pop("ephemeralContainerStatuses", None)
+
+
+def _picked(raw: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
+    return {field: raw[field] for field in fields if field in raw}
+
+
+def save(manifests: Iterable[Manifest], path: str) -> Iterator[Manifest]:
+    """The manifests, each written to the file as one line of JSON when it is taken.
+
+    Raises:
+        InputError: if the file cannot be written.
+    """
+    try:
+        with Path(path).open("wb") as file:
+            for manifest in manifests:
+                file.write(orjson.dumps(manifest.raw) + b"\n")
+                yield manifest
+    except OSError as error:
+        raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None

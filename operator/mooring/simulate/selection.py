@@ -1,0 +1,104 @@
+"""Choose which pods a simulation tries."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from mooring.model.events import Kind
+from mooring.model.pod import Pod
+from mooring.simulate.inputs import Inputs
+
+__all__ = ["Selection", "TypeAndName", "take_off", "type_and_name"]
+
+_TYPES: Final[Mapping[str, str]] = {
+    word: kind
+    for kind, words in {
+        "Pod": "pod pods po",
+        "Deployment": "deployment deployments deploy deployment.apps",
+        "ReplicaSet": "replicaset replicasets rs replicaset.apps",
+        "ReplicationController": "replicationcontroller replicationcontrollers rc",
+        "StatefulSet": "statefulset statefulsets sts statefulset.apps",
+        "DaemonSet": "daemonset daemonsets ds daemonset.apps",
+        "Job": "job jobs job.batch",
+        "CronJob": "cronjob cronjobs cj cronjob.batch",
+    }.items()
+    for word in words.split()
+}
+"""The words for a type that kubectl knows."""
+_MIRROR: Final = "kubernetes.io/config.mirror"
+
+
+@dataclass(frozen=True, slots=True)
+class TypeAndName:
+    """An object as `TYPE/NAME` names it; `kind` is Pod or a controller's kind."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.lower()}/{self.name}"
+
+
+def type_and_name(word: str) -> TypeAndName | None:
+    """The object that `TYPE/NAME` names; None if the word is something else."""
+    kind, slash, name = word.partition("/")
+    known = _TYPES.get(kind.lower())
+    return TypeAndName(known, name) if known and slash and name and "/" not in name else None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The pods of a namespace, of some objects, or both; without either all pods."""
+
+    namespace: str | None = None
+    targets: tuple[TypeAndName, ...] = ()
+
+    def applied(self, inputs: Inputs) -> Inputs:
+        """The inputs with the selected ones of the pending and rejected pods."""
+        pending = tuple(pod for pod in inputs.pending if self.takes(pod, inputs))
+        # An owner here is written `Kind namespace/name`, and a pod `namespace/name`.
+        rejected = tuple(
+            each
+            for each in inputs.rejected
+            if self._takes(each.pod, *_kind_and_name(each.owner), inputs)
+        )
+        return replace(inputs, pending=pending, rejected=rejected)
+
+    def takes(self, pod: Pod, inputs: Inputs) -> bool:
+        """Whether the pod is selected."""
+        owner = pod.owner
+        kind, name = (owner.kind, owner.name) if owner is not None else ("", "")
+        return self._takes(pod.key, kind, name, inputs)
+
+    def _takes(self, key: str, kind: str, owner: str, inputs: Inputs) -> bool:
+        namespace, _, pod = key.partition("/")
+        if self.namespace not in (None, namespace):
+            return False
+        known = {TypeAndName("Pod", pod), TypeAndName(kind, owner)}
+        if kind == "ReplicaSet":
+            deployment = inputs.deployments.get((namespace, owner))
+            if deployment is not None:
+                known.add(TypeAndName("Deployment", deployment))
+        elif kind == "Job" and (scheduled := re.fullmatch(r"(.+)-\d+", owner)):
+            known.add(TypeAndName("CronJob", scheduled[1]))
+        return not self.targets or not known.isdisjoint(self.targets)
+
+
+def take_off(inputs: Inputs, selected: Callable[[Pod], bool]) -> Inputs:
+    """The inputs with the selected running pods pending, as if none of them had a node yet.
+
+    Pods that no scheduler places (static pods) and terminating pods stay where they are.
+    """
+    running = [placed.pod for placed in inputs.state.pods if placed.pod.node_name is not None]
+    taken = []
+    for pod in running:
+        if not pod.terminating and _MIRROR not in pod.annotations and selected(pod):
+            inputs.state.delete(Kind.POD, pod.key)
+            taken.append(replace(pod, node_name=None, nominated_node=None))
+    return replace(inputs, pending=(*taken, *inputs.pending))
+
+
+def _kind_and_name(owner: str) -> tuple[str, str]:
+    kind, _, key = owner.partition(" ")
+    return kind, key.partition("/")[2]

@@ -1,0 +1,283 @@
+"""The evaluation by columns gives what the CEL library gives for each node alone."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from mooring.model.events import Kind
+from mooring.model.pod import Pod, parse_pod
+from mooring.plugins.rules.evaluation import MOST_PER_POD, Evaluator
+from mooring.policy.errors import ProfileInvalid
+from mooring.policy.rules.expressions import Failed, Program, check
+from mooring.policy.rules.plan import Plan, plan_filter, plan_score
+from mooring.state.cluster import ClusterState
+from mooring.state.snapshot import Snapshot
+from mooring.testing.builders import cluster, namespace, node, pod
+from strategies import GPU, clusters_of_nodes
+
+RESOURCES = ("cpu", "memory", "pods", GPU)
+INCOMING = pod(
+    "web",
+    namespace="team-a",
+    cpu="1500m",
+    memory="1Gi",
+    labels={"disk": "ssd", "wanted": "rack", "n": "7"},
+    annotations={"note": "r1"},
+    priority=10,
+)
+
+TEXTS = ("", "ssd", "r1", "8", "many", "a", "n1", "NoSchedule")
+NUMBERS = (0, 1, -1, 7, 1000, 2**62, 2**63 - 1, -(2**63) + 1)
+
+
+def _formed(*forms: str, **parts: SearchStrategy[str]) -> SearchStrategy[str]:
+    """One of the forms, with its parts filled in."""
+    return st.builds(
+        lambda form, given: form.format(**given),
+        st.sampled_from(forms),
+        st.fixed_dictionaries(parts),
+    )
+
+
+def _trees(depth: int) -> dict[str, SearchStrategy[str]]:
+    """Expressions of each type: mostly right, sometimes with errors at some nodes."""
+    keys = st.sampled_from(("disk", "cores", "rack", "lost"))
+    leaves = {
+        "bool": _formed(
+            "true", "node.unschedulable", "has(node.labels.{k})", "'{k}' in node.labels",
+            "has(pod.labels.{k})", k=keys,
+        ),
+        "int": st.one_of(
+            st.sampled_from(NUMBERS).map(str),
+            _formed(
+                "node.allocatable['{r}']", "node.requested['{r}']", "pod.requests['{r}']",
+                "int(node.labels.{k})", "pod.priority", "size(node.taints)", "size(node.name)",
+                r=st.sampled_from(RESOURCES), k=keys,
+            ),
+        ),
+        "double": st.one_of(
+            st.sampled_from(("0.0", "1.5", "-2.25", "1e300", "9.3e18")),
+            _formed("double(node.labels.{k})", "double(pod.requests.cpu)", k=keys),
+        ),
+        "string": st.one_of(
+            st.sampled_from(TEXTS).map(repr),
+            _formed(
+                "node.labels.{k}", "pod.labels.{k}", "node.labels[pod.labels.wanted]", "node.name",
+                "node.zone", "node.region", "pod.annotations.note", "pod.namespaceLabels.env",
+                "node.conditions.Ready", "pod.namespace", "pod.qosClass", k=keys,
+            ),
+        ),
+    }  # fmt: skip
+    if not depth:
+        return leaves
+    less = _trees(depth - 1)
+    b, i, d, s = (less[kind] for kind in ("bool", "int", "double", "string"))
+    grown = {
+        "bool": st.one_of(
+            _formed("({x} && {y})", "({x} || {y})", "!{x}", "({x} == {y})", x=b, y=b),
+            _formed("({x} {o} {y})", x=i, y=i, o=st.sampled_from(("<", "<=", "==", "!=", ">"))),
+            _formed("({x} {o} {y})", x=d, y=d, o=st.sampled_from((">=", "<", "==", "!="))),
+            _formed(
+                "({x} {o} {y})", "{x}.startsWith({y})", "{x}.endsWith({y})", "{x}.contains({y})",
+                "({x} in [{y}, 'r2'])", "{x}.matches('^[rs]')",
+                "node.taints.exists(t, t.key == {y} || t.effect == {x})",
+                x=s, y=s, o=st.sampled_from(("==", "!=", "<", ">=")),
+            ),
+        ),
+        "int": st.one_of(
+            _formed("({x} {o} {y})", x=i, y=i, o=st.sampled_from(("+", "-", "*", "/", "%"))),
+            _formed("-({x})", "({c} ? {x} : {y})", x=i, y=i, c=b),
+            _formed("int({x})", x=d),
+            _formed("size({x})", "int({x})", x=s),
+        ),
+        "double": st.one_of(
+            _formed("({x} {o} {y})", x=d, y=d, o=st.sampled_from(("+", "-", "*", "/"))),
+            _formed("-({x})", "({c} ? {x} : {y})", x=d, y=d, c=b),
+            _formed("double({x})", x=i),
+        ),
+        "string": _formed("({x} + {y})", "({c} ? {x} : {y})", x=s, y=s, c=b),
+    }  # fmt: skip
+    return {kind: st.one_of(leaves[kind], grown[kind]) for kind in leaves}
+
+
+def _expected(source: str, state: ClusterState, incoming: Pod, name: str) -> Any:
+    """What the library gives for one node, from everything that a rule can read."""
+    snapshot = Snapshot(state)
+    row = state.nodes.row_of[name]
+    found = snapshot.node(row)
+    assert found is not None
+    on_node = [placed.pod.shape.demand.resources for placed in snapshot.pods_on(row)]
+    requested = {r: sum(demand.get(r, 0) for demand in on_node) for r in RESOURCES}
+    region, zone = found.zone_key
+    checked = check(source)
+    return checked.program(checked.root)(
+        {
+            "node.name": name,
+            "node.labels": dict(found.labels),
+            "node.zone": zone,
+            "node.region": region,
+            "node.unschedulable": found.unschedulable,
+            "node.allocatable": dict.fromkeys(RESOURCES, 0)
+            | dict(found.allocatable)
+            | {"pods": found.pod_slots},
+            "node.requested": requested | {"pods": len(on_node)},
+            "node.taints": [
+                {"key": t.key, "value": t.value, "effect": t.effect} for t in found.taints
+            ],
+            "node.conditions": dict(found.conditions),
+            "pod.name": incoming.name,
+            "pod.namespace": incoming.namespace,
+            "pod.labels": dict(incoming.labels),
+            "pod.annotations": dict(incoming.annotations),
+            "pod.requests": dict.fromkeys(RESOURCES, 0) | dict(incoming.shape.demand.resources),
+            "pod.priority": incoming.shape.priority,
+            "pod.qosClass": incoming.shape.qos,
+            "pod.ownerKind": "",
+            "pod.namespaceLabels": dict(snapshot.namespace_labels(incoming.namespace)),
+        }
+    )
+
+
+def _compare(source: str, plan: Plan, state: ClusterState) -> None:
+    incoming, snapshot = parse_pod(INCOMING), Snapshot(state)
+    evaluator = Evaluator(plan, snapshot)
+    rows = np.sort(snapshot.nodes_in_order)
+    for nodes in (snapshot.nodes, snapshot.nodes.take(rows[::2]), snapshot.nodes):
+        results = evaluator.run(incoming, nodes)
+        values, failed, texts = results.values, results.errors, results.texts
+        for index in range(len(nodes)):
+            if nodes.node(index) is None:
+                continue
+            expected = _expected(source, state, incoming, nodes.name(index))
+            where = f"{source} at {nodes.name(index)}"
+            if isinstance(expected, Failed):
+                assert failed[index], f"{where}: {values[index]}, but {expected.why}"
+                continue
+            assert not failed[index], f"{where}: {expected}, but {texts[failed[index] - 1]}"
+            same_nan = isinstance(expected, float) and math.isnan(expected)
+            assert values[index] == expected or (same_nan and math.isnan(values[index])), where
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    source=_trees(3)["bool"],
+    nodes=clusters_of_nodes(1),
+    used=st.sampled_from((None, "250m", "2")),
+)
+def test_a_filter_gives_what_the_library_gives_for_each_node(
+    source: str, nodes: tuple[Any, ...], used: str | None
+) -> None:
+    try:
+        plan = plan_filter(source)
+    except ProfileInvalid:
+        reject()
+    occupant = pod("old", cpu=used, node=nodes[0]["metadata"]["name"])
+    _compare(source, plan, cluster(namespace("team-a", {"env": "prod"}), *nodes, occupant))
+
+
+@settings(max_examples=120, deadline=None)
+@given(source=st.one_of(_trees(3)["int"], _trees(3)["double"]), nodes=clusters_of_nodes(1))
+def test_a_score_gives_what_the_library_gives_for_each_node(
+    source: str, nodes: tuple[Any, ...]
+) -> None:
+    try:
+        plan = plan_score(source)
+    except ProfileInvalid:
+        reject()
+    _compare(source, plan, cluster(*nodes))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "(node.allocatable.cpu - 4007) / 2 + (node.allocatable.cpu - 4007) % 2",
+        "-7 / (node.requested.cpu - 250) + 9",
+        "node.allocatable.cpu / node.requested.cpu",
+        "node.allocatable.cpu % node.requested.cpu",
+        "(-9223372036854775807 - 1) / (node.requested.cpu - 1)",
+        "(-9223372036854775807 - 1) / (node.requested.cpu - 251)",
+        "(-9223372036854775807 - 1) % (node.requested.cpu - 251)",
+        "-(node.requested.cpu - 250 - 9223372036854775807 - 1)",
+        "node.allocatable.cpu * 2305843009213693",
+        "node.allocatable.cpu * 2305843009213694",
+        "node.allocatable.cpu + 9223372036854771807",
+        "node.allocatable.cpu + 9223372036854771808",
+        "-9223372036854771808 - node.allocatable.cpu",
+        "-9223372036854771809 - node.allocatable.cpu",
+        "int(double(node.allocatable.cpu) * 2305843009213693.952)",
+        "int(double(node.allocatable.cpu) * -2305843009213693.5)",
+        "int(double(node.allocatable.cpu) / 0.0)",
+        "double(node.requested.cpu) / double(node.requested.cpu - 250)",
+        "int(-7.9 + double(node.requested.cpu - 250))",
+        "node.labels.lost == 'x' ? 1 : 2",
+        "has(node.labels.disk) ? int(node.labels.cores) : node.allocatable.cpu",
+        "(has(node.labels.disk) ? node.labels.disk : node.labels.rack) == 'r1' ? 1 : 2",
+        "(has(node.labels.disk) ? node.labels.disk : 'none') + node.name == 'nonen1' ? 1 : 2",
+        "node.labels.disk == node.labels.rack ? 1 : 2",
+        "node.labels[pod.labels.lost] == '' ? 1 : 2",
+        "node.name == 'n1' ? 1 : node.name != 'n0' ? 2 : 3",
+        "'n' + node.name < 'nn1' ? 1 : 2",
+        "node.labels.disk.matches('^s') && pod.labels.disk.matches('^s') ? 1 : 2",
+        "node.taints.exists(t, t.key == node.labels.disk) ? 1 : 2",
+        "node.taints.exists(t, t.key == node.labels.disk + pod.labels.disk) ? 1 : 2",
+        "pod.labels.all(k, k != 'disk') || node.unschedulable ? 1 : 2",
+        "pod.labels[node.zone] == 'x' ? 1 : 2",
+        "node.conditions.Ready == 'True' && node.conditions.Lost == 'True' ? 1 : 2",
+        "[node.unschedulable, true].all(x, x) ? 1 : 2",
+    ],
+)
+def test_edges_of_every_operation_are_the_librarys(source: str) -> None:
+    state = cluster(
+        node("n0", labels={"disk": "ssd", "cores": "many"}, zone="a"),
+        node("n1", labels={"rack": "r1", "disk": "r1"}, taints=["r1:NoSchedule"]),
+        node("n2", labels={"rack": "r1"}, taints=["r1ssd:NoSchedule", "x:NoExecute"]),
+        node("n3", cpu="4001m", labels={"disk": "ssd", "cores": "8"}, unschedulable=True),
+        pod("old", cpu="250m", node="n0"),
+        pod("other", cpu="1m", node="n3"),
+    )
+    _compare(source, plan_score(source), state)
+
+
+def test_results_for_a_row_follow_the_nodes_labels() -> None:
+    state = cluster(node("n0", labels={"price": "2"}), node("n1", labels={"price": "3"}))
+    source = "int(node.labels.price)"
+    evaluator, snapshot = Evaluator(plan_score(source), Snapshot(state)), Snapshot(state)
+    incoming = parse_pod(INCOMING)
+    assert evaluator.run(incoming, snapshot.nodes).values.tolist() == [2, 3]
+    changed = cluster(node("n1", labels={"price": "9"})).nodes.nodes[0]
+    state.put(Kind.NODE, "n1", changed)
+    assert evaluator.run(incoming, snapshot.nodes).values.tolist() == [2, 9]
+    assert evaluator.run(incoming, snapshot.nodes.only("n1")).values.tolist() == [9]
+
+
+def test_the_library_runs_once_per_distinct_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    run = Program.__call__
+
+    def counted(program: Program, data: Any) -> Any:
+        calls.append(data)
+        return run(program, data)
+
+    monkeypatch.setattr(Program, "__call__", counted)
+    nodes = [node(f"n{i}", labels={"price": str(i % 3)}) for i in range(60)]
+    state = cluster(*nodes)
+    evaluator = Evaluator(plan_score("int(node.labels.price) * 10"), Snapshot(state))
+    for _ in range(3):
+        evaluator.run(parse_pod(INCOMING), Snapshot(state).nodes)
+    assert len(calls) == 4, "three values, and no label for rows that have none"
+
+
+def test_what_reads_the_pod_and_very_many_values_fails_instead_of_stalling() -> None:
+    labels = ({"serial": str(i)} for i in range(MOST_PER_POD + 1))
+    state = cluster(*(node(f"n{i}", labels=each) for i, each in enumerate(labels)))
+    source = "[pod.labels.n].exists(x, x + '!' == node.labels.serial)"
+    results = Evaluator(plan_filter(source), Snapshot(state)).run(
+        parse_pod(INCOMING), Snapshot(state).nodes
+    )
+    assert results.errors.all()
+    assert results.texts == (f"over {MOST_PER_POD} distinct values",)

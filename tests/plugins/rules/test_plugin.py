@@ -1,0 +1,223 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+from deciding import Deciding
+from mooring.framework.hints import QueueingHint
+from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.node import parse_node
+from mooring.model.pod import parse_pod
+from mooring.model.workloads import parse_namespace
+from mooring.plugins.rules.plugin import Rules
+from mooring.policy.errors import ProfileInvalid
+from mooring.policy.reading import read
+from mooring.policy.rules.rule import Rule
+from mooring.state.snapshot import Snapshot
+from mooring.testing.builders import cluster, namespace, node, pod
+from mooring.testing.contract import PluginContract, Scenario
+from mooring.testing.fakes import handle
+
+GPU = "example.com/gpu"
+CLUSTER = (
+    node("ssd", labels={"disk": "ssd", "team": "a"}, resources={GPU: 4}),
+    node("hdd", labels={"disk": "hdd"}, taints=["old:PreferNoSchedule"]),
+    node("none", cpu="1"),
+)
+SCENARIOS = (
+    Scenario(CLUSTER, pod("web", cpu="1"), (pod("old", cpu="3500m", node="hdd"),)),
+    Scenario(CLUSTER, pod("web", labels={"team": "a"}), (pod("old", cpu="1", node="ssd"),)),
+)
+
+
+def rule(**fields: Any) -> Rule:
+    return read(Rule, {"name": "mine", **fields}, "")
+
+
+class Contract(PluginContract):
+    """The rules of every plugin, except that it can be built with default arguments."""
+
+    scenarios = SCENARIOS
+
+    def test_it_can_be_built_with_default_arguments(self) -> None:
+        """A rule has a name and an expression."""
+
+
+def _contract(
+    keeps: str = "",
+    score: str = "",
+    *,
+    row_local: bool = True,
+    counts_pods: bool = False,
+    **more: str,
+) -> type[PluginContract]:
+    """The contract of one rule, which is either a filter or a score."""
+    own = {"row_local": row_local, "ignores_pods": not counts_pods}
+    absent = {"score": None} if keeps else {"filter": None}
+    expression = {"filter": keeps} if keeps else {"score": score}
+    of = type("OneRule", (Rules,), {**own, **absent})
+    return type("Of", (Contract,), {"plugin": of, "args": {"name": "one", **expression, **more}})
+
+
+TestAFilterOfLabels = _contract("node.labels.disk == 'ssd'", message="no ssd")
+TestAFilterOfRequests = _contract(
+    "node.allocatable.cpu - node.requested.cpu >= 1000", counts_pods=True
+)
+TestAFilterOfThePodsLabels = _contract(
+    "!has(pod.labels.team) || pod.labels.team == node.labels.team", row_local=False
+)
+TestAScore = _contract(score="100 * node.requested.cpu / node.allocatable.cpu", counts_pods=True)
+TestANormalizedScore = _contract(score="size(node.labels.disk)", normalize="Max", row_local=False)
+
+
+@pytest.mark.parametrize(
+    ("fields", "row_local", "ignores_pods"),
+    [
+        ({"filter": "node.labels.disk == 'ssd' && pod.requests.cpu > 5"}, True, True),
+        ({"filter": "node.requested.cpu > 5"}, True, False),
+        ({"filter": "pod.labels.team == node.zone"}, False, True),
+        ({"filter": "pod.namespaceLabels.team == node.zone"}, False, True),
+        ({"score": "node.allocatable.cpu", "normalize": "Reversed"}, False, True),
+    ],
+)
+def test_results_are_shared_by_pods_of_one_shape_unless_the_rule_tells_them_apart(
+    fields: dict[str, Any], row_local: object, ignores_pods: object
+) -> None:
+    plugin = Rules(rule(**fields), handle(cluster()))
+    assert (plugin.row_local, plugin.ignores_pods) == (row_local, ignores_pods)
+
+
+def test_a_rejection_has_the_rules_name_and_message() -> None:
+    decision = Deciding(
+        *CLUSTER, rules=[{"name": "ssd", "filter": "false", "message": "not today"}]
+    ).decision(pod())
+    assert decision.rejections["ssd"].plugin == "Rules/ssd"
+    assert decision.rejections["ssd"].reasons == ("not today",)
+    assert (decision.message or "").startswith("0/3 nodes are available: 3 not today.")
+
+
+def test_without_a_message_the_rules_name_is_the_reason() -> None:
+    decision = Deciding(*CLUSTER, rules=[{"name": "none", "filter": "false"}]).decision(pod())
+    assert decision.rejections["ssd"].reasons == ("node(s) didn't satisfy rule none",)
+
+
+def test_an_evaluation_that_fails_rejects_the_node_and_says_why() -> None:
+    given = {"name": "disk", "filter": "node.labels.disk != 'x'", "message": "x is no disk"}
+    decision = Deciding(*CLUSTER, rules=[given]).decision(pod())
+    assert {*decision.rejections} == {"none"}
+    assert decision.rejections["none"].reasons == (
+        'node(s) on which rule disk failed: no such key: "disk"',
+    )
+
+
+def test_evicting_pods_helps_only_against_rules_that_read_requests() -> None:
+    for source, helps in (("node.requested.cpu > 9000000", True), ("node.zone == 'x'", False)):
+        found = Deciding(*CLUSTER, rules=[{"name": "a", "filter": source}]).decision(pod())
+        assert {r.resolvable for r in found.rejections.values()} == {helps}
+
+
+def scores(cluster_nodes: tuple[Any, ...], **fields: Any) -> dict[str, int]:
+    state = cluster(*cluster_nodes)
+    nodes = Snapshot(state).nodes
+    column = Rules(rule(**fields), handle(state)).score(parse_pod(pod()), nodes, None)
+    return {nodes.name(index): score for index, score in enumerate(column.tolist())}
+
+
+PRICED = tuple(node(f"p{p}", labels={"price": p}) for p in ("0.5", "2", "-1", "many", "inf"))
+
+
+def test_a_score_is_limited_to_0_to_100_and_truncated() -> None:
+    found = scores(PRICED, score="double(node.labels.price) * 75.9")
+    assert found == {"p0.5": 37, "p2": 100, "p-1": 0, "pmany": 0, "pinf": 0}
+
+
+def test_normalized_by_max_the_highest_is_100_and_the_others_are_in_proportion() -> None:
+    found = scores(PRICED, score="double(node.labels.price)", normalize="Max")
+    assert found == {"p0.5": 25, "p2": 100, "p-1": 0, "pmany": 0, "pinf": 0}
+
+
+def test_reversed_the_lowest_is_best_and_what_fails_stays_0() -> None:
+    found = scores(PRICED, score="double(node.labels.price)", normalize="Reversed")
+    assert found == {"p0.5": 75, "p2": 0, "p-1": 100, "pmany": 0, "pinf": 0}
+
+
+def test_integers_are_divided_exactly() -> None:
+    nodes = (node("a", cpu="3"), node("b", cpu="9007199254740993m"))
+    found = scores(nodes, score="node.allocatable.cpu", normalize="Max")
+    assert found == {"a": 0, "b": 100}
+    assert scores(nodes, score="0", normalize="Max") == {"a": 0, "b": 0}
+    assert scores(nodes, score="0", normalize="Reversed") == {"a": 100, "b": 100}
+
+
+def test_the_weight_is_the_factor_of_the_score() -> None:
+    given = {"name": "ssd", "score": "has(node.labels.disk) ? 60 : 0", "weight": 7}
+    decision = Deciding(*CLUSTER, rules=[given]).decision(pod())
+    assert decision.scores is not None
+    assert decision.scores["ssd"].plugins["Rules/ssd"] == 420
+
+
+def test_rules_are_not_named_among_the_plugins() -> None:
+    for spec in (
+        {"plugins": {"filter": {"enabled": [{"name": "Rules"}]}}},
+        {"plugins": {"filter": {"disabled": [{"name": "Rules"}]}}},
+        {"pluginConfig": [{"name": "Rules", "args": {}}]},
+    ):
+        with pytest.raises(ProfileInvalid, match="Rules cannot be named"):
+            Deciding(**spec)
+
+
+def hint(source: str, event: ClusterEvent, *objects: Any, labels: Any = None) -> QueueingHint:
+    state = cluster(*objects)
+    plugin = Rules(rule(filter=source), handle(state))
+    assert (event.kind, event.action) in plugin.events_to_register
+    return plugin.queueing_hint(parse_pod(pod(labels=labels)), event, Snapshot(state))
+
+
+def test_a_new_node_queues_the_pod_if_the_rule_is_true_for_it() -> None:
+    for disk, expected in (("ssd", QueueingHint.QUEUE), ("hdd", QueueingHint.SKIP)):
+        raw = node("n1", labels={"disk": disk})
+        event = ClusterEvent(Kind.NODE, Action.ADD, None, parse_node(raw))
+        assert hint("node.labels.disk == 'ssd'", event, raw) is expected
+
+
+def test_a_changed_node_queues_the_pod_if_it_changed_in_what_the_rule_reads() -> None:
+    before, after = node("n1", labels={"disk": "ssd"}), node("n1", cpu="9", labels={"disk": "ssd"})
+    event = ClusterEvent(Kind.NODE, Action.UPDATE, parse_node(before), parse_node(after))
+    assert hint("node.labels.disk == 'ssd'", event, after) is QueueingHint.SKIP
+    assert hint("node.allocatable.cpu > 8000", event, after) is QueueingHint.QUEUE
+
+
+def test_a_deleted_pod_queues_the_pod_if_the_rule_reads_requests_and_is_true_now() -> None:
+    gone = parse_pod(pod("old", node="n1"))
+    event = ClusterEvent(Kind.POD, Action.DELETE, gone, None)
+    assert hint("node.requested.cpu < 5", event, node("n1")) is QueueingHint.QUEUE
+    still = pod("more", cpu="1", node="n1")
+    assert hint("node.requested.cpu < 5", event, node("n1"), still) is QueueingHint.SKIP
+    assert (Kind.POD, Action.DELETE) not in Rules(
+        rule(filter="node.zone == 'a'"), handle(cluster())
+    ).events_to_register
+
+
+def test_labels_of_the_pods_namespace_queue_the_pod() -> None:
+    for name, expected in (("default", QueueingHint.QUEUE), ("other", QueueingHint.SKIP)):
+        changed = parse_namespace(namespace(name))
+        event = ClusterEvent(Kind.NAMESPACE, Action.UPDATE, changed, changed)
+        assert hint("pod.namespaceLabels.team == 'a'", event) is expected
+
+
+def test_a_pod_on_a_node_counts_for_the_next_decision() -> None:
+    given = {"name": "few", "filter": "node.requested.pods < 2", "message": "two pods are enough"}
+    deciding = Deciding(node("n1"), node("n2"), rules=[given])
+    for index in range(4):
+        raw = pod(f"p{index}")
+        chosen = deciding.decision(raw).node
+        assert chosen is not None
+        deciding.place(raw, chosen)
+    assert deciding.decision(pod("p5")).node is None
+
+
+def test_a_score_of_no_nodes_is_empty() -> None:
+    state = cluster()
+    plugin = Rules(rule(score="1", normalize="Max"), handle(state))
+    nodes = Snapshot(state).nodes.take(np.zeros(0, np.int64))
+    assert plugin.score(parse_pod(pod()), nodes, None).tolist() == []

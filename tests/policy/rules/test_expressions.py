@@ -1,0 +1,100 @@
+import pytest
+
+from mooring.policy.errors import ProfileInvalid
+from mooring.policy.rules.expressions import (
+    VARIABLES,
+    Call,
+    Constant,
+    Failed,
+    Select,
+    Type,
+    Variable,
+    check,
+)
+
+
+def mistakes(source: str) -> list[str]:
+    with pytest.raises(ProfileInvalid) as caught:
+        check(source)
+    return [str(mistake) for mistake in caught.value.errors]
+
+
+def test_a_name_with_a_dot_is_one_variable_and_every_part_has_its_type() -> None:
+    root = check('node.labels["disk"] == "ssd"').root
+    assert isinstance(root, Call)
+    assert (root.function, root.type) == ("_==_", Type.BOOL)
+    read, text = root.parts
+    assert isinstance(read, Call)
+    labels, key = read.parts
+    assert isinstance(labels, Variable)
+    assert labels.name == "node.labels"
+    assert isinstance(key, Constant)
+    assert isinstance(text, Constant)
+    assert (key.value, text.value, read.type) == ("disk", "ssd", Type.STRING)
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [("-9223372036854775808", -(2**63)), ("7", 7), ("1.5", 1.5), ("true", True), ("'é'", "é")],
+)
+def test_constants_of_each_type_are_read(source: str, value: object) -> None:
+    root = check(source).root
+    assert isinstance(root, Constant)
+    assert root.value == value
+
+
+def test_has_is_a_selection_that_tests_presence() -> None:
+    root = check("has(pod.labels.team)").root
+    assert isinstance(root, Select)
+    assert (root.field, root.tests_presence) == ("team", True)
+
+
+def test_an_unknown_name_is_a_mistake_with_its_position_and_what_was_meant() -> None:
+    assert mistakes("true &&\n  node.lables.x == 'a'") == [
+        'line 2, column 14: unknown name "node.lables.x", did you mean node.labels?'
+    ]
+    assert mistakes("pod.foo == 'a'")[0].endswith(
+        "known are " + ", ".join(v for v in VARIABLES if v.startswith("pod."))
+    )
+
+
+def test_a_wrong_type_is_a_mistake_at_the_operator() -> None:
+    assert mistakes("node.allocatable.cpu > '4'") == [
+        "line 1, column 22: found no matching overload for '_>_' applied to '(int, string)'"
+    ]
+
+
+def test_all_mistakes_are_named_at_once() -> None:
+    assert len(mistakes("pod.a == 1 && pod.b == 2")) == 2
+
+
+@pytest.mark.parametrize("source", ["(" * 40 + "true" + ")" * 40, "1" + "+1" * 40 + " > 2"])
+def test_an_expression_that_is_nested_too_deep_is_a_mistake_of_one_line(source: str) -> None:
+    (mistake,) = mistakes(source)
+    assert "recursion" in mistake
+    assert "\n" not in mistake
+
+
+def test_a_syntax_error_is_one_short_line() -> None:
+    for mistake in mistakes("pod.name =="):
+        assert len(mistake) < 400
+        assert "\n" not in mistake
+
+
+def test_a_part_is_evaluated_by_itself() -> None:
+    checked = check("pod.priority > 3 && pod.name == 'a'")
+    left, right = checked.root.parts
+    assert checked.program(left)({"pod.priority": 4}) is True
+    assert checked.program(right)({"pod.name": "b"}) is False
+
+
+def test_an_evaluation_that_fails_says_why_without_codes() -> None:
+    checked = check("pod.labels.team == 'a'")
+    failed = checked.program(checked.root)({"pod.labels": {}})
+    assert isinstance(failed, Failed)
+    assert failed.why == 'no such key: "team"'
+
+
+def test_characters_beyond_ascii_do_not_move_the_position() -> None:
+    checked = check("'é' == pod.name")
+    assert str(checked.mistake(checked.root.parts[1], "here")) == "line 1, column 11: here"

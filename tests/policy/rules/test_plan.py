@@ -1,0 +1,151 @@
+from collections.abc import Callable
+
+import pytest
+
+from mooring.policy.errors import ProfileInvalid
+from mooring.policy.rules.plan import (
+    Amount,
+    HasLabel,
+    Label,
+    Library,
+    Literal,
+    Operation,
+    Plan,
+    Read,
+    plan_filter,
+    plan_score,
+)
+
+
+def mistakes(source: str, make: Callable[[str], Plan] = plan_filter) -> list[str]:
+    with pytest.raises(ProfileInvalid) as caught:
+        make(source)
+    return [str(mistake) for mistake in caught.value.errors]
+
+
+def test_arithmetic_on_amounts_is_an_operation_on_columns() -> None:
+    step = plan_filter("node.allocatable.cpu - node.requested.cpu >= 4000").step
+    assert isinstance(step, Operation)
+    left, right = step.operands
+    assert isinstance(left, Operation)
+    assert left.function == "_-_"
+    assert all(isinstance(operand, Amount) for operand in left.operands)
+    assert isinstance(right, Literal)
+
+
+def test_labels_are_read_by_a_key_that_may_come_from_the_pod() -> None:
+    step = plan_filter("node.labels[pod.labels.pool] == 'x' || 'y' in node.labels").step
+    assert isinstance(step, Operation)
+    compared, present = step.operands
+    assert isinstance(compared, Operation)
+    label = compared.operands[0]
+    assert isinstance(label, Label)
+    assert isinstance(label.key, Library)
+    assert isinstance(present, HasLabel)
+
+
+def test_what_reads_the_pod_alone_is_one_step_of_the_library() -> None:
+    step = plan_filter("pod.labels.team == 'a' && pod.priority > 3").step
+    assert isinstance(step, Library)
+    assert step.reads == (Read("pod.labels", "team"), Read("pod.priority"))
+    assert step.of_node == ()
+
+
+def test_a_conversion_of_a_label_is_a_step_of_the_library_inside_of_operations() -> None:
+    step = plan_score("int(node.labels.price) * 10").step
+    assert isinstance(step, Operation)
+    assert isinstance(step.operands[0], Library)
+    assert step.operands[0].of_node == (Read("node.labels", "price"),)
+
+
+def test_a_plan_knows_everything_that_it_reads() -> None:
+    plan = plan_score("node.allocatable['example.com/gpu'] + size(pod.name) + size(pod.labels)")
+    assert plan.reads == {
+        Read("node.allocatable", "example.com/gpu"),
+        Read("pod.name"),
+        Read("pod.labels"),
+    }
+    assert plan.variables == {"node.allocatable", "pod.name", "pod.labels"}
+
+
+def test_a_variable_that_a_macro_binds_is_not_read() -> None:
+    assert plan_filter("node.taints.exists(t, t.key == 'x')").reads == {Read("node.taints")}
+
+
+def test_the_whole_expression_is_evaluated_for_one_node_unless_a_key_is_computed() -> None:
+    assert plan_filter("node.labels.a == 'x'").whole is not None
+    assert plan_filter("node.labels[pod.name] == 'x'").whole is None
+
+
+@pytest.mark.parametrize(
+    ("source", "mistake"),
+    [
+        ("node.allocatable.cpu", "must be true or false, is of type int"),
+        (
+            "string(node.allocatable.cpu) == '4'",
+            "line 1, column 7: node.allocatable can only be compared and used in arithmetic",
+        ),
+        (
+            "size(node.labels) > 3",
+            "line 1, column 5: node.labels can only be read by a key that is written out",
+        ),
+        (
+            "node.labels[node.zone] == 'a'",
+            "line 1, column 17: the key of node.labels must not depend on the node",
+        ),
+        (
+            "has(node.allocatable.cpu)",
+            "line 1, column 4: node.allocatable has 0 for no amount: compare with 0",
+        ),
+        (
+            "'cpu' in pod.requests",
+            "line 1, column 7: pod.requests has 0 for no amount: compare with 0",
+        ),
+        (
+            "[1].exists(x, [1].exists(y, x == y))",
+            "line 1, column 11: a macro (all, exists, ...) must not contain another one",
+        ),
+        (
+            "[1].map(x, x + 1).exists(x, x == 1)",
+            "line 1, column 25: a macro (all, exists, ...) must not contain another one",
+        ),
+        (
+            "([1] + [2]).exists(x, x == 1)",
+            "line 1, column 19: a macro (all, exists, ...) must go through a list or a name",
+        ),
+        (
+            "pod.labels.all(k, k == node.zone)",
+            "line 1, column 15: a macro that goes through pod.labels must not read the node",
+        ),
+        (
+            "pod.name.matches(pod.namespace)",
+            "line 1, column 21: a regular expression must be a text as it is written",
+        ),
+        (
+            "node.name.matches('(')",
+            "line 1, column 19: invalid regular expression: missing ): (",
+        ),
+        (
+            "[node.name].exists(x, x == pod.name + pod.namespace)",
+            "line 1, column 19: node.name and the pod can only be compared: ==, startsWith, ...",
+        ),
+        (
+            f"pod.priority in [{', '.join(map(str, range(65)))}]",
+            "line 1, column 17: a list must have 64 or fewer items, has 65",
+        ),
+    ],
+)
+def test_what_could_not_be_evaluated_quickly_is_a_mistake(source: str, mistake: str) -> None:
+    assert mistake in mistakes(source)
+
+
+def test_an_expression_has_a_limited_number_of_parts() -> None:
+    wide = " || ".join("(" + " || ".join(["true"] * 15) + ")" for _ in range(12))
+    assert mistakes(wide) == ["must have 256 or fewer parts, has 359"]
+
+
+def test_a_score_is_a_number() -> None:
+    assert mistakes("true", plan_score) == [
+        "must be a number (an int or a double), is of type bool"
+    ]
+    plan_score("1.5")

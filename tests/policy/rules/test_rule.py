@@ -1,0 +1,68 @@
+from typing import Any
+
+import pytest
+
+from mooring.policy.errors import ProfileInvalid
+from mooring.policy.profile import SchedulingProfileSpec
+from mooring.policy.reading import read
+
+
+def mistakes(*rules: dict[str, Any]) -> list[str]:
+    with pytest.raises(ProfileInvalid) as caught:
+        read(SchedulingProfileSpec, {"rules": [*rules]}, "spec")
+    return [str(mistake) for mistake in caught.value.errors]
+
+
+def test_a_mistake_in_an_expression_has_the_path_of_the_field_and_the_position() -> None:
+    right = {"name": "a", "filter": "true"}
+    assert mistakes(right, {"name": "b", "score": "node.cpu * 2"})[0].startswith(
+        'spec.rules[1].score: line 1, column 5: unknown name "node.cpu"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "mistake"),
+    [
+        ({}, "spec.rules[0]: must have either filter or score"),
+        (
+            {"filter": "true", "score": "1"},
+            "spec.rules[0]: must have either filter or score",
+        ),
+        (
+            {"score": "1", "message": "no"},
+            "spec.rules[0].message: belongs to a filter, the rule is a score",
+        ),
+        (
+            {"filter": "true", "weight": 2},
+            "spec.rules[0].weight: belongs to a score, the rule is a filter",
+        ),
+        (
+            {"filter": "true", "normalize": "Max"},
+            "spec.rules[0].normalize: belongs to a score, the rule is a filter",
+        ),
+    ],
+)
+def test_a_rule_is_a_filter_or_a_score_with_the_fields_of_one(
+    rule: dict[str, Any], mistake: str
+) -> None:
+    assert mistakes({"name": "a", **rule}) == [mistake]
+
+
+def test_names_of_rules_differ() -> None:
+    rule = {"name": "a", "filter": "true"}
+    assert mistakes(rule, rule) == ["spec.rules[1].name: a is there already"]
+
+
+def test_a_profile_has_at_most_32_rules() -> None:
+    rules = [{"name": f"r{i}", "filter": "true"} for i in range(33)]
+    assert mistakes(*rules) == ["spec.rules: must have 32 or fewer items, has 33"]
+
+
+def test_an_expression_has_at_most_1024_characters() -> None:
+    long = {"name": "a", "filter": "true" + " " * 1021}
+    assert mistakes(long) == ["spec.rules[0].filter: must have 1024 or fewer characters"]
+
+
+def test_a_rule_runs_as_a_plugin_of_its_name() -> None:
+    spec = read(SchedulingProfileSpec, {"rules": [{"name": "a", "score": "1"}]}, "spec")
+    assert [rule.plugin for rule in spec.rules] == ["Rules/a"]

@@ -1,0 +1,60 @@
+from typing import Any
+
+import pytest
+
+from mooring.framework.registry import Registry
+from mooring.plugins import SHIPPED
+from mooring.simulate.inputs import Inputs, inputs_of
+from mooring.simulate.manifests import Manifest
+from mooring.simulate.selection import Selection, TypeAndName, take_off, type_and_name
+from mooring.testing.builders import node, pod
+
+
+def inputs(*objects: dict[str, Any]) -> Inputs:
+    return inputs_of([Manifest("file", raw) for raw in objects], Registry(SHIPPED, {}))
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ("pod/web", TypeAndName("Pod", "web")),
+        ("po/web", TypeAndName("Pod", "web")),
+        ("deploy/web", TypeAndName("Deployment", "web")),
+        ("deployment.apps/web", TypeAndName("Deployment", "web")),
+        ("STS/db", TypeAndName("StatefulSet", "db")),
+        ("cj/night", TypeAndName("CronJob", "night")),
+        ("team-a/web", None),
+        ("pod/a/b", None),
+        ("pod/", None),
+        ("pod", None),
+        ("cluster.json", None),
+    ],
+)
+def test_a_type_and_a_name_are_written_as_for_kubectl(word: str, found: TypeAndName | None) -> None:
+    assert type_and_name(word) == found
+
+
+def test_forbidden_pods_are_selected_by_their_controller_too() -> None:
+    labels = {"app": "web"}
+    spec = {"containers": [{"name": "c", "image": "a"}], "priorityClassName": "gone"}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+    found = inputs(deployment, pod("web"))
+    chosen = Selection(targets=(TypeAndName("Deployment", "web"),)).applied(found)
+    assert (len(chosen.rejected), len(chosen.pending)) == (1, 0)
+    assert Selection(namespace="other").applied(found).rejected == ()
+
+
+def test_pods_that_are_taken_off_leave_their_node() -> None:
+    found = inputs(node("n1"), pod("a", node="n1"), pod("b", node="n1"), pod("c"))
+    taken = take_off(found, lambda each: each.name == "a")
+    assert [each.key for each in taken.pending] == ["default/a", "default/c"]
+    assert taken.pending[0].node_name is None
+    assert [placed.pod.key for placed in taken.state.pods] == ["default/b"]
