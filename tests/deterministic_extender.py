@@ -8,6 +8,7 @@ speaks the protocol as a Python extender written for kube-scheduler does.
 
 Under the prefix /unique no two nodes get the same score, and of all candidates for preemption one
 is left, on which the pod passes the filter: then a scheduler has nothing to choose by chance.
+Under the prefix /every every node passes.
 """
 
 import argparse
@@ -33,6 +34,7 @@ __all__ = [
 
 SEED = "extender-seed"
 UNIQUE = "unique/"
+EVERY_NODE = "every/"
 
 Json = Mapping[str, Any]
 
@@ -52,7 +54,7 @@ def filtered(args: Json, prefix: str = "") -> dict[str, Any]:
     nodes = names if by_name else [item["metadata"]["name"] for item in items]
     failed: dict[str, str] = {}
     for_good: dict[str, str] = {}
-    for node in nodes:
+    for node in nodes if prefix != EVERY_NODE else ():
         digits = number(pod, node, prefix) % 100
         if digits < 15:
             failed[node] = f"extender: group {digits % 2} is busy"
