@@ -199,7 +199,12 @@ class Scheduler:
                 ),
             ),
         )
-        self._housekeeping = Housekeeping(self._scheduler, client, flush=self._intake.flush)
+        self._housekeeping = Housekeeping(
+            self._scheduler,
+            client,
+            flush=self._intake.flush,
+            unbound=self._intake.pending,
+        )
         state.on_events(self._on_events)
         self._reflectors = Reflectors(client, Mirror(state), relisted=self._metrics.relisted)
 

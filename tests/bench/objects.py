@@ -73,6 +73,8 @@ def extender(port: int) -> dict[str, Any]:
     return {
         "urlPrefix": f"http://127.0.0.1:{port}/every",
         "filterVerb": "filter",
+        "prioritizeVerb": "prioritize",
+        "weight": 1,
         "nodeCacheCapable": True,
         "managedResources": [{"name": EXTENDED}],
     }

@@ -199,7 +199,7 @@ WORKLOADS: Mapping[str, Workload] = {
         ),
         Workload(
             "extender",
-            "2,000 pods with an extender that takes 20 ms, among 2,000 plain pods",
+            "2,000 pods with an extender that takes 20 ms a call, among 2,000 plain pods",
             goal=5.0,
             nodes=1000,
             pods=4000,
