@@ -34,6 +34,7 @@ from mooring.engine.extenders.two_halves import TwoHalves
 from mooring.engine.group_binding import CalledOff
 from mooring.engine.group_cycle import group_of, postpone, take_members
 from mooring.engine.group_decision import GroupDecision, decide_group, preempt_for_group
+from mooring.engine.group_reports import GroupReports
 from mooring.engine.outcome import FitError, Outcome, ScheduleResult, decision_of
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.reports import PodScheduledReason, Reports
@@ -99,6 +100,7 @@ class SchedulingLoop:
         decisions: DecisionLog,
         preemptions: PreemptionExecutor,
         extenders: Extenders,
+        group_reports: GroupReports,
         shadow: Shadow | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -109,6 +111,7 @@ class SchedulingLoop:
         self._preemptions = preemptions
         self._shadow = shadow
         self._extenders = extenders
+        self._group_reports = group_reports
         self._two_halves = TwoHalves()
         self._clock = clock
         self._shared = ResultCache(scheduler.state.nodes)
@@ -322,11 +325,13 @@ class SchedulingLoop:
                 decision = self._assume_group(group, attempts)
             if decision.tries and not decision.rows:
                 decision = self._preempt_for_group(group, attempts, decision)
+            self._group_reports.decided(group, decision)
             left = [a for a in attempts if a.queued.pod.uid not in decision.rows]
             self._group_unschedulable(left, decision)
         except Exception as error:
             if not isinstance(error, PluginFailed):
                 logger.exception("scheduling the pod group %s failed", group.key)
+            self._group_reports.failed(group, text_of(error))
             for attempt in attempts:
                 self._fail(attempt, text_of(error))
 
@@ -505,6 +510,8 @@ class SchedulingLoop:
             assumed.failed(rejection.message)
             self._rejected(attempt, rejection)
         except CalledOff as called_off:
+            if (group := scheduler.state.pod_groups.of(pod)) is not None:
+                self._group_reports.failed(group, str(called_off))
             self._fail(attempt, str(called_off))
         except BindingFailed as failure:
             assumed.failed(str(failure))
