@@ -9,6 +9,8 @@ from controlplane.nodes import node_object
 __all__ = [
     "Creation",
     "existing_pods",
+    "extended_profile",
+    "extender",
     "hopeless_pods",
     "measured_pods",
     "nodes",
@@ -21,6 +23,8 @@ Creation = tuple[str, dict[str, Any]]
 """The path of a collection and an object to create in it."""
 
 GPU_MEMORY = "aliyun.com/gpu-mem"
+EXTENDED = "example.com/extended"
+"""The resource of pods that the extender cares for."""
 HOPELESS_CPU = "1k"
 """More than any node has."""
 
@@ -29,7 +33,14 @@ def nodes(workload: Workload) -> Iterator[Creation]:
     """Bare nodes, dealt out to the zones in turn."""
     for index in range(workload.nodes):
         zone = f"zone-{index % workload.zones}"
-        yield "/api/v1/nodes", node_object(_node_name(index), zone, workload.node, {})
+        labels = _labels_for_rules(index) if workload.kind.team else {}
+        yield "/api/v1/nodes", node_object(_node_name(index), zone, workload.node, labels)
+
+
+def _labels_for_rules(index: int) -> dict[str, str]:
+    """A price, and for every tenth node another team."""
+    price = {"acme.example/price": f"{1 + index % 7}.5"}
+    return price if index % 10 else {**price, "team": "search"}
 
 
 def priority_classes(workloads: Iterable[Workload]) -> Iterator[Creation]:
@@ -42,24 +53,81 @@ def priority_classes(workloads: Iterable[Workload]) -> Iterator[Creation]:
         )
 
 
+FIVE_RULES: tuple[Mapping[str, Any], ...] = (
+    {
+        "name": "gpu-nodes",
+        "filter": 'node.allocatable["nvidia.com/gpu"] == 0 || pod.requests["nvidia.com/gpu"] > 0',
+    },
+    {
+        "name": "teams",
+        "filter": "!has(node.labels.team) || "
+        "(has(pod.labels.team) && pod.labels.team == node.labels.team)",
+    },
+    {
+        "name": "headroom",
+        "filter": "(node.requested.cpu + pod.requests.cpu) * 10 <= node.allocatable.cpu * 9",
+    },
+    {
+        "name": "cheapest",
+        "score": 'double(node.labels["acme.example/price"])',
+        "normalize": "Reversed",
+    },
+    {"name": "emptiest", "score": "100 - 100 * node.requested.cpu / node.allocatable.cpu"},
+)
+"""Filters and scores of labels, amounts and the pod: what each costs, docs/rules.md says."""
+
+
 def profiles(scheduler: str) -> Iterator[Creation]:
-    """The profile of pods with shares of GPU cards, which are not kube-scheduler's default."""
-    yield (
+    """The profiles of pods that need more than kube-scheduler's defaults, chosen by a label.
+
+    They are those with shares of GPU cards, and those to which rules apply.
+    """
+    card_plugins = {"multiPoint": {"enabled": [{"name": "GPUShare"}, {"name": "GPUTopology"}]}}
+    shared = {"matchLabels": {"gpu": "shared"}}
+    of_a_team = {"matchExpressions": [{"key": "team", "operator": "Exists"}]}
+    yield _profile("gpus", scheduler, shared, plugins=card_plugins)
+    yield _profile("rules", scheduler, of_a_team, rules=[*FIVE_RULES])
+
+
+def _profile(name: str, scheduler: str, pods: Mapping[str, Any], **spec: Any) -> Creation:
+    match = {"schedulerNames": [scheduler], "podSelector": pods, "precedence": 10}
+    return (
         "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles",
         {
             "apiVersion": "scheduling.mooring.dev/v1alpha1",
             "kind": "SchedulingProfile",
-            "metadata": {"name": "gpus"},
-            "spec": {
-                "match": {
-                    "schedulerNames": [scheduler],
-                    "podSelector": {"matchLabels": {"gpu": "shared"}},
-                    "precedence": 10,
-                },
-                "plugins": {
-                    "multiPoint": {"enabled": [{"name": "GPUShare"}, {"name": "GPUTopology"}]}
-                },
-            },
+            "metadata": {"name": name},
+            "spec": {"match": match, **spec},
+        },
+    )
+
+
+def extender(port: int) -> dict[str, Any]:
+    """The extender on this port, as both schedulers are configured with it."""
+    return {
+        "urlPrefix": f"http://127.0.0.1:{port}/every",
+        "filterVerb": "filter",
+        "prioritizeVerb": "prioritize",
+        "weight": 1,
+        "nodeCacheCapable": True,
+        "managedResources": [{"name": EXTENDED}],
+    }
+
+
+def extended_profile(scheduler: str, port: int) -> Creation:
+    """The profile of pods that the extender cares for."""
+    match = {
+        "schedulerNames": [scheduler],
+        "podSelector": {"matchLabels": {"extended": "true"}},
+        "precedence": 10,
+    }
+    return (
+        "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles",
+        {
+            "apiVersion": "scheduling.mooring.dev/v1alpha1",
+            "kind": "SchedulingProfile",
+            "metadata": {"name": "extended"},
+            "spec": {"match": match, "extenders": [extender(port)]},
         },
     )
 
@@ -100,8 +168,9 @@ def pod_groups(workload: Workload, namespace: str) -> Iterator[Creation]:
 
 def measured_pods(workload: Workload, namespace: str, scheduler: str) -> Iterator[Creation]:
     """The pods whose placing is measured, app after app in turn, and group after group."""
-    kind, size = workload.kind, workload.group_size
+    size = workload.group_size
     for index in range(workload.pods):
+        kind = workload.kind if index % 2 else workload.second_kind or workload.kind
         pod = _pod(kind, f"measured-{index:05}", index % kind.apps)
         group = {"schedulingGroup": {"podGroupName": _group_name(index // size)}} if size else {}
         yield _pods_path(namespace), _with_spec(pod, schedulerName=scheduler, **group)
@@ -110,7 +179,8 @@ def measured_pods(workload: Workload, namespace: str, scheduler: str) -> Iterato
 def _pod(kind: EquivalentPods, name: str, app_number: int) -> dict[str, Any]:
     app = f"app-{app_number:03}"
     gpu = {GPU_MEMORY: str(kind.gpu_memory)} if kind.gpu_memory else {}
-    resources = {"requests": {"cpu": kind.cpu, "memory": kind.memory, **gpu}, "limits": gpu}
+    counted = {**gpu, **({EXTENDED: "1"} if kind.extended else {})}
+    resources = {"requests": {"cpu": kind.cpu, "memory": kind.memory, **counted}, "limits": counted}
     spec: dict[str, Any] = {
         "containers": [{"name": "main", "image": "pause", "resources": resources}],
         # No kubelet is there to finish a graceful deletion.
@@ -120,6 +190,10 @@ def _pod(kind: EquivalentPods, name: str, app_number: int) -> dict[str, Any]:
     if kind.priority:
         spec["priorityClassName"] = _priority_name(kind.priority)
     labels = {"app": app, **({"gpu": "shared"} if gpu else {})}
+    if kind.extended:
+        labels["extended"] = "true"
+    if kind.team:
+        labels["team"] = kind.team
     return {"metadata": {"name": name, "labels": labels}, "spec": spec}
 
 

@@ -20,7 +20,7 @@ from mooring.engine.binding import (
 )
 from mooring.engine.extenders.extenders import Extenders
 from mooring.framework.verdicts import SKIP, PluginError, Skip, Unschedulable, Wait
-from mooring.kube.errors import NotFoundError
+from mooring.kube.errors import InvalidError, NotFoundError
 from mooring.kube.resources import Call
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, parse_pod
@@ -309,6 +309,19 @@ async def test_only_at_bind_does_not_found_mean_that_the_pod_has_gone(
         await stage.bind(attempted)
     assert failed.value.gone is gone
     assert "no such pod" in str(failed.value)
+
+
+@pytest.mark.parametrize("point", ["bind", "pre_bind"])
+async def test_a_denied_write_is_told_from_a_fault_in_the_words_of_who_denies_it(
+    stage: Stage, point: str
+) -> None:
+    words = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: not today"
+    denial = InvalidError(Call("create", "pods/binding"), words, status=422)
+    points: dict[str, list[Step]] = {point: [stage.step("Denied", **{point: denial})]}
+    with pytest.raises(BindingFailed) as failed:
+        await stage.bind(stage.take(0, **points))
+    assert failed.value.condition == "AdmissionDenied"
+    assert words in str(failed.value)
 
 
 async def test_a_binding_can_be_called_off_only_while_it_is_prepared(stage: Stage) -> None:

@@ -57,13 +57,14 @@ class Door:
         self.woken = 0
         self.left: list[str] = []
         self.failed: list[tuple[str, str]] = []
+        self.gated: list[tuple[str, str]] = []
         self.intake = Intake(
             self.scheduler_state,
             clock=lambda: self.now,
             wake=self._wake,
             left=self.left.append,
             failed=self._fail,
-            gated=self._fail,
+            gated=lambda pod, reason: self.gated.append((pod.name, reason)),
         )
         self.scheduler_state.state.on_events(self.intake.on_events)
 
@@ -358,6 +359,21 @@ def test_gated_pods_are_queued_when_pre_enqueue_accepts_them_later(
     door.intake.flush()
     assert (door.queue("broken"), door.queue("closed")) == (SubQueue.ACTIVE, SubQueue.GATED)
     assert door.woken == woken + 1
+
+
+def test_a_pod_that_stays_gated_is_told_why_later_and_not_when_it_comes(door: Door) -> None:
+    """Most gates are opened soon, and thousands of pods may come at once."""
+    put_profile(door.scheduler_state, registry=GATEKEEPER, **GATED)
+    door.comes(labels={"gate": "close"})
+    assert door.gated == []
+    door.intake.flush()
+    assert door.gated == [("web", "no quota")]
+
+
+def test_the_condition_of_scheduling_gates_is_the_api_servers(open_door: Door) -> None:
+    open_door.comes(spec={"schedulingGates": [{"name": "acme.example/quota"}]})
+    open_door.intake.flush()
+    assert open_door.gated == []
 
 
 def test_pods_unschedulable_for_five_minutes_are_flushed(open_door: Door) -> None:

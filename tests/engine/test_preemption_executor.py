@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -81,7 +82,7 @@ class Answers:
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str]] = []
-        self.bodies: list[object] = []
+        self.bodies: list[Any] = []
         self.exhausted = False
         self.refuse: dict[tuple[str, str], tuple[int, str]] = {}
         self.bodies_of: dict[tuple[str, str], dict[str, object]] = {}
@@ -177,6 +178,18 @@ async def test_a_failed_deletion_ends_the_preemption(stage: Stage, answers: Answ
     assert ("DELETE", "low-1") not in answers.requests
     assert stage.scheduler.state.nominations.get("default/high") is None
     assert stage.queued.queue is SubQueue.BACKOFF
+
+
+async def test_a_denied_eviction_is_told_to_the_preemptor(stage: Stage, answers: Answers) -> None:
+    answers.refuse["DELETE", "low-0"] = (403, "Forbidden")
+    await stage.carry_out(0)
+    writing = asyncio.create_task(stage.recorder.run())
+    await stage.recorder.drain(5.0)
+    writing.cancel()
+    notes = {body["reason"]: body["note"] for body in answers.bodies if "note" in body}
+    assert notes["FailedPreemption"] == (
+        "Preemption is abandoned: delete pods default/low-0: no (403 Forbidden)"
+    )
 
 
 async def test_a_failed_preemption_is_not_tried_again_before_the_backoff_ends(

@@ -8,10 +8,12 @@ import pytest
 
 from kube.api_server import ApiServer, Request
 from kube.virtual_clock import VirtualClock
-from mooring.engine.reports import Reports
+from mooring.engine.reports import PodScheduledReason, Reports, failure_reason
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
+from mooring.kube.errors import error_from_status
 from mooring.kube.recorder import EventRecorder
+from mooring.kube.resources import Call
 from mooring.kube.writes import PodWriter
 from mooring.model.events import Kind
 from mooring.model.pod import parse_pod
@@ -113,11 +115,65 @@ async def test_the_same_message_is_not_written_again(server: ApiServer, reports:
 async def test_a_condition_that_the_pod_has_already_is_not_written_by_a_new_leader(
     server: ApiServer, reports: Reports
 ) -> None:
-    said = {"type": "PodScheduled", "status": "False", "message": FULL}
+    said = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": FULL,
+    }
     told = parse_pod(pod("told", status={"conditions": [said]}))
     reports.unschedulable(told, FULL)
     reports.unschedulable(OTHER, FULL)
     assert about(await answered(server)) == "other"
+
+
+async def test_another_reason_is_written_even_with_the_same_message(
+    server: ApiServer, reports: Reports
+) -> None:
+    reports.unschedulable(WEB, FULL)
+    assert condition(await answered(server))["reason"] == "Unschedulable"
+    reports.error(WEB, FULL, PodScheduledReason.ADMISSION_DENIED)
+    assert condition(await answered(server))["reason"] == "AdmissionDenied"
+
+
+async def test_a_gated_pod_gets_condition_and_event_once_for_each_message(
+    server: ApiServer, reports: Reports, recorder: EventRecorder
+) -> None:
+    for _ in range(3):
+        reports.gated(WEB, "waiting for 3 pods")
+    written = condition(await answered(server))
+    assert (written["reason"], written["message"]) == ("SchedulingGated", "waiting for 3 pods")
+    found = await event(server, recorder)
+    assert (found["note"], found.get("series")) == ("waiting for 3 pods", None)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "reason"),
+    [
+        (403, "exceeded quota: small", "QuotaExceeded"),
+        (403, 'User "x" cannot create resource "pods/binding"', "SchedulerError"),
+        (
+            422,
+            "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
+            "AdmissionDenied",
+        ),
+        (409, "pod web is already assigned to node b", "BindingConflict"),
+        (500, "etcdserver: request timed out", "SchedulerError"),
+    ],
+)
+def test_the_reason_of_a_failed_binding_tells_who_forbids_it(
+    status: int, message: str, reason: str
+) -> None:
+    call = Call("create", "pods/binding", "", "default", "web")
+    error = error_from_status(call, {"code": status, "message": message})
+    assert failure_reason(error) == reason
+
+
+def test_only_unschedulable_asks_a_cluster_autoscaler_for_nodes() -> None:
+    """It looks for exactly this reason (cluster-autoscaler, utils/kubernetes/listers.go)."""
+    assert [reason for reason in PodScheduledReason if reason == "Unschedulable"] == [
+        PodScheduledReason.UNSCHEDULABLE
+    ]
 
 
 async def test_a_changed_message_leaves_the_time_of_the_transition(
@@ -246,6 +302,18 @@ async def test_a_victim_gets_an_event_with_the_preemptor_and_its_priority(
     reports.preempting(high, [WEB], "a")
     assert (await event(server, recorder))["note"] == (
         "Making room on node a by evicting default/web (priority 0)"
+    )
+
+
+async def test_a_preemptor_gets_a_warning_when_its_victims_stay(
+    server: ApiServer, reports: Reports, recorder: EventRecorder
+) -> None:
+    reports.preemption_failed(WEB, "delete pods default/low: not today (422 Invalid)")
+    written = await event(server, recorder)
+    assert (written["type"], written["reason"], written["note"]) == (
+        "Warning",
+        "FailedPreemption",
+        "Preemption is abandoned: delete pods default/low: not today (422 Invalid)",
     )
 
 

@@ -17,7 +17,9 @@ from mooring.kube.errors import (
     UnansweredError,
     UnauthorizedError,
     UnreachableError,
+    denied_by_admission,
     error_from_response,
+    exceeds_quota,
     explain,
 )
 from mooring.kube.resources import NODE, POD, SCHEDULING_PROFILE, Call
@@ -83,6 +85,39 @@ def test_a_refused_verb_names_verb_resource_user_and_the_cure() -> None:
 def test_a_refusal_by_quota_is_not_taken_for_rbac() -> None:
     line = explain(refusal(BIND, 403, "Forbidden", "exceeded quota: small", name="web"))
     assert line == "create pods/binding team-a/web: exceeded quota: small (403 Forbidden)"
+
+
+POLICY = "ValidatingAdmissionPolicy 'no-binding' with binding 'all' denied request: not today"
+WEBHOOK = 'admission webhook "guard.example" denied the request: not today'
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "denied", "quota"),
+    [
+        (422, POLICY, True, False),
+        (401, POLICY, True, False),
+        (400, WEBHOOK, True, False),
+        (403, WEBHOOK, True, False),
+        (403, 'pods "web" is forbidden: node is not yours', True, False),
+        (403, 'pods "web" is forbidden: exceeded quota: small, requested: pods=1', False, True),
+        (403, 'pods "web" is forbidden: failed quota: small: must specify cpu', False, True),
+        (403, 'pods "web" is forbidden: User "x" cannot create resource "pods"', False, False),
+        (422, "spec: Invalid value", False, False),
+        (500, WEBHOOK, False, False),
+    ],
+)
+def test_a_denial_by_admission_and_a_quota_are_told_from_other_refusals(
+    *, status: int, message: str, denied: bool, quota: bool
+) -> None:
+    error = refusal(BIND, status, "Forbidden", message, name="web")
+    assert (denied_by_admission(error), exceeds_quota(error)) == (denied, quota)
+    if denied:
+        assert message in explain(error)
+
+
+def test_an_error_of_the_connection_is_no_denial() -> None:
+    assert not denied_by_admission(UnreachableError(BIND, "connection refused"))
+    assert not denied_by_admission(ConfigError("no kubeconfig"))
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from mooring.engine.extenders.answers import interested
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders
 from mooring.engine.group_binding import GroupBinding
+from mooring.engine.reports import PodScheduledReason, failure_reason
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import Plugin
@@ -69,11 +70,21 @@ class PodRejected(Exception):  # noqa: N818 - a verdict of a plugin, not a fault
 
 
 class BindingFailed(Exception):  # noqa: N818 - says what happened; its text is for the user
-    """The pod could not be bound; `gone` is True if there is no such pod left to bind."""
+    """The pod could not be bound.
 
-    def __init__(self, reason: str, *, gone: bool = False) -> None:
+    `gone` is True if there is no such pod left to bind, `condition` the reason of its condition.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        gone: bool = False,
+        condition: PodScheduledReason = PodScheduledReason.SCHEDULER_ERROR,
+    ) -> None:
         super().__init__(reason)
         self.gone = gone
+        self.condition = condition
 
 
 @dataclass(slots=True, eq=False)
@@ -306,7 +317,8 @@ async def _run(
     except KubeError as error:
         gone = point is ExtensionPoint.BIND and isinstance(error, NotFoundError)
         text = f'running {point} plugin "{plugin.name}": {explain(error)}'
-        raise BindingFailed(_bind_prefix(point) + text, gone=gone) from error
+        condition = failure_reason(error)
+        raise BindingFailed(_bind_prefix(point) + text, gone=gone, condition=condition) from error
     except TimeoutError:
         failure = pipeline.failures.timed_out(pipeline.blamed(plugin.name, point))
         raise BindingFailed(_bind_prefix(point) + str(failure)) from None

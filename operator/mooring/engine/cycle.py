@@ -168,7 +168,7 @@ def _feasible(
     candidates = len(pre_filtered.candidate_rows)
     rows, evaluated_nodes = sampled(fits, cluster, search.pipeline, candidates, start)
     if answers is not None and len(rows):
-        names = tuple(cluster.node_names[row] for row in rows.tolist())
+        names = tuple(map(cluster.nodes.name, rows.tolist()))
         return FilterCall(names, evaluated_nodes)
     return _Feasible(rows, evaluated_nodes, diagnosis)
 
@@ -188,7 +188,8 @@ def _highest(
     chosen = int(table.best[seed % len(table.best)])
     row, scores = int(rows[chosen]), partial(table.by_node, chosen=chosen)
     evaluated, diagnosis = found.evaluated_nodes, found.diagnosis
-    return ScheduleResult(row, nodes.name(row), len(rows), evaluated, scores, diagnosis)
+    name, score_of = nodes.name(row), partial(table.of_row, rows)
+    return ScheduleResult(row, name, len(rows), evaluated, scores, diagnosis, score_of)
 
 
 def _with_extenders(

@@ -339,7 +339,7 @@ def passed_by_extenders(
     failed = np.array(feasible(filtered.failed), np.int64)
     if not len(failed):
         return passed, ()
-    failures = [filtered.failed[cluster.node_names[row]] for row in failed.tolist()]
+    failures = [filtered.failed[cluster.nodes.name(row)] for row in failed.tolist()]
     reasons = np.array([failure.reason for failure in failures])
     resolvable = np.array([failure.resolvable for failure in failures], np.bool_)
     masks = ((str(reason), reasons == reason) for reason in np.unique(reasons))

@@ -18,6 +18,8 @@ from mooring.model.workloads import Namespace
 
 __all__ = ["Intake"]
 
+_SCHEDULING_GATES: Final = "SchedulingGates"
+"""The plugin of `spec.schedulingGates`."""
 _GROUP_EVENTS: Final = frozenset(
     (Kind.UNSCHEDULED_POD, Kind.POD_GROUP, Kind.COSCHEDULING_POD_GROUP)
 )
@@ -28,8 +30,8 @@ class Intake:
 
     `wake` is called when the queue may have work, `left` with the uid of a pod that is not without
     a node any more, `failed` with a pod that is gated because it exceeds a limit or a PreEnqueue
-    plugin failed, and why, `gated` with a member of a pod group that a PreEnqueue plugin holds
-    back, and why.
+    plugin failed, and why. `gated` is called with a pod that a PreEnqueue plugin holds back, and
+    why: with a member of a pod group at once, with another pod when it has waited for some time.
     """
 
     def __init__(
@@ -98,7 +100,7 @@ class Intake:
         moved = self._scheduler.queue.flush_unschedulable(self._clock())
         for queued in self._scheduler.queue:
             if queued.queue is SubQueue.GATED:
-                self._add(queued.pod, queued.pipeline)
+                self._add(queued.pod, queued.pipeline, report=True)
                 moved |= not queued.gated
         if moved:
             self._wake()
@@ -177,13 +179,17 @@ class Intake:
         self._scheduler.state.withdraw(pod.key)
         self._scheduler.without_profile[pod.key] = pod
 
-    def _add(self, pod: Pod, pipeline: Pipeline) -> None:
+    def _add(self, pod: Pod, pipeline: Pipeline, *, report: bool = False) -> None:
         self._scheduler.without_profile.pop(pod.key, None)
-        gated = self._is_gated(pod, pipeline)
+        gated = self._is_gated(pod, pipeline, report=report)
         self._scheduler.queue.add(pod, pipeline, self._clock(), gated=gated)
 
-    def _is_gated(self, pod: Pod, pipeline: Pipeline) -> bool:
-        """Whether the pod exceeds a limit, or a PreEnqueue plugin holds it back, or fails."""
+    def _is_gated(self, pod: Pod, pipeline: Pipeline, *, report: bool) -> bool:
+        """Whether the pod exceeds a limit, or a PreEnqueue plugin holds it back, or fails.
+
+        If `report`, the plugin's reason is reported, except that of scheduling gates, about which
+        the API server writes the condition.
+        """
         if (limit := pod.limit_exceeded) is not None:
             queued = self._scheduler.queue.get(pod.key)
             if queued is None or queued.pod is not pod:
@@ -193,7 +199,8 @@ class Intake:
             try:
                 answer = run_pre_enqueue(pipeline, plugin, pod)
                 if answer is not None:
-                    if self._scheduler.state.pod_groups.key_of(pod) is not None:
+                    in_group = self._scheduler.state.pod_groups.key_of(pod) is not None
+                    if in_group or (report and plugin.name != _SCHEDULING_GATES):
                         self._gated(pod, answer.reason)
                     return True
             except PluginFailed as failure:

@@ -7,17 +7,27 @@ the newest report about a pod is written.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
-from mooring.kube.errors import ApiError, ConflictError, NotFoundError, UnreachableError, explain
+from mooring.kube.errors import (
+    ApiError,
+    ConflictError,
+    KubeError,
+    NotFoundError,
+    UnreachableError,
+    denied_by_admission,
+    exceeds_quota,
+    explain,
+)
 from mooring.kube.recorder import EventRecorder, ObjectRef
 from mooring.kube.timestamps import time_now
 from mooring.kube.writes import PodWriter
 from mooring.model.pod import Pod
 from mooring.model.workloads import PriorityClass
 
-__all__ = ["Reports"]
+__all__ = ["PodScheduledReason", "Reports", "failure_reason"]
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +39,40 @@ _LONGEST_MESSAGE: Final = 32_768
 """Characters; the API's limit to the message of a condition (metav1.Condition)."""
 _PAUSE_SECONDS: Final = 1.0
 """Between two tries of a lane to reach the API server."""
+
+
+class PodScheduledReason(StrEnum):
+    """Why a pod's PodScheduled condition is False.
+
+    A cluster autoscaler adds nodes for UNSCHEDULABLE only, so every other reason stands for what
+    new nodes would not help.
+    """
+
+    UNSCHEDULABLE = "Unschedulable"
+    """No node fits now; as in kube-scheduler."""
+    SCHEDULER_ERROR = "SchedulerError"
+    """The attempt failed, or the pod exceeds a limit; as in kube-scheduler."""
+    SCHEDULING_GATED = "SchedulingGated"
+    """A PreEnqueue plugin holds the pod back; for scheduling gates the API server writes it."""
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    """A ResourceQuota forbids what the binding writes."""
+    ADMISSION_DENIED = "AdmissionDenied"
+    """An admission policy or webhook forbids what the binding writes."""
+    BINDING_CONFLICT = "BindingConflict"
+    """The API server says that the pod or a volume is not as the binding presumed."""
+    NO_PROFILE = "NoProfile"
+    """The pod was Mooring's, and no profile takes it any more."""
+
+
+def failure_reason(error: KubeError) -> PodScheduledReason:
+    """The reason for a binding that ended with this error."""
+    if exceeds_quota(error):
+        return PodScheduledReason.QUOTA_EXCEEDED
+    if denied_by_admission(error):
+        return PodScheduledReason.ADMISSION_DENIED
+    if isinstance(error, ConflictError):
+        return PodScheduledReason.BINDING_CONFLICT
+    return PodScheduledReason.SCHEDULER_ERROR
 
 
 class Reports:
@@ -53,7 +97,7 @@ class Reports:
         self._pending: dict[str, tuple[Pod, dict[str, Any]]] = {}
         self._writing: dict[str, asyncio.Event] = {}
         self._more = asyncio.Event()
-        self._said: dict[str, tuple[str, str | None]] = {}
+        self._said: dict[str, _Said] = {}
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -74,21 +118,30 @@ class Reports:
 
     def unschedulable(self, pod: Pod, message: str, nominated: str | None = None) -> None:
         """Report that no node fits the pod now."""
-        self._failed(pod, "Unschedulable", message, nominated)
+        self._failed(pod, PodScheduledReason.UNSCHEDULABLE, message, nominated)
+
+    def error(
+        self,
+        pod: Pod,
+        message: str,
+        reason: PodScheduledReason = PodScheduledReason.SCHEDULER_ERROR,
+    ) -> None:
+        """Report that the attempt ended in an error, or that there will be none."""
+        self._failed(pod, reason, message, None)
 
     def gated(self, pod: Pod, message: str) -> None:
         """Report why the pod may not enter the queue yet, once for each message.
 
-        The reason is that of scheduling gates: new nodes would not help the pod, and an autoscaler
-        makes none for it.
+        New nodes would not help the pod, and a cluster autoscaler makes none for it.
         """
-        known, _ = self._said.get(pod.uid, (pod.unscheduled_message or "", None))
+        _, known, _ = self._said.get(pod.uid, (None, pod.unscheduled_message or "", None))
         if known != message:
-            self._failed(pod, "SchedulingGated", message, pod.nominated_node)
+            reason = PodScheduledReason.SCHEDULING_GATED
+            self._failed(pod, reason, message, pod.nominated_node)
 
-    def error(self, pod: Pod, message: str) -> None:
-        """Report that the attempt ended in an error."""
-        self._failed(pod, "SchedulerError", message, None)
+    def no_profile(self, pod: Pod, message: str) -> None:
+        """Report that no profile takes the pod."""
+        self._failed(pod, PodScheduledReason.NO_PROFILE, message, None)
 
     def preempted(self, victim: Pod, preemptor: Pod, node: str) -> None:
         """Report to the victim that it is preempted, and for which priority."""
@@ -109,10 +162,17 @@ class Reports:
         note = f"Making room on node {node} by evicting {chosen}"
         self._recorder.record(_reference(preemptor), "Normal", "Preempting", "Preempting", note)
 
+    def preemption_failed(self, preemptor: Pod, why: str) -> None:
+        """Report to the preemptor that victims stay, for example because an eviction is denied."""
+        note = f"Preemption is abandoned: {why}"
+        self._recorder.record(
+            _reference(preemptor), "Warning", "FailedPreemption", "Preempting", note
+        )
+
     def nomination_cleared(self, pod: Pod) -> None:
         """Report that the pod has no nominated node any more."""
-        message, _ = self._said.get(pod.uid, (pod.unscheduled_message or "", None))
-        self._said[pod.uid] = (message, None)
+        reason, message, _ = self._said.get(pod.uid, (None, pod.unscheduled_message or "", None))
+        self._said[pod.uid] = (reason, message, None)
         self._write_soon(pod, {"nominatedNodeName": None})
 
     def _priority(self, pod: Pod) -> str:
@@ -127,14 +187,26 @@ class Reports:
         self._said.pop(uid, None)
         self._pending.pop(uid, None)
 
-    def _failed(self, pod: Pod, reason: str, message: str, nominated: str | None) -> None:
-        message = message[:_LONGEST_MESSAGE].encode(errors="replace").decode()
-        self._recorder.record(_reference(pod), "Warning", "FailedScheduling", "Scheduling", message)
-        already = self._said.get(pod.uid, (pod.unscheduled_message or "", pod.nominated_node))
-        if already == (message, nominated):
+    def _failed(
+        self, pod: Pod, reason: PodScheduledReason, message: str, nominated: str | None
+    ) -> None:
+        self._record_failure(pod, message)
+        self._set_condition(pod, reason, message, nominated)
+
+    def _record_failure(self, pod: Pod, message: str) -> None:
+        note = _valid(message)
+        self._recorder.record(_reference(pod), "Warning", "FailedScheduling", "Scheduling", note)
+
+    def _set_condition(
+        self, pod: Pod, reason: PodScheduledReason, message: str, nominated: str | None
+    ) -> None:
+        message = _valid(message)
+        known = (pod.unscheduled_reason, pod.unscheduled_message or "", pod.nominated_node)
+        already = self._said.get(pod.uid, known)
+        if already == (reason, message, nominated):
             return
         first = pod.unscheduled_message is None and pod.uid not in self._said
-        self._said[pod.uid] = (message, nominated)
+        self._said[pod.uid] = (reason, message, nominated)
         condition = {
             "type": "PodScheduled",
             "status": "False",
@@ -144,7 +216,7 @@ class Reports:
             **({"lastTransitionTime": time_now()} if first else {}),
         }
         status: dict[str, Any] = {"conditions": [condition]}
-        if nominated != already[1]:
+        if nominated != already[2]:
             status["nominatedNodeName"] = nominated
         self._write_soon(pod, status)
 
@@ -193,6 +265,15 @@ class Reports:
         if text != self._trouble:
             logger.warning("the status of pods is not written: %s", text)
         self._trouble = text
+
+
+_Said = tuple[str | None, str, str | None]
+"""What was written last about a pod: reason and message of its condition, and nominated node."""
+
+
+def _valid(message: str) -> str:
+    """The message as the API server accepts it in a condition."""
+    return message[:_LONGEST_MESSAGE].encode(errors="replace").decode()
 
 
 def _reference(pod: Pod) -> ObjectRef:

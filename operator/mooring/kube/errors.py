@@ -45,8 +45,10 @@ __all__ = [
     "UnansweredError",
     "UnauthorizedError",
     "UnreachableError",
+    "denied_by_admission",
     "error_from_response",
     "error_from_status",
+    "exceeds_quota",
     "explain",
 ]
 
@@ -214,6 +216,29 @@ ANONYMOUS: Final = "system:anonymous"
 _RBAC_REFUSAL = re.compile(r'User "([^"]*)" cannot ')
 
 
+_QUOTA = re.compile(r"\b(exceeded|failed) quota: ")
+_ADMISSION = re.compile(r"admission webhook \"|(Validating|Mutating)AdmissionPolicy '")
+"""How the API server begins a denial; its status is whatever the policy or webhook chose."""
+
+
+def exceeds_quota(error: KubeError) -> bool:
+    """Whether a ResourceQuota forbids the write (plugin/pkg/admission/resourcequota)."""
+    return isinstance(error, ForbiddenError) and _QUOTA.search(error.message) is not None
+
+
+def denied_by_admission(error: KubeError) -> bool:
+    """Whether an admission policy, webhook or plugin denies the write, a quota not counted.
+
+    The message is in the words of the policy's or webhook's author.
+    """
+    if not isinstance(error, ApiError) or error.status is None or error.status >= 500:
+        return False
+    if _ADMISSION.search(error.message) is not None:
+        return True
+    forbidden = isinstance(error, ForbiddenError) and _refused_user(error) is None
+    return forbidden and not exceeds_quota(error)
+
+
 def explain(error: KubeError) -> str:
     """One line for a user: what is wrong, where, and what to do about it."""
     if not isinstance(error, ApiError):
@@ -231,6 +256,8 @@ def explain(error: KubeError) -> str:
             f"cannot reach the API server at {error.server}: {error.message}; check that it runs "
             "and that KUBECONFIG (or --kubeconfig, --context) names the right cluster and CA"
         )
+    elif denied_by_admission(error):
+        line = str(error)
     elif isinstance(error, UnauthorizedError) or user == ANONYMOUS:
         line = (
             f"the API server at {error.server} knows no user by the credentials for {error.call}; "

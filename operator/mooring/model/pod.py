@@ -59,6 +59,8 @@ class Pod:
     volumes: tuple[PodVolume, ...]
     unscheduled_message: str | None
     """The message of the pod's condition PodScheduled=False, None without the condition."""
+    unscheduled_reason: str | None = None
+    """The reason of that condition."""
     scheduling_group: str | None = None
     """The PodGroup of scheduling.k8s.io that `spec.schedulingGroup` names, None without one."""
 
@@ -80,7 +82,7 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
     namespace, name = namespace_of(raw), name_of(raw)
     metadata, spec, status = raw["metadata"], required(raw, "spec"), mapping(raw, "status")
     node_name = text(spec, "nodeName", "spec") or None
-    unscheduled_message, disruption = _conditions(mappings(status, "conditions", "status"))
+    unscheduled, disruption = _conditions(mappings(status, "conditions", "status"))
     annotations = strings(metadata, "annotations", "metadata")
     group = mapping(spec, "schedulingGroup", "spec")
     return Pod(
@@ -101,21 +103,25 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         phase=text(status, "phase", "status") or "Pending",
         owner=_controller(mappings(metadata, "ownerReferences", "metadata")),
         volumes=pod_volumes(raw),
-        unscheduled_message=unscheduled_message,
+        unscheduled_message=unscheduled[1] if unscheduled is not None else None,
+        unscheduled_reason=unscheduled[0] if unscheduled is not None else None,
         scheduling_group=text(group, "podGroupName", "spec.schedulingGroup") or None,
     )
 
 
-def _conditions(raw: Iterable[Mapping[str, Any]]) -> tuple[str | None, object]:
-    """The message of PodScheduled=False, and the reason of DisruptionTarget=True."""
-    message, disruption = None, None
+def _conditions(
+    raw: Iterable[Mapping[str, Any]],
+) -> tuple[tuple[str, str] | None, object]:
+    """Reason and message of PodScheduled=False, and the reason of DisruptionTarget=True."""
+    unscheduled, disruption = None, None
     for index, condition in enumerate(raw):
         kind, status = condition.get("type"), condition.get("status")
         if kind == "PodScheduled" and status == "False":
-            message = text(condition, "message", f"status.conditions[{index}]")
+            where = f"status.conditions[{index}]"
+            unscheduled = text(condition, "reason", where), text(condition, "message", where)
         elif kind == "DisruptionTarget" and status == "True":
             disruption = condition.get("reason")
-    return message, disruption
+    return unscheduled, disruption
 
 
 def _controller(raw: Iterable[Mapping[str, Any]]) -> OwnerRef | None:
