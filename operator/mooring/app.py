@@ -169,6 +169,7 @@ class Scheduler:
             left=self._reports.forget,
             failed=self._reports.error,
             gated=self._reports.gated,
+            no_profile=self._reports.no_profile,
         )
         profile_handler = ProfileHandler(profiles, self._intake)
         self._kopf = KopfOperator(
@@ -199,7 +200,12 @@ class Scheduler:
                 ),
             ),
         )
-        self._housekeeping = Housekeeping(self._scheduler, client, flush=self._intake.flush)
+        self._housekeeping = Housekeeping(
+            self._scheduler,
+            client,
+            flush=self._intake.flush,
+            report=self._intake.report_pods_without_profile,
+        )
         state.on_events(self._on_events)
         self._reflectors = Reflectors(client, Mirror(state), relisted=self._metrics.relisted)
 

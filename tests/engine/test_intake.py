@@ -58,6 +58,7 @@ class Door:
         self.left: list[str] = []
         self.failed: list[tuple[str, str]] = []
         self.gated: list[tuple[str, str]] = []
+        self.alone: list[tuple[str, str]] = []
         self.intake = Intake(
             self.scheduler_state,
             clock=lambda: self.now,
@@ -65,6 +66,7 @@ class Door:
             left=self.left.append,
             failed=self._fail,
             gated=lambda pod, reason: self.gated.append((pod.name, reason)),
+            no_profile=lambda pod, reason: self.alone.append((pod.name, reason)),
         )
         self.scheduler_state.state.on_events(self.intake.on_events)
 
@@ -99,6 +101,11 @@ class Door:
             queued, frozenset({"NodeResourcesFit"}), self.now
         )
         return queued
+
+    def reports(self) -> None:
+        """Some seconds pass, and pods without a profile are told why."""
+        self.now += 10.0
+        self.intake.report_pods_without_profile()
 
     def namespace_is(self, **labels: str) -> None:
         """The pods' namespace has these labels from now on."""
@@ -401,6 +408,81 @@ def test_a_pod_is_known_while_it_is_queued_in_flight_or_has_a_node(open_door: Do
 def test_a_pod_that_no_profile_takes_is_known(door: Door) -> None:
     without_profile = door.comes()
     assert door.intake.knows(without_profile.key, without_profile.uid)
+
+
+class TestPodsWithoutProfile:
+    """`Door.reports` lets ten seconds pass, and the intake report."""
+
+    def test_a_pod_that_profiles_for_its_scheduler_name_leave_out_is_told_which(
+        self, door: Door
+    ) -> None:
+        put_profile(door.scheduler_state, "batch", registry=GATEKEEPER, match=BATCH)
+        door.comes()
+        door.reports()
+        ((name, why),) = door.alone
+        assert name == "web"
+        assert why == (
+            'no SchedulingProfile takes the pod: those for schedulerName "default-scheduler" '
+            "(batch) select other namespaces or pods"
+        )
+
+    def test_it_is_told_once_and_not_at_once(self, door: Door) -> None:
+        """At the start of a scheduler, pods may come before their profiles."""
+        put_profile(door.scheduler_state, "batch", registry=GATEKEEPER, match=BATCH)
+        door.comes()
+        door.intake.report_pods_without_profile()
+        assert door.alone == []
+        for _ in range(3):
+            door.comes()
+            door.reports()
+        assert len(door.alone) == 1
+
+    def test_a_pod_of_another_scheduler_is_told_nothing(self, open_door: Door) -> None:
+        open_door.comes(spec={"schedulerName": "volcano"})
+        open_door.reports()
+        assert open_door.alone == []
+
+    def test_the_waiting_pods_of_a_deleted_profile_are_told(self, open_door: Door) -> None:
+        open_door.rejected()
+        open_door.scheduler_state.profiles.remove("default-scheduler")
+        open_door.intake.profiles_changed()
+        open_door.reports()
+        ((name, why),) = open_door.alone
+        assert name == "web"
+        assert why.startswith("SchedulingProfile default-scheduler was deleted or is no longer for")
+
+    def test_a_pod_of_a_profile_that_never_was_valid_is_told_to_look_at_it(
+        self, door: Door
+    ) -> None:
+        door.scheduler_state.profiles.not_in_force("packed", ["default-scheduler"])
+        door.comes()
+        door.reports()
+        assert "see kubectl get sprof packed -o wide" in door.alone[0][1]
+
+    def test_a_pod_that_is_being_bound_is_not_told(self, open_door: Door) -> None:
+        web = open_door.comes()
+        open_door.popped()
+        state = open_door.scheduler_state.state
+        state.assume(web, state.nodes.row_of["a"])
+        open_door.scheduler_state.profiles.remove("default-scheduler")
+        open_door.intake.profiles_changed()
+        open_door.reports()
+        assert open_door.alone == []
+        state.forget(web)
+        open_door.reports()
+        assert len(open_door.alone) == 1
+
+    def test_another_reason_is_told_too_and_one_that_has_gone_is_not(self, door: Door) -> None:
+        put_profile(door.scheduler_state, "batch", registry=GATEKEEPER, match=BATCH)
+        web = door.comes()
+        door.reports()
+        door.scheduler_state.profiles.remove("batch")
+        door.reports()
+        assert len(door.alone) == 2
+        door.intake.gone(web.key, web.uid)
+        door.scheduler_state.profiles.not_in_force("packed", ["default-scheduler"])
+        door.reports()
+        assert len(door.alone) == 2
 
 
 class TestLimits:
