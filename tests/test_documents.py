@@ -101,6 +101,20 @@ def test_architecture_names_every_package() -> None:
     assert packages - named == set()
 
 
+def test_rules_md_shows_every_example_of_rules_as_it_is() -> None:
+    shown = [
+        document["rules"]
+        for block in _blocks("yaml")
+        if block.document.name == "rules.md"
+        for document in yaml.safe_load_all(block.text)
+        if "rules" in document
+    ]
+    examples = sorted((ROOT / "manifests" / "examples").glob("rules-*.yaml"))
+    written = [yaml.safe_load(path.read_text())["spec"]["rules"] for path in examples]
+    assert len(examples) == 10
+    assert sorted(shown, key=str) == sorted(written, key=str)
+
+
 def test_decisions_are_numbered_and_named_by_their_files() -> None:
     records = sorted((ROOT / "docs" / "adr").iterdir())
     for number, record in enumerate(records, start=1):
@@ -177,6 +191,7 @@ def test_every_profile_is_valid(registry: Registry) -> None:
         "profiles.md",
         "rules.md",
         "extenders.md",
+        "shadow.md",
     }
     for _, document in profiles:
         load_profile(document, registry)

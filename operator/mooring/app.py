@@ -34,6 +34,7 @@ from mooring.engine.scheduler_state import (
     cache_sizes,
     configuration,
 )
+from mooring.engine.shadow import Shadow, ShadowStatusWriter
 from mooring.framework.handle import Handle
 from mooring.framework.plugin_failures import PluginFailures
 from mooring.framework.queued_pod import SubQueue
@@ -144,6 +145,11 @@ class Scheduler:
             clock=time.monotonic,
             wake=lambda: self._loop.wake(),  # noqa: PLW0108 - the loop is made below
         )
+        self._shadow = Shadow(
+            self._scheduler,
+            self._metrics,
+            wake=lambda: self._loop.wake(),  # noqa: PLW0108 - the loop is made below
+        )
         # A client of its own, so that --qps limits the writes and not what extenders get to read.
         self._extender_client = ApiClient(connection)
         self._extender_objects = ApiObjects(self._extender_client)
@@ -160,13 +166,14 @@ class Scheduler:
             metrics=self._metrics,
             decisions=self._decisions,
             preemptions=self._preemptions,
+            shadow=self._shadow,
             extenders=self._extenders,
         )
         self._intake = Intake(
             self._scheduler,
             clock=time.monotonic,
             wake=self._loop.wake,
-            left=self._reports.forget,
+            left=self._pod_left,
             failed=self._reports.error,
             gated=self._reports.gated,
             no_profile=self._reports.no_profile,
@@ -200,6 +207,7 @@ class Scheduler:
                 ),
             ),
         )
+        self._shadow_status = ShadowStatusWriter(self._shadow, client)
         self._housekeeping = Housekeeping(
             self._scheduler,
             client,
@@ -259,6 +267,7 @@ class Scheduler:
                     self._kopf.run(self._catch_signals),
                     self._housekeeping.run(),
                     self._comparer.run(),
+                    self._shadow_status.run(),
                 )
             ]
             if self._elector is not None:
@@ -355,7 +364,13 @@ class Scheduler:
 
     def _on_events(self, events: tuple[ClusterEvent, ...]) -> None:
         self._intake.on_events(events)
+        self._shadow.on_events(events)
         self._api.cluster_changed()
+
+    def _pod_left(self, uid: str) -> None:
+        """The pod is not without a node any more."""
+        self._reports.forget(uid)
+        self._shadow.left(uid)
 
     def _compare_soon(self) -> None:
         """Called when kopf has listed objects again and may have missed a deletion."""
@@ -378,6 +393,7 @@ class Scheduler:
             metrics=self._metrics,
             decisions=self._decisions,
             pod_report=PodReports(self._scheduler).of,
+            shadow=self._shadow.report,
             configuration=partial(configuration, self._scheduler),
             tls=ServingTls(
                 cert_file=settings.tls_cert_file,

@@ -29,7 +29,14 @@ def nodes(workload: Workload) -> Iterator[Creation]:
     """Bare nodes, dealt out to the zones in turn."""
     for index in range(workload.nodes):
         zone = f"zone-{index % workload.zones}"
-        yield "/api/v1/nodes", node_object(_node_name(index), zone, workload.node, {})
+        labels = _labels_for_rules(index) if workload.kind.team else {}
+        yield "/api/v1/nodes", node_object(_node_name(index), zone, workload.node, labels)
+
+
+def _labels_for_rules(index: int) -> dict[str, str]:
+    """A price, and for every tenth node another team."""
+    price = {"acme.example/price": f"{1 + index % 7}.5"}
+    return price if index % 10 else {**price, "team": "search"}
 
 
 def priority_classes(workloads: Iterable[Workload]) -> Iterator[Creation]:
@@ -42,24 +49,51 @@ def priority_classes(workloads: Iterable[Workload]) -> Iterator[Creation]:
         )
 
 
+FIVE_RULES: tuple[Mapping[str, Any], ...] = (
+    {
+        "name": "gpu-nodes",
+        "filter": 'node.allocatable["nvidia.com/gpu"] == 0 || pod.requests["nvidia.com/gpu"] > 0',
+    },
+    {
+        "name": "teams",
+        "filter": "!has(node.labels.team) || "
+        "(has(pod.labels.team) && pod.labels.team == node.labels.team)",
+    },
+    {
+        "name": "headroom",
+        "filter": "(node.requested.cpu + pod.requests.cpu) * 10 <= node.allocatable.cpu * 9",
+    },
+    {
+        "name": "cheapest",
+        "score": 'double(node.labels["acme.example/price"])',
+        "normalize": "Reversed",
+    },
+    {"name": "emptiest", "score": "100 - 100 * node.requested.cpu / node.allocatable.cpu"},
+)
+"""Filters and scores of labels, amounts and the pod: what each costs, docs/rules.md says."""
+
+
 def profiles(scheduler: str) -> Iterator[Creation]:
-    """The profile of pods with shares of GPU cards, which are not kube-scheduler's default."""
-    yield (
+    """The profiles of pods that need more than kube-scheduler's defaults, chosen by a label.
+
+    They are those with shares of GPU cards, and those to which rules apply.
+    """
+    card_plugins = {"multiPoint": {"enabled": [{"name": "GPUShare"}, {"name": "GPUTopology"}]}}
+    shared = {"matchLabels": {"gpu": "shared"}}
+    of_a_team = {"matchExpressions": [{"key": "team", "operator": "Exists"}]}
+    yield _profile("gpus", scheduler, shared, plugins=card_plugins)
+    yield _profile("rules", scheduler, of_a_team, rules=[*FIVE_RULES])
+
+
+def _profile(name: str, scheduler: str, pods: Mapping[str, Any], **spec: Any) -> Creation:
+    match = {"schedulerNames": [scheduler], "podSelector": pods, "precedence": 10}
+    return (
         "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles",
         {
             "apiVersion": "scheduling.mooring.dev/v1alpha1",
             "kind": "SchedulingProfile",
-            "metadata": {"name": "gpus"},
-            "spec": {
-                "match": {
-                    "schedulerNames": [scheduler],
-                    "podSelector": {"matchLabels": {"gpu": "shared"}},
-                    "precedence": 10,
-                },
-                "plugins": {
-                    "multiPoint": {"enabled": [{"name": "GPUShare"}, {"name": "GPUTopology"}]}
-                },
-            },
+            "metadata": {"name": name},
+            "spec": {"match": match, **spec},
         },
     )
 
@@ -120,6 +154,8 @@ def _pod(kind: EquivalentPods, name: str, app_number: int) -> dict[str, Any]:
     if kind.priority:
         spec["priorityClassName"] = _priority_name(kind.priority)
     labels = {"app": app, **({"gpu": "shared"} if gpu else {})}
+    if kind.team:
+        labels["team"] = kind.team
     return {"metadata": {"name": name, "labels": labels}, "spec": spec}
 
 

@@ -6,6 +6,11 @@ import pytest
 from bench import objects
 from bench.audit import faults
 from bench.workloads import WORKLOADS, Workload
+from deciding import Deciding
+from mooring.model.pod import parse_pod
+from mooring.policy.match import ProfileMatcher
+from mooring.policy.profile import read_profile
+from mooring.testing.builders import pod
 
 
 def existing(workload: Workload) -> list[dict[str, Any]]:
@@ -88,3 +93,21 @@ def test_pods_of_other_workloads_are_in_no_group() -> None:
     assert [*objects.pod_groups(workload, "bench")] == []
     pods = objects.measured_pods(workload, "bench", "mooring")
     assert all("schedulingGroup" not in pod["spec"] for _, pod in pods)
+
+
+def test_pods_of_a_team_are_taken_by_the_profile_with_rules_which_most_nodes_pass() -> None:
+    workload = WORKLOADS["rules"].scaled(50)
+    profiles = [read_profile(profile) for _, profile in objects.profiles("mooring")]
+    _, raw = next(objects.measured_pods(workload, "bench", "mooring"))
+    incoming = parse_pod(pod("web", labels=raw["metadata"]["labels"]))
+    name = ProfileMatcher(profiles).find("mooring", "bench", {}, incoming.labels)
+    assert name == "rules"
+    spec = next(profile for profile in profiles if profile.name == name).spec
+    deciding = Deciding(
+        *(node for _, node in objects.nodes(workload)),
+        rules=[rule.model_dump(exclude_none=True) for rule in spec.rules],
+    )
+    found = deciding.decision(pod("web", cpu="100m", labels=raw["metadata"]["labels"]))
+    assert found.node is not None
+    assert {rejection.plugin for rejection in found.rejections.values()} == {"Rules/teams"}
+    assert len(found.rejections) == workload.nodes // 10

@@ -59,6 +59,8 @@ class EquivalentPods:
     """How many apps the pods are dealt out to."""
     priority: int = 0
     constraint: Constraint = no_constraint
+    team: str = ""
+    """A label of these pods; Mooring takes them with a profile that has five rules."""
     gpu_memory: int = 0
     """GiB of one GPU card; Mooring takes these pods with a profile that knows cards."""
 
@@ -133,6 +135,15 @@ WORKLOADS: Mapping[str, Workload] = {
             nodes=5000,
             pods=3000,
             existing=3000,
+        ),
+        Workload(
+            "rules",
+            "plain-5000, with five rules in CEL for Mooring",
+            goal=1.2,
+            nodes=5000,
+            pods=3000,
+            existing=3000,
+            kind=EquivalentPods(team="web"),
         ),
         Workload(
             "anti-host",

@@ -56,7 +56,8 @@ async def test_a_gang_that_does_not_fit_holds_nothing(
     assert bindings.made == [("single", "a")]
     messages = {status["conditions"][0]["message"] for status in bindings.statuses}
     message = "the group of 4 does not fit: 3 of 4 members fit, needs 1 CPUs more. "
-    assert messages == {f"{message}0/1 nodes are available: 1 Insufficient cpu."}
+    message += "0/1 nodes are available: 1 Insufficient cpu. "
+    assert messages == {f"{message}preemption: No preemption victims found for incoming pod group."}
 
 
 async def test_members_are_gated_until_enough_of_them_exist(
@@ -197,3 +198,32 @@ async def test_a_gang_of_many_equal_members_is_one_decision(
     with engine.running():
         await until(lambda: len(bindings.made) == 300 and not engine.loop.binding)
     assert engine.scheduler_state.queue.counts()[SubQueue.ACTIVE] == 0
+
+
+async def test_a_gang_evicts_pods_of_lower_priority_on_all_nodes_and_is_bound_when_they_are_gone(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    running = [pod(f"low{n}", cpu="2", node=n) for n in "ab"]
+    engine = Engine(client, node("a", cpu="2"), node("b", cpu="2"), pod_group("g", 4), *running)
+    state = engine.scheduler_state.state
+    engine.pending(*members("g", 4, cpu="1", priority=10), pod("other", cpu="1"))
+    with engine.running():
+        await until(lambda: sorted(bindings.deleted) == ["lowa", "lowb"])
+        assert len(state.nominations) == 4
+        for raw in running:
+            state.delete(Kind.POD, f"default/{raw['metadata']['name']}")
+        await until(lambda: len(bindings.made) == 4 and not engine.loop.binding)
+        await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 1)
+    assert "other" not in dict(bindings.made)
+    assert len(state.nominations) == 0
+
+
+async def test_nobody_is_evicted_for_a_gang_that_does_not_fit_even_then(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a", cpu="2"), pod_group("g", 3), pod("low", cpu="2", node="a"))
+    engine.pending(*members("g", 3, cpu="1", priority=10))
+    with engine.running():
+        await until(lambda: len(bindings.statuses) == 3)
+    assert not bindings.deleted
+    assert "without the pods of lower priority either" in str(bindings.statuses)

@@ -61,6 +61,7 @@ def endpoints(
     metrics: Metrics | None = None,
     decisions: DecisionLog | None = None,
     report: Mapping[str, Any] | None = None,
+    shadow: Callable[[str], Mapping[str, Any]] = lambda _: {},
     configuration: Callable[[], dict[str, Any]] = dict,
     tls: ServingTls | None = None,
     reviews: Rights | None = None,
@@ -75,6 +76,7 @@ def endpoints(
         metrics=metrics or Metrics(),
         decisions=decisions or DecisionLog(),
         pod_report=pod_report,
+        shadow=shadow,
         configuration=configuration,
         tls=tls or ServingTls(),
         reviews=reviews or Rights(ADMIN),
@@ -224,7 +226,9 @@ async def test_health_needs_no_credentials_and_no_api_server(page: str) -> None:
         assert (await get(client, page))[0] == 200
 
 
-PROTECTED = pytest.mark.parametrize("path", ["/metrics", "/configz", "/debug/decisions"])
+PROTECTED = pytest.mark.parametrize(
+    "path", ["/metrics", "/configz", "/debug/decisions", "/debug/shadow"]
+)
 
 
 @PROTECTED
@@ -414,3 +418,13 @@ async def test_plain_http_is_not_served() -> None:
         with pytest.raises(aiohttp.ClientError):
             await get(client, f"http://{LOOPBACK}:{port}/livez")
     await running.stop()
+
+
+async def test_the_comparisons_of_a_namespace_are_shown_to_those_who_may_read_its_pods() -> None:
+    in_shop = 'get resource "pods" in API group "" in the namespace "shop"'
+    rights = Rights(("ann", 'get path "/debug/shadow"'), ("ann", in_shop))
+    found = endpoints(reviews=rights, shadow=lambda namespace: {"of": namespace})
+    async with served(found, user="ann") as client:
+        assert await get(client, "/debug/shadow?namespace=shop") == (200, '{"of":"shop"}')
+        assert (await get(client, "/debug/shadow"))[0] == 403
+        assert (await get(client, "/debug/shadow?namespace=other"))[0] == 403

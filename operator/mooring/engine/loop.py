@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -33,17 +33,20 @@ from mooring.engine.extenders.extenders import Extenders, PodGone
 from mooring.engine.extenders.two_halves import TwoHalves
 from mooring.engine.group_binding import CalledOff
 from mooring.engine.group_cycle import group_of, postpone, take_members
-from mooring.engine.group_decision import GroupDecision, decide_group
+from mooring.engine.group_decision import GroupDecision, decide_group, preempt_for_group
 from mooring.engine.outcome import FitError, Outcome, ScheduleResult, decision_of
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.reports import PodScheduledReason, Reports
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
+from mooring.engine.shadow import Shadow
 from mooring.framework.decision import Decision
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
+from mooring.framework.post_filter import GroupNomination
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.slow_decisions import SlowDecisions
+from mooring.framework.verdicts import Unschedulable
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
 from mooring.policy.extender import Extender
@@ -96,6 +99,7 @@ class SchedulingLoop:
         decisions: DecisionLog,
         preemptions: PreemptionExecutor,
         extenders: Extenders,
+        shadow: Shadow | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._scheduler = scheduler
@@ -103,6 +107,7 @@ class SchedulingLoop:
         self._metrics = metrics
         self._decisions = decisions
         self._preemptions = preemptions
+        self._shadow = shadow
         self._extenders = extenders
         self._two_halves = TwoHalves()
         self._clock = clock
@@ -149,7 +154,8 @@ class SchedulingLoop:
             self._turned = now = self._clock()
             queued = self._scheduler.queue.pop(now) if self._may_bind() else None
             if queued is None:
-                await self._idle(now)
+                if not self._compare(slice_end):
+                    await self._idle(now)
             else:
                 self._attempt(queued)
             if self._clock() >= slice_end:
@@ -174,6 +180,10 @@ class SchedulingLoop:
     def _may_bind(self) -> bool:
         """Whether one more binding may be in flight."""
         return self.requesting < _MOST_BINDING
+
+    def _compare(self, until: float) -> bool:
+        """Decides for profiles in mode Shadow, because no pod waits; False if there is nothing."""
+        return self._shadow is not None and self._may_bind() and self._shadow.compare(until)
 
     async def _idle(self, now: float) -> None:
         """Wait for work, for the end of a binding or the next backoff; for a while at most."""
@@ -305,10 +315,13 @@ class SchedulingLoop:
             return
         attempts = [_Attempt(member, queued.pipeline, now) for member in members]
         try:
-            if (obstacle := group.incomplete or _extender_obstacle(members)) is not None:
+            obstacle = group.incomplete or _extender_obstacle(members)
+            if obstacle is not None:
                 decision = GroupDecision({}, message=obstacle, plugins=_GANG)
             else:
                 decision = self._assume_group(group, attempts)
+            if decision.tries and not decision.rows:
+                decision = self._preempt_for_group(group, attempts, decision)
             left = [a for a in attempts if a.queued.pod.uid not in decision.rows]
             self._group_unschedulable(left, decision)
         except Exception as error:
@@ -369,6 +382,30 @@ class SchedulingLoop:
             self._record(attempt, assumed.node, None)
             self._begin_binding(attempt, assumed, now)
 
+    def _preempt_for_group(
+        self, group: PodGroupState, attempts: list[_Attempt], decision: GroupDecision
+    ) -> GroupDecision:
+        """The members are nominated where preemption makes space for all, or nominated no more."""
+        scheduler, queued = self._scheduler, attempts[0].queued
+        answer = preempt_for_group(
+            group,
+            [attempt.queued.pod for attempt in attempts],
+            attempts[0].pipeline,
+            scheduler.cluster,
+            self._shared,
+            seed=tie_break_seed(queued.pod.uid, queued.attempts),
+            now=time.time(),
+        )
+        if isinstance(answer, GroupNomination):
+            members = [attempt.queued for attempt in attempts]
+            self._metrics.preemption_attempted()
+            self._metrics.preempted(self._preemptions.begin_group(members, answer))
+            return decision
+        if isinstance(answer, Unschedulable):
+            for attempt in attempts:
+                scheduler.state.withdraw(attempt.queued.pod.key)
+        return replace(decision, message=f"{decision.message} {answer.reason}".rstrip())
+
     def _group_unschedulable(self, attempts: list[_Attempt], decision: GroupDecision) -> None:
         """These members have no node; their backoff is that of the group."""
         count = max((a.queued.unschedulable_count for a in attempts), default=0)
@@ -378,7 +415,10 @@ class SchedulingLoop:
             queued.unschedulable_count = count
             self._scheduler.queue.add_unschedulable(queued, decision.plugins, self._clock())
             self._record(attempt, None, decision.message)
-            self._reports.unschedulable(queued.pod, decision.message)
+            nominee = self._scheduler.state.nominations.get(queued.pod.key)
+            nodes = self._scheduler.state.nodes.names
+            nominated = nodes[nominee.row] if nominee is not None else None
+            self._reports.unschedulable(queued.pod, decision.message, nominated)
 
     def _record(self, attempt: _Attempt, node: str | None, message: str | None) -> None:
         """Keeps the decision about a member of a group, which was not scored by itself."""

@@ -14,7 +14,7 @@ from mooring.model.pod_group import GroupFormat
 from mooring.policy.errors import FieldError, ProfileInvalid
 from mooring.policy.extender import Extender
 from mooring.policy.match import ProfileMatcher, may_share_pods
-from mooring.policy.profile import SchedulingProfile
+from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile
 from mooring.policy.resolve import Effective, load_profile
 from mooring.state.snapshot import Snapshot
 
@@ -63,6 +63,9 @@ class Profiles:
         self.version = 0
         """Grows when another profile may take a pod, or the reason why none does has changed."""
         self._matcher = ProfileMatcher(())
+        self._shadow_matcher = ProfileMatcher(())
+        self.has_shadows = False
+        """Whether a profile in mode Shadow is in force."""
 
     @property
     def in_force(self) -> Mapping[str, InForce]:
@@ -125,7 +128,7 @@ class Profiles:
         self._not_in_force.pop(name, None)
         entry = self._in_force.pop(name, None)
         if entry is not None:
-            self._remember(name, entry.profile.scheduler_names)
+            self._remember(entry.profile)
         self._forget_conflicts(name)
         self._rematch()
 
@@ -139,11 +142,13 @@ class Profiles:
         return sorted(self._conflicts.get(name, ()))
 
     def why_none(self, pod: Pod) -> str | None:
-        """Why no profile takes the pod; None if no profile has ever been for its schedulerName.
+        """Why no profile takes the pod; None if it may be another scheduler's.
 
-        Such a pod is another scheduler's.
+        It may if no profile has been for its schedulerName, or if that is kube-scheduler's.
         """
         scheduler_name = pod.shape.scheduler_name
+        if scheduler_name == DEFAULT_SCHEDULER:
+            return None
         claimants = self._matcher.claimants(scheduler_name)
         if claimants:
             more = len(claimants) - _MOST_NAMED
@@ -166,8 +171,20 @@ class Profiles:
         return None
 
     def of(self, pod: Pod, cluster: Snapshot) -> InForce | None:
-        """The profile that takes the pod; None if there is none."""
-        name = self._matcher.find(
+        """The profile that takes the pod, which is in mode Active; None if there is none."""
+        return self._found(self._matcher, pod, cluster)
+
+    def shadow_of(self, pod: Pod, cluster: Snapshot) -> InForce | None:
+        """The profile in mode Shadow that decides about the pod for comparison.
+
+        None if there is none, or if a profile in mode Active takes the pod.
+        """
+        if not self.has_shadows or self.of(pod, cluster) is not None:
+            return None
+        return self._found(self._shadow_matcher, pod, cluster)
+
+    def _found(self, matcher: ProfileMatcher, pod: Pod, cluster: Snapshot) -> InForce | None:
+        name = matcher.find(
             pod.shape.scheduler_name,
             pod.namespace,
             cluster.namespace_labels(pod.namespace),
@@ -179,7 +196,10 @@ class Profiles:
         name = entry.profile.name
         before = self._in_force.get(name)
         if before is not None:
-            self._remember(name, before.profile.scheduler_names)
+            self._remember(before.profile)
+        if entry.profile.spec.mode == "Shadow":  # these pods are another scheduler's now
+            for scheduler_name in entry.profile.scheduler_names:
+                self._former.pop(scheduler_name, None)
         self._in_force[name] = entry
         self._not_in_force.pop(name, None)
         self._forget_conflicts(name)
@@ -190,11 +210,13 @@ class Profiles:
         self._rematch()
         return entry
 
-    def _remember(self, name: str, scheduler_names: Iterable[str]) -> None:
-        """The profile was for these scheduler names; the latest of them are kept."""
-        for scheduler_name in scheduler_names:
+    def _remember(self, profile: SchedulingProfile) -> None:
+        """Keeps the scheduler names that the profile scheduled pods for; the latest of all."""
+        if profile.spec.mode == "Shadow":
+            return
+        for scheduler_name in profile.scheduler_names:
             self._former.pop(scheduler_name, None)
-            self._former[scheduler_name] = name
+            self._former[scheduler_name] = profile.name
         while len(self._former) > _MOST_FORMER:
             self._former.popitem(last=False)
 
@@ -204,4 +226,8 @@ class Profiles:
 
     def _rematch(self) -> None:
         self.version += 1
-        self._matcher = ProfileMatcher(entry.profile for entry in self._in_force.values())
+        profiles = [entry.profile for entry in self._in_force.values()]
+        shadows = [profile for profile in profiles if profile.spec.mode == "Shadow"]
+        self._matcher = ProfileMatcher(p for p in profiles if p.spec.mode == "Active")
+        self._shadow_matcher = ProfileMatcher(shadows)
+        self.has_shadows = bool(shadows)

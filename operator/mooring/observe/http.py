@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from ipaddress import ip_address
 from typing import Any, Final, Protocol
 
+import orjson
 from aiohttp import web
 
 from mooring.model.access import (
@@ -58,7 +59,7 @@ class ListenError(Exception):
 
 
 class Endpoints:
-    """Serves /livez, /readyz, /healthz, /metrics, /configz and /debug/decisions once started.
+    """Serves /livez, /readyz, /healthz, /metrics, /configz and /debug once started.
 
     Args:
         live: Checks by name whose failure means that only a restart helps. /healthz is the same.
@@ -67,6 +68,7 @@ class Endpoints:
         decisions: What /debug/decisions?pod=NAMESPACE/NAME searches.
         pod_report: Gives what is known of the pod "namespace/name" now, as JSON values; None if
             the pod is not known.
+        shadow: Gives what /debug/shadow shows of a namespace; of all if it is "".
         configuration: Gives the configuration in force, as JSON values, for /configz.
         tls: Gives the TLS context to serve with.
         reviews: Says who a user is and what it may do.
@@ -81,6 +83,7 @@ class Endpoints:
         metrics: Metrics,
         decisions: DecisionLog,
         pod_report: Callable[[str], Awaitable[Mapping[str, Any] | None]],
+        shadow: Callable[[str], Mapping[str, Any]],
         configuration: Callable[[], Mapping[str, Any]],
         tls: ServingTls,
         reviews: Reviews,
@@ -90,6 +93,7 @@ class Endpoints:
         self._metrics = metrics
         self._decisions = decisions
         self._pod_report = pod_report
+        self._shadow = shadow
         self._configuration = configuration
         self._tls = tls
         self._reviews = reviews
@@ -123,6 +127,7 @@ class Endpoints:
         app.router.add_get("/metrics", self._show_metrics)
         app.router.add_get("/configz", self._show_configuration)
         app.router.add_get("/debug/decisions", self._show_decisions)
+        app.router.add_get("/debug/shadow", self._show_shadow)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await runner.setup()
         try:
@@ -258,6 +263,13 @@ class Endpoints:
                 " only the leading replica decides\n"
             )
         return web.json_response({"pod": report, "decisions": records})
+
+    async def _show_shadow(self, request: web.Request) -> web.Response:
+        """The comparisons of shadow profiles: of ?namespace=NAMESPACE, or of all pods."""
+        namespace = request.query.get("namespace", "")
+        await self._require(request, pod_read(namespace))
+        page = orjson.dumps(self._shadow(namespace))
+        return web.Response(body=page, content_type="application/json")
 
 
 class _Listener:

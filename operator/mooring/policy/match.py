@@ -68,14 +68,15 @@ def _compiled(selector: LabelSelector | None) -> CompiledSelector:
 
 
 def may_share_pods(one: SchedulingProfile, other: SchedulingProfile) -> bool:
-    """Whether there can be a pod that both profiles match at the same precedence.
+    """Whether there can be a pod that both profiles match, in the same mode and precedence.
 
     The labels of a namespace and of a pod may be any, so only what two selectors demand of the same
     label can exclude each other.
     """
     a, b = one.spec.match, other.spec.match
     return (
-        a.precedence == b.precedence
+        one.spec.mode == other.spec.mode
+        and a.precedence == b.precedence
         and not {*one.scheduler_names}.isdisjoint(other.scheduler_names)
         and _can_both_match(a.namespace_selector, b.namespace_selector)
         and _can_both_match(a.pod_selector, b.pod_selector)

@@ -58,6 +58,11 @@ def test_an_unknown_name_is_a_mistake_with_its_position_and_what_was_meant() -> 
     )
 
 
+def test_has_with_brackets_says_what_to_write_instead() -> None:
+    (mistake,) = mistakes('has(node.labels["a/b"])')
+    assert mistake.endswith(': for a key in brackets write "key" in node.labels')
+
+
 def test_a_wrong_type_is_a_mistake_at_the_operator() -> None:
     assert mistakes("node.allocatable.cpu > '4'") == [
         "line 1, column 22: found no matching overload for '_>_' applied to '(int, string)'"

@@ -220,6 +220,8 @@ def _mistakes(text: str) -> Iterator[FieldError]:
         undeclared = _UNDECLARED.match(short)
         if undeclared:
             short = f'unknown name "{undeclared[1]}"{_known(undeclared[1])}'
+        elif short.startswith("has() argument"):
+            short += ': for a key in brackets write "key" in node.labels'
         yield mistake_at(int(line), int(column), short) if int(line) > 0 else FieldError("", short)
     if not found:
         yield FieldError("", _without_code(text)[:_SHOWN])
