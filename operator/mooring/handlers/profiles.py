@@ -1,14 +1,15 @@
 """Puts SchedulingProfiles in force or rejects them, and works out their status."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from mooring.engine.intake import Intake
 from mooring.engine.profiles import Profiles
 from mooring.kube.timestamps import time_now
 from mooring.policy.errors import ProfileInvalid
+from mooring.policy.match import conflict_text
 from mooring.policy.status import Condition, SchedulingProfileStatus
 
 __all__ = ["ProfileHandler"]
@@ -17,8 +18,6 @@ logger = logging.getLogger(__name__)
 
 _MOST_CHARACTERS = 32_768
 """The API's limit to a condition's message."""
-_MOST_NAMED: Final = 10
-"""Other profiles that a condition names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,18 +174,8 @@ class ProfileHandler:
                 observed_generation=verdict.generation,
                 last_transition_time=_transition_time("Conflicted", "True", before),
                 reason="SamePods",
-                message=_conflict(name, others),
+                message=conflict_text(name, others),
             )
-
-
-def _conflict(name: str, others: Sequence[str]) -> str:
-    """What it means that these other profiles may match the same pods."""
-    more = len(others) - _MOST_NAMED
-    named = ", ".join(others[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-    return (
-        f"may match the same pods as {named}, with the same precedence; the first by name, "
-        f"{min((name, *others))}, takes them: set match.precedence, or select other pods"
-    )
 
 
 def _scheduler_names(raw: Mapping[str, Any]) -> tuple[str, ...]:

@@ -1,15 +1,18 @@
 """Find the profile of a pod, and profiles that may match the same pods."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from mooring.model.selectors import LabelSelector as CompiledSelector
 from mooring.model.selectors import parse_label_selector
 from mooring.policy.profile import SchedulingProfile
 from mooring.policy.selectors import LabelSelector
 
-__all__ = ["ProfileMatcher", "may_share_pods"]
+__all__ = ["ProfileMatcher", "conflict_text", "may_share_pods"]
 
+_MOST_NAMED: Final = 10
+"""Other profiles that a message names."""
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 
@@ -80,6 +83,16 @@ def may_share_pods(one: SchedulingProfile, other: SchedulingProfile) -> bool:
         and not {*one.scheduler_names}.isdisjoint(other.scheduler_names)
         and _can_both_match(a.namespace_selector, b.namespace_selector)
         and _can_both_match(a.pod_selector, b.pod_selector)
+    )
+
+
+def conflict_text(name: str, others: Sequence[str]) -> str:
+    """What it means for a profile that these others may match the same pods."""
+    more = len(others) - _MOST_NAMED
+    named = ", ".join(others[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return (
+        f"may match the same pods as {named}, with the same precedence; the first by name, "
+        f"{min((name, *others))}, takes them: set match.precedence, or select other pods"
     )
 
 
