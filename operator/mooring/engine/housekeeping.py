@@ -29,7 +29,8 @@ FLUSH_SECONDS: Final = 30.0
 class Housekeeping:
     """Time-outs at Permit, bindings that the watch never confirms, and two calls of the intake.
 
-    `flush` is that of the queue; `report` tells pods why no profile takes them.
+    `flush` is that of the queue; `report` tells pods why no profile takes them. `unbound` is called
+    with a pod that an extender claims to have bound, and that is not bound.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Housekeeping:
         *,
         flush: Callable[[], None],
         report: Callable[[], None],
+        unbound: Callable[[Pod], None],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -46,6 +48,7 @@ class Housekeeping:
         self._client = client
         self._flush = flush
         self._report = report
+        self._unbound = unbound
         self._clock = clock
         self._sleep = sleep
 
@@ -92,3 +95,6 @@ class Housekeeping:
             self._scheduler.state.forget(pod)
         else:
             self._scheduler.state.put(Kind.POD, pod.key, found)
+            if found.node_name is None and not found.finished:
+                logger.warning("pod %s was said to be bound and is not; it is tried again", pod.key)
+                self._unbound(found)
