@@ -5,7 +5,8 @@ from typing import Any
 from deciding import Deciding
 from mooring.engine.group_decision import GroupDecision, decide_group
 from mooring.model.pod import parse_pod
-from mooring.testing.builders import node, pod, pod_group
+from mooring.model.pod_group import COSCHEDULING_LABEL
+from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group
 
 Raw = dict[str, Any]
 
@@ -145,3 +146,12 @@ def test_a_member_whose_claim_is_missing_names_the_claim() -> None:
     raws = [*members(1), pod("x", group="g", claims=["data"])]
     message = decided(deciding, raws).message
     assert 'persistentvolumeclaim "data" not found' in message
+
+
+def test_what_the_group_says_must_be_free_is_looked_at_before_its_members() -> None:
+    group = coscheduling_pod_group("g", 1, resources={"cpu": "6", "memory": "8Gi"})
+    deciding = Deciding(node("a", cpu="2"), node("b", cpu="3"), group)
+    member = pod("m0", cpu="1", labels={COSCHEDULING_LABEL: "g"})
+    assert decided(deciding, [member]).message == "minResources: needs 1 CPUs more"
+    deciding = Deciding(node("a", cpu="2"), node("b", cpu="4"), group)
+    assert decided(deciding, [member]).rows

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from mooring.engine.group_placement import Assignment, GroupSearch
+from mooring.engine.group_placement import Assignment, GroupSearch, described_amount
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.placements import Placement, PodGroupAssignments
@@ -93,6 +93,8 @@ def decide_group(
     needed = max(group.minimum - group.scheduled_pods_count, 1)
     if not members or len(members) < needed:
         return GroupDecision({}, message=f"{len(members)} of {needed} members can be scheduled now")
+    if (lacking := _lacking_resources(group, cluster)) is not None:
+        return GroupDecision({}, message=lacking, plugins=frozenset(pipeline.resource_filters))
     with cluster.trial() as trial:
         for pod in members:
             trial.withdraw(pod.key)
@@ -105,6 +107,22 @@ def decide_group(
         best = _complete(search, placements, tried) or _partial(tried, needed)
         chosen = _best(best, group, pipeline, cluster) if best else None
         return _decision(chosen, tried, search, pipeline)
+
+
+def _lacking_resources(group: PodGroupState, cluster: Snapshot) -> str | None:
+    """What of the group's minResources is not free on all nodes together; None if nothing is.
+
+    They are checked for a group of which no member has a node yet.
+    """
+    wanted = group.definition.min_resources if group.definition is not None else {}
+    if group.scheduled_pods_count or not wanted:
+        return None
+    nodes, lacking = cluster.nodes.take(cluster.nodes_in_order), list[str]()
+    for name, amount in sorted(wanted.items()):
+        free = int(np.maximum(nodes.allocatable(name) - nodes.requested(name), 0).sum())
+        if free < amount:
+            lacking.append(f"{described_amount(name, amount - free)} more")
+    return f"minResources: needs {' and '.join(lacking)}" if lacking else None
 
 
 def preempt_for_group(
