@@ -289,6 +289,7 @@ def _exported() -> set[str]:
             events_dropped=int,
             kopf_restarts=int,
             gpu_mismatches=int,
+            pod_groups=dict,
             leading=bool,
         )
     )

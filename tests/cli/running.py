@@ -72,6 +72,10 @@ async def _unknown(_pod: str) -> Mapping[str, Any] | None:
     return None
 
 
+def _no_pod_groups(_namespace: str, _name: str) -> list[dict[str, Any]]:
+    return []
+
+
 def _no_shadow(_namespace: str) -> Mapping[str, Any]:
     return {"profiles": {}, "pods": []}
 
@@ -82,6 +86,7 @@ async def serving(
     *,
     decisions: DecisionLog | None = None,
     pod_report: Callable[[str], Awaitable[Mapping[str, Any] | None]] = _unknown,
+    pod_groups: Callable[[str, str], list[dict[str, Any]]] = _no_pod_groups,
     shadow: Callable[[str], Mapping[str, Any]] = _no_shadow,
 ) -> AsyncIterator[Running]:
     """The endpoints of a scheduler that knows this; `folder` gets certificates and kubeconfig."""
@@ -94,6 +99,7 @@ async def serving(
         metrics=Metrics(),
         decisions=decisions or DecisionLog(),
         pod_report=pod_report,
+        pod_groups=pod_groups,
         shadow=shadow,
         configuration=dict,
         tls=ServingTls(cert_file=str(folder / "tls.crt"), key_file=str(folder / "tls.key")),

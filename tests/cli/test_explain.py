@@ -94,6 +94,41 @@ REPORTS: dict[str, dict[str, Any]] = {
 }
 
 
+GROUPS: dict[str, list[dict[str, Any]]] = {
+    "team-a/train": [
+        {
+            "podGroup": "team-a/train",
+            "source": "podgroups.scheduling.k8s.io",
+            "phase": "Scheduling",
+            "scheduled": False,
+            "message": "needs 12 CPUs more in rack=r3",
+            "minimum": 8,
+            "priority": 5,
+            "members": {"unscheduled": 8, "assumed": 0, "assigned": 0},
+            "missing": 0,
+            "topology": {"keys": ["block", "rack"], "mode": "Required"},
+            "decision": {
+                "time": "2026-01-01T00:00:00Z",
+                "placed": 0,
+                "domain": None,
+                "message": "needs 12 CPUs more in rack=r3",
+                "tries": 2,
+                "bounded": True,
+                "tried": [{"key": "rack", "value": "r3", "fits": 7, "message": "7 of 8 fit"}],
+                "triedInAll": 9,
+            },
+            "pods": [
+                {"pod": "team-a/a", "state": "unscheduled", "node": None, "message": "no CPU"}
+            ],
+        }
+    ]
+}
+
+
+def pod_groups(namespace: str, name: str) -> list[dict[str, Any]]:
+    return GROUPS.get(f"{namespace}/{name}", [])
+
+
 async def pod_report(pod: str) -> Mapping[str, Any] | None:
     return REPORTS.get(pod)
 
@@ -103,7 +138,9 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
     decisions = DecisionLog(nodes=3)
     decisions.add(PLACED, time=0.0)
     decisions.add(REJECTED, time=0.0)
-    async with serving(tmp_path, decisions=decisions, pod_report=pod_report) as running:
+    async with serving(
+        tmp_path, decisions=decisions, pod_report=pod_report, pod_groups=pod_groups
+    ) as running:
         yield running
 
 
@@ -213,3 +250,41 @@ async def test_a_name_that_cannot_be_a_pods_is_bad_input(name: str) -> None:
     result = await ask(explain, name)
     assert result.exit_code == 2
     assert "write NAME, pod/NAME or NAMESPACE/NAME" in result.stderr
+
+
+@pytest.mark.parametrize("written", ["podgroup/train", "pg/train", "podgroups/train"])
+async def test_a_pod_group_is_explained_by_its_members_and_the_domains_tried(
+    running: Running, written: str
+) -> None:
+    result = await running.answer(explain, written, "-n", "team-a")
+    assert result.exit_code == 0, result.output
+    assert [" ".join(line.split()) for line in result.stdout.splitlines()] == [
+        "pod group team-a/train (podgroups.scheduling.k8s.io): Scheduling",
+        "needs 12 CPUs more in rack=r3",
+        "members: 8 unscheduled, minimum 8; priority 5",
+        "topology: block > rack (Required)",
+        "2026-01-01T00:00:00Z: not placed, 2 placements tried",
+        "Not all placements could be tried: one may exist that was not found.",
+        "- rack=r3: 7 of 8 fit",
+        "(of 9 domains these are the ones kept)",
+        "POD STATE NODE MESSAGE",
+        "team-a/a unscheduled - no CPU",
+        "",
+    ]
+
+
+async def test_a_pod_group_is_explained_as_json(running: Running) -> None:
+    result = await running.answer(explain, "pg/train", "-n", "team-a", "-o", "json")
+    assert json.loads(result.stdout) == {"podGroups": GROUPS["team-a/train"]}
+
+
+async def test_a_pod_group_that_is_not_known_exits_with_1(running: Running) -> None:
+    result = await running.answer(explain, "pg/other", "-n", "team-a")
+    assert result.exit_code == 1
+    assert "no pod group team-a/other is known" in result.stderr
+
+
+async def test_a_pod_group_needs_a_name(running: Running) -> None:
+    result = await running.answer(explain, "pg/", "-n", "team-a")
+    assert result.exit_code == 2
+    assert "write podgroup/NAME, and -n NAMESPACE" in result.stderr

@@ -40,7 +40,7 @@ from mooring.queueing.queue import SchedulingQueue
 from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import cluster, node, pod
 from mooring.testing.storage_builders import pv, pvc
-from scheduler_states import put_profile
+from scheduler_states import group_reports, put_profile
 
 SECONDS = 10.0
 
@@ -128,6 +128,7 @@ class Engine:
             ),
             shadow=shadow(self.scheduler_state, self.metrics) if shadow is not None else None,
             extenders=Extenders(ApiObjects(client)),
+            group_reports=group_reports(state, client),
             clock=self.clock,
         )
         self.intake = Intake(

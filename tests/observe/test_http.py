@@ -3,6 +3,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import aiohttp
@@ -61,6 +62,7 @@ def endpoints(
     metrics: Metrics | None = None,
     decisions: DecisionLog | None = None,
     report: Mapping[str, Any] | None = None,
+    groups: Mapping[tuple[str, str], list[dict[str, Any]]] = MappingProxyType({}),
     shadow: Callable[[str], Mapping[str, Any]] = lambda _: {},
     configuration: Callable[[], dict[str, Any]] = dict,
     tls: ServingTls | None = None,
@@ -76,6 +78,7 @@ def endpoints(
         metrics=metrics or Metrics(),
         decisions=decisions or DecisionLog(),
         pod_report=pod_report,
+        pod_groups=lambda namespace, name: groups.get((namespace, name), []),
         shadow=shadow,
         configuration=configuration,
         tls=tls or ServingTls(),
@@ -418,6 +421,24 @@ async def test_plain_http_is_not_served() -> None:
         with pytest.raises(aiohttp.ClientError):
             await get(client, f"http://{LOOPBACK}:{port}/livez")
     await running.stop()
+
+
+GROUPS = {("team-a", "train"): [{"podGroup": "team-a/train"}]}
+
+
+async def test_pod_groups_are_shown_by_name() -> None:
+    async with served(endpoints(groups=GROUPS)) as client:
+        async with client.get("/debug/decisions?podgroup=team-a/train") as answer:
+            assert (answer.status, await answer.json()) == (
+                200,
+                {"podGroups": [{"podGroup": "team-a/train"}]},
+            )
+        async with client.get("/debug/decisions?podgroup=team-a/other") as answer:
+            assert answer.status == 404
+            assert "no pod group team-a/other" in await answer.text()
+        async with client.get("/debug/decisions?podgroup=train") as answer:
+            assert answer.status == 400
+            assert "?podgroup=NAMESPACE/NAME" in await answer.text()
 
 
 async def test_the_comparisons_of_a_namespace_are_shown_to_those_who_may_read_its_pods() -> None:

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import click
 
 from mooring.cli.console import NO, mistakes_reported, output_option, print_json, print_table
-from mooring.cli.explanation import explanation, score_table
+from mooring.cli.explanation import explanation, pod_group_lines, score_table
 from mooring.cli.leader import Leader, answer_of, leader_options
 from mooring.simulate.manifests import InputError
 from mooring.simulate.selection import type_and_name
@@ -22,33 +22,45 @@ _STATES: Final = {
 }
 """What users read for a state whose name in the metric pending_pods says little alone."""
 
+_POD_GROUP: Final = ("podgroup", "podgroups", "pg")
+"""What stands before the slash in front of a group's name, as for kubectl."""
+
 
 @click.command(
     epilog="""\b
 Examples:
   mooring explain web-5d8f -n team-a
   mooring explain team-a/web-5d8f -o json
+  mooring explain podgroup/train -n team-a
   mooring explain web-5d8f --server https://scheduler.example:10259"""
 )
-@click.argument("pod")
+@click.argument("pod", metavar="POD | podgroup/NAME")
 @click.option(
     "-n", "--namespace", default="default", show_default=True, help="The pod's namespace."
 )
 @leader_options
 @output_option("text", "json")
 def explain(pod: str, namespace: str, output: str, **options: Any) -> None:
-    """Explain why POD runs on its node, or why it is pending.
+    """Explain why POD runs on its node, or why it is pending, or what a pod group waits for.
 
     Shows where the pod is now; for an unschedulable one, the changes that would make it fit, each
-    tried by the scheduler itself; and then the latest decisions about it, which the leading
-    replica of a running scheduler keeps. The credentials are those of the kubeconfig; the user
-    must be allowed to get /debug/decisions and the pod. Exits with 0 if the pod is known, 1 if it
-    is not, 2 if the leading replica cannot be reached or does not show them.
+    tried by the scheduler itself; and then the latest decisions about it, which the leading replica
+    of a running scheduler keeps. Of podgroup/NAME (or pg/NAME) it shows the members, how many are
+    missing, and the topology domains that were tried; this needs the right to get the pods of the
+    namespace. The credentials are those of the kubeconfig; the user must be allowed to get
+    /debug/decisions and the pod. Exits with 0 if the pod is known, 1 if it is not, 2 if the leading
+    replica cannot be reached or does not show them.
     """
+    kind, slash, group = pod.partition("/")
+    if slash and kind in _POD_GROUP:
+        _explain_pod_groups(Leader(**options), f"{namespace}/{group}", output)
+        return
     with mistakes_reported():
         named = type_and_name(pod)
         if named is not None and named.kind != "Pod":
-            raise InputError(f"{pod!r} is no pod; decisions are about pods: write pod/NAME")
+            raise InputError(
+                f"{pod!r} is no pod; decisions are about pods: write pod/NAME or podgroup/NAME"
+            )
         name = f"{namespace}/{named.name if named else pod}" if named or "/" not in pod else pod
         if name.count("/") != 1 or not all(name.split("/")):
             raise InputError(f"{pod!r} is no pod; write NAME, pod/NAME or NAMESPACE/NAME")
@@ -68,6 +80,28 @@ def explain(pod: str, namespace: str, output: str, **options: Any) -> None:
         click.echo(line)
     for decision in answer["decisions"]:
         _show(decision)
+
+
+def _explain_pod_groups(leader: Leader, name: str, output: str) -> None:
+    with mistakes_reported():
+        if name.count("/") != 1 or not all(name.split("/")):
+            raise InputError("write podgroup/NAME, and -n NAMESPACE")
+        target = f"/debug/decisions?{urlencode({'podgroup': name})}"
+        answer = answer_of(leader, target, "podGroups", "no pod group")
+    if answer is None:
+        click.echo(f"no pod group {name} is known to this replica", err=True)
+        sys.exit(NO)
+    if output == "json":
+        print_json(answer)
+        return
+    for group in answer["podGroups"]:
+        for line in pod_group_lines(group):
+            click.echo(line)
+        pods = group["pods"]
+        if pods:
+            rows = [[p["pod"], p["state"], p["node"] or "-", p["message"] or ""] for p in pods]
+            print_table(("POD", "STATE", "NODE", "MESSAGE"), rows, ())
+        click.echo()
 
 
 def _report(pod: str, report: Mapping[str, Any] | None) -> Iterator[str]:

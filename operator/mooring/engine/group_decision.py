@@ -28,7 +28,7 @@ from mooring.model.pod import Pod
 from mooring.state.pod_groups import PodGroupState
 from mooring.state.snapshot import Snapshot
 
-__all__ = ["DomainTried", "GroupDecision", "decide_group", "preempt_for_group"]
+__all__ = ["DomainTried", "GroupDecision", "decide_group", "placements_of", "preempt_for_group"]
 
 _MOST_SUCCESSES: Final = 16
 """Placements that take the whole group and are compared by their scores."""
@@ -97,7 +97,7 @@ def decide_group(
         for pod in members:
             trial.withdraw(pod.key)
         search = GroupSearch(members, pipeline, cluster, cache, seed=seed, rejected=rejected)
-        placements = _placements(group, pipeline, cluster)
+        placements = placements_of(group, pipeline, cluster)
         if isinstance(placements, Unschedulable):
             reason = frozenset(p.name for p in pipeline.placement_generate)
             return GroupDecision({}, message=placements.reason, plugins=reason)
@@ -173,7 +173,7 @@ class _GroupDryRun:
         if self._placement is not None:
             assignment = search.place(self._placement.rows)
             return assignment.rows if assignment.complete else None
-        placements = _placements(self._group, self._pipeline, self._cluster)
+        placements = placements_of(self._group, self._pipeline, self._cluster)
         if isinstance(placements, Unschedulable):
             return None
         found = _complete(search, placements, [])
@@ -184,7 +184,7 @@ class _GroupDryRun:
         return best.assignment.rows
 
 
-def _placements(
+def placements_of(
     group: PodGroupState, pipeline: Pipeline, cluster: Snapshot
 ) -> list[Placement] | Unschedulable:
     """The placements of all plugins, each of which divides those of the one before it."""

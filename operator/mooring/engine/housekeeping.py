@@ -26,7 +26,10 @@ FLUSH_SECONDS: Final = 30.0
 
 
 class Housekeeping:
-    """Time-outs at Permit, bindings that the watch never confirms, and `flush` of the queue."""
+    """Time-outs at Permit, bindings that the watch never confirms, and `flush` of the queue.
+
+    `unbound` is called with a pod that an extender claims to have bound, and that is not bound.
+    """
 
     def __init__(
         self,
@@ -34,12 +37,14 @@ class Housekeeping:
         client: ApiClient,
         *,
         flush: Callable[[], None],
+        unbound: Callable[[Pod], None],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._scheduler = scheduler
         self._client = client
         self._flush = flush
+        self._unbound = unbound
         self._clock = clock
         self._sleep = sleep
 
@@ -82,3 +87,6 @@ class Housekeeping:
             self._scheduler.state.forget(pod)
         else:
             self._scheduler.state.put(Kind.POD, pod.key, found)
+            if found.node_name is None and not found.finished:
+                logger.warning("pod %s was said to be bound and is not; it is tried again", pod.key)
+                self._unbound(found)

@@ -184,6 +184,12 @@ class Metrics(Collector):
         )
         self._extenders: set[str] = set()
 
+        self._pod_group_duration = self._histogram(
+            "mooring_pod_group_scheduling_duration_seconds",
+            "Time from the moment a pod group has enough members to the decision that places it.",
+            exponential_buckets(0.01, 2, 20),
+        )
+
     def for_profile(self, profile: str) -> ProfileMetrics:
         """The recorder of this profile, always the same one; keep it beside the pipeline."""
         recorder = self._profiles.get(profile)
@@ -213,6 +219,10 @@ class Metrics(Collector):
     def preempted(self, victims: int) -> None:
         """A preemption plan goes into force, with this many victims that were not leaving yet."""
         self._preemption_victims.child().observe(victims)
+
+    def pod_group_placed(self, seconds: float) -> None:
+        """A decision has placed a pod group, so many seconds after it had enough members."""
+        self._pod_group_duration.child().observe(seconds)
 
     def relisted(self, resource: str) -> None:
         """`resource` (pods, replicasets.apps) was listed again instead of resuming its watch."""
