@@ -47,9 +47,9 @@ Examples:
 def test(paths: Sequence[str], *, print_schema: bool, output: str) -> None:
     """Run the policy tests that are kept beside profiles.
 
-    Each PATH is a file or a folder. A policy test (`kind: PolicyTest`) has cases: objects, profiles, pods, and what must be decided
-    about the pods. Nothing is read from a cluster. For an expectation that does not hold, the
-    decision is explained.
+    Each PATH is a file or a folder. A policy test (`kind: PolicyTest`) has cases: objects,
+    profiles, pods, and what must be decided about the pods. Nothing is read from a cluster. For an
+    expectation that does not hold, the decision is explained.
 
     Exits with 0 if everything is as expected, 1 if something is not, 2 for bad input.
     """
