@@ -45,11 +45,11 @@ Examples:
 @click.option("--schema", "print_schema", is_flag=True, help="Print the JSON schema of a test.")
 @output_option("text", "junit", "json", "github")
 def test(paths: Sequence[str], *, print_schema: bool, output: str) -> None:
-    """Run the policy tests that are kept beside profiles.
+    """Run the policy tests in PATHs, files or folders.
 
-    Each PATH is a file or a folder. A policy test (`kind: PolicyTest`) has cases: objects,
-    profiles, pods, and what must be decided about the pods. Nothing is read from a cluster. For an
-    expectation that does not hold, the decision is explained.
+    A policy test (`kind: PolicyTest`) has cases: objects, profiles, pods, and what must be decided
+    about the pods. Nothing is read from a cluster. For an expectation that does not hold, the
+    decision is explained.
 
     Exits with 0 if everything is as expected, 1 if something is not, 2 for bad input.
     """
