@@ -191,6 +191,7 @@ class Scheduler:
             left=self._pod_left,
             failed=self._reports.error,
             gated=self._reports.gated,
+            no_profile=self._reports.no_profile,
         )
         profile_handler = ProfileHandler(profiles, self._intake)
         self._kopf = KopfOperator(
@@ -227,6 +228,7 @@ class Scheduler:
             self._scheduler,
             client,
             flush=self._intake.flush,
+            report=self._intake.report_pods_without_profile,
             unbound=self._intake.pending,
         )
         state.on_events(self._on_events)

@@ -193,9 +193,28 @@ class KopfOperator:
         """Put a profile in force as the API server has it, and write its status."""
         status = self._profile_handler.applied(raw)
         if status is not None:
-            name = raw["metadata"]["name"]
-            patch = {"status": status}
-            await self._client.patch(SCHEDULING_PROFILE, name, patch, subresource="status")
+            await self._write_status(raw["metadata"]["name"], status)
+        await self._write_other_statuses()
+
+    async def profile_gone(self, name: str, uid: str) -> None:
+        """Take a profile out of force, and write the statuses that mention it."""
+        self._profile_handler.gone(name, uid)
+        await self._write_other_statuses()
+
+    async def _write_other_statuses(self) -> None:
+        """Write the statuses of profiles that a change of another one has outdated.
+
+        What cannot be written is written when that profile is shown again.
+        """
+        for name, status in self._profile_handler.other_statuses():
+            try:
+                await self._write_status(name, status)
+            except ApiError as error:
+                logger.warning("the status of profile %s is not written: %s", name, explain(error))
+
+    async def _write_status(self, name: str, status: Mapping[str, Any]) -> None:
+        patch = {"status": status}
+        await self._client.patch(SCHEDULING_PROFILE, name, patch, subresource="status")
 
     def _watches_nothing(self) -> None:
         for resource in _NEEDED:
@@ -299,9 +318,11 @@ class KopfOperator:
         raw = event["object"]
         self._note_listing(event)
         if event["type"] == "DELETED":
-            self._profile_handler.gone(raw["metadata"]["name"], raw["metadata"]["uid"])
-        elif (status := self._profile_handler.applied(raw)) is not None:
+            await self.profile_gone(raw["metadata"]["name"], raw["metadata"]["uid"])
+            return
+        if (status := self._profile_handler.applied(raw)) is not None:
             patch.status.update(status)
+        await self._write_other_statuses()
 
     async def _on_priority_class(self, event: Mapping[str, Any], **_: Any) -> None:
         raw = event["object"]
