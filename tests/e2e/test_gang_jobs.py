@@ -81,7 +81,7 @@ def is_placed_whole(
     """The Job's four pods wait on a node with space for two, and are bound with a second node."""
     leader = replicas.start()
     leader.wait_until_leads()
-    add_node(plane, "first")
+    add_node(plane, f"{namespace}-a")
     client.post(f"/apis/batch/v1/namespaces/{namespace}/jobs", created)
 
     def messages() -> list[str]:
@@ -94,7 +94,7 @@ def is_placed_whole(
 
     eventually(messages, lambda found: len(found) == 4, "four members that wait")
     assert not bound(client, namespace)
-    add_node(plane, "second")
+    add_node(plane, f"{namespace}-b")
     eventually(lambda: len(bound(client, namespace)), lambda n: n == 4, "the Job bound")
     assert leader.terminate() == 0
 

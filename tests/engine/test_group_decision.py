@@ -148,10 +148,30 @@ def test_a_member_whose_claim_is_missing_names_the_claim() -> None:
     assert 'persistentvolumeclaim "data" not found' in message
 
 
-def test_what_the_group_says_must_be_free_is_looked_at_before_its_members() -> None:
-    group = coscheduling_pod_group("g", 1, resources={"cpu": "6", "memory": "8Gi"})
-    deciding = Deciding(node("a", cpu="2"), node("b", cpu="3"), group)
-    member = pod("m0", cpu="1", labels={COSCHEDULING_LABEL: "g"})
-    assert decided(deciding, [member]).message == "minResources: needs 1 CPUs more"
-    deciding = Deciding(node("a", cpu="2"), node("b", cpu="4"), group)
-    assert decided(deciding, [member]).rows
+def test_the_minimum_resources_must_be_free_before_placement_is_tried() -> None:
+    """Members that come later may need them."""
+
+    def tried(resources: dict[str, str]) -> GroupDecision:
+        group = coscheduling_pod_group("g", 2, resources=resources)
+        label = {COSCHEDULING_LABEL: "g"}
+        deciding = Deciding(node("a", cpu="4"), node("b", cpu="4"), group)
+        return decided(deciding, [pod(f"m{i}", cpu="1", labels=label) for i in range(2)])
+
+    assert len(tried({"cpu": "8"}).rows) == 2
+    short = tried({"cpu": "8500m", "memory": "1Gi"})
+    assert (short.rows, short.tries) == ({}, 0)
+    assert short.message == (
+        "minResources of the group needs 8500m of cpu, and 8 are free in the cluster"
+    )
+    assert "NodeResourcesFit" in short.plugins
+    assert not tried({"example.com/gpu": "1"}).rows
+
+
+def test_what_members_on_nodes_request_counts_for_the_minimum_resources() -> None:
+    label = {COSCHEDULING_LABEL: "g"}
+    deciding = Deciding(
+        node("a", cpu="4"),
+        coscheduling_pod_group("g", 2, resources={"cpu": "4"}),
+        pod("bound", cpu="1", labels=label, node="a"),
+    )
+    assert len(decided(deciding, [pod("m", cpu="1", labels=label)]).rows) == 1

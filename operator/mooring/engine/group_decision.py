@@ -6,12 +6,12 @@ synchronous, like that about one pod.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Final
 
 import numpy as np
 
-from mooring.engine.group_placement import Assignment, GroupSearch, described_amount
+from mooring.engine.group_placement import Assignment, GroupSearch
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.placements import Placement, PodGroupAssignments
@@ -93,7 +93,7 @@ def decide_group(
     needed = max(group.minimum - group.scheduled_pods_count, 1)
     if not members or len(members) < needed:
         return GroupDecision({}, message=f"{len(members)} of {needed} members can be scheduled now")
-    if (lacking := _lacking_resources(group, cluster)) is not None:
+    if (lacking := _lacking(group, cluster)) is not None:
         return GroupDecision({}, message=lacking, plugins=frozenset(pipeline.resource_filters))
     with cluster.trial() as trial:
         for pod in members:
@@ -109,20 +109,34 @@ def decide_group(
         return _decision(chosen, tried, search, pipeline)
 
 
-def _lacking_resources(group: PodGroupState, cluster: Snapshot) -> str | None:
-    """What of the group's minResources is not free on all nodes together; None if nothing is.
+def _lacking(group: PodGroupState, cluster: Snapshot) -> str | None:
+    """Which of its minResources are not free in the cluster; None if they are, or it is placed.
 
-    They are checked for a group of which no member has a node yet.
+    What members request that are on a node counts as free, as in the coscheduling plugin
+    (CheckClusterResource).
     """
-    wanted = group.definition.min_resources if group.definition is not None else {}
-    if group.scheduled_pods_count or not wanted:
+    definition = group.definition
+    if definition is None or group.scheduled_pods_count >= max(group.minimum, 1):
         return None
-    nodes, lacking = cluster.nodes.take(cluster.nodes_in_order), list[str]()
-    for name, amount in sorted(wanted.items()):
-        free = int(np.maximum(nodes.allocatable(name) - nodes.requested(name), 0).sum())
+    nodes = cluster.nodes
+    for resource, amount in definition.min_resources.items():
+        left = np.maximum(nodes.allocatable(resource) - nodes.requested(resource), 0)
+        free = int(left[nodes.present].sum())
+        for placed in chain(group.assumed.values(), group.assigned.values()):
+            free += placed.pod.shape.demand.resources.get(resource, 0)
         if free < amount:
-            lacking.append(f"{described_amount(name, amount - free)} more")
-    return f"minResources: needs {' and '.join(lacking)}" if lacking else None
+            return (
+                f"minResources of the group needs {_quantity(resource, amount)} of {resource}, "
+                f"and {_quantity(resource, free)} are free in the cluster"
+            )
+    return None
+
+
+def _quantity(resource: str, amount: int) -> str:
+    """The amount as users write it: cpu in millicores if it is not whole, else whole units."""
+    if resource != "cpu":
+        return str(amount)
+    return f"{amount}m" if amount % 1000 else str(amount // 1000)
 
 
 def preempt_for_group(

@@ -28,7 +28,7 @@ from mooring.state.columns import IntArray
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray
 
-__all__ = ["Assignment", "GroupSearch", "described_amount"]
+__all__ = ["Assignment", "GroupSearch"]
 
 _MOST_TRIES: Final = 24
 _MOST_DECISIONS: Final = 3_000
@@ -471,14 +471,14 @@ def _shortage(
         wanted = sum(item.count * int(item.requests[index]) for item in asking)
         missing = wanted - int(np.maximum(free[index][usable], 0).sum())
         if missing > 0:
-            lacking.append(described_amount(name, missing))
+            lacking.append(_described(name, missing))
     if lacking:
         return f"needs {' and '.join(lacking)} more"
     left = sum(item.count for item in items) - packing.placed
     return f"no node has enough left for {left} of its members"
 
 
-def described_amount(resource: str, amount: int) -> str:
+def _described(resource: str, amount: int) -> str:
     """The amount (millicores, bytes or a count) with its unit, as users read it."""
     per_unit, unit = _UNITS.get(resource, (1, resource))
     return f"{f'{amount / per_unit:.3f}'.rstrip('0').rstrip('.')} {unit}"

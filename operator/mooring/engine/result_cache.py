@@ -138,6 +138,8 @@ class ShapeResults:
         self.prefers_full_nodes: bool | None = None
         """Whether the scores prefer a node that has an identical pod; None if not known yet."""
         self._diagnosed: tuple[tuple[int, int], Diagnosis] | None = None
+        self.bytes = 0
+        """The memory of all arrays, since the last refresh in which the set of nodes changed."""
 
     def diagnosis(self, diagnose: Callable[[], Diagnosis]) -> Diagnosis:
         """The result of `diagnose`, kept until a row changes.
@@ -153,9 +155,7 @@ class ShapeResults:
         self._diagnosed = None if is_wide else (as_of, diagnosis)
         return diagnosis
 
-    @property
-    def bytes(self) -> int:
-        """The memory of all arrays."""
+    def _all_bytes(self) -> int:
         arrays = [self.fits, self.unnormalized_total]
         for part in (self._by_node, self._by_node_and_pods):
             arrays += (part.fits, part.unnormalized_total, *part.raw.values())
@@ -187,6 +187,8 @@ class ShapeResults:
                 self._by_node.unnormalized_total + self._by_node_and_pods.unnormalized_total
             )
         self._version = self._table.set_version
+        if not same_nodes:
+            self.bytes = self._all_bytes()
 
     def _filter_state(self, plugin: str) -> Any:
         state = self.pre_filtered.get(plugin)
