@@ -64,6 +64,20 @@ def test_a_good_profile_is_in_force_and_its_status_says_what_that_means(
     assert list(shared.profiles.in_force) == ["packed"]
 
 
+def test_a_profile_in_mode_shadow_says_so_and_keeps_what_its_comparisons_show(
+    profile_handler: ProfileHandler, shared: SchedulerState
+) -> None:
+    status = profile_handler.applied(profile(mode="Shadow"))
+    message = "decides about pods with schedulerName packed for comparison, and binds none"
+    assert ready(status) == ("True", "Shadow", message)
+    compared = {**(status or {}), "shadow": {"compared": 7}}
+    assert profile_handler.applied(profile(status=compared, mode="Shadow")) is None
+    switched = profile_handler.applied(profile(2, status=compared))
+    assert switched is not None
+    assert switched["shadow"] is None
+    assert shared.profiles.in_force["packed"].profile.spec.mode == "Active"
+
+
 def test_a_status_that_is_right_already_is_not_written_again(
     profile_handler: ProfileHandler,
 ) -> None:

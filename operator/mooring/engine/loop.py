@@ -34,11 +34,13 @@ from mooring.engine.extenders.two_halves import TwoHalves
 from mooring.engine.group_binding import CalledOff
 from mooring.engine.group_cycle import group_of, postpone, take_members
 from mooring.engine.group_decision import GroupDecision, decide_group, preempt_for_group
+from mooring.engine.group_reports import GroupReports
 from mooring.engine.outcome import FitError, Outcome, ScheduleResult, decision_of
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.reports import PodScheduledReason, Reports
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
+from mooring.engine.shadow import Shadow
 from mooring.framework.decision import Decision
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
@@ -98,6 +100,8 @@ class SchedulingLoop:
         decisions: DecisionLog,
         preemptions: PreemptionExecutor,
         extenders: Extenders,
+        group_reports: GroupReports,
+        shadow: Shadow | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._scheduler = scheduler
@@ -105,7 +109,9 @@ class SchedulingLoop:
         self._metrics = metrics
         self._decisions = decisions
         self._preemptions = preemptions
+        self._shadow = shadow
         self._extenders = extenders
+        self._group_reports = group_reports
         self._two_halves = TwoHalves()
         self._clock = clock
         self._shared = ResultCache(scheduler.state.nodes)
@@ -151,7 +157,8 @@ class SchedulingLoop:
             self._turned = now = self._clock()
             queued = self._scheduler.queue.pop(now) if self._may_bind() else None
             if queued is None:
-                await self._idle(now)
+                if not self._compare(slice_end):
+                    await self._idle(now)
             else:
                 self._attempt(queued)
             if self._clock() >= slice_end:
@@ -176,6 +183,10 @@ class SchedulingLoop:
     def _may_bind(self) -> bool:
         """Whether one more binding may be in flight."""
         return self.requesting < _MOST_BINDING
+
+    def _compare(self, until: float) -> bool:
+        """Decides for profiles in mode Shadow, because no pod waits; False if there is nothing."""
+        return self._shadow is not None and self._may_bind() and self._shadow.compare(until)
 
     async def _idle(self, now: float) -> None:
         """Wait for work, for the end of a binding or the next backoff; for a while at most."""
@@ -314,11 +325,13 @@ class SchedulingLoop:
                 decision = self._assume_group(group, attempts)
             if decision.tries and not decision.rows:
                 decision = self._preempt_for_group(group, attempts, decision)
+            self._group_reports.decided(group, decision)
             left = [a for a in attempts if a.queued.pod.uid not in decision.rows]
             self._group_unschedulable(left, decision)
         except Exception as error:
             if not isinstance(error, PluginFailed):
                 logger.exception("scheduling the pod group %s failed", group.key)
+            self._group_reports.failed(group, text_of(error))
             for attempt in attempts:
                 self._fail(attempt, text_of(error))
 
@@ -497,6 +510,8 @@ class SchedulingLoop:
             assumed.failed(rejection.message)
             self._rejected(attempt, rejection)
         except CalledOff as called_off:
+            if (group := scheduler.state.pod_groups.of(pod)) is not None:
+                self._group_reports.failed(group, str(called_off))
             self._fail(attempt, str(called_off))
         except BindingFailed as failure:
             assumed.failed(str(failure))

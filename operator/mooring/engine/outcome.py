@@ -16,6 +16,10 @@ __all__ = [
 ]
 
 
+def _no_score(_row: int) -> None:
+    """Nothing is scored."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ScheduleResult:
     """The node that was chosen, and its row (schedule_one.go, ScheduleResult).
@@ -23,7 +27,7 @@ class ScheduleResult:
     `feasible_nodes` and `evaluated_nodes` count the nodes that fit and those that the search looked
     at. `scores` returns the scores by node name, of all feasible nodes or of the best few; it is
     None if only one node was feasible, because then nothing is scored. `diagnosis` returns why the
-    other nodes were not feasible. Both functions read live columns, so they must be called before
+    other nodes were not feasible. The functions read live columns, so they must be called before
     the cluster changes.
     """
 
@@ -33,6 +37,8 @@ class ScheduleResult:
     evaluated_nodes: int
     scores: Callable[[int | None], Mapping[str, NodeScore]] | None
     diagnosis: Callable[[], Diagnosis]
+    score_of: Callable[[int], NodeScore | None] = _no_score
+    """Returns the score of the node at a row; None if it is not feasible, or nothing is scored."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

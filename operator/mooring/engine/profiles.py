@@ -50,6 +50,9 @@ class Profiles:
         self._tls_problem = tls_problem
         self._in_force: dict[str, InForce] = {}
         self._matcher = ProfileMatcher(())
+        self._shadow_matcher = ProfileMatcher(())
+        self.has_shadows = False
+        """Whether a profile in mode Shadow is in force."""
 
     @property
     def in_force(self) -> Mapping[str, InForce]:
@@ -113,8 +116,20 @@ class Profiles:
             self._rematch()
 
     def of(self, pod: Pod, cluster: Snapshot) -> InForce | None:
-        """The profile that takes the pod; None if there is none."""
-        name = self._matcher.find(
+        """The profile that takes the pod, which is in mode Active; None if there is none."""
+        return self._found(self._matcher, pod, cluster)
+
+    def shadow_of(self, pod: Pod, cluster: Snapshot) -> InForce | None:
+        """The profile in mode Shadow that decides about the pod for comparison.
+
+        None if there is none, or if a profile in mode Active takes the pod.
+        """
+        if not self.has_shadows or self.of(pod, cluster) is not None:
+            return None
+        return self._found(self._shadow_matcher, pod, cluster)
+
+    def _found(self, matcher: ProfileMatcher, pod: Pod, cluster: Snapshot) -> InForce | None:
+        name = matcher.find(
             pod.shape.scheduler_name,
             pod.namespace,
             cluster.namespace_labels(pod.namespace),
@@ -128,4 +143,8 @@ class Profiles:
         return entry
 
     def _rematch(self) -> None:
-        self._matcher = ProfileMatcher(entry.profile for entry in self._in_force.values())
+        profiles = [entry.profile for entry in self._in_force.values()]
+        shadows = [profile for profile in profiles if profile.spec.mode == "Shadow"]
+        self._matcher = ProfileMatcher(p for p in profiles if p.spec.mode == "Active")
+        self._shadow_matcher = ProfileMatcher(shadows)
+        self.has_shadows = bool(shadows)

@@ -86,9 +86,12 @@ class ProfileHandler:
             message = str(error)[:_MOST_CHARACTERS]
             return _Verdict(uid, generation, ready=False, reason=reason, message=message)
         logger.info("profile %s is in force", name, extra={"generation": generation})
-        names = ", ".join(self._profiles.in_force[name].profile.scheduler_names)
-        message = f"in force for pods with schedulerName {names}"
-        return _Verdict(uid, generation, ready=True, reason="InForce", message=message)
+        profile = self._profiles.in_force[name].profile
+        pods = f"pods with schedulerName {', '.join(profile.scheduler_names)}"
+        reason, message = "InForce", f"in force for {pods}"
+        if profile.spec.mode == "Shadow":
+            reason, message = "Shadow", f"decides about {pods} for comparison, and binds none"
+        return _Verdict(uid, generation, ready=True, reason=reason, message=message)
 
     def _put(self, raw: Mapping[str, Any]) -> None:
         self._profiles.apply(raw)
@@ -128,7 +131,10 @@ class ProfileHandler:
             effective=in_force.effective.policy(in_force.profile) if in_force else None,
             in_force_spec=in_force.profile.manifest()["spec"] if in_force else None,
         )
-        return status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        found = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if in_force is not None and in_force.profile.spec.mode == "Shadow" and "shadow" in before:
+            found["shadow"] = before["shadow"]  # which ShadowStatusWriter writes
+        return found
 
 
 def _transition_time(holds: str, before: Mapping[str, Any]) -> str:

@@ -86,6 +86,7 @@ class PodGroupState:
         "assumed",
         "definition",
         "key",
+        "left",
         "terminating",
         "unscheduled",
     )
@@ -94,6 +95,8 @@ class PodGroupState:
         self.key = key
         self.definition: PodGroup | None = None
         """What is required of the group; None if its members name an object that is not there."""
+        self.left = 0
+        """How many bound members have left their node since the group is known."""
         self._unscheduled: dict[str, Pod] = {}
         self._assumed: dict[str, PodState] = {}
         self._assigned: dict[str, PodState] = {}
@@ -252,6 +255,16 @@ class PodGroupsWriter:
         self._unscheduled: dict[str, Pod] = {}
         self._placed: dict[str, PodState] = {}
         self._members: dict[str, _Member] = {}
+        self._changed: set[GroupKey] | None = None
+
+    def take_changed(self) -> set[GroupKey]:
+        """The groups that changed or went since the last call; the first call returns all.
+
+        Before the first call nothing is noted, because nothing would ever take it.
+        """
+        changed = set(self._groups) if self._changed is None else self._changed
+        self._changed = set()
+        return changed
 
     def track(self, formats: tuple[GroupFormat, ...]) -> None:
         """Groups without an object are known in these formats from now on; the first match counts.
@@ -271,6 +284,7 @@ class PodGroupsWriter:
         namespace, _, name = key.partition("/")
         group = self._group(GroupKey(GROUP_KINDS[kind], namespace, name))
         group.definition = definition
+        self._note(group)
         self._drop_if_empty(group)
 
     def put_unscheduled(self, pod: Pod) -> Pod | None:
@@ -302,11 +316,18 @@ class PodGroupsWriter:
         if self._placed.pop(placed.pod.uid, None) is not None:
             self._count(placed.pod.uid)
 
+    def left_its_node(self, pod: Pod) -> None:
+        """A bound pod is gone or has ended; to be called before it is detached."""
+        member = self._members.get(pod.uid)
+        if member is not None:
+            member.group.left += 1
+
     def _count(self, uid: str) -> None:
         """Counts the pod as it is now, after removing what was counted of it before."""
         member = self._members.pop(uid, None)
         if member is not None:
             member.group._remove(member.pod, member.declared)  # noqa: SLF001 - its writer
+            self._note(member.group)
         placed = self._placed.get(uid)
         pod = placed.pod if placed is not None else self._unscheduled.get(uid)
         key, form = (None, None) if pod is None else self.groups.named_by(pod)
@@ -315,10 +336,15 @@ class PodGroupsWriter:
             group = self._group(key)
             group._add(pod, placed, declared)  # noqa: SLF001
             self._members[uid] = _Member(group, pod, declared)
+            self._note(group)
         else:
             self._placed.pop(uid, None)
         if member is not None:
             self._drop_if_empty(member.group)
+
+    def _note(self, group: PodGroupState) -> None:
+        if self._changed is not None:
+            self._changed.add(group.key)
 
     def _group(self, key: GroupKey) -> PodGroupState:
         group = self._groups.get(key)
