@@ -219,7 +219,12 @@ class Scheduler:
             ),
         )
         self._shadow_status = ShadowStatusWriter(self._shadow, client)
-        self._housekeeping = Housekeeping(self._scheduler, client, flush=self._intake.flush)
+        self._housekeeping = Housekeeping(
+            self._scheduler,
+            client,
+            report_gated=self._intake.report_gated,
+            flush=self._intake.flush,
+        )
         state.on_events(self._on_events)
 
     async def run(self) -> int:

@@ -29,14 +29,19 @@ class House:
         self.heard: list[ClusterEvent] = []
         self.changed = asyncio.Event()
         self.flushed = 0
+        self.reported = 0
         self.scheduler_state.state.on_events(self._hear)
         self.keeping = Housekeeping(
             self.scheduler_state,
             client,
+            report_gated=self._report_gated,
             flush=self._flush,
             clock=self.clock,
             sleep=self.clock.sleep,
         )
+
+    def _report_gated(self) -> None:
+        self.reported += 1
 
     def _flush(self) -> None:
         self.flushed += 1
@@ -60,8 +65,8 @@ class House:
         return [change.action for change in self.heard]
 
     async def chores_wait(self) -> None:
-        """All three chores are asleep."""
-        await self.clock.sleepers(3)
+        """All four chores are asleep."""
+        await self.clock.sleepers(4)
 
 
 @pytest.fixture
@@ -178,3 +183,10 @@ async def test_the_queue_is_flushed_every_half_minute(house: House) -> None:
     await house.clock.advance(1.0)
     await house.chores_wait()
     assert house.flushed == 1
+
+
+async def test_gated_pods_are_reported_every_second(house: House) -> None:
+    for expected in (1, 2):
+        await house.clock.advance(1.0)
+        await house.chores_wait()
+        assert house.reported == expected

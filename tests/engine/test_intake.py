@@ -12,11 +12,11 @@ from mooring.framework.verdicts import Unschedulable
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
-from mooring.model.pod_group import GroupFormat
+from mooring.model.pod_group import GroupFormat, parse_pod_group
 from mooring.model.workloads import parse_namespace
 from mooring.plugins import SHIPPED
 from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT
-from mooring.testing.builders import namespace, node, pod
+from mooring.testing.builders import namespace, node, pod, pod_group
 from scheduler_states import put_profile, scheduler_state
 
 BATCH = {
@@ -99,6 +99,11 @@ class Door:
             queued, frozenset({"NodeResourcesFit"}), self.now
         )
         return queued
+
+    def put_group(self, name: str, minimum: int) -> None:
+        """There is a pod group of Kubernetes' own kind."""
+        group = parse_pod_group(pod_group(name, minimum))
+        self.scheduler_state.state.put(Kind.POD_GROUP, f"default/{name}", group)
 
     def namespace_is(self, **labels: str) -> None:
         """The pods' namespace has these labels from now on."""
@@ -368,6 +373,32 @@ def test_a_pod_that_stays_gated_is_told_why_later_and_not_when_it_comes(door: Do
     assert door.gated == []
     door.intake.flush()
     assert door.gated == [("web", "no quota")]
+
+
+def test_members_are_told_that_others_are_missing_if_that_lasts(open_door: Door) -> None:
+    """The members of a group come one by one, and soon it is complete."""
+    open_door.put_group("g", 3)
+    for name in ("g-0", "g-1"):
+        open_door.comes(name, group="g")
+    open_door.now = 1.9
+    open_door.intake.report_gated()
+    assert open_door.gated == []
+    open_door.now = 2.0
+    open_door.intake.report_gated()
+    assert open_door.gated == [("g-0", "2 of 3 members exist"), ("g-1", "2 of 3 members exist")]
+    open_door.intake.report_gated()
+    assert len(open_door.gated) == 2
+
+
+def test_nothing_is_said_about_members_that_were_gated_for_a_moment(open_door: Door) -> None:
+    open_door.put_group("g", 3)
+    for name in ("g-0", "g-1", "g-2"):
+        open_door.comes(name, group="g")
+    gone = open_door.comes("h-0", group="h")
+    open_door.intake.gone(gone.key, gone.uid)
+    open_door.now = 5.0
+    open_door.intake.report_gated()
+    assert open_door.gated == []
 
 
 def test_the_condition_of_scheduling_gates_is_the_api_servers(open_door: Door) -> None:

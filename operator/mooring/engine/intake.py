@@ -4,6 +4,7 @@ Everything here runs on the event loop's thread and returns at once.
 """
 
 from collections.abc import Callable, Iterable
+from itertools import takewhile
 from typing import Final
 
 from mooring.engine.scheduler_state import SchedulerState
@@ -20,6 +21,8 @@ __all__ = ["Intake"]
 
 _SCHEDULING_GATES: Final = "SchedulingGates"
 """The plugin of `spec.schedulingGates`."""
+_GATED_SECONDS: Final = 2.0
+"""A member of a group is told after so long why it is gated: most groups are complete sooner."""
 _GROUP_EVENTS: Final = frozenset(
     (Kind.UNSCHEDULED_POD, Kind.POD_GROUP, Kind.COSCHEDULING_POD_GROUP)
 )
@@ -30,8 +33,8 @@ class Intake:
 
     `wake` is called when the queue may have work, `left` with the uid of a pod that is not without
     a node any more, `failed` with a pod that is gated because it exceeds a limit or a PreEnqueue
-    plugin failed, and why. `gated` is called with a pod that a PreEnqueue plugin holds back, and
-    why: with a member of a pod group at once, with another pod when it has waited for some time.
+    plugin failed, and why. `gated` is called with a pod that a PreEnqueue plugin has held back for
+    some time, and why.
     """
 
     def __init__(
@@ -50,6 +53,8 @@ class Intake:
         self._left = left
         self._failed = failed
         self._gated = gated
+        self._gated_since: dict[str, float] = {}
+        """When members of groups were gated, by key, of those that were not told why."""
 
     def pending(self, pod: Pod) -> None:
         """The API server shows the pod without a node, or showed it so a moment ago."""
@@ -73,6 +78,7 @@ class Intake:
         without_profile = self._scheduler.without_profile.get(key)
         if without_profile is not None and without_profile.uid == uid:
             del self._scheduler.without_profile[key]
+        self._gated_since.pop(key, None)
         queued = self._scheduler.queue.get(key)
         if queued is not None and queued.pod.uid == uid:
             self._scheduler.queue.remove(key, self._clock())
@@ -104,6 +110,19 @@ class Intake:
                 moved |= not queued.gated
         if moved:
             self._wake()
+
+    def report_gated(self) -> None:
+        """Tells members of groups why they are gated, once that has lasted two seconds.
+
+        To be called every second or so.
+        """
+        until = self._clock() - _GATED_SECONDS
+        due = [*takewhile(lambda key: self._gated_since[key] <= until, self._gated_since)]
+        for key in due:
+            del self._gated_since[key]
+            queued = self._scheduler.queue.get(key)
+            if queued is not None and queued.queue is SubQueue.GATED:
+                self._add(queued.pod, queued.pipeline, report=True)
 
     def _admit_group(self, event: ClusterEvent) -> None:
         """Runs PreEnqueue again for the gated members of a group that may be complete now."""
@@ -182,6 +201,8 @@ class Intake:
     def _add(self, pod: Pod, pipeline: Pipeline, *, report: bool = False) -> None:
         self._scheduler.without_profile.pop(pod.key, None)
         gated = self._is_gated(pod, pipeline, report=report)
+        if gated and not report and self._scheduler.state.pod_groups.key_of(pod) is not None:
+            self._gated_since.setdefault(pod.key, self._clock())
         self._scheduler.queue.add(pod, pipeline, self._clock(), gated=gated)
 
     def _is_gated(self, pod: Pod, pipeline: Pipeline, *, report: bool) -> bool:
@@ -199,8 +220,7 @@ class Intake:
             try:
                 answer = run_pre_enqueue(pipeline, plugin, pod)
                 if answer is not None:
-                    in_group = self._scheduler.state.pod_groups.key_of(pod) is not None
-                    if in_group or (report and plugin.name != _SCHEDULING_GATES):
+                    if report and plugin.name != _SCHEDULING_GATES:
                         self._gated(pod, answer.reason)
                     return True
             except PluginFailed as failure:
