@@ -224,6 +224,7 @@ class Scheduler:
             client,
             report_gated=self._intake.report_gated,
             flush=self._intake.flush,
+            unbound=self._intake.pending,
         )
         state.on_events(self._on_events)
 

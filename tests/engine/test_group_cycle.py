@@ -5,14 +5,16 @@ from typing import Any
 
 import pytest
 
-from engine.test_loop import Bindings, Engine, until
+from engine.test_loop import PLUGINS, Bindings, Engine, until
 from kube.api_server import ApiServer
+from mooring.engine import group_binding
 from mooring.framework.queued_pod import SubQueue
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.testing.builders import node, pod, pod_group
+from scheduler_states import put_profile
 
 Raw = dict[str, Any]
 
@@ -236,3 +238,60 @@ async def test_nobody_is_evicted_for_a_gang_that_does_not_fit_even_then(
         await until(lambda: len(bindings.statuses) == 3)
     assert not bindings.deleted
     assert "without the pods of lower priority either" in str(bindings.statuses)
+
+
+async def test_a_stream_of_small_pods_does_not_starve_a_gang(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    now = 0.0
+    small = [pod(f"s{i}", cpu="1", node="a") for i in range(2)]
+    engine = Engine(client, node("a", cpu="2"), pod_group("g", 2), *small, clock=lambda: now)
+    state = engine.scheduler_state.state
+    engine.pending(*members("g", 2, cpu="1"))
+
+    def ends(name: str) -> None:
+        state.delete(Kind.POD, f"default/{name}")
+
+    with engine.running():
+        await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 2)
+        now = 301.0
+        ends("s0")
+        await until(lambda: len(state.nominations) == 2)
+        engine.pending(pod("late", cpu="1"))
+        await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 3)
+        now = 312.0
+        ends("s1")
+        await until(lambda: len(bindings.made) == 2 and not engine.loop.binding)
+    assert {name for name, _ in bindings.made} == {"g-0", "g-1"}
+
+
+async def test_the_members_of_a_half_bound_gang_are_deleted_if_the_profile_says_so(
+    client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_binding, "_PAUSES_SECONDS", (0.0, 0.0))
+    engine = Engine(client, node("a"), pod_group("g", 2))
+    args = {"deleteBoundMembers": True}
+    marked = {"multiPoint": {"enabled": [{"name": "Marked"}]}}
+    config = [{"name": "GangScheduling", "args": args}]
+    put_profile(engine.scheduler_state, registry=PLUGINS, plugins=marked, pluginConfig=config)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j"}
+    bindings.refuse["g-1"] = 400
+    engine.pending(*members("g", 2, owner=owner))
+    with engine.running():
+        await until(lambda: bindings.deleted == ["g-0"])
+        await until(lambda: bindings.statuses)
+    assert [name for name, _ in bindings.made] == ["g-0"]
+
+
+async def test_a_gang_that_was_half_bound_is_completed_when_it_is_tried_again(
+    client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_binding, "_PAUSES_SECONDS", (0.0, 0.0))
+    engine = Engine(client, node("a"), pod_group("g", 2))
+    bindings.refuse["g-1"] = 400
+    engine.pending(*members("g", 2))
+    with engine.running():
+        await until(lambda: bindings.statuses)
+        assert not bindings.deleted
+        del bindings.refuse["g-1"]
+        await until(lambda: len(bindings.made) == 2)

@@ -30,12 +30,14 @@ class House:
         self.changed = asyncio.Event()
         self.flushed = 0
         self.reported = 0
+        self.unbound: list[str] = []
         self.scheduler_state.state.on_events(self._hear)
         self.keeping = Housekeeping(
             self.scheduler_state,
             client,
             report_gated=self._report_gated,
             flush=self._flush,
+            unbound=lambda found: self.unbound.append(found.key),
             clock=self.clock,
             sleep=self.clock.sleep,
         )
@@ -122,6 +124,18 @@ async def test_an_overdue_pod_that_is_bound_is_confirmed(server: ApiServer, hous
     placed = house.scheduler_state.state.pods.get(WEB.key)
     assert placed is not None
     assert not placed.assumed
+
+
+async def test_an_overdue_pod_that_is_not_bound_is_forgotten_and_scheduled_again(
+    server: ApiServer, house: House
+) -> None:
+    house.bound(1.0)
+    await house.clock.advance(CONFIRMATION_SECONDS)
+    (await server.next()).reply(pod("web"))
+    assert await house.events_of_the_pod() == [Action.DELETE]
+    await house.chores_wait()
+    assert house.scheduler_state.state.pods.get(WEB.key) is None
+    assert house.unbound == [WEB.key]
 
 
 async def test_an_overdue_pod_that_has_gone_is_forgotten(server: ApiServer, house: House) -> None:

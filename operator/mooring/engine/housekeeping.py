@@ -30,6 +30,7 @@ class Housekeeping:
     """Time-outs at Permit, bindings that the watch never confirms, and `flush` of the queue.
 
     `report_gated` is called every second, `flush` every 30.
+    `unbound` is called with a pod that an extender claims to have bound, and that is not bound.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Housekeeping:
         *,
         report_gated: Callable[[], None],
         flush: Callable[[], None],
+        unbound: Callable[[Pod], None],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -46,6 +48,7 @@ class Housekeeping:
         self._client = client
         self._report_gated = report_gated
         self._flush = flush
+        self._unbound = unbound
         self._clock = clock
         self._sleep = sleep
 
@@ -92,3 +95,6 @@ class Housekeeping:
             self._scheduler.state.forget(pod)
         else:
             self._scheduler.state.put(Kind.POD, pod.key, found)
+            if found.node_name is None and not found.finished:
+                logger.warning("pod %s was said to be bound and is not; it is tried again", pod.key)
+                self._unbound(found)

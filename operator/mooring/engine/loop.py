@@ -32,9 +32,10 @@ from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders, PodGone
 from mooring.engine.extenders.two_halves import TwoHalves
 from mooring.engine.group_binding import CalledOff
-from mooring.engine.group_cycle import group_of, postpone, take_members
-from mooring.engine.group_decision import GroupDecision, decide_group, preempt_for_group
+from mooring.engine.group_cycle import group_of, place_group, postpone, take_members
+from mooring.engine.group_decision import GroupDecision, preempt_for_group
 from mooring.engine.group_reports import GroupReports
+from mooring.engine.group_reservation import GroupReservation
 from mooring.engine.outcome import FitError, Outcome, ScheduleResult, decision_of
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.reports import PodScheduledReason, Reports
@@ -68,8 +69,6 @@ _STUCK_SECONDS: Final = 60.0
 _CANCELLED_SECONDS: Final = 1.0
 """How long bindings that are cancelled may take to undo what they did."""
 _RECORDED_NODES: Final = 3
-_MOST_REJECTIONS: Final = 8
-"""A group whose members Reserve or Permit rejected so often is decided about no more for now."""
 _GANG: Final = frozenset(("GangScheduling",))
 _MOST_CALLS: Final = 5
 """Rounds of calls to extenders in one attempt, in case what they pass is taken meanwhile."""
@@ -115,9 +114,10 @@ class SchedulingLoop:
         self._two_halves = TwoHalves()
         self._clock = clock
         self._shared = ResultCache(scheduler.state.nodes)
+        self._reservation = GroupReservation(scheduler.state, scheduler.cluster, self._shared)
         self._slow = SlowDecisions()
         self._work = asyncio.Event()
-        self._bindings: set[asyncio.Task[None]] = set()
+        self._bindings: set[asyncio.Task[bool]] = set()
         self._start = 0
         self._halted = False
         self._turned: float | None = None
@@ -205,7 +205,7 @@ class SchedulingLoop:
         if pod.terminating:
             scheduler.queue.done(queued, self._clock())
             return
-        group = group_of(queued, scheduler)
+        group = group_of(pod, queued.pipeline, scheduler.cluster)
         if group is not None:
             self._attempt_group(group, queued)
             return
@@ -325,6 +325,8 @@ class SchedulingLoop:
                 decision = self._assume_group(group, attempts)
             if decision.tries and not decision.rows:
                 decision = self._preempt_for_group(group, attempts, decision)
+            if not decision.rows and group.incomplete is None:
+                self._reservation.update(group, members, now)
             self._group_reports.decided(group, decision)
             left = [a for a in attempts if a.queued.pod.uid not in decision.rows]
             self._group_unschedulable(left, decision)
@@ -341,51 +343,32 @@ class SchedulingLoop:
         Returns the decision; nothing is assumed if it has no rows.
         """
         queued, pipeline = attempts[0].queued, attempts[0].pipeline
-        rejected: dict[str, set[int]] = {}
-        message, plugins = "", frozenset[str]()
-        for _ in range(_MOST_REJECTIONS):
-            decision = decide_group(
-                group,
-                [attempt.queued.pod for attempt in attempts],
-                self._slow.pipeline_for(pipeline),
-                self._scheduler.cluster,
-                self._shared,
-                seed=tie_break_seed(queued.pod.uid, queued.attempts),
-                rejected=rejected,
-            )
-            took = self._clock() - attempts[0].began
-            for attempt in attempts:
-                attempt.took = took / len(attempts)
-            if not decision.rows and not message:
-                return decision
-            if not decision.rows:
-                break
-            chosen = [a for a in attempts if a.queued.pod.uid in decision.rows]
-            try:
-                self._assume_together(group, chosen, decision)
-            except PodRejected as rejection:
-                if rejection.pod is None:
-                    raise
-                uid, plugins = rejection.pod.uid, plugins | {rejection.plugin}
-                rejected.setdefault(uid, set()).add(decision.rows[uid])
-                message = f"member {rejection.pod.key}: {rejection.message}"
-            else:
-                return decision
-        return GroupDecision({}, message=message, plugins=plugins, bounded=True)
+        decision = place_group(
+            group,
+            [attempt.queued.pod for attempt in attempts],
+            self._slow.pipeline_for(pipeline),
+            self._scheduler.cluster,
+            self._shared,
+            seed=tie_break_seed(queued.pod.uid, queued.attempts),
+            assume=partial(self._assume_together, group, attempts),
+        )
+        took = self._clock() - attempts[0].began
+        self._slow.decided(pipeline, str(group.key), took / len(attempts))
+        for attempt in attempts:
+            attempt.took = took / len(attempts)
+        return decision
 
     def _assume_together(
         self, group: PodGroupState, attempts: list[_Attempt], decision: GroupDecision
     ) -> None:
         now, needed = self._clock(), group.minimum - group.scheduled_pods_count
-        members = [(a.queued, decision.rows[a.queued.pod.uid]) for a in attempts]
+        chosen = [a for a in attempts if a.queued.pod.uid in decision.rows]
+        members = [(a.queued, decision.rows[a.queued.pod.uid]) for a in chosen]
         pipeline = attempts[0].pipeline
-        for attempt, assumed in zip(
-            attempts,
-            assume_together(members, needed, pipeline, self._scheduler, now=now),
-            strict=True,
-        ):
-            self._record(attempt, assumed.node, None)
-            self._begin_binding(attempt, assumed, now)
+        assumed = assume_together(members, needed, pipeline, self._scheduler, now=now)
+        for attempt, one in zip(chosen, assumed, strict=True):
+            self._record(attempt, one.node, None)
+            self._begin_binding(attempt, one, now)
 
     def _preempt_for_group(
         self, group: PodGroupState, attempts: list[_Attempt], decision: GroupDecision
@@ -406,7 +389,7 @@ class SchedulingLoop:
             self._metrics.preemption_attempted()
             self._metrics.preempted(self._preemptions.begin_group(members, answer))
             return decision
-        if isinstance(answer, Unschedulable):
+        if isinstance(answer, Unschedulable) and not self._reservation.holds(group):
             for attempt in attempts:
                 scheduler.state.withdraw(attempt.queued.pod.key)
         return replace(decision, message=f"{decision.message} {answer.reason}".rstrip())
@@ -490,18 +473,25 @@ class SchedulingLoop:
             assumed.permitted.add_done_callback(partial(self._permitted, now))
         task = asyncio.create_task(self._bind(attempt, assumed))
         self._bindings.add(task)
-        task.add_done_callback(self._bound)
+        task.add_done_callback(partial(self._bound, assumed))
 
     def _permitted(self, since: float, permitted: "asyncio.Future[None]") -> None:
         rejected = permitted.cancelled() or permitted.exception() is not None
         result = "Unschedulable" if rejected else "Success"
         self._metrics.permit_waited(result, self._clock() - since)
 
-    def _bound(self, task: "asyncio.Task[None]") -> None:
+    def _bound(self, assumed: AssumedPod, task: "asyncio.Task[bool]") -> None:
         self._bindings.discard(task)
+        policy, together = assumed.pipeline.group_policy, assumed.together
+        if together is not None:
+            bound = not task.cancelled() and task.exception() is None and task.result()
+            half = together.ended(assumed.pod if bound else None)
+            if half and policy is not None and policy.delete_bound_members:
+                self._preemptions.delete_members(half)
         self.wake()
 
-    async def _bind(self, attempt: _Attempt, assumed: AssumedPod) -> None:
+    async def _bind(self, attempt: _Attempt, assumed: AssumedPod) -> bool:
+        """Binds the pod, or puts it in a queue again; whether it is bound."""
         scheduler, queued, pod = self._scheduler, attempt.queued, assumed.pod
         try:
             await self._reports.cancel_pending(pod)
@@ -538,6 +528,8 @@ class SchedulingLoop:
             self._count(attempt, "scheduled")
             self._metrics.pod_bound(queued.attempts, now - queued.initial_attempt_timestamp)
             await after_binding(assumed)
+            return True
+        return False
 
     def _count(self, attempt: _Attempt, result: str) -> None:
         seconds = self._clock() - attempt.began

@@ -101,6 +101,23 @@ class PreemptionExecutor:
             task.add_done_callback(self._evicted)
         return len(victims)
 
+    def delete_members(self, members: Sequence[Pod]) -> None:
+        """Begins to delete the bound members of a gang that could not be bound whole.
+
+        Nothing is deleted if one of them has no controller, which would make it again.
+        """
+        if all(pod.owner is not None for pod in members):
+            task = asyncio.create_task(self._delete_members(members))
+            self._tasks.add(task)
+            task.add_done_callback(self._evicted)
+
+    async def _delete_members(self, members: Sequence[Pod]) -> None:
+        for pod in members:
+            try:
+                await self._writer.delete_pod(pod.namespace, pod.name, pod.uid)
+            except KubeError as error:
+                logger.warning("pod %s of a half gang is not deleted: %s", pod.key, explain(error))
+
     @property
     def in_flight(self) -> int:
         """How many preemptions are evicting victims."""

@@ -7,7 +7,7 @@ get, are watched from the first such call on.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -21,6 +21,8 @@ from mooring.kube.resources import NODE, POD, Resource
 from mooring.model.pod import Pod
 
 __all__ = ["ApiObjects", "as_json"]
+
+_LISTED_SECONDS: Final = 30.0
 
 
 class ApiObjects:
@@ -51,11 +53,19 @@ class ApiObjects:
         return as_json(raw)
 
     async def nodes(self, names: Sequence[str]) -> Mapping[str, Json]:
-        """These nodes by name; the first call waits until all nodes have been listed."""
+        """These nodes by name; the first call waits until all nodes have been listed.
+
+        Raises:
+            ExtenderError: if they have not been within 30 seconds.
+        """
         if self._reflector is None:
             self._reflector = Reflector(self._client, NODE, self._nodes)
             self._watch = asyncio.create_task(self._reflector.run())
-        await self._reflector.synced.wait()
+        try:
+            async with asyncio.timeout(_LISTED_SECONDS):
+                await self._reflector.synced.wait()
+        except TimeoutError:
+            raise ExtenderError("the nodes cannot be listed for the extenders") from None
         known = self._nodes.json
         return {name: known[name] for name in names if name in known}
 
