@@ -73,7 +73,7 @@ async def test_members_are_gated_until_enough_of_them_exist(
     first, second, third = members("g", 3, cpu="1")
     engine.pending(first, second)
     now += LATER
-    engine.intake.report_gated()
+    engine.intake.report()
     with engine.running():
         await until(lambda: len(bindings.statuses) == 2)
         assert queue_counts(engine)[SubQueue.GATED] == 2
@@ -91,7 +91,7 @@ async def test_members_wait_for_the_object_of_their_group(
     engine = Engine(client, node("a"), clock=lambda: now)
     engine.pending(*members("g", 2))
     now += LATER
-    engine.intake.report_gated()
+    engine.intake.report()
     with engine.running():
         await until(lambda: len(bindings.statuses) == 2)
         message = bindings.statuses[0]["conditions"][0]["message"]

@@ -7,7 +7,12 @@ import pytest
 
 from kube.api_server import ApiServer
 from kube.virtual_clock import VirtualClock
-from mooring.engine.housekeeping import CONFIRMATION_SECONDS, FLUSH_SECONDS, Housekeeping
+from mooring.engine.housekeeping import (
+    CONFIRMATION_SECONDS,
+    FLUSH_SECONDS,
+    REPORT_SECONDS,
+    Housekeeping,
+)
 from mooring.framework.verdicts import Unschedulable
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
@@ -35,18 +40,18 @@ class House:
         self.keeping = Housekeeping(
             self.scheduler_state,
             client,
-            report_gated=self._report_gated,
             flush=self._flush,
+            report=self._report,
             unbound=lambda found: self.unbound.append(found.key),
             clock=self.clock,
             sleep=self.clock.sleep,
         )
 
-    def _report_gated(self) -> None:
-        self.reported += 1
-
     def _flush(self) -> None:
         self.flushed += 1
+
+    def _report(self) -> None:
+        self.reported += 1
 
     def _hear(self, changes: tuple[ClusterEvent, ...]) -> None:
         self.heard.extend(changes)
@@ -182,7 +187,7 @@ async def test_a_slow_answer_does_not_delay_other_housekeeping(
     house.scheduler_state.waiting.enter(
         WEB, "a", {"Gang": house.clock()}, house.clock(), lambda no, _: decided.set_result(no)
     )
-    await house.clock.sleepers(2)
+    await house.clock.sleepers(3)
     await house.clock.advance(1.0)
     assert await decided is not None
     asked.reply(pod("web", node="a"))
@@ -199,8 +204,7 @@ async def test_the_queue_is_flushed_every_half_minute(house: House) -> None:
     assert house.flushed == 1
 
 
-async def test_gated_pods_are_reported_every_second(house: House) -> None:
-    for expected in (1, 2):
-        await house.clock.advance(1.0)
-        await house.chores_wait()
-        assert house.reported == expected
+async def test_pods_without_a_profile_are_told_about_every_five_seconds(house: House) -> None:
+    await house.clock.advance(REPORT_SECONDS)
+    await house.chores_wait()
+    assert house.reported == 1

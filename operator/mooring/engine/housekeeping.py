@@ -21,16 +21,16 @@ logger = logging.getLogger(__name__)
 
 PERMIT_SECONDS: Final = 1.0
 CONFIRMATION_SECONDS: Final = 5.0
-GATED_SECONDS: Final = 1.0
+REPORT_SECONDS: Final = 5.0
 FLUSH_SECONDS: Final = 30.0
 """kube-scheduler flushes its unschedulable pods as often (scheduling_queue.go)."""
 
 
 class Housekeeping:
-    """Time-outs at Permit, bindings that the watch never confirms, and `flush` of the queue.
+    """Time-outs at Permit, bindings that the watch never confirms, and two calls of the intake.
 
-    `report_gated` is called every second, `flush` every 30.
-    `unbound` is called with a pod that an extender claims to have bound, and that is not bound.
+    `flush` is that of the queue; `report` tells pods why they wait. `unbound` is called
+    with a pod that an extender claims to have bound, and that is not bound.
     """
 
     def __init__(
@@ -38,16 +38,16 @@ class Housekeeping:
         scheduler: SchedulerState,
         client: ApiClient,
         *,
-        report_gated: Callable[[], None],
         flush: Callable[[], None],
+        report: Callable[[], None],
         unbound: Callable[[Pod], None],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._scheduler = scheduler
         self._client = client
-        self._report_gated = report_gated
         self._flush = flush
+        self._report = report
         self._unbound = unbound
         self._clock = clock
         self._sleep = sleep
@@ -57,8 +57,8 @@ class Housekeeping:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._every(PERMIT_SECONDS, self._expire_permits))
             tasks.create_task(self._every(CONFIRMATION_SECONDS, self._settle_overdue))
-            tasks.create_task(self._every(GATED_SECONDS, self._report_gated_pods))
             tasks.create_task(self._every(FLUSH_SECONDS, self._flush_queue))
+            tasks.create_task(self._every(REPORT_SECONDS, self._report_pods))
 
     async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -68,11 +68,11 @@ class Housekeeping:
     async def _expire_permits(self) -> None:
         self._scheduler.waiting.expire(self._clock())
 
-    async def _report_gated_pods(self) -> None:
-        self._report_gated()
-
     async def _flush_queue(self) -> None:
         self._flush()
+
+    async def _report_pods(self) -> None:
+        self._report()
 
     async def _settle_overdue(self) -> None:
         for pod in self._scheduler.state.overdue(self._clock()):
