@@ -125,3 +125,13 @@ def test_a_missing_value_is_null_in_the_differences(tmp_path: Path) -> None:
             {"profile": "mine", "field": "preemption.maxVictims", "a": "null", "b": "3"}
         ]
     }
+
+
+def test_check_names_the_position_of_a_mistake_in_a_rule(tmp_path: Path) -> None:
+    file = written(
+        tmp_path / "p.yaml", spec='{rules: [{name: a, score: "node.allocatable.cpu *"}]}'
+    )
+    result = invoke("check", file)
+    assert result.exit_code == 1
+    where = f"{file}:4: spec.rules[0].score: line 1, column 23: Syntax error: "
+    assert result.stdout.startswith(where)

@@ -47,8 +47,6 @@ __all__ = ["MOST_PER_POD", "Evaluator", "Results"]
 MOST_PER_POD: Final = 1000
 """Distinct values of a column up to which the library evaluates what reads the pod too."""
 _MOST_KEPT: Final = 65_536
-_LONGEST_KEPT: Final = 256
-"""Characters of a text; results for longer ones are not kept, because annotations may be long."""
 _NONE: Final = -2
 """The code of a text that no node has."""
 
@@ -120,7 +118,7 @@ class Evaluator:
         if not self._is_stable:
             return self._by_columns(pod, nodes)
         key = tuple(self._of_pod(pod, read) for read in self._of_pod_reads)
-        if not all(map(_is_short, key)):
+        if not all(map(_may_be_kept, key)):
             return self._by_columns(pod, nodes)
         everything = self._cluster.nodes
         as_of = (nodes.topology_version, len(everything))
@@ -290,7 +288,7 @@ class Evaluator:
     def _call(self, step: Library, raws: Sequence[Any]) -> Any:
         """The library's result for the values of the step's reads, in their order."""
         results, key = self._results.setdefault(step, {}), tuple(raws)
-        if not all(map(_is_short, raws)):
+        if not all(map(_may_be_kept, raws)):
             return step.program(_data(step.reads, key))
         if key not in results:
             if len(results) >= _MOST_KEPT:
@@ -345,22 +343,18 @@ def _part(items: Mapping[str, str], key: str | None) -> Any:
 
 
 _OF_POD: Final[Mapping[str, Callable[[Pod, str | None], Any]]] = {
-    "pod.name": lambda pod, _: pod.name,
     "pod.namespace": lambda pod, _: pod.namespace,
     "pod.priority": lambda pod, _: pod.shape.priority,
     "pod.qosClass": lambda pod, _: pod.shape.qos,
     "pod.ownerKind": lambda pod, _: pod.owner.kind if pod.owner is not None else "",
     "pod.requests": lambda pod, key: pod.shape.demand.resources.get(key or "", 0),
     "pod.labels": lambda pod, key: _part(pod.labels, key),
-    "pod.annotations": lambda pod, key: _part(pod.annotations, key),
 }
 
 
-def _is_short(raw: Any) -> bool:
-    """Whether a result for this value may be kept: no long text, and no map of the pod."""
-    if isinstance(raw, tuple):
-        return not any(isinstance(item, tuple) for item in raw)
-    return not isinstance(raw, str) or len(raw) <= _LONGEST_KEPT
+def _may_be_kept(raw: Any) -> bool:
+    """Whether results for this value may be kept: it is no whole map of the pod."""
+    return not (isinstance(raw, tuple) and any(isinstance(item, tuple) for item in raw))
 
 
 def _data(reads: Sequence[Read], raws: Sequence[Any]) -> dict[str, Any]:

@@ -24,9 +24,7 @@ from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["Rules"]
 
-_OF_POD_ALONE: Final = frozenset(
-    ("pod.name", "pod.labels", "pod.annotations", "pod.ownerKind", "pod.namespaceLabels")
-)
+_OF_POD_ALONE: Final = frozenset(("pod.labels", "pod.ownerKind", "pod.namespaceLabels"))
 """Variables that pods of one shape need not share."""
 _LONGEST_REASON: Final = 512
 
