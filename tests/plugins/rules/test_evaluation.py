@@ -152,12 +152,13 @@ def _compare(source: str, plan: Plan, state: ClusterState) -> None:
                 continue
             expected = _expected(source, state, incoming, nodes.name(index))
             where = f"{source} at {nodes.name(index)}"
+            if isinstance(expected, float) and not math.isfinite(expected):
+                expected = Failed("the number is not finite")
             if isinstance(expected, Failed):
                 assert failed[index], f"{where}: {values[index]}, but {expected.why}"
                 continue
             assert not failed[index], f"{where}: {expected}, but {texts[failed[index] - 1]}"
-            same_nan = isinstance(expected, float) and math.isnan(expected)
-            assert values[index] == expected or (same_nan and math.isnan(values[index])), where
+            assert values[index] == expected, where
 
 
 @settings(max_examples=120, deadline=None)

@@ -6,7 +6,7 @@ of nodes alone is kept by row, until a node is added or deleted or its labels or
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -58,6 +58,7 @@ _EMPTY: Final[Mapping[str, Any]] = {
     Type.OTHER: (),
 }
 """By type, what stands for the value where there is an error."""
+_DTYPES: Final = {Type.BOOL: np.bool_, Type.INT: np.int64, Type.DOUBLE: np.float64}
 _STABLE: Final = frozenset(("node.name", "node.labels", "node.taints", "node.zone", "node.region"))
 """Variables that change only together with `NodeView.topology_version`."""
 
@@ -72,13 +73,12 @@ _MOST_COLUMNS: Final = 16
 class Results:
     """The value for each node, and the number of its error: 0 is none, the text of i is at i - 1.
 
-    `is_kept` says that a further evaluation may return the same object.
+    Numbers are finite. The arrays may be kept for further evaluations: they are not to be written.
     """
 
-    values: Any
+    values: npt.NDArray[Any]
     errors: npt.NDArray[np.int16]
     texts: tuple[str, ...]
-    is_kept: bool = False
 
     def take(self, rows: IntArray) -> "Results":
         """The results of some nodes."""
@@ -127,8 +127,8 @@ class Evaluator:
             self._columns_of = as_of
         results = self._columns.get(key)
         if results is None:
-            results = replace(self._by_columns(pod, everything), is_kept=True)
-            self._columns[key] = results
+            results = self._columns[key] = self._by_columns(pod, everything)
+            results.values.flags.writeable = results.errors.flags.writeable = False
             if len(self._columns) > _MOST_COLUMNS:
                 self._columns.popitem(last=False)
         else:
@@ -144,12 +144,12 @@ class Evaluator:
         values = value.data
         if np.shape(values) != (len(nodes),):
             values = np.full(len(nodes), values)
-        return Results(values, numbers, errors.texts)
+        return _finite(values, numbers, errors)
 
     def _one_by_one(self, whole: Library, pod: Pod, nodes: NodeView) -> Results:
         errors, of_pod = Errors(), {r: self._of_pod(pod, r) for r in whole.of_pod}
-        values = np.full(len(nodes), _EMPTY[whole.type])
-        numbers = np.zeros(len(nodes), np.int16)
+        values: list[Any] = [_EMPTY[whole.type]] * len(nodes)
+        numbers = [0] * len(nodes)
         for index in range(len(nodes)):
             node = nodes.node(index)
             if node is None:
@@ -163,7 +163,7 @@ class Evaluator:
                 numbers[index] = errors.number(result.why)
             else:
                 values[index] = result
-        return Results(values, numbers, errors.texts)
+        return _finite(np.array(values, _DTYPES[whole.type]), np.array(numbers, np.int16), errors)
 
     def _value(self, step: Step, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
         match step:
@@ -297,6 +297,18 @@ class Evaluator:
         return results[key]
 
 
+def _finite(values: npt.NDArray[Any], numbers: npt.NDArray[np.int16], errors: Errors) -> Results:
+    """The results; a number that is not finite is an error."""
+    if values.dtype == np.float64:
+        finite = np.isfinite(values)
+        if not finite.all():
+            wrong = (numbers == 0) & ~finite
+            if wrong.any():
+                numbers[wrong] = errors.number("the number is not finite")
+            values = np.where(finite, values, 0.0)
+    return Results(values, numbers, errors.texts)
+
+
 def _of_node(node: Node, nodes: NodeView, index: int, read: Read) -> Any:
     """A read of one node, as `_codes` has it in its tables; `index` is its position in the view."""
     key = read.key or ""
@@ -306,7 +318,8 @@ def _of_node(node: Node, nodes: NodeView, index: int, read: Read) -> Any:
         case "node.allocatable":
             raw = node.pod_slots if key == "pods" else node.allocatable.get(key, 0)
         case "node.requested":
-            raw = int(_amounts(read.variable, key, nodes)[index])
+            pods = key == "pods"
+            raw = int(nodes.pod_count[index]) if pods else nodes.requested_at(index, key)
         case "node.taints":
             raw = node.taints
         case "node.conditions":
