@@ -5,6 +5,10 @@
 The pod's annotation `extender-seed` (without it, its name) and a node's name give a number, and its
 digits decide: whether the node passes, what its score is, and whether preemption may use it. It
 speaks the protocol as a Python extender written for kube-scheduler does.
+
+Under the prefix /unique no two nodes get the same score, and of all candidates for preemption one
+is left, on which the pod passes the filter: then a scheduler has nothing to choose by chance.
+Under the prefix /every every node passes.
 """
 
 import argparse
@@ -29,6 +33,8 @@ __all__ = [
 ]
 
 SEED = "extender-seed"
+UNIQUE = "unique/"
+EVERY_NODE = "every/"
 
 Json = Mapping[str, Any]
 
@@ -48,7 +54,7 @@ def filtered(args: Json, prefix: str = "") -> dict[str, Any]:
     nodes = names if by_name else [item["metadata"]["name"] for item in items]
     failed: dict[str, str] = {}
     for_good: dict[str, str] = {}
-    for node in nodes:
+    for node in nodes if prefix != EVERY_NODE else ():
         digits = number(pod, node, prefix) % 100
         if digits < 15:
             failed[node] = f"extender: group {digits % 2} is busy"
@@ -69,8 +75,8 @@ def prioritized(args: Json, prefix: str = "") -> list[dict[str, Any]]:
     """The HostPriorityList: scores from 0 to 10."""
     names = args["NodeNames"]
     nodes = names if names is not None else [i["metadata"]["name"] for i in args["Nodes"]["items"]]
-    pod = args["Pod"]
-    return [{"Host": node, "Score": number(pod, node, prefix) // 100 % 11} for node in nodes]
+    pod, highest = args["Pod"], 100_003 if prefix == UNIQUE else 11
+    return [{"Host": node, "Score": number(pod, node, prefix) // 100 % highest} for node in nodes]
 
 
 def preempted(args: Json, prefix: str = "") -> dict[str, Any]:
@@ -86,6 +92,10 @@ def preempted(args: Json, prefix: str = "") -> dict[str, Any]:
         }
     pod = args["Pod"]
     left = {node: of for node, of in victims.items() if number(pod, node, prefix) // 1100 % 3}
+    if prefix == UNIQUE:
+        passing = filtered({"Pod": pod, "NodeNames": [*victims]}, prefix)["NodeNames"]
+        best = sorted(passing, key=lambda node: number(pod, node, prefix))[:1]
+        left = {node: victims[node] for node in best}
     return {"NodeNameToMetaVictims": left}
 
 
@@ -102,10 +112,15 @@ def application(*, delay: float = 0.0) -> web.Application:
         return handle
 
     served = web.Application(client_max_size=256 * 1024**2)
+    served.router.add_get("/healthz", lambda _request: _healthy())
     served.router.add_post("/{prefix:.*}filter", verb(filtered))
     served.router.add_post("/{prefix:.*}prioritize", verb(prioritized))
     served.router.add_post("/{prefix:.*}preempt", verb(preempted))
     return served
+
+
+async def _healthy() -> web.Response:
+    return web.Response(text="ok")
 
 
 @asynccontextmanager

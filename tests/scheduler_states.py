@@ -2,21 +2,26 @@
 
 from typing import Any, Final
 
+from mooring.engine.group_reports import GroupReports
 from mooring.engine.profiles import InForce, Profiles
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.registry import Registry
 from mooring.framework.waiting_pods import WaitingPods
+from mooring.kube.client import ApiClient
+from mooring.kube.recorder import EventRecorder
+from mooring.kube.writes import PodGroupWriter
 from mooring.plugins import SHIPPED
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
 from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
+from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import cluster
 from mooring.testing.fakes import handle
 
-__all__ = ["SHIPPED_ONLY", "put_profile", "scheduler_state"]
+__all__ = ["SHIPPED_ONLY", "group_reports", "put_profile", "scheduler_state"]
 
 SHIPPED_ONLY: Final = Registry(SHIPPED, {})
 
@@ -41,3 +46,15 @@ def put_profile(
     """The profile is in force; `spec` is as a user writes it."""
     read_spec = read(SchedulingProfileSpec, spec, "spec")
     return shared.profiles.put(SchedulingProfile(name, read_spec), resolve(read_spec, registry))
+
+
+def group_reports(state: ClusterState, client: ApiClient) -> GroupReports:
+    """Reports that note decisions about groups; nothing is written as long as they do not run."""
+    return GroupReports(
+        state,
+        PodGroupWriter(client),
+        EventRecorder(client, "mooring", "test"),
+        owns=lambda _pod: True,
+        served=dict,
+        placed=lambda _seconds: None,
+    )

@@ -191,6 +191,7 @@ def test_every_profile_is_valid(registry: Registry) -> None:
         "profiles.md",
         "rules.md",
         "extenders.md",
+        "shadow.md",
     }
     for _, document in profiles:
         load_profile(document, registry)
@@ -288,6 +289,7 @@ def _exported() -> set[str]:
             events_dropped=int,
             kopf_restarts=int,
             gpu_mismatches=int,
+            pod_groups=dict,
             leading=bool,
         )
     )

@@ -15,6 +15,8 @@ _COMMANDS: Final = (
     "simulate",
     "test",
     "explain",
+    "top",
+    "shadow",
     "gpus",
     "profile",
     "convert",

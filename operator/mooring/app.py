@@ -22,18 +22,20 @@ from uuid import uuid4
 from mooring.engine.api import PluginApi
 from mooring.engine.extenders.extenders import Extenders, tls_problem
 from mooring.engine.extenders.objects import ApiObjects
+from mooring.engine.group_reports import GroupReports
 from mooring.engine.housekeeping import Housekeeping
 from mooring.engine.intake import Intake
 from mooring.engine.loop import SchedulingLoop
 from mooring.engine.pod_report import PodReports
 from mooring.engine.preemption_executor import PreemptionExecutor
-from mooring.engine.profiles import Profiles
+from mooring.engine.profiles import InForce, Profiles
 from mooring.engine.reports import Reports
 from mooring.engine.scheduler_state import (
     SchedulerState,
     cache_sizes,
     configuration,
 )
+from mooring.engine.shadow import Shadow, ShadowStatusWriter
 from mooring.framework.handle import Handle
 from mooring.framework.plugin_failures import PluginFailures
 from mooring.framework.queued_pod import SubQueue
@@ -47,7 +49,7 @@ from mooring.kube.lease import LeaderElector
 from mooring.kube.recorder import EventRecorder
 from mooring.kube.resources import POD, SCHEDULING_PROFILE
 from mooring.kube.reviews import Reviews
-from mooring.kube.writes import PodWriter
+from mooring.kube.writes import PodGroupWriter, PodWriter
 from mooring.mirroring.comparer import CacheComparer, Compared
 from mooring.mirroring.mirror import Mirror
 from mooring.mirroring.reflectors import Reflectors
@@ -144,9 +146,17 @@ class Scheduler:
             clock=time.monotonic,
             wake=lambda: self._loop.wake(),  # noqa: PLW0108 - the loop is made below
         )
+        self._shadow = Shadow(
+            self._scheduler,
+            self._metrics,
+            wake=lambda: self._loop.wake(),  # noqa: PLW0108 - the loop is made below
+        )
         # A client of its own, so that --qps limits the writes and not what extenders get to read.
         self._extender_client = ApiClient(connection)
-        self._extender_objects = ApiObjects(self._extender_client)
+        self._extender_objects = ApiObjects(
+            self._extender_client,
+            wanted=lambda: any(e.profile.spec.extenders for e in profiles.in_force.values()),
+        )
         self._extenders = Extenders(
             self._extender_objects,
             observe=self._metrics.extender_called,
@@ -154,21 +164,34 @@ class Scheduler:
             bound_node=lambda pod: writer.bound_node(pod.namespace, pod.name, pod.uid),
             bound=lambda pod: self._api.annotate(pod, {}),
         )
+        self._reflectors = Reflectors(client, Mirror(state), relisted=self._metrics.relisted)
+        self._group_reports = GroupReports(
+            state,
+            PodGroupWriter(client),
+            self._recorder,
+            owns=lambda pod: _groups_are_scheduled(profiles.of(pod, cluster)),
+            served=self._reflectors.served,
+            placed=self._metrics.pod_group_placed,
+            busy=self._is_busy,
+        )
         self._loop = SchedulingLoop(
             self._scheduler,
             reports=self._reports,
             metrics=self._metrics,
             decisions=self._decisions,
             preemptions=self._preemptions,
+            shadow=self._shadow,
             extenders=self._extenders,
+            group_reports=self._group_reports,
         )
         self._intake = Intake(
             self._scheduler,
             clock=time.monotonic,
             wake=self._loop.wake,
-            left=self._reports.forget,
+            left=self._pod_left,
             failed=self._reports.error,
             gated=self._reports.gated,
+            no_profile=self._reports.no_profile,
         )
         profile_handler = ProfileHandler(profiles, self._intake)
         self._kopf = KopfOperator(
@@ -178,6 +201,7 @@ class Scheduler:
             connection,
             client,
             listed=self._compare_soon,
+            seen=self._extender_objects.seen,
         )
         self._comparer = CacheComparer(
             client,
@@ -199,9 +223,15 @@ class Scheduler:
                 ),
             ),
         )
-        self._housekeeping = Housekeeping(self._scheduler, client, flush=self._intake.flush)
+        self._shadow_status = ShadowStatusWriter(self._shadow, client)
+        self._housekeeping = Housekeeping(
+            self._scheduler,
+            client,
+            flush=self._intake.flush,
+            report=self._intake.report_pods_without_profile,
+            unbound=self._intake.pending,
+        )
         state.on_events(self._on_events)
-        self._reflectors = Reflectors(client, Mirror(state), relisted=self._metrics.relisted)
 
     async def run(self) -> int:
         """Serve until told to stop; the exit code."""
@@ -245,7 +275,10 @@ class Scheduler:
                 return
             self._leading = True
             _calm_the_collector()
-            writers = [self._start(work) for work in (self._recorder.run(), self._reports.run())]
+            writers = [
+                self._start(part.run())
+                for part in (self._recorder, self._reports, self._group_reports)
+            ]
             workers = [
                 self._start(work)
                 for work in (
@@ -253,6 +286,7 @@ class Scheduler:
                     self._kopf.run(self._catch_signals),
                     self._housekeeping.run(),
                     self._comparer.run(),
+                    self._shadow_status.run(),
                 )
             ]
             if self._elector is not None:
@@ -348,8 +382,16 @@ class Scheduler:
         self._end_process(self._exit_code)
 
     def _on_events(self, events: tuple[ClusterEvent, ...]) -> None:
+        self._group_reports.on_events(events)
         self._intake.on_events(events)
+        self._shadow.on_events(events)
         self._api.cluster_changed()
+
+    def _pod_left(self, uid: str) -> None:
+        """The pod is not without a node any more."""
+        self._reports.forget(uid)
+        self._extender_objects.forget(uid)
+        self._shadow.left(uid)
 
     def _compare_soon(self) -> None:
         """Called when kopf has listed objects again and may have missed a deletion."""
@@ -372,6 +414,8 @@ class Scheduler:
             metrics=self._metrics,
             decisions=self._decisions,
             pod_report=PodReports(self._scheduler).of,
+            pod_groups=self._group_reports.report,
+            shadow=self._shadow.report,
             configuration=partial(configuration, self._scheduler),
             tls=ServingTls(
                 cert_file=settings.tls_cert_file,
@@ -404,6 +448,7 @@ class Scheduler:
             events_dropped=lambda: self._recorder.dropped,
             kopf_restarts=lambda: self._kopf.restarts,
             gpu_mismatches=lambda: scheduler.state.devices.mismatches,
+            pod_groups=self._group_reports.phases,
             leading=lambda: self._leading,
         )
 
@@ -413,6 +458,11 @@ def _calm_the_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(200_000, 20, 50)
+
+
+def _groups_are_scheduled(profile: InForce | None) -> bool:
+    """Whether the profile has a plugin for pod groups."""
+    return profile is not None and profile.pipeline.group_policy is not None
 
 
 async def _cancelled(task: "asyncio.Task[None]") -> None:

@@ -9,6 +9,8 @@ from controlplane.nodes import node_object
 __all__ = [
     "Creation",
     "existing_pods",
+    "extended_profile",
+    "extender",
     "hopeless_pods",
     "measured_pods",
     "nodes",
@@ -21,6 +23,8 @@ Creation = tuple[str, dict[str, Any]]
 """The path of a collection and an object to create in it."""
 
 GPU_MEMORY = "aliyun.com/gpu-mem"
+EXTENDED = "example.com/extended"
+"""The resource of pods that the extender cares for."""
 HOPELESS_CPU = "1k"
 """More than any node has."""
 
@@ -98,6 +102,36 @@ def _profile(name: str, scheduler: str, pods: Mapping[str, Any], **spec: Any) ->
     )
 
 
+def extender(port: int) -> dict[str, Any]:
+    """The extender on this port, as both schedulers are configured with it."""
+    return {
+        "urlPrefix": f"http://127.0.0.1:{port}/every",
+        "filterVerb": "filter",
+        "prioritizeVerb": "prioritize",
+        "weight": 1,
+        "nodeCacheCapable": True,
+        "managedResources": [{"name": EXTENDED}],
+    }
+
+
+def extended_profile(scheduler: str, port: int) -> Creation:
+    """The profile of pods that the extender cares for."""
+    match = {
+        "schedulerNames": [scheduler],
+        "podSelector": {"matchLabels": {"extended": "true"}},
+        "precedence": 10,
+    }
+    return (
+        "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles",
+        {
+            "apiVersion": "scheduling.mooring.dev/v1alpha1",
+            "kind": "SchedulingProfile",
+            "metadata": {"name": "extended"},
+            "spec": {"match": match, "extenders": [extender(port)]},
+        },
+    )
+
+
 def existing_pods(workload: Workload, namespace: str) -> Iterator[Creation]:
     """Pods with a node: every app has as many in each zone, and no two on one node.
 
@@ -134,8 +168,9 @@ def pod_groups(workload: Workload, namespace: str) -> Iterator[Creation]:
 
 def measured_pods(workload: Workload, namespace: str, scheduler: str) -> Iterator[Creation]:
     """The pods whose placing is measured, app after app in turn, and group after group."""
-    kind, size = workload.kind, workload.group_size
+    size = workload.group_size
     for index in range(workload.pods):
+        kind = workload.kind if index % 2 else workload.second_kind or workload.kind
         pod = _pod(kind, f"measured-{index:05}", index % kind.apps)
         group = {"schedulingGroup": {"podGroupName": _group_name(index // size)}} if size else {}
         yield _pods_path(namespace), _with_spec(pod, schedulerName=scheduler, **group)
@@ -144,7 +179,8 @@ def measured_pods(workload: Workload, namespace: str, scheduler: str) -> Iterato
 def _pod(kind: EquivalentPods, name: str, app_number: int) -> dict[str, Any]:
     app = f"app-{app_number:03}"
     gpu = {GPU_MEMORY: str(kind.gpu_memory)} if kind.gpu_memory else {}
-    resources = {"requests": {"cpu": kind.cpu, "memory": kind.memory, **gpu}, "limits": gpu}
+    counted = {**gpu, **({EXTENDED: "1"} if kind.extended else {})}
+    resources = {"requests": {"cpu": kind.cpu, "memory": kind.memory, **counted}, "limits": counted}
     spec: dict[str, Any] = {
         "containers": [{"name": "main", "image": "pause", "resources": resources}],
         # No kubelet is there to finish a graceful deletion.
@@ -154,6 +190,8 @@ def _pod(kind: EquivalentPods, name: str, app_number: int) -> dict[str, Any]:
     if kind.priority:
         spec["priorityClassName"] = _priority_name(kind.priority)
     labels = {"app": app, **({"gpu": "shared"} if gpu else {})}
+    if kind.extended:
+        labels["extended"] = "true"
     if kind.team:
         labels["team"] = kind.team
     return {"metadata": {"name": name, "labels": labels}, "spec": spec}

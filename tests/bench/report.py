@@ -102,7 +102,7 @@ def _word(result: Comparison) -> str:
 
 def _described(workload: Workload) -> dict[str, Any]:
     described: dict[str, Any] = asdict(workload)
-    for kind in (described["kind"], described["existing_kind"]):
+    for kind in (described["kind"], described["second_kind"], described["existing_kind"]):
         if kind:
             kind["constraint"] = kind["constraint"].__name__
     return described

@@ -3,9 +3,12 @@
 Drain mode: all pods exist before the scheduler starts, so that their creation is not in the figure.
 """
 
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import replica
@@ -20,7 +23,9 @@ from bench.usage import IDLE_SHARE, Usage, usage_of, wait_until_idle
 from bench.workloads import WORKLOADS, Workload
 from controlplane import Access, ControlPlane
 from controlplane.commands import POD_GROUPS
+from controlplane.health import wait_until_healthy
 from controlplane.namespaces import create_namespace, delete_namespace
+from controlplane.processes import ProcessGroup, free_ports
 
 __all__ = ["bench_server", "load_nodes", "run_once"]
 
@@ -35,6 +40,8 @@ DRAIN_SECONDS = 900.0
 """A scheduler that is still busy then is given up too."""
 IDLE_SECONDS = 15.0
 """How long a scheduler may go on with its events and status patches after the last binding."""
+EXTENDER_SECONDS = 30.0
+"""How long an extender may take to start."""
 REFUSALS = {"409", "429"}
 
 
@@ -69,9 +76,34 @@ def run_once(control_plane: ControlPlane, workload: Workload, scheduler: Schedul
         pods = list(objects.measured_pods(workload, namespace, scheduler.scheduler_name))
         create(access, pods)
         names = [pod["metadata"]["name"] for _, pod in pods]
-        return _Drain(control_plane, workload, scheduler, namespace).run(names)
+        with _extenders(access, workload, scheduler) as extenders:
+            return _Drain(control_plane, workload, scheduler, namespace, extenders).run(names)
     finally:
         delete_namespace(access, namespace)
+
+
+@contextmanager
+def _extenders(
+    access: Access, workload: Workload, scheduler: Scheduler
+) -> Iterator[Sequence[dict[str, Any]]]:
+    """The workload's extender runs inside, and Mooring has a profile with it."""
+    if not workload.extender_seconds:
+        yield ()
+        return
+    (port,) = free_ports(1)
+    delay = f"--delay={workload.extender_seconds}"
+    command = [sys.executable, "-m", "deterministic_extender", f"--port={port}", delay]
+    environment = {**replica.environment(), "PYTHONPATH": str(replica.ROOT / "tests")}
+    collection, profile = objects.extended_profile(scheduler.scheduler_name, port)
+    with ProcessGroup() as group, TemporaryDirectory() as folder, access.client() as client:
+        log = Path(folder) / "extender.log"
+        program = group.spawn("extender", command, log=log, env=environment)
+        wait_until_healthy(program, f"http://127.0.0.1:{port}/healthz", EXTENDER_SECONDS)
+        client.post(collection, profile)
+        try:
+            yield (objects.extender(port),)
+        finally:
+            client.delete(f"{collection}/{profile['metadata']['name']}")
 
 
 class _Drain:
@@ -83,12 +115,14 @@ class _Drain:
         workload: Workload,
         scheduler: Scheduler,
         namespace: str,
+        extenders: Sequence[dict[str, Any]],
     ) -> None:
         self._control_plane = control_plane
         self._access: Access = control_plane.access
         self._workload = workload
         self._scheduler = scheduler
         self._namespace = namespace
+        self._extenders = extenders
         self._first_sign: tuple[float, Usage] | None = None
 
     def run(self, names: Sequence[str]) -> Run:
@@ -101,7 +135,7 @@ class _Drain:
         ):
             began = time.monotonic()
             try:
-                self._scheduler.start()
+                self._scheduler.start(self._extenders)
                 self._wait_for(binds)
                 wait_until_idle(self._scheduler.pid, IDLE_SECONDS)
                 used = usage_of(self._scheduler.pid)

@@ -1,15 +1,17 @@
 """The two schedulers, each with the same right to the API server: 5,000 requests per second."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import replica
 from controlplane import ControlPlane
 from controlplane.processes import ProcessGroup, Program, free_ports
 
 __all__ = ["KubeScheduler", "Mooring", "Scheduler"]
+
+Raw = dict[str, Any]
 
 QPS = 5000
 STOP_SECONDS = 30.0
@@ -26,8 +28,8 @@ class Scheduler(Protocol):
     def pid(self) -> int:
         """The process id; only while it runs."""
 
-    def start(self) -> None:
-        """It runs, and mirrors the cluster."""
+    def start(self, extenders: Sequence[Raw] = ()) -> None:
+        """It runs, and mirrors the cluster; Mooring has its extenders in a profile."""
 
     def stop(self) -> None:
         """It has ended."""
@@ -46,9 +48,11 @@ class KubeScheduler:
     def pid(self) -> int:
         return self._control_plane.pids["kube-scheduler"]
 
-    def start(self) -> None:
-        limits = {"qps": QPS, "burst": QPS}
-        self._control_plane.start_scheduler({"clientConnection": limits})
+    def start(self, extenders: Sequence[Raw] = ()) -> None:
+        configuration: Raw = {"clientConnection": {"qps": QPS, "burst": QPS}}
+        if extenders:
+            configuration["extenders"] = list(extenders)
+        self._control_plane.start_scheduler(configuration)
 
     def stop(self) -> None:
         self._control_plane.stop_scheduler()
@@ -74,7 +78,7 @@ class Mooring:
             raise RuntimeError("Mooring is not running")
         return self._program.pid
 
-    def start(self) -> None:
+    def start(self, extenders: Sequence[Raw] = ()) -> None:  # noqa: ARG002 - has a profile
         kubeconfig = self._access.kubeconfig_for_service_account(*replica.SERVICE_ACCOUNT)
         (port,) = free_ports(1)
         # kube-scheduler elects no leader here either.

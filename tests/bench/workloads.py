@@ -63,6 +63,8 @@ class EquivalentPods:
     """A label of these pods; Mooring takes them with a profile that has five rules."""
     gpu_memory: int = 0
     """GiB of one GPU card; Mooring takes these pods with a profile that knows cards."""
+    extended: bool = False
+    """Whether an extender filters the nodes for these pods."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,10 @@ class Workload:
     pods: int
     """Pods that get a node; their rate is measured."""
     kind: EquivalentPods = field(default_factory=EquivalentPods)
+    second_kind: EquivalentPods | None = None
+    """If given, every second measured pod is of this kind."""
+    extender_seconds: float = 0.0
+    """How long the extender takes for a call; 0: there is none."""
     existing: int = 0
     """Pods that have a node before, one per node in turn."""
     existing_kind: EquivalentPods | None = None
@@ -109,6 +115,7 @@ class Workload:
             existing=self.existing // divisor,
             hopeless=self.hopeless // divisor,
             kind=fewer(self.kind),
+            second_kind=self.second_kind and fewer(self.second_kind),
             existing_kind=self.existing_kind and fewer(self.existing_kind),
         )
 
@@ -200,6 +207,17 @@ WORKLOADS: Mapping[str, Workload] = {
             pods=5000,
             kind=EquivalentPods(gpu_memory=4),
             node=GPU_NODE,
+        ),
+        Workload(
+            "extender",
+            "2,000 pods with an extender that takes 20 ms a call, among 2,000 plain pods",
+            goal=5.0,
+            nodes=1000,
+            pods=4000,
+            kind=EquivalentPods(extended=True),
+            second_kind=EquivalentPods(),
+            extender_seconds=0.02,
+            node={**BIG_NODE, "example.com/extended": "1000"},
         ),
         Workload(
             "gang",

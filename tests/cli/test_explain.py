@@ -1,24 +1,14 @@
-import asyncio
 import json
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from aiohttp import web
-from click.testing import CliRunner, Result
 
-from certificates import Authority
-from kube.api_server import ApiServer
+from cli.running import Running, ask, serving
 from mooring.cli.explain import explain
 from mooring.framework.decision import Decision, NodeScore, Rejection
-from mooring.model.access import Attributes, User
-from mooring.observe.http import Endpoints
-from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
-from mooring.observe.tls import ServingTls
 
 NO_FREE_CPU = Rejection("NodeResourcesFit", ("Insufficient cpu",), resolvable=True)
 PLACED = Decision(
@@ -41,49 +31,6 @@ REJECTED = Decision(
     rejections=dict.fromkeys(("n1", "n2", "n3", "n4"), NO_FREE_CPU),
     message="0/4 nodes are available: 4 Insufficient cpu.",
 )
-
-
-AUTHORITY = Authority()
-
-
-class Everything:
-    """The API server lets the user "ann" do everything; a token is a user's name."""
-
-    async def user_of(self, token: str) -> User | None:
-        return User(token) if token.isalpha() else None
-
-    async def allows(self, user: User, _: Attributes) -> bool:
-        return user.name == "ann"
-
-
-class Running:
-    """The endpoints of a scheduler that remembers two decisions, and a user's kubeconfig."""
-
-    def __init__(self, url: str, folder: Path) -> None:
-        self.url = url
-        self._folder = folder
-        self.ca = folder / "ca.crt"
-        self.ca.write_bytes(AUTHORITY.certificate)
-
-    def kubeconfig(self, server: str = "http://127.0.0.1:1", user: str = "ann") -> str:
-        path = self._folder / "kubeconfig"
-        config = {
-            "current-context": "c",
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [{"name": "c", "cluster": {"server": server}}],
-            "users": [{"name": "u", "user": {"token": user}}],
-        }
-        path.write_text(yaml.safe_dump(config))
-        return str(path)
-
-    async def explain(self, *words: str, user: str = "ann") -> Result:
-        """The command with --server and the CA, as the user."""
-        return await ask(
-            *words,
-            f"--server={self.url}",
-            f"--certificate-authority={self.ca}",
-            f"--kubeconfig={self.kubeconfig(user=user)}",
-        )
 
 
 REPORTS: dict[str, dict[str, Any]] = {
@@ -147,6 +94,41 @@ REPORTS: dict[str, dict[str, Any]] = {
 }
 
 
+GROUPS: dict[str, list[dict[str, Any]]] = {
+    "team-a/train": [
+        {
+            "podGroup": "team-a/train",
+            "source": "podgroups.scheduling.k8s.io",
+            "phase": "Scheduling",
+            "scheduled": False,
+            "message": "needs 12 CPUs more in rack=r3",
+            "minimum": 8,
+            "priority": 5,
+            "members": {"unscheduled": 8, "assumed": 0, "assigned": 0},
+            "missing": 0,
+            "topology": {"keys": ["block", "rack"], "mode": "Required"},
+            "decision": {
+                "time": "2026-01-01T00:00:00Z",
+                "placed": 0,
+                "domain": None,
+                "message": "needs 12 CPUs more in rack=r3",
+                "tries": 2,
+                "bounded": True,
+                "tried": [{"key": "rack", "value": "r3", "fits": 7, "message": "7 of 8 fit"}],
+                "triedInAll": 9,
+            },
+            "pods": [
+                {"pod": "team-a/a", "state": "unscheduled", "node": None, "message": "no CPU"}
+            ],
+        }
+    ]
+}
+
+
+def pod_groups(namespace: str, name: str) -> list[dict[str, Any]]:
+    return GROUPS.get(f"{namespace}/{name}", [])
+
+
 async def pod_report(pod: str) -> Mapping[str, Any] | None:
     return REPORTS.get(pod)
 
@@ -156,32 +138,14 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
     decisions = DecisionLog(nodes=3)
     decisions.add(PLACED, time=0.0)
     decisions.add(REJECTED, time=0.0)
-    pair = AUTHORITY.server()
-    (tmp_path / "tls.crt").write_bytes(pair.certificate)
-    (tmp_path / "tls.key").write_bytes(pair.key)
-    endpoints = Endpoints(
-        live={},
-        ready={},
-        metrics=Metrics(),
-        decisions=decisions,
-        pod_report=pod_report,
-        configuration=dict,
-        tls=ServingTls(cert_file=str(tmp_path / "tls.crt"), key_file=str(tmp_path / "tls.key")),
-        reviews=Everything(),
-        always_allow_paths=(),
-    )
-    port = await endpoints.start("127.0.0.1", 0)
-    yield Running(f"https://127.0.0.1:{port}", tmp_path)
-    await endpoints.stop()
-
-
-async def ask(*words: str) -> Result:
-    """The command beside the event loop on which the endpoints answer."""
-    return await asyncio.to_thread(CliRunner().invoke, explain, list(words))
+    async with serving(
+        tmp_path, decisions=decisions, pod_report=pod_report, pod_groups=pod_groups
+    ) as running:
+        yield running
 
 
 async def test_a_placed_pod_is_explained_by_the_scores(running: Running) -> None:
-    result = await running.explain("web", "-n", "team-a")
+    result = await running.answer(explain, "web", "-n", "team-a")
     assert result.exit_code == 0
     first, *table = result.stdout.strip().splitlines()
     assert first == "1970-01-01T00:00:00.000+00:00  team-a/web  on n1  (profile mine)"
@@ -195,7 +159,7 @@ async def test_a_placed_pod_is_explained_by_the_scores(running: Running) -> None
 async def test_an_unschedulable_pod_is_explained_by_message_victims_and_reasons(
     running: Running,
 ) -> None:
-    result = await running.explain("team-a/large")
+    result = await running.answer(explain, "team-a/large")
     assert result.stdout.splitlines()[6:10] == [
         "  0/4 nodes are available: 4 Insufficient cpu.",
         "  will fit on n1 without team-a/x",
@@ -207,7 +171,7 @@ async def test_an_unschedulable_pod_is_explained_by_message_victims_and_reasons(
 async def test_an_unschedulable_pod_is_explained_first_by_its_cause_and_what_would_help(
     running: Running,
 ) -> None:
-    result = await running.explain("team-a/large")
+    result = await running.answer(explain, "team-a/large")
     assert result.stdout.splitlines()[:5] == [
         "pod team-a/large: unschedulable, pending for 3m12s, 4 attempts",
         "  The cause: memory. It would fit",
@@ -256,133 +220,71 @@ async def test_an_unschedulable_pod_is_explained_first_by_its_cause_and_what_wou
 async def test_a_pod_without_decisions_is_explained_by_where_it_is(
     running: Running, name: str, lines: list[str]
 ) -> None:
-    result = await running.explain(f"team-a/{name}")
+    result = await running.answer(explain, f"team-a/{name}")
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [*lines, ""]
 
 
 async def test_json_is_passed_on(running: Running) -> None:
-    result = await running.explain("team-a/web", "-o", "json")
+    result = await running.answer(explain, "team-a/web", "-o", "json")
     (decision,) = json.loads(result.stdout)["decisions"]
     assert decision["node"] == "n1"
 
 
 async def test_a_pod_without_recent_decisions_is_exit_code_1(running: Running) -> None:
-    result = await running.explain("other")
+    result = await running.answer(explain, "other")
     assert result.exit_code == 1
     assert "no recent decision about pod default/other" in result.stderr
 
 
 async def test_a_pod_may_be_named_as_for_kubectl(running: Running) -> None:
-    result = await running.explain("pod/web", "-n", "team-a")
+    result = await running.answer(explain, "pod/web", "-n", "team-a")
     assert "team-a/web  on n1" in result.stdout
-    other = await running.explain("deploy/web")
+    other = await running.answer(explain, "deploy/web")
     assert "decisions are about pods: write pod/NAME" in other.stderr
     assert other.exit_code == 2
 
 
 @pytest.mark.parametrize("name", ["a/b/c", "a/", "/b"])
 async def test_a_name_that_cannot_be_a_pods_is_bad_input(name: str) -> None:
-    result = await ask(name)
+    result = await ask(explain, name)
     assert result.exit_code == 2
     assert "write NAME, pod/NAME or NAMESPACE/NAME" in result.stderr
 
 
-@pytest.mark.parametrize("server", ["file:///etc/passwd", "http://127.0.0.1:10251"])
-async def test_credentials_are_sent_over_https_only(server: str, running: Running) -> None:
-    running.url = server
-    result = await running.explain("web")
-    assert result.exit_code == 2
-    assert "must start with https://" in result.stderr
-
-
-@pytest.mark.parametrize("server", ["https://", "https://a:99999", "https://a:b", "https://[::"])
-async def test_a_server_that_is_no_url_is_one_line_that_says_what_to_do(
-    server: str, running: Running
+@pytest.mark.parametrize("written", ["podgroup/train", "pg/train", "podgroups/train"])
+async def test_a_pod_group_is_explained_by_its_members_and_the_domains_tried(
+    running: Running, written: str
 ) -> None:
-    running.url = server
-    result = await running.explain("web")
+    result = await running.answer(explain, written, "-n", "team-a")
+    assert result.exit_code == 0, result.output
+    assert [" ".join(line.split()) for line in result.stdout.splitlines()] == [
+        "pod group team-a/train (podgroups.scheduling.k8s.io): Scheduling",
+        "needs 12 CPUs more in rack=r3",
+        "members: 8 unscheduled, minimum 8; priority 5",
+        "topology: block > rack (Required)",
+        "2026-01-01T00:00:00Z: not placed, 2 placements tried",
+        "Not all placements could be tried: one may exist that was not found.",
+        "- rack=r3: 7 of 8 fit",
+        "(of 9 domains these are the ones kept)",
+        "POD STATE NODE MESSAGE",
+        "team-a/a unscheduled - no CPU",
+        "",
+    ]
+
+
+async def test_a_pod_group_is_explained_as_json(running: Running) -> None:
+    result = await running.answer(explain, "pg/train", "-n", "team-a", "-o", "json")
+    assert json.loads(result.stdout) == {"podGroups": GROUPS["team-a/train"]}
+
+
+async def test_a_pod_group_that_is_not_known_exits_with_1(running: Running) -> None:
+    result = await running.answer(explain, "pg/other", "-n", "team-a")
+    assert result.exit_code == 1
+    assert "no pod group team-a/other is known" in result.stderr
+
+
+async def test_a_pod_group_needs_a_name(running: Running) -> None:
+    result = await running.answer(explain, "pg/", "-n", "team-a")
     assert result.exit_code == 2
-    (line,) = result.stderr.splitlines()
-    assert "--server" in line
-
-
-async def test_credentials_are_not_sent_to_a_server_that_is_not_trusted(running: Running) -> None:
-    words = ("team-a/web", f"--server={running.url}", f"--kubeconfig={running.kubeconfig()}")
-    result = await ask(*words)
-    assert result.exit_code == 2
-    (line,) = result.stderr.splitlines()
-    assert "its certificate is not trusted" in line
-    assert "--certificate-authority" in line
-    skipped = await ask(*words, "--insecure-skip-tls-verify")
-    assert skipped.exit_code == 0
-
-
-async def test_a_name_that_the_certificate_does_not_have_is_not_trusted(running: Running) -> None:
-    result = await running.explain("web", "--tls-server-name=mooring.example")
-    assert result.exit_code == 2
-    assert "its certificate is not trusted" in result.stderr
-
-
-async def test_a_token_that_is_not_accepted_is_one_line(running: Running) -> None:
-    result = await running.explain("team-a/web", user="an-expired-token")
-    assert result.exit_code == 2
-    assert result.stderr == (
-        "error: the leading replica answers 401: "
-        "Unauthorized: the API server does not accept the token\n"
-    )
-
-
-async def test_an_unreachable_server_is_one_line_that_says_what_to_do(
-    running: Running, unused_tcp_port: int
-) -> None:
-    running.url = f"https://127.0.0.1:{unused_tcp_port}"
-    result = await running.explain("web")
-    assert result.exit_code == 2
-    (line,) = result.stderr.splitlines()
-    assert "correct --server, or leave it out for a port-forward" in line
-
-
-@pytest.mark.parametrize("status", [200, 404, 500])
-async def test_an_answer_from_another_server_is_one_line(status: int, tmp_path: Path) -> None:
-    async def greet(_: web.BaseRequest) -> web.Response:
-        return web.Response(text="hello", status=status)
-
-    pair = AUTHORITY.server()
-    (tmp_path / "tls.pem").write_bytes(pair.certificate + pair.key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "tls.pem")
-    runner = web.ServerRunner(web.Server(greet))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    result = await Running(f"https://127.0.0.1:{runner.addresses[0][1]}", tmp_path).explain("web")
-    await runner.cleanup()
-    assert result.exit_code == 2
-    assert "is it Mooring?" in result.stderr
-
-
-def lease(holder: str | None) -> dict[str, Any]:
-    return {"metadata": {"name": "mooring"}, "spec": {"holderIdentity": holder}}
-
-
-@pytest.mark.parametrize("holder", ["", None])
-async def test_without_a_leader_it_says_so(holder: str | None, running: Running) -> None:
-    async with ApiServer(lambda request: request.reply(lease(holder))) as server:
-        result = await ask("web", f"--kubeconfig={running.kubeconfig(server.url)}")
-    assert result.exit_code == 2
-    assert "no replica holds the Lease mooring-system/mooring now" in result.stderr
-    assert server.seen[0].headers["Authorization"] == "Bearer ann"
-
-
-async def test_without_a_lease_it_says_what_to_correct(running: Running) -> None:
-    async with ApiServer(lambda request: request.refuse(404, "NotFound", "no")) as server:
-        result = await ask("web", f"--kubeconfig={running.kubeconfig(server.url)}")
-    assert result.exit_code == 2
-    assert "correct --lease-namespace and --lease-name, or give --server" in result.stderr
-
-
-async def test_without_the_right_to_the_lease_it_names_the_role(running: Running) -> None:
-    async with ApiServer(lambda request: request.refuse(403, "Forbidden", "no")) as server:
-        result = await ask("web", f"--kubeconfig={running.kubeconfig(server.url)}")
-    assert result.exit_code == 2
-    assert "the Role mooring-explain in mooring-system grants it" in result.stderr
+    assert "write podgroup/NAME, and -n NAMESPACE" in result.stderr

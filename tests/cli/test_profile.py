@@ -4,7 +4,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from live_cluster import LiveCluster
 from mooring.cli.profile import profile
+from mooring.testing.builders import node, pod
 
 
 def written(path: Path, name: str = "mine", spec: str = "{}") -> str:
@@ -135,3 +137,15 @@ def test_check_names_the_position_of_a_mistake_in_a_rule(tmp_path: Path) -> None
     assert result.exit_code == 1
     where = f"{file}:4: spec.rules[0].score: line 1, column 23: Syntax error: "
     assert result.stdout.startswith(where)
+
+
+async def test_differences_can_be_tried_on_the_live_cluster(tmp_path: Path) -> None:
+    live = LiveCluster(node("n1"), pod("web", node="n1"))
+    a = written(tmp_path / "a.yaml")
+    b = written(tmp_path / "b.yaml", spec="{percentageOfNodesToScore: 5}")
+    table = await live.invoke(profile, tmp_path, "diff", a, b, "--cluster")
+    assert "percentageOfNodesToScore" in table.stdout
+    assert "1 pods: 0 would move" in table.stdout
+    assert table.exit_code == 1
+    as_json = await live.invoke(profile, tmp_path, "diff", a, b, "--cluster", "-o", "json")
+    assert json.loads(as_json.stdout)["cluster"]["pods"] == 1

@@ -1,4 +1,3 @@
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -7,7 +6,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from kube.api_server import ApiServer, Request
+from live_cluster import LiveCluster
 from mooring.cli.simulate import simulate
 from mooring.testing.builders import api_object, node, pod
 
@@ -45,6 +44,7 @@ def test_json_has_the_form_of_the_decision_record(tmp_path: Path) -> None:
     assert decision == {
         "pod": "default/web",
         "profile": "default-scheduler",
+        "profileGeneration": 0,
         "node": "n1",
         "nominatedNode": None,
         "victims": [],
@@ -191,41 +191,11 @@ def test_a_profile_can_be_put_on_pods_that_it_does_not_match(tmp_path: Path) -> 
     assert result.exit_code == 2
 
 
-class LiveCluster:
-    """An API server that only lists, and serves no kind of Mooring."""
-
-    def __init__(self, *objects: dict[str, Any]) -> None:
-        self.objects = objects
-        self.methods: set[str] = set()
-
-    def answer(self, request: Request) -> None:
-        self.methods.add(request.method)
-        if "scheduling.mooring.dev" in request.path:
-            request.refuse(404, "NotFound", "the server could not find the requested resource")
-            return
-        plural = request.path.rpartition("/")[2]
-        items = [o for o in self.objects if f"{o['kind'].lower()}s" == plural]
-        request.reply({"metadata": {"resourceVersion": "1"}, "items": items})
-
-    async def simulate(self, folder: Path, *words: str) -> Result:
-        """The command with a kubeconfig of this server."""
-        async with ApiServer(self.answer) as server:
-            kubeconfig = folder / "kubeconfig"
-            config = {
-                "current-context": "c",
-                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-                "clusters": [{"name": "c", "cluster": {"server": server.url}}],
-                "users": [{"name": "u", "user": {}}],
-            }
-            kubeconfig.write_text(yaml.safe_dump(config))
-            return await asyncio.to_thread(invoke, f"--kubeconfig={kubeconfig}", *words)
-
-
 async def test_without_a_file_the_live_cluster_is_read_and_nothing_is_written(
     tmp_path: Path,
 ) -> None:
     live = LiveCluster(node("n1"), pod("web", cpu="1"), pod("large", cpu="9"))
-    result = await live.simulate(tmp_path)
+    result = await live.invoke(simulate, tmp_path)
     assert "1 of 2 placed; 1: Insufficient cpu" in result.stdout
     assert "note: Mooring is not installed in the cluster" in result.stderr
     assert live.methods == {"GET"}
@@ -234,7 +204,7 @@ async def test_without_a_file_the_live_cluster_is_read_and_nothing_is_written(
 async def test_a_saved_cluster_is_decided_as_the_live_one(tmp_path: Path) -> None:
     live = LiveCluster(*(node(f"n{i}") for i in range(5)), *(pod(f"p{i}") for i in range(9)))
     saved = tmp_path / "cluster.jsonl"
-    result = await live.simulate(tmp_path, "-o", "json", "--save", str(saved))
+    result = await live.invoke(simulate, tmp_path, "-o", "json", "--save", str(saved))
     assert invoke(str(saved), "-o", "json").stdout == result.stdout
 
 
@@ -243,7 +213,7 @@ async def test_files_may_be_tried_beside_the_live_cluster(tmp_path: Path) -> Non
     new.write_text("{apiVersion: v1, kind: Pod, metadata: {name: new}, spec: {containers: [")
     new.write_text(new.read_text() + "{name: c, image: a}]}}")
     live = LiveCluster(node("n1"), pod("web"))
-    result = await live.simulate(tmp_path, str(new), "pod/new", "-o", "json")
+    result = await live.invoke(simulate, tmp_path, str(new), "pod/new", "-o", "json")
     assert [d["node"] for d in json.loads(result.stdout)["decisions"]] == ["n1"]
 
 
@@ -294,3 +264,39 @@ def test_a_rule_is_shown_with_its_name_and_its_message(tmp_path: Path) -> None:
         "resolvable": False,
     }
     assert decision["scores"]["n1"]["plugins"]["Rules/cheap"] == 140
+
+
+def policies(folder: Path) -> list[str]:
+    text = (
+        "apiVersion: scheduling.mooring.dev/v1alpha1\n"
+        "kind: SchedulingProfile\n"
+        "metadata: {name: %s}\n"
+        "spec: {pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: %s}}}]}\n"
+    )
+    files = []
+    for name, strategy in (("old", "LeastAllocated"), ("new", "MostAllocated")):
+        path = folder / f"{name}.yaml"
+        path.write_text(text % (name, strategy))
+        files.append(str(path))
+    return files
+
+
+def test_two_policies_are_compared_on_the_pods_of_a_dump(tmp_path: Path) -> None:
+    running = [pod(f"p{i}", cpu="1", node="n0") for i in range(3)]
+    cluster = dump(tmp_path / "a.json", *(node(f"n{i}") for i in range(3)), *running)
+    plot = str(tmp_path / "p.svg")
+    result = invoke(cluster, "--compare", *policies(tmp_path), "--plot", plot)
+    assert "3 pods: " in result.stdout
+    assert result.exit_code == 0
+    assert Path(plot).exists()
+    records = tmp_path / "records.json"
+    records.write_text('{"decisions": [{"pod": "default/p1"}]}')
+    replayed = invoke(cluster, "--compare", *policies(tmp_path), "--replay", str(records))
+    assert "1 pods: " in replayed.stdout
+
+
+def test_options_of_a_comparison_need_one(tmp_path: Path) -> None:
+    cluster = dump(tmp_path / "a.json", node("n1"), pod("web"))
+    assert "need --compare" in invoke(cluster, "--plot", "p.svg").stderr
+    both = invoke(cluster, "--compare", *policies(tmp_path), "--profile", "x.yaml")
+    assert "--compare goes without --profile" in both.stderr

@@ -22,7 +22,6 @@ from e2e.replicas import (
     eventually,
     pod,
     pods,
-    profile,
     ready,
 )
 
@@ -39,10 +38,8 @@ def plane() -> Iterator[ControlPlane]:
         with plane.access.client() as client:
             labels = [{"name": GROUP, "minimum": MINIMUM}]
             args = {"podGroupLabels": labels}
-            client.post(
-                PROFILES,
-                profile("mooring", pluginConfig=[{"name": "GangScheduling", "args": args}]),
-            )
+            spec = {"pluginConfig": [{"name": "GangScheduling", "args": args}]}
+            client.patch(f"{PROFILES}/mooring", {"spec": spec})
         yield plane
 
 

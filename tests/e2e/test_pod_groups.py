@@ -1,11 +1,14 @@
-"""Pod groups on a real API server: which kinds it serves is found out, also later.
+"""Pod groups on a real API server: which kinds it serves, and what is said about them.
 
 This control plane serves Kubernetes' own PodGroups, which kube-apiserver 1.36 does behind gates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +19,18 @@ from controlplane import ControlPlane
 from controlplane.client import Client
 from controlplane.commands import POD_GROUPS
 from controlplane.namespaces import create_namespace
-from e2e.replicas import Replica, Replicas, eventually
+from controlplane.nodes import create_nodes
+from e2e.replicas import (
+    Replica,
+    Replicas,
+    bound,
+    create_pods,
+    delete_now,
+    eventually,
+    pod,
+    pods,
+)
+from mooring.model.pod_group import COSCHEDULING_LABEL
 from mooring.testing.builders import coscheduling_pod_group, pod_group
 
 ROOT: Final = Path(__file__).parents[2]
@@ -80,3 +94,136 @@ def test_pod_groups_of_both_kinds_are_known_also_if_a_kind_is_installed_later(
     assert scheduler.get("/readyz")[0] == 200
     assert scheduler.terminate() == 0
     plane.access.kubectl("apply", "-f", str(ROOT / "crds" / "podgroups.yaml"))
+
+
+@pytest.fixture(scope="module")
+def scheduler(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replica]:
+    """Mooring as shipped, with two nodes of 4 CPUs."""
+    create_nodes(plane.access, 2, capacity={"cpu": "4", "memory": "8Gi", "pods": "50"})
+    with Replicas.of(plane.access, tmp_path_factory.mktemp("groups")) as replicas:
+        started = replicas.start()
+        started.wait_until_leads()
+        started.wait_until_says("podgroups.scheduling.x-k8s.io (v1alpha1) is served")
+        yield started
+
+
+@dataclass(frozen=True)
+class Way:
+    """How pods name their group."""
+
+    collection: str
+    group: Callable[..., Raw]
+
+    def fields(self, name: str) -> Raw:
+        if self.group is pod_group:
+            return {"schedulingGroup": {"podGroupName": name}}
+        return {"labels": {COSCHEDULING_LABEL: name}}
+
+
+WAYS: Final = (Way(KUBERNETES, pod_group), Way(COSCHEDULING, coscheduling_pod_group))
+
+
+def contains(name: str, names: Collection[str]) -> bool:
+    return name in names
+
+
+def condition(client: Client, path: str) -> tuple[str, str]:
+    """Status and message of the group's condition; empty strings without one."""
+    status = client.get(path).get("status") or {}
+    for known in status.get("conditions") or ():
+        if known["type"] == "PodGroupScheduled":
+            return known["status"], known["message"]
+    return "", ""
+
+
+def says(client: Client, path: str, *wanted: str) -> None:
+    eventually(lambda: condition(client, path), lambda found: found == wanted, f"{wanted}")
+
+
+def notes(client: Client, namespace: str, name: str) -> list[str]:
+    events = client.get(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")["items"]
+    regarding = [e for e in events if e["regarding"]["kind"] == "PodGroup"]
+    return [f"{e['reason']}: {e['note']}" for e in regarding if e["regarding"]["name"] == name]
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.parametrize("way", WAYS, ids=("kubernetes", "coscheduling"))
+def test_a_group_says_how_many_members_are_missing_and_then_that_it_is_placed(
+    client: Client, namespace: str, way: Way
+) -> None:
+    collection = way.collection.format(namespace)
+    path, fields = f"{collection}/train", way.fields("train")
+    create_pods(client, namespace, *(pod(f"p{i}", **fields) for i in range(2)))
+    said = lambda: {  # noqa: E731 - asked again and again
+        c["message"]
+        for raw in pods(client, namespace).values()
+        for c in raw["status"].get("conditions", ())
+    }
+    eventually(said, lambda m: any("does not exist" in text for text in m), "no group")
+    client.post(collection, way.group("train", 3, namespace=namespace))
+    says(client, path, "False", "2 of 3 members exist")
+    eventually(said, lambda m: any("2 of 3 members exist" in text for text in m), "a member's word")
+    create_pods(client, namespace, pod("p2", **fields))
+    says(client, path, "True", "")
+    assert len(bound(client, namespace)) == 3
+    eventually(
+        lambda: notes(client, namespace, "train"),
+        lambda found: "Scheduled: 3 members are bound" in found,
+        "the event",
+    )
+    client.delete(path)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=("kubernetes", "coscheduling"))
+def test_a_group_that_does_not_fit_says_why_and_is_explained(
+    scheduler: Replica, client: Client, namespace: str, way: Way
+) -> None:
+    collection = way.collection.format(namespace)
+    client.post(collection, way.group("large", 3, namespace=namespace))
+    create_pods(
+        client, namespace, *(pod(f"p{i}", cpu="3", **way.fields("large")) for i in range(3))
+    )
+    status, message = eventually(
+        lambda: condition(client, f"{collection}/large"), lambda c: "2 of 3" in c[1], "the cause"
+    )
+    assert status == "False"
+    assert "CPU" in message
+    assert bound(client, namespace) == {}
+    _, page = scheduler.get(f"/debug/decisions?podgroup={namespace}/large")
+    (group,) = json.loads(page)["podGroups"]
+    assert (group["phase"], group["message"]) == ("Scheduling", message)
+    assert [p["state"] for p in group["pods"]] == ["unscheduled"] * 3
+    eventually(
+        lambda: notes(client, namespace, "large"),
+        lambda found: f"FailedScheduling: {message}" in found,
+        "the event",
+    )
+    for name in ("p0", "p1", "p2"):
+        delete_now(client, namespace, name)
+
+
+@pytest.mark.usefixtures("scheduler")
+def test_the_phase_of_a_coscheduling_group_follows_its_members_to_the_end(
+    client: Client, namespace: str
+) -> None:
+    collection = COSCHEDULING.format(namespace)
+    client.post(collection, coscheduling_pod_group("train", 2, namespace=namespace))
+    fields: Raw = {"labels": {COSCHEDULING_LABEL: "train"}}
+    create_pods(client, namespace, *(pod(f"p{i}", **fields) for i in range(2)))
+
+    def phase_is(phase: str) -> None:
+        eventually(
+            lambda: (client.get(f"{collection}/train").get("status") or {}).get("phase"),
+            lambda found: found == phase,
+            phase,
+        )
+
+    phase_is("Scheduling")
+    for phase, of_the_group in (("Running", "Running"), ("Succeeded", "Finished")):
+        for name in ("p0", "p1"):
+            is_bound = partial(contains, name)
+            eventually(lambda: bound(client, namespace), is_bound, name)
+            path = f"/api/v1/namespaces/{namespace}/pods/{name}/status"
+            client.patch(path, {"status": {"phase": phase}})
+        phase_is(of_the_group)
+    assert client.get(f"{collection}/train")["status"]["succeeded"] == 2

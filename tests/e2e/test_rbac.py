@@ -38,8 +38,10 @@ from e2e.replicas import (
 from mooring.kube.client import ApiClient
 from mooring.kube.config import load_connection
 from mooring.kube.errors import ApiError, UnansweredError
-from mooring.kube.resources import Call
+from mooring.kube.resources import COSCHEDULING_POD_GROUP, POD_GROUP_V1ALPHA2, Call
 from mooring.kube.writes import PodWriter
+from mooring.model.pod_group import COSCHEDULING_LABEL
+from mooring.testing.builders import coscheduling_pod_group, pod_group
 from mooring.testing.storage_builders import pv, pvc, storage_class
 
 ROOT = Path(__file__).parents[2]
@@ -203,6 +205,28 @@ def tells_of_a_pod_without_a_node(cluster: Cluster) -> Sign:
     return counted_up
 
 
+def tells_of_pod_groups(cluster: Cluster) -> Sign:
+    """A group of each kind, with too few members."""
+    number, paths = cluster.runs, []
+    for make, resource in (
+        (pod_group, POD_GROUP_V1ALPHA2),
+        (coscheduling_pod_group, COSCHEDULING_POD_GROUP),
+    ):
+        name = f"group-{number}"
+        cluster.client.post(
+            resource.path(cluster.namespace), make(name, 5, namespace=cluster.namespace)
+        )
+        paths.append(resource.path(cluster.namespace, name))
+    cluster.add_pod("member", cpu="1m", schedulingGroup={"podGroupName": f"group-{number}"})
+    cluster.add_pod("labelled", cpu="1m", labels={COSCHEDULING_LABEL: f"group-{number}"})
+
+    def told_of_both() -> bool:
+        groups = [cluster.client.get(path) for path in paths]
+        return all((group.get("status") or {}).get("conditions") for group in groups)
+
+    return told_of_both
+
+
 def deletes_a_victim(cluster: Cluster) -> Sign:
     return _preempts(cluster, "mooring")
 
@@ -292,6 +316,7 @@ EVERYTHING: Final = (
     starts,
     binds,
     tells_of_a_pod_without_a_node,
+    tells_of_pod_groups,
     deletes_a_victim,
     evicts_a_victim,
     takes_a_volume,
@@ -317,6 +342,7 @@ FAILS: Final[Mapping[str, tuple[Work, str]]] = {
     "list poddisruptionbudgets": (nothing, "may not watch poddisruptionbudgets.policy"),
     "list priorityclasses": (nothing, "may not list priorityclasses.scheduling.k8s.io"),
     "list podgroups": (nothing, "may not watch podgroups.scheduling"),
+    "patch podgroups/status": (tells_of_pod_groups, "may not patch podgroups/status"),
     "list csidrivers": (nothing, "may not watch csidrivers.storage.k8s.io"),
     "list schedulingprofiles": (nothing, "may not list schedulingprofiles"),
     "patch schedulingprofiles/status": (takes_a_profile, 'cannot patch resource "schedulingprofil'),

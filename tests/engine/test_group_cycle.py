@@ -5,14 +5,16 @@ from typing import Any
 
 import pytest
 
-from engine.test_loop import Bindings, Engine, until
+from engine.test_loop import PLUGINS, Bindings, Engine, until
 from kube.api_server import ApiServer
+from mooring.engine import group_binding
 from mooring.framework.queued_pod import SubQueue
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.testing.builders import node, pod, pod_group
+from scheduler_states import put_profile
 
 Raw = dict[str, Any]
 
@@ -56,7 +58,8 @@ async def test_a_gang_that_does_not_fit_holds_nothing(
     assert bindings.made == [("single", "a")]
     messages = {status["conditions"][0]["message"] for status in bindings.statuses}
     message = "the group of 4 does not fit: 3 of 4 members fit, needs 1 CPUs more. "
-    assert messages == {f"{message}0/1 nodes are available: 1 Insufficient cpu."}
+    message += "0/1 nodes are available: 1 Insufficient cpu. "
+    assert messages == {f"{message}preemption: No preemption victims found for incoming pod group."}
 
 
 async def test_members_are_gated_until_enough_of_them_exist(
@@ -197,3 +200,89 @@ async def test_a_gang_of_many_equal_members_is_one_decision(
     with engine.running():
         await until(lambda: len(bindings.made) == 300 and not engine.loop.binding)
     assert engine.scheduler_state.queue.counts()[SubQueue.ACTIVE] == 0
+
+
+async def test_a_gang_evicts_pods_of_lower_priority_on_all_nodes_and_is_bound_when_they_are_gone(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    running = [pod(f"low{n}", cpu="2", node=n) for n in "ab"]
+    engine = Engine(client, node("a", cpu="2"), node("b", cpu="2"), pod_group("g", 4), *running)
+    state = engine.scheduler_state.state
+    engine.pending(*members("g", 4, cpu="1", priority=10), pod("other", cpu="1"))
+    with engine.running():
+        await until(lambda: sorted(bindings.deleted) == ["lowa", "lowb"])
+        assert len(state.nominations) == 4
+        for raw in running:
+            state.delete(Kind.POD, f"default/{raw['metadata']['name']}")
+        await until(lambda: len(bindings.made) == 4 and not engine.loop.binding)
+        await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 1)
+    assert "other" not in dict(bindings.made)
+    assert len(state.nominations) == 0
+
+
+async def test_nobody_is_evicted_for_a_gang_that_does_not_fit_even_then(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a", cpu="2"), pod_group("g", 3), pod("low", cpu="2", node="a"))
+    engine.pending(*members("g", 3, cpu="1", priority=10))
+    with engine.running():
+        await until(lambda: len(bindings.statuses) == 3)
+    assert not bindings.deleted
+    assert "without the pods of lower priority either" in str(bindings.statuses)
+
+
+async def test_a_stream_of_small_pods_does_not_starve_a_gang(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    now = 0.0
+    small = [pod(f"s{i}", cpu="1", node="a") for i in range(2)]
+    engine = Engine(client, node("a", cpu="2"), pod_group("g", 2), *small, clock=lambda: now)
+    state = engine.scheduler_state.state
+    engine.pending(*members("g", 2, cpu="1"))
+
+    def ends(name: str) -> None:
+        state.delete(Kind.POD, f"default/{name}")
+
+    with engine.running():
+        await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 2)
+        now = 301.0
+        ends("s0")
+        await until(lambda: len(state.nominations) == 2)
+        engine.pending(pod("late", cpu="1"))
+        await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 3)
+        now = 312.0
+        ends("s1")
+        await until(lambda: len(bindings.made) == 2 and not engine.loop.binding)
+    assert {name for name, _ in bindings.made} == {"g-0", "g-1"}
+
+
+async def test_the_members_of_a_half_bound_gang_are_deleted_if_the_profile_says_so(
+    client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_binding, "_PAUSES_SECONDS", (0.0, 0.0))
+    engine = Engine(client, node("a"), pod_group("g", 2))
+    args = {"deleteBoundMembers": True}
+    marked = {"multiPoint": {"enabled": [{"name": "Marked"}]}}
+    config = [{"name": "GangScheduling", "args": args}]
+    put_profile(engine.scheduler_state, registry=PLUGINS, plugins=marked, pluginConfig=config)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j"}
+    bindings.refuse["g-1"] = 400
+    engine.pending(*members("g", 2, owner=owner))
+    with engine.running():
+        await until(lambda: bindings.deleted == ["g-0"])
+        await until(lambda: bindings.statuses)
+    assert [name for name, _ in bindings.made] == ["g-0"]
+
+
+async def test_a_gang_that_was_half_bound_is_completed_when_it_is_tried_again(
+    client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_binding, "_PAUSES_SECONDS", (0.0, 0.0))
+    engine = Engine(client, node("a"), pod_group("g", 2))
+    bindings.refuse["g-1"] = 400
+    engine.pending(*members("g", 2))
+    with engine.running():
+        await until(lambda: bindings.statuses)
+        assert not bindings.deleted
+        del bindings.refuse["g-1"]
+        await until(lambda: len(bindings.made) == 2)

@@ -18,6 +18,7 @@ from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.profiles import Profiles
 from mooring.engine.reports import Reports
 from mooring.engine.scheduler_state import SchedulerState
+from mooring.engine.shadow import Shadow
 from mooring.framework.handle import Handle
 from mooring.framework.queued_pod import SubQueue
 from mooring.framework.registry import NoArgs, Registry
@@ -27,7 +28,7 @@ from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.recorder import EventRecorder
 from mooring.kube.writes import PodWriter
-from mooring.model.events import Kind
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import ZONE
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
@@ -39,7 +40,7 @@ from mooring.queueing.queue import SchedulingQueue
 from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import cluster, node, pod
 from mooring.testing.storage_builders import pv, pvc
-from scheduler_states import put_profile
+from scheduler_states import group_reports, put_profile
 
 SECONDS = 10.0
 
@@ -99,6 +100,7 @@ class Engine:
         client: ApiClient,
         *objects: dict[str, object],
         clock: Callable[[], float] | None = None,
+        shadow: Callable[[SchedulerState, Metrics], Shadow] | None = None,
     ) -> None:
         state = cluster(*objects)
         snapshot, waiting, writer = Snapshot(state), WaitingPods(), PodWriter(client)
@@ -124,7 +126,9 @@ class Engine:
                 clock=self.clock,
                 wake=lambda: self.loop.wake(),  # noqa: PLW0108 - the loop is being made
             ),
+            shadow=shadow(self.scheduler_state, self.metrics) if shadow is not None else None,
             extenders=Extenders(ApiObjects(client)),
+            group_reports=group_reports(state, client),
             clock=self.clock,
         )
         self.intake = Intake(
@@ -134,6 +138,7 @@ class Engine:
             left=reports.forget,
             failed=reports.error,
             gated=reports.gated,
+            no_profile=reports.no_profile,
         )
         state.on_events(self.intake.on_events)
 
@@ -204,6 +209,44 @@ async def test_pods_are_bound_the_most_important_first(
     assert engine.decisions.of("default/high")[0]["node"] == "a"
     assert len(engine.scheduler_state.state.pods.assumed) == 2
     assert engine.scheduler_state.queue.get("default/low") is None
+
+
+class WatchedShadow(Shadow):
+    """Notes how many pods are active whenever the loop has it compare."""
+
+    def __init__(self, scheduler: SchedulerState, metrics: Metrics) -> None:
+        super().__init__(scheduler, metrics, wake=lambda: None)
+        self.queue = scheduler.queue
+        self.active: list[int] = []
+
+    def compare(self, until: float) -> bool:
+        self.active.append(self.queue.counts()[SubQueue.ACTIVE])
+        return super().compare(until)
+
+
+async def test_shadow_profiles_decide_when_no_pod_is_active(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    made: list[WatchedShadow] = []
+
+    def watched(scheduler: SchedulerState, metrics: Metrics) -> Shadow:
+        made.append(WatchedShadow(scheduler, metrics))
+        return made[0]
+
+    engine = Engine(client, node("a"), shadow=watched)
+    match = {"schedulerNames": ["theirs"]}
+    put_profile(engine.scheduler_state, "candidate", registry=PLUGINS, mode="Shadow", match=match)
+    for number in range(3):
+        raw = pod(f"theirs-{number}", node="a", spec={"schedulerName": "theirs"})
+        bound = parse_pod(raw)
+        made[0].left(bound.uid)
+        engine.scheduler_state.state.put(Kind.POD, bound.key, bound)
+        made[0].on_events([ClusterEvent(Kind.POD, Action.ADD, None, bound)])
+    engine.pending(*(pod(f"own-{number}") for number in range(3)))
+    with engine.running():
+        await until(lambda: len(made[0].report()["pods"]) == 3 and len(bindings.made) == 3)
+    assert {*made[0].active} == {0}
+    assert {name for name, _ in bindings.made} == {"own-0", "own-1", "own-2"}
 
 
 async def test_a_halted_loop_decides_nothing_more(client: ApiClient, bindings: Bindings) -> None:

@@ -54,6 +54,23 @@ def of(known: Profiles, scheduler: str, namespace_name: str = "default") -> str 
     return found.profile.name if found is not None else None
 
 
+def test_a_profile_in_mode_shadow_takes_no_pod_and_is_found_where_no_active_one_takes_it() -> None:
+    names = {"schedulerNames": ["a", "b"]}
+    known = profiles(
+        shadow={"mode": "Shadow", "match": {**names, "precedence": 9}},
+        active={"match": {"schedulerNames": ["b"]}},
+    )
+    assert known.has_shadows
+    assert (of(known, "a"), of(known, "b")) == (None, "active")
+    shadows = [
+        known.shadow_of(parse_pod(pod(spec={"schedulerName": name})), CLUSTER)
+        for name in ("a", "b", "c")
+    ]
+    assert [entry.profile.name if entry else None for entry in shadows] == ["shadow", None, None]
+    known.remove("shadow")
+    assert not known.has_shadows
+
+
 def test_a_pods_profile_is_found_by_scheduler_name() -> None:
     known = profiles(a={}, b={})
     assert (of(known, "a"), of(known, "b"), of(known, "c")) == ("a", "b", None)

@@ -44,6 +44,17 @@ def decision_of_three(deciding: Deciding, seed: int) -> dict[str, NodeScore]:
     return dict(outcome.scores(3))
 
 
+def test_the_score_of_a_row_is_that_of_its_node_and_none_where_it_is_not_feasible() -> None:
+    deciding = Deciding(*(node(f"n{i}", cpu=str(2 + i)) for i in range(5)))
+    search, _ = deciding.search(pod("new", cpu="1"))
+    rows = np.array([3, 1, 4])
+    table = score(search, rows)
+    listed = table.by_node(None, chosen=0)
+    assert table.of_row(rows, 1) == listed["n1"]
+    assert table.of_row(rows, 4) == listed["n4"]
+    assert table.of_row(rows, 0) is None
+
+
 def test_a_plugin_that_skips_the_pod_has_no_score() -> None:
     deciding = Deciding(node("a"), node("b"))
     search, _ = deciding.search(pod("new"))

@@ -31,7 +31,7 @@ from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
 from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import cluster
-from scheduler_states import put_profile
+from scheduler_states import group_reports, put_profile
 
 __all__ = ["ApiAnswers", "Engine", "until"]
 
@@ -105,6 +105,7 @@ class Engine:
                 wake=lambda: self.loop.wake(),  # noqa: PLW0108 - the loop is being made
             ),
             extenders=self.extenders,
+            group_reports=group_reports(state, client),
             clock=clock,
         )
         self.intake = Intake(
@@ -114,6 +115,7 @@ class Engine:
             left=self.reports.forget,
             failed=self.reports.error,
             gated=self.reports.gated,
+            no_profile=self.reports.no_profile,
         )
         state.on_events(self.intake.on_events)
         self.profile(extenders=extenders)

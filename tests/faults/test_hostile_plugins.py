@@ -49,7 +49,7 @@ from mooring.queueing.queue import SchedulingQueue
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import NodeView
 from mooring.testing.builders import cluster, node, pod
-from scheduler_states import put_profile
+from scheduler_states import group_reports, put_profile
 
 SECONDS: Final = 20.0
 HOSTILE: Final = [f"hostile-{i}" for i in range(3)]
@@ -267,6 +267,7 @@ class Engine:
                 wake=lambda: self.loop.wake(),  # noqa: PLW0108 - the loop is being made
             ),
             extenders=Extenders(ApiObjects(client)),
+            group_reports=group_reports(state, client),
             clock=clock,
         )
         self.intake = Intake(
@@ -276,6 +277,7 @@ class Engine:
             left=self.reports.forget,
             failed=self.reports.error,
             gated=self.reports.gated,
+            no_profile=self.reports.no_profile,
         )
         state.on_events(self.intake.on_events)
 

@@ -78,13 +78,12 @@ def test_the_disruption_mode_is_read_of_both_versions(written: Any, mode: Disrup
     assert kubernetes(disruptionMode=written).disruption_mode is mode
 
 
-def test_a_pod_group_of_coscheduling_has_its_minimum_resources_and_timeout() -> None:
+def test_a_pod_group_of_coscheduling_has_its_minimum_and_resources() -> None:
     group = parse_coscheduling_pod_group(
         coscheduling_pod_group(
             "train",
             8,
             resources={"cpu": "1500m", "nvidia.com/gpu": 8, "pods": 8},
-            timeout=60,
             annotations={
                 TOPOLOGY_KEYS: "block, rack",
                 TOPOLOGY_MODE: "Preferred",
@@ -93,7 +92,7 @@ def test_a_pod_group_of_coscheduling_has_its_minimum_resources_and_timeout() -> 
         )
     )
     assert group.key == GroupKey(GroupSource.COSCHEDULING, "default", "train")
-    assert (group.gang, group.minimum, group.schedule_timeout) == (True, 8, 60.0)
+    assert (group.gang, group.minimum) == (True, 8)
     assert group.min_resources == {"cpu": 1500, "nvidia.com/gpu": 8}
     assert group.topology == GroupTopology(("block", "rack"), required=False)
     assert group.disruption_mode is DisruptionMode.POD_GROUP
@@ -168,7 +167,7 @@ def test_a_group_that_was_placed_once_stays_so_whatever_its_kind() -> None:
         condition = {"type": kind, "status": "True", "reason": "Scheduled", "message": "m"}
         group = parse_pod_group(pod_group("a", 3, status={"conditions": [condition]}))
         assert group.initially_scheduled
-        assert group.status.scheduled == GroupCondition(kind, "True", "Scheduled", "m", 0)
+        assert group.status.scheduled == GroupCondition(kind, "True", "Scheduled", "m", 0, "")
     waiting = {"type": "PodGroupScheduled", "status": "False", "reason": "Unschedulable"}
     raw = pod_group("a", 3, status={"conditions": [waiting]})
     assert not parse_pod_group(raw).initially_scheduled

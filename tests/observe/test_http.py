@@ -3,6 +3,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import aiohttp
@@ -61,6 +62,8 @@ def endpoints(
     metrics: Metrics | None = None,
     decisions: DecisionLog | None = None,
     report: Mapping[str, Any] | None = None,
+    groups: Mapping[tuple[str, str], list[dict[str, Any]]] = MappingProxyType({}),
+    shadow: Callable[[str], Mapping[str, Any]] = lambda _: {},
     configuration: Callable[[], dict[str, Any]] = dict,
     tls: ServingTls | None = None,
     reviews: Rights | None = None,
@@ -75,6 +78,8 @@ def endpoints(
         metrics=metrics or Metrics(),
         decisions=decisions or DecisionLog(),
         pod_report=pod_report,
+        pod_groups=lambda namespace, name: groups.get((namespace, name), []),
+        shadow=shadow,
         configuration=configuration,
         tls=tls or ServingTls(),
         reviews=reviews or Rights(ADMIN),
@@ -224,7 +229,9 @@ async def test_health_needs_no_credentials_and_no_api_server(page: str) -> None:
         assert (await get(client, page))[0] == 200
 
 
-PROTECTED = pytest.mark.parametrize("path", ["/metrics", "/configz", "/debug/decisions"])
+PROTECTED = pytest.mark.parametrize(
+    "path", ["/metrics", "/configz", "/debug/decisions", "/debug/shadow"]
+)
 
 
 @PROTECTED
@@ -414,3 +421,31 @@ async def test_plain_http_is_not_served() -> None:
         with pytest.raises(aiohttp.ClientError):
             await get(client, f"http://{LOOPBACK}:{port}/livez")
     await running.stop()
+
+
+GROUPS = {("team-a", "train"): [{"podGroup": "team-a/train"}]}
+
+
+async def test_pod_groups_are_shown_by_name() -> None:
+    async with served(endpoints(groups=GROUPS)) as client:
+        async with client.get("/debug/decisions?podgroup=team-a/train") as answer:
+            assert (answer.status, await answer.json()) == (
+                200,
+                {"podGroups": [{"podGroup": "team-a/train"}]},
+            )
+        async with client.get("/debug/decisions?podgroup=team-a/other") as answer:
+            assert answer.status == 404
+            assert "no pod group team-a/other" in await answer.text()
+        async with client.get("/debug/decisions?podgroup=train") as answer:
+            assert answer.status == 400
+            assert "?podgroup=NAMESPACE/NAME" in await answer.text()
+
+
+async def test_the_comparisons_of_a_namespace_are_shown_to_those_who_may_read_its_pods() -> None:
+    in_shop = 'get resource "pods" in API group "" in the namespace "shop"'
+    rights = Rights(("ann", 'get path "/debug/shadow"'), ("ann", in_shop))
+    found = endpoints(reviews=rights, shadow=lambda namespace: {"of": namespace})
+    async with served(found, user="ann") as client:
+        assert await get(client, "/debug/shadow?namespace=shop") == (200, '{"of":"shop"}')
+        assert (await get(client, "/debug/shadow"))[0] == 403
+        assert (await get(client, "/debug/shadow?namespace=other"))[0] == 403

@@ -125,6 +125,7 @@ def test_readings_are_taken_at_the_scrape_and_not_before() -> None:
             events_dropped=int,
             kopf_restarts=int,
             gpu_mismatches=int,
+            pod_groups=dict,
             leading=bool,
         )
     )

@@ -11,6 +11,7 @@ def readings(*, leading: bool = True) -> Readings:
         events_dropped=lambda: 5,
         kopf_restarts=lambda: 6,
         gpu_mismatches=lambda: 7,
+        pod_groups=lambda: {"Running": 8},
         leading=lambda: leading,
     )
 
@@ -32,6 +33,7 @@ def test_every_reading_is_shown_under_its_name_and_labels() -> None:
         },
         "scheduler_unschedulable_pods": {("NodeResourcesFit", "mooring"): 1},
         "scheduler_cache_size": {("nodes",): 20, ("pods",): 30, ("assumed_pods",): 4},
+        "mooring_pod_groups": {("Running",): 8},
         "leader_election_master_status": {("mooring",): 1},
         "mooring_watch_lag_seconds": {("pods",): 0.25},
         "mooring_bindings_in_flight": {(): 4},

@@ -64,6 +64,15 @@ def test_a_kind_of_another_group_with_a_known_name_is_not_mistaken_for_it() -> N
     assert not found.state.objects.of(Kind.SERVICE)
 
 
+def test_a_given_profile_in_mode_shadow_counts_as_active_and_one_of_the_cluster_does_not() -> None:
+    raw = {**profile("a"), "spec": {"mode": "Shadow"}}
+    given = inputs_of([], REGISTRY, load_profiles(numbered(raw), REGISTRY))
+    modes = [
+        loaded.profile.spec.mode for found in (given, inputs(raw)) for loaded in found.profiles
+    ]
+    assert modes == ["Active", "Shadow"]
+
+
 def test_profiles_come_from_the_objects_unless_others_are_given() -> None:
     objects = numbered(profile("a"))
     others = load_profiles(numbered(profile("b")), REGISTRY)

@@ -11,7 +11,7 @@ from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import Manifest
 from mooring.simulate.simulation import Attempt, simulate
 from mooring.state.snapshot import Snapshot
-from mooring.testing.builders import api_object, namespace, node, pod
+from mooring.testing.builders import api_object, namespace, node, pod, pod_group
 
 
 def attempts(
@@ -298,3 +298,40 @@ def test_a_pod_that_is_forbidden_is_rejected_with_the_answer_of_the_api_server()
     words = "forbidden: no PriorityClass with name gone was found"
     assert attempt.decision.message == f'pods "a" is {words}'
     assert attempt.reason == words
+
+
+def gang(name: str, size: int, **fields: Any) -> list[dict[str, Any]]:
+    return [pod(f"{name}{i}", group=name, **fields) for i in range(size)]
+
+
+def test_the_members_of_a_group_get_nodes_together_or_not_at_all() -> None:
+    found = places(
+        node("n1", cpu="4"),
+        pod_group("fits", 3),
+        pod_group("waits", 3),
+        *gang("fits", 3, cpu="1"),
+        *gang("waits", 3, cpu="1"),
+        pod("single", cpu="1"),
+    )
+    assert found == {
+        **{f"default/fits{i}": "n1" for i in range(3)},
+        **{f"default/waits{i}": None for i in range(3)},
+        "default/single": "n1",
+    }
+
+
+def test_a_member_of_a_group_that_is_not_complete_says_so() -> None:
+    (attempt,) = attempts(node("n1"), pod_group("g", 2), *gang("g", 1))
+    assert attempt.decision.message == "1 of 2 members exist"
+
+
+def test_the_preemption_for_a_group_is_recorded() -> None:
+    first, second = attempts(
+        node("n1", cpu="2"),
+        pod("low", cpu="2", node="n1"),
+        pod_group("g", 2),
+        *gang("g", 2, cpu="1", priority=10),
+    )
+    assert first.decision.nominated_node == second.decision.nominated_node == "n1"
+    assert first.decision.victims == ("default/low",)
+    assert first.decision.node is None

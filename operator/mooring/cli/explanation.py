@@ -1,10 +1,10 @@
-"""Explain a decision in lines of text and a table of scores; the decision is in its JSON form."""
+"""Explain decisions and pod groups in lines of text and tables; both are in their JSON form."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-__all__ = ["explanation", "score_table"]
+__all__ = ["explanation", "pod_group_lines", "score_table"]
 
 _MOST_NODES: Final = 3
 
@@ -44,3 +44,28 @@ def score_table(
     ]
     numbers = ("TOTAL", *plugins)
     return ("NODE", *numbers), rows, numbers
+
+
+def pod_group_lines(group: Mapping[str, Any]) -> Iterator[str]:
+    """What the group waits for, its members by state, and the domains that were tried."""
+    yield f"pod group {group['podGroup']} ({group['source']}): {group['phase']}"
+    if group["message"]:
+        yield f"  {group['message']}"
+    members = ", ".join(f"{count} {state}" for state, count in group["members"].items() if count)
+    minimum = "" if group["minimum"] is None else f", minimum {group['minimum']}"
+    missing = f", {group['missing']} missing" if group["missing"] else ""
+    yield f"  members: {members or 'none'}{minimum}{missing}; priority {group['priority']}"
+    if group["topology"]:
+        yield f"  topology: {' > '.join(group['topology']['keys'])} ({group['topology']['mode']})"
+    decision = group["decision"]
+    if decision is None:
+        return
+    where = f" in {'='.join(decision['domain'])}" if decision["domain"] else ""
+    what = f"{decision['placed']} members placed{where}" if decision["placed"] else "not placed"
+    yield f"  {decision['time']}: {what}, {decision['tries']} placements tried"
+    if decision["bounded"] and not decision["placed"]:
+        yield "  Not all placements could be tried: one may exist that was not found."
+    for tried in decision["tried"]:
+        yield f"  - {tried['key']}={tried['value']}: {tried['message']}"
+    if decision["triedInAll"] > len(decision["tried"]):
+        yield f"  (of {decision['triedInAll']} domains these are the ones kept)"

@@ -7,6 +7,8 @@ from typing import Any, Final
 import click
 
 from mooring.cli.checking import CheckedProfile, Mistake, Report, check_files
+from mooring.cli.cluster import live_manifests
+from mooring.cli.comparison import print_comparison
 from mooring.cli.console import (
     BAD_INPUT,
     DONE,
@@ -18,8 +20,11 @@ from mooring.cli.console import (
     print_table,
 )
 from mooring.cli.differences import Difference, differences, in_short
+from mooring.cli.progress import Progress
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
+from mooring.simulate.compare import compare
+from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import display_name, read_manifests
 from mooring.simulate.profiles import read_profiles
 
@@ -71,12 +76,22 @@ def check(paths: tuple[str, ...], output: str) -> None:
     epilog="""\b
 Examples:
   mooring profile diff old.yaml new.yaml
+  mooring profile diff old.yaml new.yaml --cluster
   kubectl get sprof spread -o yaml | mooring profile diff - spread.yaml""",
 )
 @click.argument("a", type=click.Path())
 @click.argument("b", type=click.Path())
+@click.option(
+    "--cluster",
+    is_flag=True,
+    help="Show too which pods of the live cluster would move, as simulate --compare does.",
+)
+@click.option("--kubeconfig", help="Path of the kubeconfig. Without it: as kubectl.")
+@click.option("--context", help="Context in the kubeconfig. Without it: the current one.")
 @output_option("table", "json")
-def diff(a: str, b: str, output: str) -> None:
+def diff(
+    a: str, b: str, kubeconfig: str | None, context: str | None, output: str, *, cluster: bool
+) -> None:
     """Compare the profiles of the files A and B after all defaults are filled in.
 
     If each file contains one profile, the two are compared even if their names differ; otherwise
@@ -87,11 +102,27 @@ def diff(a: str, b: str, output: str) -> None:
     with mistakes_reported():
         before, after = (read_profiles(read_manifests([file]), registry) for file in (a, b))
         found = differences(before, after)
+        comparison = None
+        if cluster:
+            with Progress() as progress:
+                objects = live_manifests(kubeconfig, context, progress)
+                comparison = compare(
+                    inputs_of(objects, registry),
+                    registry,
+                    before,
+                    after,
+                    progress=lambda each, total: progress.counting(each, "placing pods", total),
+                )
     if output == "json":
-        print_json({"differences": [_difference(d) for d in found]})
-    elif found:
+        moved = {} if comparison is None else {"cluster": comparison.document()}
+        print_json({"differences": [_difference(d) for d in found], **moved})
+    else:
         rows = [(d.profile, d.field, *in_short(d)) for d in found]
-        print_table(("PROFILE", "FIELD", "A", "B"), rows, prose=("A", "B"))
+        if rows:
+            print_table(("PROFILE", "FIELD", "A", "B"), rows, prose=("A", "B"))
+        if comparison is not None:
+            click.echo()
+            print_comparison(comparison, output, None, None)
     sys.exit(NO if found else DONE)
 
 

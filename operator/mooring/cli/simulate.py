@@ -1,15 +1,15 @@
 """`mooring simulate`."""
 
-import asyncio
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
 import click
 
-from mooring import __version__
+from mooring.cli.cluster import live_manifests
+from mooring.cli.comparison import print_comparison
 from mooring.cli.console import (
     BAD_INPUT,
     DONE,
@@ -22,12 +22,11 @@ from mooring.cli.console import (
 from mooring.cli.decisions import print_attempts, write_json
 from mooring.cli.progress import Progress
 from mooring.framework.registry import Registry
-from mooring.kube.config import load_connection
-from mooring.kube.errors import KubeError, explain
 from mooring.plugins import SHIPPED
+from mooring.simulate.compare import compare, recorded_order
 from mooring.simulate.inputs import Inputs, inputs_of
-from mooring.simulate.live import read_cluster, save
-from mooring.simulate.manifests import STDIN, InputError, Manifest, read_manifests
+from mooring.simulate.live import save
+from mooring.simulate.manifests import STDIN, Manifest, read_manifests
 from mooring.simulate.profiles import load_profiles
 from mooring.simulate.selection import Selection, TypeAndName, take_off, type_and_name
 from mooring.simulate.simulation import Simulation
@@ -45,6 +44,7 @@ Examples:
   mooring simulate -f web.yaml --cluster
   mooring simulate -n shop --all-pods --profile packed.yaml --as packed
   mooring simulate --save cluster.jsonl
+  mooring simulate cluster.jsonl --compare old.yaml new.yaml --as packed --plot moves.png
   mooring simulate cluster.jsonl pods.yaml -o json --top 3"""
 )
 @click.argument("words", nargs=-1, metavar="[FILE | TYPE/NAME]...", type=click.Path())
@@ -101,6 +101,24 @@ Examples:
     is_flag=True,
     help="Call the extenders of the profiles to filter, score and preempt; they never bind.",
 )
+@click.option(
+    "--compare",
+    "policies",
+    nargs=2,
+    type=click.Path(),
+    metavar="OLD NEW",
+    help="Place all pods from scratch with the profiles of each of two files, and compare.",
+)
+@click.option(
+    "--replay",
+    type=click.Path(),
+    metavar="RECORDS",
+    help="With --compare: place the pods of these decision records, in the order of arrival.",
+)
+@click.option(
+    "--plot", type=click.Path(), metavar="FILE", help="With --compare: draw it, as .svg or .png."
+)
+@click.option("--pool-label", metavar="KEY", help="With --compare: the label of a node's pool.")
 @output_option("table", "wide", "json", "yaml")
 def simulate(
     words: tuple[str, ...],
@@ -113,6 +131,10 @@ def simulate(
     as_profile: str | None,
     seed: int,
     top: int | None,
+    policies: tuple[str, str] | None,
+    replay: str | None,
+    plot: str | None,
+    pool_label: str | None,
     output: str,
     *,
     cluster: bool,
@@ -128,9 +150,16 @@ def simulate(
     cluster has stored, the pods are made first. SchedulingProfiles among the objects apply; without
     any, kube-scheduler's defaults do.
 
-    Exits with 0 if every pod gets a node, 1 if some pod gets none, 2 for bad input and if there is
-    no pod to schedule.
+    With --compare, shows which pods would move or lose their place, and what is used of each pool
+    of nodes, with the profiles of OLD and of NEW.
+
+    Exits with 0 if every pod gets a node, 1 if some pod gets none (or loses its place), 2 for bad
+    input and if there is no pod to schedule.
     """
+    if policies is None and (replay or plot or pool_label):
+        raise click.UsageError("--replay, --plot and --pool-label need --compare")
+    if policies is not None and (profile or extenders):
+        raise click.UsageError("--compare goes without --profile and --extenders")
     registry = Registry(SHIPPED)
     with mistakes_reported(), Progress() as progress:
         files, targets = _files_and_targets(words)
@@ -141,6 +170,19 @@ def simulate(
         kept = progress.counting(kept, "reading objects")
         inputs = inputs_of(kept, registry, profiles, keep_raw=extenders)
         selection = Selection(namespace, targets)
+        if policies is not None:
+            comparison = compare(
+                inputs,
+                registry,
+                *(load_profiles(read_manifests([path]), registry) for path in policies),
+                selection=selection,
+                as_profile=as_profile,
+                order=recorded_order(replay) if replay else None,
+                pool_label=pool_label,
+                seed=seed,
+                progress=lambda each, total: progress.counting(each, "placing pods", total),
+            )
+            sys.exit(print_comparison(comparison, output, plot, top))
         nodes = {"table": 1, "wide": _WIDE_NODES}.get(output, top)
         simulation = Simulation(inputs, registry, seed=seed, nodes=nodes, profile=as_profile)
         chosen = selection.applied(inputs)
@@ -191,26 +233,7 @@ def _manifests(
     """The objects of the files, and of the live cluster if `live`."""
     yield from read_manifests(files)
     if live or kubeconfig or context:
-        yield from _of_cluster(kubeconfig, context, progress)
-
-
-def _of_cluster(
-    kubeconfig: str | None, context: str | None, progress: Progress
-) -> Iterable[Manifest]:
-    async def read() -> tuple[list[Manifest], list[str]]:
-        connection = await load_connection(
-            kubeconfig, context, user_agent=f"mooring-simulate/{__version__}"
-        )
-        return await read_cluster(connection, progress.say)
-
-    try:
-        manifests, notes = asyncio.run(read())
-    except KubeError as error:
-        raise InputError(explain(error)) from None
-    progress.clear()
-    for text in notes:
-        note(text)
-    return manifests
+        yield from live_manifests(kubeconfig, context, progress)
 
 
 def _nothing_to_schedule(inputs: Inputs, selection: Selection) -> NoReturn:

@@ -188,7 +188,8 @@ def _highest(
     chosen = int(table.best[seed % len(table.best)])
     row, scores = int(rows[chosen]), partial(table.by_node, chosen=chosen)
     evaluated, diagnosis = found.evaluated_nodes, found.diagnosis
-    return ScheduleResult(row, nodes.name(row), len(rows), evaluated, scores, diagnosis)
+    name, score_of = nodes.name(row), partial(table.of_row, rows)
+    return ScheduleResult(row, name, len(rows), evaluated, scores, diagnosis, score_of)
 
 
 def _with_extenders(

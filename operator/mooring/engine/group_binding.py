@@ -7,8 +7,10 @@ later, it is tried again, and then those that have not begun are called off.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
+
+from mooring.model.pod import Pod
 
 __all__ = ["CalledOff", "GroupBinding"]
 
@@ -40,6 +42,8 @@ class GroupBinding:
         """Held by a member while it is bound."""
         self.called_off: str | None = None
         """Why the members that are not bound are called off; None if they are not."""
+        self._unfinished = members
+        self._bound = list[Pod]()
 
     async def all_permitted(self) -> None:
         """Returns when every member is permitted, or has failed and is not needed.
@@ -83,6 +87,16 @@ class GroupBinding:
                 await asyncio.sleep(pause)
         self._check()
         return await call()
+
+    def ended(self, bound: Pod | None) -> Sequence[Pod]:
+        """A member is bound, or (None) will not be.
+
+        Returns the members that are bound though the group was called off, once all have ended.
+        """
+        self._unfinished -= 1
+        if bound is not None:
+            self._bound.append(bound)
+        return self._bound if not self._unfinished and self.called_off is not None else ()
 
     def failed(self, reason: str) -> None:
         """A member will not be bound; the text is one line for users."""

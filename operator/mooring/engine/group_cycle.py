@@ -1,21 +1,33 @@
-"""The members of a group leave the queue together, and wait together."""
+"""The members of a group leave the queue together, get nodes together, and wait together."""
 
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from mooring.engine.binding import PodRejected
+from mooring.engine.group_decision import GroupDecision, decide_group
+from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.pipeline import Pipeline
 from mooring.framework.queued_pod import QueuedPod
+from mooring.model.pod import Pod
 from mooring.state.pod_groups import PodGroupState
+from mooring.state.snapshot import Snapshot
 
-__all__ = ["group_of", "postpone", "take_members"]
+__all__ = ["group_of", "place_group", "postpone", "take_members"]
+
+_MOST_REJECTIONS: Final = 8
+"""A group whose members Reserve or Permit rejected so often is decided about no more for now."""
 
 
-def group_of(queued: QueuedPod, scheduler: SchedulerState) -> PodGroupState | None:
+def group_of(pod: Pod, pipeline: Pipeline, cluster: Snapshot) -> PodGroupState | None:
     """The group with which the pod is scheduled; None if it is scheduled by itself.
 
     That is so for a pod without a group, in a profile without a plugin for groups, and in a group
     that is neither a gang nor bound to a topology domain.
     """
-    if queued.pipeline.group_policy is None:
+    if pipeline.group_policy is None:
         return None
-    group = scheduler.state.pod_groups.of(queued.pod)
+    group = cluster.pod_groups.of(pod)
     if group is None or group.definition is None:
         return group
     definition = group.definition
@@ -54,3 +66,41 @@ def postpone(members: list[QueuedPod], scheduler: SchedulerState, now: float) ->
     for member in members:
         scheduler.queue.postpone(member, until)
     return True
+
+
+def place_group(
+    group: PodGroupState,
+    members: Sequence[Pod],
+    pipeline: Pipeline,
+    cluster: Snapshot,
+    cache: ResultCache,
+    *,
+    seed: int,
+    assume: Callable[[GroupDecision], None],
+) -> GroupDecision:
+    """The decision about the group, after `assume` has assumed its members on the rows.
+
+    If `assume` raises PodRejected, the group is decided about again without that row for that
+    member. The decision has no rows if nothing is assumed.
+    """
+    rejected: dict[str, set[int]] = {}
+    message, plugins = "", frozenset[str]()
+    for _ in range(_MOST_REJECTIONS):
+        decision = decide_group(
+            group, members, pipeline, cluster, cache, seed=seed, rejected=rejected
+        )
+        if not decision.rows:
+            if not message:
+                return decision
+            break
+        try:
+            assume(decision)
+        except PodRejected as rejection:
+            if rejection.pod is None:
+                raise
+            uid, plugins = rejection.pod.uid, plugins | {rejection.plugin}
+            rejected.setdefault(uid, set()).add(decision.rows[uid])
+            message = f"member {rejection.pod.key}: {rejection.message}"
+        else:
+            return decision
+    return GroupDecision({}, message=message, plugins=plugins, bounded=True)

@@ -6,7 +6,7 @@ synchronous, like that about one pod.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Final
 
 import numpy as np
@@ -15,14 +15,20 @@ from mooring.engine.group_placement import Assignment, GroupSearch
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.placements import Placement, PodGroupAssignments
-from mooring.framework.runtime import run_generate_placements, run_score_placement
+from mooring.framework.plugin import PodGroupPostFilterPlugin
+from mooring.framework.post_filter import GroupNomination, NotEligible, PodGroupPostFilterState
+from mooring.framework.runtime import (
+    run_generate_placements,
+    run_pod_group_post_filter,
+    run_score_placement,
+)
 from mooring.framework.scores import normalize_score
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
 from mooring.state.pod_groups import PodGroupState
 from mooring.state.snapshot import Snapshot
 
-__all__ = ["DomainTried", "GroupDecision", "decide_group"]
+__all__ = ["DomainTried", "GroupDecision", "decide_group", "placements_of", "preempt_for_group"]
 
 _MOST_SUCCESSES: Final = 16
 """Placements that take the whole group and are compared by their scores."""
@@ -87,11 +93,13 @@ def decide_group(
     needed = max(group.minimum - group.scheduled_pods_count, 1)
     if not members or len(members) < needed:
         return GroupDecision({}, message=f"{len(members)} of {needed} members can be scheduled now")
+    if (lacking := _lacking(group, cluster)) is not None:
+        return GroupDecision({}, message=lacking, plugins=frozenset(pipeline.resource_filters))
     with cluster.trial() as trial:
         for pod in members:
             trial.withdraw(pod.key)
         search = GroupSearch(members, pipeline, cluster, cache, seed=seed, rejected=rejected)
-        placements = _placements(group, pipeline, cluster)
+        placements = placements_of(group, pipeline, cluster)
         if isinstance(placements, Unschedulable):
             reason = frozenset(p.name for p in pipeline.placement_generate)
             return GroupDecision({}, message=placements.reason, plugins=reason)
@@ -101,7 +109,114 @@ def decide_group(
         return _decision(chosen, tried, search, pipeline)
 
 
-def _placements(
+def _lacking(group: PodGroupState, cluster: Snapshot) -> str | None:
+    """Which of its minResources are not free in the cluster; None if they are, or it is placed.
+
+    What members request that are on a node counts as free, as in the coscheduling plugin
+    (CheckClusterResource).
+    """
+    definition = group.definition
+    if definition is None or group.scheduled_pods_count >= max(group.minimum, 1):
+        return None
+    nodes = cluster.nodes
+    for resource, amount in definition.min_resources.items():
+        left = np.maximum(nodes.allocatable(resource) - nodes.requested(resource), 0)
+        free = int(left[nodes.present].sum())
+        for placed in chain(group.assumed.values(), group.assigned.values()):
+            free += placed.pod.shape.demand.resources.get(resource, 0)
+        if free < amount:
+            return (
+                f"minResources of the group needs {_quantity(resource, amount)} of {resource}, "
+                f"and {_quantity(resource, free)} are free in the cluster"
+            )
+    return None
+
+
+def _quantity(resource: str, amount: int) -> str:
+    """The amount as users write it: cpu in millicores if it is not whole, else whole units."""
+    if resource != "cpu":
+        return str(amount)
+    return f"{amount}m" if amount % 1000 else str(amount // 1000)
+
+
+def preempt_for_group(
+    group: PodGroupState,
+    members: Sequence[Pod],
+    pipeline: Pipeline,
+    cluster: Snapshot,
+    cache: ResultCache,
+    *,
+    seed: int,
+    now: float,
+) -> GroupNomination | Unschedulable | NotEligible:
+    """Runs the PostFilter plugins that know groups: nodes for the minimum, and who must leave them.
+
+    `now` is in seconds since the epoch. If several plugins reject the group, the last one's reason
+    is returned (RunPodGroupPostFilterPlugins in schedule_one_podgroup.go).
+    """
+    needed = max(group.minimum - group.scheduled_pods_count, 1)
+    wanted = tuple(members[:needed])
+    answer: GroupNomination | Unschedulable | NotEligible = Unschedulable("")
+    with cluster.trial() as trial:
+        for pod in members:
+            trial.withdraw(pod.key)
+        dry_run = _GroupDryRun(group, wanted, pipeline, cluster, cache, seed)
+        state = PodGroupPostFilterState(
+            group, wanted, cluster, dry_run.place, pipeline.preemption, now
+        )
+        for plugin in pipeline.post_filter:
+            if isinstance(plugin, PodGroupPostFilterPlugin):
+                answer = run_pod_group_post_filter(pipeline, plugin, state)
+                if isinstance(answer, GroupNomination):
+                    return answer
+    return answer
+
+
+class _GroupDryRun:
+    """Places members in the present state of a trial, always within the placement found first."""
+
+    def __init__(
+        self,
+        group: PodGroupState,
+        members: Sequence[Pod],
+        pipeline: Pipeline,
+        cluster: Snapshot,
+        cache: ResultCache,
+        seed: int,
+    ) -> None:
+        self._group = group
+        self._members = members
+        self._pipeline = pipeline
+        self._cluster = cluster
+        self._cache = cache
+        self._seed = seed
+        self._placement: Placement | None = None
+
+    def place(self) -> Mapping[str, int] | None:
+        """The row of each member by uid; None if they do not all fit."""
+        search = GroupSearch(
+            self._members,
+            self._pipeline,
+            self._cluster,
+            self._cache,
+            seed=self._seed,
+            rejected={},
+        )
+        if self._placement is not None:
+            assignment = search.place(self._placement.rows)
+            return assignment.rows if assignment.complete else None
+        placements = placements_of(self._group, self._pipeline, self._cluster)
+        if isinstance(placements, Unschedulable):
+            return None
+        found = _complete(search, placements, [])
+        if not found:
+            return None
+        best = _best(found, self._group, self._pipeline, self._cluster)
+        self._placement = best.placement
+        return best.assignment.rows
+
+
+def placements_of(
     group: PodGroupState, pipeline: Pipeline, cluster: Snapshot
 ) -> list[Placement] | Unschedulable:
     """The placements of all plugins, each of which divides those of the one before it."""

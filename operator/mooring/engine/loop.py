@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -32,18 +32,23 @@ from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders, PodGone
 from mooring.engine.extenders.two_halves import TwoHalves
 from mooring.engine.group_binding import CalledOff
-from mooring.engine.group_cycle import group_of, postpone, take_members
-from mooring.engine.group_decision import GroupDecision, decide_group
+from mooring.engine.group_cycle import group_of, place_group, postpone, take_members
+from mooring.engine.group_decision import GroupDecision, preempt_for_group
+from mooring.engine.group_reports import GroupReports
+from mooring.engine.group_reservation import GroupReservation
 from mooring.engine.outcome import FitError, Outcome, ScheduleResult, decision_of
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.reports import PodScheduledReason, Reports
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
+from mooring.engine.shadow import Shadow
 from mooring.framework.decision import Decision
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
+from mooring.framework.post_filter import GroupNomination
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.slow_decisions import SlowDecisions
+from mooring.framework.verdicts import Unschedulable
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
 from mooring.policy.extender import Extender
@@ -64,8 +69,6 @@ _STUCK_SECONDS: Final = 60.0
 _CANCELLED_SECONDS: Final = 1.0
 """How long bindings that are cancelled may take to undo what they did."""
 _RECORDED_NODES: Final = 3
-_MOST_REJECTIONS: Final = 8
-"""A group whose members Reserve or Permit rejected so often is decided about no more for now."""
 _GANG: Final = frozenset(("GangScheduling",))
 _MOST_CALLS: Final = 5
 """Rounds of calls to extenders in one attempt, in case what they pass is taken meanwhile."""
@@ -96,6 +99,8 @@ class SchedulingLoop:
         decisions: DecisionLog,
         preemptions: PreemptionExecutor,
         extenders: Extenders,
+        group_reports: GroupReports,
+        shadow: Shadow | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._scheduler = scheduler
@@ -103,13 +108,16 @@ class SchedulingLoop:
         self._metrics = metrics
         self._decisions = decisions
         self._preemptions = preemptions
+        self._shadow = shadow
         self._extenders = extenders
+        self._group_reports = group_reports
         self._two_halves = TwoHalves()
         self._clock = clock
         self._shared = ResultCache(scheduler.state.nodes)
+        self._reservation = GroupReservation(scheduler.state, scheduler.cluster, self._shared)
         self._slow = SlowDecisions()
         self._work = asyncio.Event()
-        self._bindings: set[asyncio.Task[None]] = set()
+        self._bindings: set[asyncio.Task[bool]] = set()
         self._start = 0
         self._halted = False
         self._turned: float | None = None
@@ -149,7 +157,8 @@ class SchedulingLoop:
             self._turned = now = self._clock()
             queued = self._scheduler.queue.pop(now) if self._may_bind() else None
             if queued is None:
-                await self._idle(now)
+                if not self._compare(slice_end):
+                    await self._idle(now)
             else:
                 self._attempt(queued)
             if self._clock() >= slice_end:
@@ -175,6 +184,10 @@ class SchedulingLoop:
         """Whether one more binding may be in flight."""
         return self.requesting < _MOST_BINDING
 
+    def _compare(self, until: float) -> bool:
+        """Decides for profiles in mode Shadow, because no pod waits; False if there is nothing."""
+        return self._shadow is not None and self._may_bind() and self._shadow.compare(until)
+
     async def _idle(self, now: float) -> None:
         """Wait for work, for the end of a binding or the next backoff; for a while at most."""
         self._work.clear()
@@ -192,7 +205,7 @@ class SchedulingLoop:
         if pod.terminating:
             scheduler.queue.done(queued, self._clock())
             return
-        group = group_of(queued, scheduler)
+        group = group_of(pod, queued.pipeline, scheduler.cluster)
         if group is not None:
             self._attempt_group(group, queued)
             return
@@ -290,7 +303,7 @@ class SchedulingLoop:
         if isinstance(outcome, ScheduleResult):
             self._start = (self._start + outcome.evaluated_nodes) % scheduler.cluster.node_count
         self._decisions.add(
-            decision_of(queued.pod, pipeline.profile, outcome, _RECORDED_NODES),
+            decision_of(queued.pod, pipeline, outcome, _RECORDED_NODES),
             time=time.time(),
             scored=outcome.feasible_nodes if isinstance(outcome, ScheduleResult) else None,
             rejected=None if isinstance(outcome, ScheduleResult) else outcome.diagnosis.total,
@@ -305,15 +318,22 @@ class SchedulingLoop:
             return
         attempts = [_Attempt(member, queued.pipeline, now) for member in members]
         try:
-            if (obstacle := group.incomplete or _extender_obstacle(members)) is not None:
+            obstacle = group.incomplete or _extender_obstacle(members)
+            if obstacle is not None:
                 decision = GroupDecision({}, message=obstacle, plugins=_GANG)
             else:
                 decision = self._assume_group(group, attempts)
+            if decision.tries and not decision.rows:
+                decision = self._preempt_for_group(group, attempts, decision)
+            if not decision.rows and group.incomplete is None:
+                self._reservation.update(group, members, now)
+            self._group_reports.decided(group, decision)
             left = [a for a in attempts if a.queued.pod.uid not in decision.rows]
             self._group_unschedulable(left, decision)
         except Exception as error:
             if not isinstance(error, PluginFailed):
                 logger.exception("scheduling the pod group %s failed", group.key)
+            self._group_reports.failed(group, text_of(error))
             for attempt in attempts:
                 self._fail(attempt, text_of(error))
 
@@ -323,51 +343,56 @@ class SchedulingLoop:
         Returns the decision; nothing is assumed if it has no rows.
         """
         queued, pipeline = attempts[0].queued, attempts[0].pipeline
-        rejected: dict[str, set[int]] = {}
-        message, plugins = "", frozenset[str]()
-        for _ in range(_MOST_REJECTIONS):
-            decision = decide_group(
-                group,
-                [attempt.queued.pod for attempt in attempts],
-                self._slow.pipeline_for(pipeline),
-                self._scheduler.cluster,
-                self._shared,
-                seed=tie_break_seed(queued.pod.uid, queued.attempts),
-                rejected=rejected,
-            )
-            took = self._clock() - attempts[0].began
-            for attempt in attempts:
-                attempt.took = took / len(attempts)
-            if not decision.rows and not message:
-                return decision
-            if not decision.rows:
-                break
-            chosen = [a for a in attempts if a.queued.pod.uid in decision.rows]
-            try:
-                self._assume_together(group, chosen, decision)
-            except PodRejected as rejection:
-                if rejection.pod is None:
-                    raise
-                uid, plugins = rejection.pod.uid, plugins | {rejection.plugin}
-                rejected.setdefault(uid, set()).add(decision.rows[uid])
-                message = f"member {rejection.pod.key}: {rejection.message}"
-            else:
-                return decision
-        return GroupDecision({}, message=message, plugins=plugins, bounded=True)
+        decision = place_group(
+            group,
+            [attempt.queued.pod for attempt in attempts],
+            self._slow.pipeline_for(pipeline),
+            self._scheduler.cluster,
+            self._shared,
+            seed=tie_break_seed(queued.pod.uid, queued.attempts),
+            assume=partial(self._assume_together, group, attempts),
+        )
+        took = self._clock() - attempts[0].began
+        self._slow.decided(pipeline, str(group.key), took / len(attempts))
+        for attempt in attempts:
+            attempt.took = took / len(attempts)
+        return decision
 
     def _assume_together(
         self, group: PodGroupState, attempts: list[_Attempt], decision: GroupDecision
     ) -> None:
         now, needed = self._clock(), group.minimum - group.scheduled_pods_count
-        members = [(a.queued, decision.rows[a.queued.pod.uid]) for a in attempts]
+        chosen = [a for a in attempts if a.queued.pod.uid in decision.rows]
+        members = [(a.queued, decision.rows[a.queued.pod.uid]) for a in chosen]
         pipeline = attempts[0].pipeline
-        for attempt, assumed in zip(
-            attempts,
-            assume_together(members, needed, pipeline, self._scheduler, now=now),
-            strict=True,
-        ):
-            self._record(attempt, assumed.node, None)
-            self._begin_binding(attempt, assumed, now)
+        assumed = assume_together(members, needed, pipeline, self._scheduler, now=now)
+        for attempt, one in zip(chosen, assumed, strict=True):
+            self._record(attempt, one.node, None)
+            self._begin_binding(attempt, one, now)
+
+    def _preempt_for_group(
+        self, group: PodGroupState, attempts: list[_Attempt], decision: GroupDecision
+    ) -> GroupDecision:
+        """The members are nominated where preemption makes space for all, or nominated no more."""
+        scheduler, queued = self._scheduler, attempts[0].queued
+        answer = preempt_for_group(
+            group,
+            [attempt.queued.pod for attempt in attempts],
+            attempts[0].pipeline,
+            scheduler.cluster,
+            self._shared,
+            seed=tie_break_seed(queued.pod.uid, queued.attempts),
+            now=time.time(),
+        )
+        if isinstance(answer, GroupNomination):
+            members = [attempt.queued for attempt in attempts]
+            self._metrics.preemption_attempted()
+            self._metrics.preempted(self._preemptions.begin_group(members, answer))
+            return decision
+        if isinstance(answer, Unschedulable) and not self._reservation.holds(group):
+            for attempt in attempts:
+                scheduler.state.withdraw(attempt.queued.pod.key)
+        return replace(decision, message=f"{decision.message} {answer.reason}".rstrip())
 
     def _group_unschedulable(self, attempts: list[_Attempt], decision: GroupDecision) -> None:
         """These members have no node; their backoff is that of the group."""
@@ -378,13 +403,17 @@ class SchedulingLoop:
             queued.unschedulable_count = count
             self._scheduler.queue.add_unschedulable(queued, decision.plugins, self._clock())
             self._record(attempt, None, decision.message)
-            self._reports.unschedulable(queued.pod, decision.message)
+            nominee = self._scheduler.state.nominations.get(queued.pod.key)
+            nodes = self._scheduler.state.nodes.names
+            nominated = nodes[nominee.row] if nominee is not None else None
+            self._reports.unschedulable(queued.pod, decision.message, nominated)
 
     def _record(self, attempt: _Attempt, node: str | None, message: str | None) -> None:
         """Keeps the decision about a member of a group, which was not scored by itself."""
         decision = Decision(
             pod=attempt.queued.pod.key,
             profile=attempt.pipeline.profile,
+            profile_generation=attempt.pipeline.generation,
             node=node,
             nominated_node=None,
             victims=(),
@@ -445,18 +474,25 @@ class SchedulingLoop:
             assumed.permitted.add_done_callback(partial(self._permitted, now))
         task = asyncio.create_task(self._bind(attempt, assumed))
         self._bindings.add(task)
-        task.add_done_callback(self._bound)
+        task.add_done_callback(partial(self._bound, assumed))
 
     def _permitted(self, since: float, permitted: "asyncio.Future[None]") -> None:
         rejected = permitted.cancelled() or permitted.exception() is not None
         result = "Unschedulable" if rejected else "Success"
         self._metrics.permit_waited(result, self._clock() - since)
 
-    def _bound(self, task: "asyncio.Task[None]") -> None:
+    def _bound(self, assumed: AssumedPod, task: "asyncio.Task[bool]") -> None:
         self._bindings.discard(task)
+        policy, together = assumed.pipeline.group_policy, assumed.together
+        if together is not None:
+            bound = not task.cancelled() and task.exception() is None and task.result()
+            half = together.ended(assumed.pod if bound else None)
+            if half and policy is not None and policy.delete_bound_members:
+                self._preemptions.delete_members(half)
         self.wake()
 
-    async def _bind(self, attempt: _Attempt, assumed: AssumedPod) -> None:
+    async def _bind(self, attempt: _Attempt, assumed: AssumedPod) -> bool:
+        """Binds the pod, or puts it in a queue again; whether it is bound."""
         scheduler, queued, pod = self._scheduler, attempt.queued, assumed.pod
         try:
             await self._reports.cancel_pending(pod)
@@ -465,6 +501,8 @@ class SchedulingLoop:
             assumed.failed(rejection.message)
             self._rejected(attempt, rejection)
         except CalledOff as called_off:
+            if (group := scheduler.state.pod_groups.of(pod)) is not None:
+                self._group_reports.failed(group, str(called_off))
             self._fail(attempt, str(called_off))
         except BindingFailed as failure:
             assumed.failed(str(failure))
@@ -491,6 +529,8 @@ class SchedulingLoop:
             self._count(attempt, "scheduled")
             self._metrics.pod_bound(queued.attempts, now - queued.initial_attempt_timestamp)
             await after_binding(assumed)
+            return True
+        return False
 
     def _count(self, attempt: _Attempt, result: str) -> None:
         seconds = self._clock() - attempt.began

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from mooring.framework.decision import Decision, NodeScore
 from mooring.framework.diagnosis import Diagnosis
+from mooring.framework.pipeline import Pipeline
 from mooring.framework.post_filter import Nomination
 from mooring.model.pod import Pod
 
@@ -16,6 +17,10 @@ __all__ = [
 ]
 
 
+def _no_score(_row: int) -> None:
+    """Nothing is scored."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ScheduleResult:
     """The node that was chosen, and its row (schedule_one.go, ScheduleResult).
@@ -23,7 +28,7 @@ class ScheduleResult:
     `feasible_nodes` and `evaluated_nodes` count the nodes that fit and those that the search looked
     at. `scores` returns the scores by node name, of all feasible nodes or of the best few; it is
     None if only one node was feasible, because then nothing is scored. `diagnosis` returns why the
-    other nodes were not feasible. Both functions read live columns, so they must be called before
+    other nodes were not feasible. The functions read live columns, so they must be called before
     the cluster changes.
     """
 
@@ -33,6 +38,8 @@ class ScheduleResult:
     evaluated_nodes: int
     scores: Callable[[int | None], Mapping[str, NodeScore]] | None
     diagnosis: Callable[[], Diagnosis]
+    score_of: Callable[[int], NodeScore | None] = _no_score
+    """Returns the score of the node at a row; None if it is not feasible, or nothing is scored."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +60,9 @@ class FitError:
 Outcome = ScheduleResult | FitError
 
 
-def decision_of(pod: Pod, profile: str, outcome: Outcome, most: int | None = None) -> Decision:
+def decision_of(
+    pod: Pod, pipeline: Pipeline, outcome: Outcome, most: int | None = None
+) -> Decision:
     """The decision record of an attempt, with every node, or with the `most` best ones only.
 
     It must be made before the cluster changes, because the outcome reads live columns.
@@ -61,7 +70,8 @@ def decision_of(pod: Pod, profile: str, outcome: Outcome, most: int | None = Non
     if isinstance(outcome, ScheduleResult):
         return Decision(
             pod=pod.key,
-            profile=profile,
+            profile=pipeline.profile,
+            profile_generation=pipeline.generation,
             node=outcome.node,
             nominated_node=None,
             victims=(),
@@ -72,7 +82,8 @@ def decision_of(pod: Pod, profile: str, outcome: Outcome, most: int | None = Non
     nomination = outcome.nomination
     return Decision(
         pod=pod.key,
-        profile=profile,
+        profile=pipeline.profile,
+        profile_generation=pipeline.generation,
         node=None,
         nominated_node=nomination.node if nomination else None,
         victims=tuple(victim.key for victim in nomination.victims) if nomination else (),

@@ -7,12 +7,12 @@ is not queued again before all of them are being evicted (framework/preemption/e
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from mooring.engine.reports import Reports
 from mooring.engine.scheduler_state import SchedulerState
-from mooring.framework.post_filter import Nomination
+from mooring.framework.post_filter import GroupNomination, Nomination
 from mooring.framework.queued_pod import QueuedPod
 from mooring.kube.errors import (
     ConflictError,
@@ -30,6 +30,8 @@ __all__ = ["PreemptionExecutor"]
 logger = logging.getLogger(__name__)
 
 _CALLED_OFF = "preempted"
+_MOST_NODES = 3
+"""That the event about the preemption of a group names."""
 
 
 class _BudgetExhaustedError(Exception):
@@ -78,6 +80,44 @@ class PreemptionExecutor:
             task.add_done_callback(self._evicted)
         return len(victims)
 
+    def begin_group(self, members: Sequence[QueuedPod], nomination: GroupNomination) -> int:
+        """Nominates the members of a group and begins to evict the victims on all their nodes."""
+        state, leader = self._scheduler.state, members[0]
+        for queued in members:
+            node = nomination.nodes.get(queued.pod.uid)
+            if node is not None:
+                self._clear_lower(queued.pod, node)
+                state.nominate(queued.pod, node)
+        victims = state.begin_evictions(leader.pod, nomination.victims)
+        if victims:
+            nodes = sorted({victim.node_name or "" for victim in victims})
+            others = f" and {len(nodes) - _MOST_NODES} more" if len(nodes) > _MOST_NODES else ""
+            text = ", ".join(nodes[:_MOST_NODES]) + others
+            for_leader = Nomination(text, nomination.victims, nomination.strict)
+            beside = [queued.pod for queued in members[1:]]
+            task = asyncio.create_task(self._evict(leader, victims, for_leader, beside))
+            self._tasks.add(task)
+            self._reports.preempting(leader.pod, victims, text)
+            task.add_done_callback(self._evicted)
+        return len(victims)
+
+    def delete_members(self, members: Sequence[Pod]) -> None:
+        """Begins to delete the bound members of a gang that could not be bound whole.
+
+        Nothing is deleted if one of them has no controller, which would make it again.
+        """
+        if all(pod.owner is not None for pod in members):
+            task = asyncio.create_task(self._delete_members(members))
+            self._tasks.add(task)
+            task.add_done_callback(self._evicted)
+
+    async def _delete_members(self, members: Sequence[Pod]) -> None:
+        for pod in members:
+            try:
+                await self._writer.delete_pod(pod.namespace, pod.name, pod.uid)
+            except KubeError as error:
+                logger.warning("pod %s of a half gang is not deleted: %s", pod.key, explain(error))
+
     @property
     def in_flight(self) -> int:
         """How many preemptions are evicting victims."""
@@ -101,7 +141,14 @@ class PreemptionExecutor:
         for pod in state.nominations.below(row, preemptor.shape.priority):
             self._withdraw(pod)
 
-    async def _evict(self, queued: QueuedPod, victims: list[Pod], nomination: Nomination) -> None:
+    async def _evict(
+        self,
+        queued: QueuedPod,
+        victims: list[Pod],
+        nomination: Nomination,
+        beside: Sequence[Pod] = (),
+    ) -> None:
+        """Evicts the victims; `beside` are nominated together with the queued pod."""
         remaining = {victim.uid: victim for victim in victims}
 
         async def preempt(victim: Pod) -> None:
@@ -118,13 +165,15 @@ class PreemptionExecutor:
             for error in exhausted.exceptions:
                 if isinstance(error, _BudgetExhaustedError):
                     self._scheduler.state.budget_exhausted(error.victim)
-            self._abandon(queued, remaining, "a disruption budget allows no more evictions")
+            why = "a disruption budget allows no more evictions"
+            self._abandon((queued.pod, *beside), remaining, why)
         except* KubeError as failed:
             first_error = failed.exceptions[0]
             text = explain(first_error) if isinstance(first_error, KubeError) else str(first_error)
-            self._abandon(queued, remaining, text)
+            self._abandon((queued.pod, *beside), remaining, text)
         except* Exception as unexpected:  # noqa: BLE001 - the eviction must not stay under way
-            self._abandon(queued, remaining, str(unexpected.exceptions[0]), unexpected)
+            text = str(unexpected.exceptions[0])
+            self._abandon((queued.pod, *beside), remaining, text, unexpected)
 
     async def _preempt(self, victim: Pod, preemptor: Pod, nomination: Nomination) -> None:
         """Evicts the victim, or calls its binding off where it waits at Permit or PreBind."""
@@ -138,7 +187,7 @@ class PreemptionExecutor:
             call_off()
         elif not await self._delete(victim, preemptor, strict=nomination.strict):
             return  # it has gone by itself, or is another pod by now
-        self._reports.preempted(victim, preemptor, nomination.node)
+        self._reports.preempted(victim, preemptor, victim.node_name or nomination.node)
 
     async def _delete(self, victim: Pod, preemptor: Pod, *, strict: bool) -> bool:
         """Marks the victim as a disruption target and deletes it; if `strict`, evicts it instead.
@@ -171,7 +220,7 @@ class PreemptionExecutor:
 
     def _abandon(
         self,
-        queued: QueuedPod,
+        nominated: Sequence[Pod],
         victims: Mapping[str, Pod],
         why: str,
         unexpected: BaseException | None = None,
@@ -181,9 +230,9 @@ class PreemptionExecutor:
         The traceback of an `unexpected` error is logged with the reason.
         """
         text = "preemption for pod %s is abandoned: %s"
-        logger.warning(text, queued.pod.key, why, exc_info=unexpected)
-        self._reports.preemption_failed(queued.pod, why)
-        preemptors = {queued.pod.key: queued.pod}
+        logger.warning(text, nominated[0].key, why, exc_info=unexpected)
+        self._reports.preemption_failed(nominated[0], why)
+        preemptors = {pod.key: pod for pod in nominated}
         for victim in victims.values():
             preemptors |= {p.key: p for p in self._scheduler.state.abandon_eviction(victim)}
         for pod in preemptors.values():

@@ -136,6 +136,8 @@ class ShapeResults:
         self.fits: BoolArray = np.zeros(0, np.bool_)
         self.unnormalized_total: IntArray = np.zeros(0, np.int64)
         self._diagnosed: tuple[tuple[int, int], Diagnosis] | None = None
+        self.bytes = 0
+        """The memory of all arrays, since the last refresh in which the set of nodes changed."""
 
     def diagnosis(self, diagnose: Callable[[], Diagnosis]) -> Diagnosis:
         """The result of `diagnose`, kept until a row changes.
@@ -151,9 +153,7 @@ class ShapeResults:
         self._diagnosed = None if is_wide else (as_of, diagnosis)
         return diagnosis
 
-    @property
-    def bytes(self) -> int:
-        """The memory of all arrays."""
+    def _all_bytes(self) -> int:
         arrays = [self.fits, self.unnormalized_total]
         for part in (self._by_node, self._by_node_and_pods):
             arrays += (part.fits, part.unnormalized_total, *part.raw.values())
@@ -185,6 +185,8 @@ class ShapeResults:
                 self._by_node.unnormalized_total + self._by_node_and_pods.unnormalized_total
             )
         self._version = self._table.set_version
+        if not same_nodes:
+            self.bytes = self._all_bytes()
 
     def _filter_state(self, plugin: str) -> Any:
         state = self.pre_filtered.get(plugin)

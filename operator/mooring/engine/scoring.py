@@ -47,6 +47,14 @@ class ScoreTable:
             for i, position in enumerate(listed.tolist())
         }
 
+    def of_row(self, rows: IntArray, row: int) -> NodeScore | None:
+        """The score of the node at a row, where `rows` (int64) are the rows of all positions."""
+        position = np.flatnonzero(rows == row)
+        if not len(position):
+            return None
+        plugins = {name: int(at(position)[0]) for name, at in self.weighted.items()}
+        return NodeScore(plugins, int(self.total[position[0]]))
+
     def _highest(self, most: int | None) -> IntArray:
         """The positions of the `most` highest totals, or of all; a copy."""
         if most is None or most >= len(self.total):

@@ -49,3 +49,8 @@ class GroupPolicy:
 
     Without a plugin that has one, the members of a group are scheduled one by one.
     """
+
+    reserve_after_seconds: float | None = None
+    """After so long without a place, nodes are reserved for a group; None: never."""
+    delete_bound_members: bool = False
+    """Whether the bound members of a gang are deleted if the others cannot be bound."""

@@ -15,8 +15,10 @@ from mooring.framework.hints import QueueingHint
 from mooring.framework.placements import Placement, PodGroupAssignments
 from mooring.framework.post_filter import (
     Candidates,
+    GroupNomination,
     Nomination,
     NotEligible,
+    PodGroupPostFilterState,
     PostFilterState,
 )
 from mooring.framework.verdicts import Explanation, PreFilterResult, Skip, Unschedulable, Wait
@@ -38,6 +40,7 @@ __all__ = [
     "PlacementGeneratePlugin",
     "PlacementScorePlugin",
     "Plugin",
+    "PodGroupPostFilterPlugin",
     "PostBindPlugin",
     "PostFilterPlugin",
     "PreBindPlugin",
@@ -187,6 +190,16 @@ class PostFilterPlugin(Plugin, Protocol):
         self, state: PostFilterState
     ) -> Nomination | Candidates | Unschedulable | NotEligible:
         """A nomination, or why the plugin has none."""
+
+
+@runtime_checkable
+class PodGroupPostFilterPlugin(PostFilterPlugin, Protocol):
+    """A PostFilter plugin that also runs when a pod group fits nowhere."""
+
+    def pod_group_post_filter(
+        self, state: PodGroupPostFilterState
+    ) -> GroupNomination | Unschedulable | NotEligible:
+        """A nomination of all members, or why the plugin has none."""
 
 
 class PreScorePlugin(Plugin, Protocol):

@@ -1,6 +1,6 @@
 """The argument of `post_filter`, and what it may return."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,13 +9,16 @@ from mooring.framework.diagnosis import Diagnosis
 from mooring.model.pod import Pod
 from mooring.policy.profile import Preemption
 from mooring.state.cluster import Trial
+from mooring.state.pod_groups import PodGroupState
 from mooring.state.snapshot import Snapshot
 
 __all__ = [
     "Candidates",
     "DryRun",
+    "GroupNomination",
     "Nomination",
     "NotEligible",
+    "PodGroupPostFilterState",
     "PostFilterState",
     "PreemptionCandidate",
     "ProcessedCandidates",
@@ -114,3 +117,28 @@ class NotEligible:
 
     reason: str
     is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PodGroupPostFilterState:
+    """A pod group that fits nowhere; the argument of `pod_group_post_filter`.
+
+    `members` are those that the group needs to have its minimum. `place` returns the row of each by
+    uid in the present state of a trial, or None if they do not all fit.
+    """
+
+    group: PodGroupState
+    members: tuple[Pod, ...]
+    cluster: Snapshot
+    place: Callable[[], Mapping[str, int] | None]
+    limits: Preemption
+    now: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupNomination:
+    """The members fit on these nodes (by uid) once the victims, of any nodes, are gone."""
+
+    nodes: Mapping[str, str]
+    victims: tuple[Pod, ...]
+    strict: bool = False

@@ -29,6 +29,7 @@ from mooring.framework.plugin import (
     PlacementGeneratePlugin,
     PlacementScorePlugin,
     Plugin,
+    PodGroupPostFilterPlugin,
     PostFilterPlugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
@@ -41,8 +42,10 @@ from mooring.framework.plugin import (
 from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed, one_line
 from mooring.framework.post_filter import (
     Candidates,
+    GroupNomination,
     Nomination,
     NotEligible,
+    PodGroupPostFilterState,
     PostFilterState,
 )
 from mooring.framework.queued_pod import QueuedPod
@@ -69,6 +72,7 @@ __all__ = [
     "run_filter",
     "run_generate_placements",
     "run_permit",
+    "run_pod_group_post_filter",
     "run_post_filter",
     "run_pre_enqueue",
     "run_pre_filter",
@@ -199,6 +203,17 @@ def run_post_filter(
     answer = _called(pipeline, plugin, point, plugin.post_filter, state)
     if problem := _wrong_post_filter(answer, state):
         raise _error(pipeline, plugin, point, f"post_filter {problem}")
+    return answer
+
+
+def run_pod_group_post_filter(
+    pipeline: Pipeline, plugin: PodGroupPostFilterPlugin, state: PodGroupPostFilterState
+) -> GroupNomination | Unschedulable | NotEligible:
+    """What `pod_group_post_filter` returns; the nodes exist, and the victims are on nodes."""
+    point = ExtensionPoint.POST_FILTER
+    answer = _timed(pipeline, plugin, point, plugin.pod_group_post_filter, state)
+    if problem := _wrong_group_nomination(answer, state):
+        raise _error(pipeline, plugin, point, f"pod_group_post_filter {problem}")
     return answer
 
 
@@ -363,6 +378,26 @@ def _wrong_victims(node: object, victims: object, cluster: Snapshot) -> str:
     on_node = {placed.pod.uid for placed in cluster.pods_on(row)}
     if len(victims) > len(on_node) or not {v.uid for v in victims} <= on_node:
         return "returned victims that are not on the nominated node"
+    return ""
+
+
+def _wrong_group_nomination(answer: object, state: PodGroupPostFilterState) -> str:
+    if isinstance(answer, Unschedulable | NotEligible):
+        return _wrong_reason(answer.reason, most=None)
+    if not isinstance(answer, GroupNomination):
+        return _instead(answer, "GroupNomination, Unschedulable or NotEligible")
+    cluster, nodes = state.cluster, answer.nodes
+    if not isinstance(nodes, Mapping) or {pod.uid for pod in state.members} != {*nodes}:
+        return "returned nodes that are not one for each member"
+    rows = [cluster.row(node) if isinstance(node, str) else None for node in nodes.values()]
+    if any(row is None or cluster.node(row) is None for row in rows):
+        return "nominated a node that does not exist"
+    victims: object = answer.victims
+    are_pods = isinstance(victims, tuple) and all(isinstance(v, Pod) for v in victims)
+    if not are_pods or any(
+        (placed := cluster.pod(v.key)) is None or placed.pod.uid != v.uid for v in answer.victims
+    ):
+        return "returned victims that are no tuple of pods on nodes"
     return ""
 
 

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-__all__ = ["micro_time", "time_now"]
+__all__ = ["micro_time", "rfc3339", "time_now"]
 
 
 def time_now() -> str:
     """The present time in RFC 3339 in UTC, in whole seconds."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _seconds(datetime.now(UTC))
+
+
+def rfc3339(seconds: float) -> str:
+    """This time, in seconds since the epoch, in RFC 3339 in UTC, in whole seconds."""
+    return _seconds(datetime.fromtimestamp(seconds, UTC))
+
+
+def _seconds(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micro_time(at: datetime) -> str:

@@ -1,4 +1,4 @@
-"""What the engine may change in the cluster: bind, set a pod's status, delete, evict.
+"""What the engine may change in the cluster: bind, set a status, delete, evict.
 
 Every write names the pod's uid, so that it never changes another pod of the same name. The errors
 are those of `mooring.kube.errors`; the caller decides whether the write is worth repeating.
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from mooring.kube.client import ApiClient
+    from mooring.kube.resources import Resource
 
-__all__ = ["PodWriter"]
+__all__ = ["PodGroupWriter", "PodWriter"]
 
 
 class PodWriter:
@@ -128,25 +129,7 @@ class PodWriter:
         Raises ConflictError if the name now belongs to another pod. The server answers that with
         422, because a uid cannot be changed; any other 422 is raised as InvalidError.
         """
-        patch = {"metadata": {"uid": uid}, "status": status}
-        try:
-            await self._client.request(
-                "PATCH",
-                POD.path(namespace, name, "status"),
-                body=orjson.dumps(patch),
-                content_type=PatchType.STRATEGIC.value,
-            )
-        except InvalidError as error:
-            if "metadata.uid" not in error.message:
-                raise
-            raise ConflictError(
-                error.call,
-                error.message,
-                server=error.server,
-                status=error.status,
-                reason=error.reason,
-                subject=error.subject,
-            ) from error
+        await _patch_status(self._client, POD, namespace, name, uid, status)
 
     async def delete_pod(self, namespace: str, name: str, uid: str) -> bool:
         """Delete the pod, with the grace period of its own spec.
@@ -188,3 +171,70 @@ class PodWriter:
                 raise
             return False
         return True
+
+
+class PodGroupWriter:
+    """Writes the status of PodGroups over `client`, and counts their finished members."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+
+    async def patch_status(
+        self, resource: Resource, namespace: str, name: str, uid: str, status: Mapping[str, Any]
+    ) -> None:
+        """Merge `status` into the group's status; errors are those of `patch_pod_status`.
+
+        Conditions are merged by their type in Kubernetes' own kind; in a custom resource the list
+        replaces what was there.
+        """
+        await _patch_status(self._client, resource, namespace, name, uid, status)
+
+    async def count_finished(self, namespace: str, label: str, value: str) -> tuple[int, int]:
+        """How many pods with this label have succeeded, and how many have failed."""
+        succeeded, failed = [
+            len(
+                (
+                    await self._client.list_all(
+                        POD,
+                        namespace,
+                        {
+                            "labelSelector": f"{label}={value}",
+                            "fieldSelector": f"status.phase={phase}",
+                        },
+                        metadata_only=True,
+                    )
+                ).items
+            )
+            for phase in ("Succeeded", "Failed")
+        ]
+        return succeeded, failed
+
+
+async def _patch_status(
+    client: ApiClient,
+    resource: Resource,
+    namespace: str,
+    name: str,
+    uid: str,
+    status: Mapping[str, Any],
+) -> None:
+    """See `PodWriter.patch_pod_status`."""
+    built_in = resource.group == "" or resource.group.endswith(".k8s.io")
+    try:
+        await client.request(
+            "PATCH",
+            resource.path(namespace, name, "status"),
+            body=orjson.dumps({"metadata": {"uid": uid}, "status": status}),
+            content_type=(PatchType.STRATEGIC if built_in else PatchType.MERGE).value,
+        )
+    except InvalidError as error:
+        if "metadata.uid" not in error.message:
+            raise
+        raise ConflictError(
+            error.call,
+            error.message,
+            server=error.server,
+            status=error.status,
+            reason=error.reason,
+            subject=error.subject,
+        ) from error

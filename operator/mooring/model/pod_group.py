@@ -129,6 +129,8 @@ class GroupCondition:
     reason: str
     message: str
     generation: int
+    since: str
+    """`lastTransitionTime`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,7 @@ class PodGroupStatus:
     failed: int = 0
     started: str = ""
     """`scheduleStartTime`."""
+    occupied_by: str = ""
     scheduled: GroupCondition | None = None
 
 
@@ -152,12 +155,10 @@ class PodGroup:
         uid: Of the object, empty if there is none.
         created: Seconds since the epoch.
         generation: `metadata.generation` of the object.
-        api_version: Of the object, for writing its status; empty if there is none.
         minimum: How many members are placed together or not at all; 0 and 1 bind each alone.
         gang: False for the policy `basic`, which has no minimum.
         priority: The object's own; if it is None, the priority of the members counts.
         min_resources: What must be free for the group, as demand: millicores, bytes, counts.
-        schedule_timeout: In seconds, from the first attempt; None without one.
         invalid: Why the group cannot be scheduled as it is, as a sentence; None if it can.
     """
 
@@ -165,14 +166,12 @@ class PodGroup:
     uid: str = ""
     created: float = 0.0
     generation: int = 0
-    api_version: str = ""
     minimum: int = 0
     gang: bool = True
     topology: GroupTopology = _ANYWHERE
     disruption_mode: DisruptionMode = DisruptionMode.POD
     priority: int | None = None
     min_resources: Mapping[str, int] = field(default_factory=dict)
-    schedule_timeout: float | None = None
     invalid: str | None = None
     status: PodGroupStatus = PodGroupStatus()
 
@@ -287,7 +286,6 @@ def _parsed(raw: Mapping[str, Any], source: GroupSource, parse_spec: _SpecParser
         "uid": text(metadata, "uid", "metadata"),
         "created": timestamp(metadata, "creationTimestamp", "metadata") or 0.0,
         "generation": integer(metadata, "generation", "metadata") or 0,
-        "api_version": text(raw, "apiVersion"),
     }
     annotations = strings(metadata, "annotations", "metadata")
     with suppress(ManifestError):  # a status that cannot be read is written anew
@@ -300,7 +298,6 @@ def _parsed(raw: Mapping[str, Any], source: GroupSource, parse_spec: _SpecParser
 
 
 def _coscheduling_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[str, Any]:
-    timeout = _within(spec, "scheduleTimeoutSeconds", "spec", 0)
     resources = dict(mapping(spec, "minResources", "spec"))
     resources.pop("pods", None)  # the members themselves
     _at_most(len(resources), _MAX_RESOURCES, "spec.minResources", "resources")
@@ -308,7 +305,6 @@ def _coscheduling_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) 
     return {
         "minimum": _within(spec, "minMember", "spec", 0) or 0,
         "min_resources": parse_amounts(resources, "spec.minResources"),
-        "schedule_timeout": float(timeout) if timeout else None,
         "topology": annotated.topology,
         "disruption_mode": annotated.disruption_mode,
     }
@@ -425,6 +421,7 @@ def _status(raw: Mapping[str, Any]) -> PodGroupStatus:
                 reason=text(condition, "reason", where),
                 message=text(condition, "message", where),
                 generation=integer(condition, "observedGeneration", where) or 0,
+                since=text(condition, "lastTransitionTime", where),
             )
     return PodGroupStatus(
         phase=text(raw, "phase", "status"),
@@ -432,5 +429,6 @@ def _status(raw: Mapping[str, Any]) -> PodGroupStatus:
         succeeded=integer(raw, "succeeded", "status") or 0,
         failed=integer(raw, "failed", "status") or 0,
         started=text(raw, "scheduleStartTime", "status"),
+        occupied_by=text(raw, "occupiedBy", "status"),
         scheduled=scheduled,
     )

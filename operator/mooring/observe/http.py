@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from ipaddress import ip_address
 from typing import Any, Final, Protocol
 
+import orjson
 from aiohttp import web
 
 from mooring.model.access import (
@@ -58,7 +59,7 @@ class ListenError(Exception):
 
 
 class Endpoints:
-    """Serves /livez, /readyz, /healthz, /metrics, /configz and /debug/decisions once started.
+    """Serves /livez, /readyz, /healthz, /metrics, /configz and /debug once started.
 
     Args:
         live: Checks by name whose failure means that only a restart helps. /healthz is the same.
@@ -67,6 +68,8 @@ class Endpoints:
         decisions: What /debug/decisions?pod=NAMESPACE/NAME searches.
         pod_report: Gives what is known of the pod "namespace/name" now, as JSON values; None if
             the pod is not known.
+        pod_groups: Gives what is known of the pod groups of this namespace and name now.
+        shadow: Gives what /debug/shadow shows of a namespace; of all if it is "".
         configuration: Gives the configuration in force, as JSON values, for /configz.
         tls: Gives the TLS context to serve with.
         reviews: Says who a user is and what it may do.
@@ -81,6 +84,8 @@ class Endpoints:
         metrics: Metrics,
         decisions: DecisionLog,
         pod_report: Callable[[str], Awaitable[Mapping[str, Any] | None]],
+        pod_groups: Callable[[str, str], list[dict[str, Any]]],
+        shadow: Callable[[str], Mapping[str, Any]],
         configuration: Callable[[], Mapping[str, Any]],
         tls: ServingTls,
         reviews: Reviews,
@@ -90,6 +95,8 @@ class Endpoints:
         self._metrics = metrics
         self._decisions = decisions
         self._pod_report = pod_report
+        self._pod_groups = pod_groups
+        self._shadow = shadow
         self._configuration = configuration
         self._tls = tls
         self._reviews = reviews
@@ -123,6 +130,7 @@ class Endpoints:
         app.router.add_get("/metrics", self._show_metrics)
         app.router.add_get("/configz", self._show_configuration)
         app.router.add_get("/debug/decisions", self._show_decisions)
+        app.router.add_get("/debug/shadow", self._show_shadow)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await runner.setup()
         try:
@@ -241,15 +249,27 @@ class Endpoints:
     async def _show_configuration(self, _: web.Request) -> web.Response:
         return web.json_response(self._configuration())
 
+    async def _show_pod_groups(self, request: web.Request, group: str) -> web.Response:
+        namespace, name = _named("podgroup", group)
+        await self._require(request, pod_read(namespace))
+        found = self._pod_groups(namespace, name)
+        if not found:
+            raise web.HTTPNotFound(text=f"no pod group {group} is known to this replica\n")
+        return web.json_response({"podGroups": found})
+
     async def _show_decisions(self, request: web.Request) -> web.Response:
-        """Of ?pod=NAMESPACE/NAME, of ?namespace=NAMESPACE, or of all that are kept."""
+        """Of ?pod=NAMESPACE/NAME, of ?namespace=NAMESPACE, or of all that are kept.
+
+        Of ?podgroup=NAMESPACE/NAME the groups of this name, to those who may get the namespace's
+        pods.
+        """
+        if (group := request.query.get("podgroup")) is not None:
+            return await self._show_pod_groups(request, group)
         pod, namespace = request.query.get("pod"), request.query.get("namespace", "")
         if pod is None:
             await self._require(request, pod_read(namespace))
             return web.json_response({"decisions": self._decisions.latest(namespace)})
-        found_namespace, slash, name = pod.partition("/")
-        if not (found_namespace and slash and name) or "/" in name:
-            raise web.HTTPBadRequest(text="say which pod: /debug/decisions?pod=NAMESPACE/NAME\n")
+        found_namespace, name = _named("pod", pod)
         await self._require(request, pod_read(found_namespace, name))
         report, records = await self._pod_report(pod), self._decisions.of(pod)
         if report is None and not records:
@@ -258,6 +278,23 @@ class Endpoints:
                 " only the leading replica decides\n"
             )
         return web.json_response({"pod": report, "decisions": records})
+
+    async def _show_shadow(self, request: web.Request) -> web.Response:
+        """The comparisons of shadow profiles: of ?namespace=NAMESPACE, or of all pods."""
+        namespace = request.query.get("namespace", "")
+        await self._require(request, pod_read(namespace))
+        page = orjson.dumps(self._shadow(namespace))
+        return web.Response(body=page, content_type="application/json")
+
+
+def _named(parameter: str, value: str) -> tuple[str, str]:
+    """Namespace and name from the value of a parameter; HTTPBadRequest if it is neither."""
+    namespace, slash, name = value.partition("/")
+    if not (namespace and slash and name) or "/" in name:
+        raise web.HTTPBadRequest(
+            text=f"say which {parameter}: /debug/decisions?{parameter}=NAMESPACE/NAME\n"
+        )
+    return namespace, name
 
 
 class _Listener:

@@ -146,6 +146,25 @@ class Metrics(Collector):
             ("resource",),
         )
 
+        self._shadow_pods = self._counter(
+            "mooring_shadow_pods_total",
+            "Pods that a profile in mode Shadow decided, by result.",
+            ("profile", "result"),
+        )
+        tenths = tuple(number / 10 for number in range(1, 11))
+        self._shadow_utilization = self._histogram(
+            "mooring_shadow_node_utilization",
+            "Requested share of the node with the pod, mean of cpu and memory, by who chose it.",
+            tenths,
+            ("profile", "choice"),
+        )
+        self._shadow_balance = self._histogram(
+            "mooring_shadow_node_balance",
+            "1 minus the standard deviation of the requested shares of cpu and memory of the node "
+            "with the pod, by who chose it.",
+            tenths,
+            ("profile", "choice"),
+        )
         self._plugin_failures = self._counter(
             "mooring_plugin_failures_total",
             "Calls of plugins that raised, returned a wrong result or took too long.",
@@ -164,6 +183,12 @@ class Metrics(Collector):
             ("extender", "verb"),
         )
         self._extenders: set[str] = set()
+
+        self._pod_group_duration = self._histogram(
+            "mooring_pod_group_scheduling_duration_seconds",
+            "Time from the moment a pod group has enough members to the decision that places it.",
+            exponential_buckets(0.01, 2, 20),
+        )
 
     def for_profile(self, profile: str) -> ProfileMetrics:
         """The recorder of this profile, always the same one; keep it beside the pipeline."""
@@ -195,6 +220,10 @@ class Metrics(Collector):
         """A preemption plan goes into force, with this many victims that were not leaving yet."""
         self._preemption_victims.child().observe(victims)
 
+    def pod_group_placed(self, seconds: float) -> None:
+        """A decision has placed a pod group, so many seconds after it had enough members."""
+        self._pod_group_duration.child().observe(seconds)
+
     def relisted(self, resource: str) -> None:
         """`resource` (pods, replicasets.apps) was listed again instead of resuming its watch."""
         self._relists.child(resource).add()
@@ -202,6 +231,18 @@ class Metrics(Collector):
     def plugin_failed(self, plugin: str, extension_point: str, kind: str) -> None:
         """A call of a plugin failed; `kind` is error, invalid or slow."""
         self._plugin_failures.child(plugin, extension_point, kind).add()
+
+    def shadow_decided(self, profile: str, result: str) -> None:
+        """A profile in mode Shadow has decided about a pod, with this result."""
+        self._shadow_pods.child(profile, result).add()
+
+    def shadow_node(self, profile: str, choice: str, utilization: float, balance: float) -> None:
+        """The node of a pod, chosen by the scheduler that bound it or by the shadow profile.
+
+        `choice` is bound or shadow; both amounts are between 0 and 1.
+        """
+        self._shadow_utilization.child(profile, choice).observe(utilization)
+        self._shadow_balance.child(profile, choice).observe(balance)
 
     def extender_called(self, extender: str, verb: str, result: str, seconds: float) -> None:
         """An extender was called; with result invalid, its answer was counted as a success before.

@@ -28,6 +28,8 @@ class Readings:
     """How often kopf has ended and was started again."""
     gpu_mismatches: Callable[[], int]
     """Pods that turned out to have other GPU cards than those chosen for them."""
+    pod_groups: Callable[[], Mapping[str, int]]
+    """Pod groups by phase, as they were last looked at by a leading replica."""
     leading: Callable[[], bool]
     """Whether this replica holds the lease and therefore binds."""
 
@@ -50,6 +52,12 @@ class Readings:
             "Nodes, pods and assumed pods in the cache.",
             ("type",),
             _keyed(self.cache_size()),
+        )
+        yield _gauge(
+            "mooring_pod_groups",
+            "Pod groups by phase.",
+            ("phase",),
+            _keyed(self.pod_groups()),
         )
         yield _gauge(
             "leader_election_master_status",

@@ -1,7 +1,10 @@
 """Arguments of the plugin GangScheduling."""
 
+from datetime import timedelta
+
 from pydantic import Field
 
+from mooring.policy.durations import Duration
 from mooring.policy.names import QualifiedName
 from mooring.policy.reading import PolicyModel
 
@@ -18,7 +21,15 @@ class PodGroupLabel(PolicyModel):
 
 
 class GangSchedulingArgs(PolicyModel):
-    """How pods name groups that have no object."""
+    """How pods name groups that have no object, and what is done for groups that wait or break."""
 
     pod_group_labels: tuple[PodGroupLabel, ...] = Field((), max_length=16)
     """Looked up in this order, in a pod's labels and then in its annotations."""
+    reserve_after: Duration = timedelta(minutes=5)
+    """After so long without a place, nodes are reserved for a group, for as long; `0`: never."""
+    delete_bound_members: bool = False
+    """If the members of a gang cannot all be bound, delete those that were bound with them.
+
+    Only if all of these have a controller, which makes them again; so that no half gang keeps its
+    nodes.
+    """

@@ -1,7 +1,7 @@
 """The SchedulingProfile: the fields of a KubeSchedulerProfile, and the pods it applies to."""
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
@@ -173,6 +173,9 @@ class SchedulingProfileSpec(PolicyModel):
 
     match: Match = Match()
     """The pods this profile applies to."""
+    mode: Literal["Active", "Shadow"] = "Active"
+    """Active: pods are scheduled. Shadow: pods that another scheduler binds are decided for
+    comparison; nothing is bound, evicted, nominated or written to pods."""
     percentage_of_nodes_to_score: int | None = Field(None, ge=0, le=100)
     """Stop the search once this share of all nodes is feasible. Absent: 100, all nodes; 0:
     kube-scheduler's adaptive rule, a smaller share for a larger cluster."""
@@ -195,6 +198,11 @@ class SchedulingProfileSpec(PolicyModel):
     """HTTP services that are called in addition to the plugins."""
     preemption: Preemption = Preemption()
     """Limits to preemption by this profile's pods."""
+
+    def mistakes(self) -> Iterator[FieldError]:
+        """Extenders may do what a profile in mode Shadow must not."""
+        if self.mode == "Shadow" and self.extenders:
+            yield FieldError("extenders", "are not called in mode Shadow: remove them")
 
 
 @dataclass(frozen=True, slots=True)

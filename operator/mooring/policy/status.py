@@ -8,22 +8,28 @@ from mooring.policy.defaults import PERCENTAGE_OF_NODES_TO_SCORE
 from mooring.policy.points import Point
 from mooring.policy.reading import PolicyModel
 
-__all__ = ["Condition", "EffectivePolicy", "PluginInForce", "SchedulingProfileStatus"]
+__all__ = [
+    "Condition",
+    "EffectivePolicy",
+    "PluginInForce",
+    "SchedulingProfileStatus",
+    "ShadowStatus",
+]
 
 
 class Condition(PolicyModel):
     """A metav1.Condition."""
 
     type: str = Field(max_length=316)
-    """Always `Ready`."""
+    """`Ready` or `Conflicted`."""
     status: Literal["True", "False", "Unknown"]
-    """Whether the newest spec is in force."""
+    """Ready: whether the newest spec is in force. Conflicted: True, else it is absent."""
     observed_generation: int = Field(0, ge=0)
     """The generation of the spec that the condition describes."""
     last_transition_time: str = Field(json_schema_extra={"format": "date-time"})
     """The time of the last change of `status`."""
     reason: str = Field(max_length=1024)
-    """InForce, Invalid or PluginFailed."""
+    """Of Ready: InForce, Shadow, Invalid or PluginFailed. Of Conflicted: SamePods."""
     message: str = Field(max_length=32768)
     """A text for people: every mistake with the path of its field."""
 
@@ -48,6 +54,38 @@ class EffectivePolicy(PolicyModel):
     """The plugins of each extension point, in the order they run."""
 
 
+class ShadowStatus(PolicyModel):
+    """What comparisons with the other scheduler have shown since the profile is in force.
+
+    A restarted scheduler begins anew.
+    """
+
+    since: str = Field(json_schema_extra={"format": "date-time"})
+    """When the comparisons began."""
+    compared: int = Field(0, ge=0)
+    """Pods that the other scheduler bound and that were compared."""
+    same: int = Field(0, ge=0)
+    """Pods for which this profile chose the same node."""
+    tied: int = Field(0, ge=0)
+    """Pods for which it chose a node of equal score."""
+    different: int = Field(0, ge=0)
+    """Pods for which it chose a node of higher score."""
+    rejected: int = Field(0, ge=0)
+    """Pods whose node it rejects."""
+    unschedulable: int = Field(0, ge=0)
+    """Pods for which it found no node."""
+    not_compared: int = Field(0, ge=0)
+    """Pods that came too fast, or about which a plugin failed."""
+    bound_utilization_percent: int = Field(0, ge=0, le=100)
+    """The mean utilization of the nodes that pods were bound to, with the pod."""
+    shadow_utilization_percent: int = Field(0, ge=0, le=100)
+    """The same of the nodes that this profile chose."""
+    bound_balance_percent: int = Field(0, ge=0, le=100)
+    """How evenly cpu and memory of the nodes that pods were bound to are used; 100: evenly."""
+    shadow_balance_percent: int = Field(0, ge=0, le=100)
+    """The same of the nodes that this profile chose."""
+
+
 class SchedulingProfileStatus(PolicyModel):
     """The result of reading the spec."""
 
@@ -65,6 +103,8 @@ class SchedulingProfileStatus(PolicyModel):
     """`Ready` is True while the newest spec is in force."""
     effective: EffectivePolicy | None = None
     """The profile in force, with all defaults."""
+    shadow: ShadowStatus | None = None
+    """For a profile with mode Shadow: how its choices differ."""
     in_force_spec: dict[str, Any] | None = Field(
         None, json_schema_extra={"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     )

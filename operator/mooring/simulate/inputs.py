@@ -78,7 +78,9 @@ def inputs_of(
     """Build the inputs of a simulation from Kubernetes objects.
 
     New controllers (Deployments, Jobs and so on) are expanded to their pods. If `profiles` is not
-    empty, SchedulingProfiles among the objects are not used. `keep_raw` keeps whole nodes and pods.
+    empty, SchedulingProfiles among the objects are not used, and those in mode Shadow count as
+    Active: what they would do is what the user wants to know. `keep_raw` keeps whole nodes and
+    pods.
 
     Raises:
         InputError: if an object is malformed, incomplete or given twice; the text names the file,
@@ -88,7 +90,7 @@ def inputs_of(
     for manifest in manifests:
         reader.read(manifest)
     reader.make_pods()
-    chosen = profiles or load_profiles(reader.profiles, registry)
+    chosen = [loaded.active() for loaded in profiles] or load_profiles(reader.profiles, registry)
     return Inputs(
         reader.state,
         tuple(reader.pending),

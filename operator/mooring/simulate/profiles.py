@@ -1,7 +1,7 @@
 """Load profiles from SchedulingProfiles, KubeSchedulerConfigurations and Policies."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mooring.engine.profiles import Profiles
@@ -53,6 +53,11 @@ class LoadedProfile:
     effective: Effective
     notes: tuple[FieldError, ...] = ()
     settings: ProcessSettings | None = None
+
+    def active(self) -> "LoadedProfile":
+        """The profile in mode Active."""
+        spec = self.profile.spec.model_copy(update={"mode": "Active"})
+        return replace(self, profile=replace(self.profile, spec=spec))
 
 
 def is_profile(manifest: Manifest) -> bool:

@@ -9,7 +9,7 @@ from mooring.model.events import Kind
 from mooring.model.pod import Pod
 from mooring.simulate.inputs import Inputs
 
-__all__ = ["Selection", "TypeAndName", "take_off", "type_and_name"]
+__all__ = ["EVERY_POD", "Selection", "TypeAndName", "take_off", "type_and_name"]
 
 _TYPES: Final[Mapping[str, str]] = {
     word: kind
@@ -83,6 +83,9 @@ class Selection:
         elif kind == "Job" and (scheduled := re.fullmatch(r"(.+)-\d+", owner)):
             known.add(TypeAndName("CronJob", scheduled[1]))
         return not self.targets or not known.isdisjoint(self.targets)
+
+
+EVERY_POD: Final = Selection()
 
 
 def take_off(inputs: Inputs, selected: Callable[[Pod], bool]) -> Inputs:

@@ -1,6 +1,7 @@
 """Run the scheduling engine without a cluster: one decision for every pending pod."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
@@ -10,11 +11,14 @@ from mooring.engine.binding import PodRejected, assume_and_reserve
 from mooring.engine.cycle import decide, tie_break_seed
 from mooring.engine.extenders.answers import interested
 from mooring.engine.extenders.client import ExtenderError
+from mooring.engine.group_cycle import group_of, place_group
+from mooring.engine.group_decision import GroupDecision, preempt_for_group
 from mooring.engine.outcome import FitError, Outcome, decision_of
 from mooring.engine.profiles import InForce, Profiles
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.decision import Decision
 from mooring.framework.pipeline import Pipeline
+from mooring.framework.post_filter import GroupNomination
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.registry import Registry
 from mooring.framework.runtime import run_pre_enqueue
@@ -29,6 +33,7 @@ from mooring.simulate.manifests import InputError
 from mooring.simulate.offline import offline_handle
 from mooring.simulate.profiles import LoadedProfile
 from mooring.state.cluster import ClusterState
+from mooring.state.pod_groups import PodGroupState
 from mooring.state.snapshot import Snapshot
 
 __all__ = ["Attempt", "Simulation", "simulate"]
@@ -114,6 +119,8 @@ class Simulation:
         inputs.state.track_pod_groups(self._profiles.pod_group_formats)
         self._always = self._named(profile) if profile is not None else None
         self._extenders: ExtenderCalls | None = None
+        self._victims: dict[str, tuple[str, ...]] = {}
+        """The victims of the preemption for a group, by the key of its first member."""
 
     def _named(self, name: str) -> InForce:
         found = self._profiles.in_force
@@ -144,7 +151,7 @@ class Simulation:
             yield from self._attempts(pods, forbidden)
 
     def _attempts(self, pods: Iterable[Pod], forbidden: Iterable[RejectedPod]) -> Iterator[Attempt]:
-        active = ActivePods()
+        active, waiting = ActivePods(), dict[str, QueuedPod]()
         chosen: list[InForce] = []
         rejected = [_rejected(each.pod, each.owner, None, each.message) for each in forbidden]
         pods = [*pods]
@@ -163,11 +170,101 @@ class Simulation:
             if gate is not None:
                 rejected.append(_rejected(pod.key, _owner(pod), profile, gate))
             else:
-                active.add(_queued(pod, profile.pipeline, ticket=len(chosen)))
+                queued = _queued(pod, profile.pipeline, ticket=len(chosen))
+                active.add(queued)
+                waiting[pod.key] = queued
                 chosen.append(profile)
-        while (queued := active.pop()) is not None:
-            yield self.attempt(queued.pod, chosen[queued.ticket])
+        while (first := active.pop()) is not None:
+            if waiting.pop(first.pod.key, None) is None:
+                continue  # it was decided about with its group
+            group = group_of(first.pod, first.pipeline, self._cluster)
+            if group is None:
+                yield self.attempt(first.pod, chosen[first.ticket])
+                continue
+            others = [
+                waiting.pop(pod.key).pod
+                for pod in group.unscheduled.values()
+                if pod.key in waiting and waiting[pod.key].pipeline is first.pipeline
+            ]
+            yield from self._attempt_group(group, [first.pod, *others], chosen[first.ticket])
         yield from rejected
+
+    def _attempt_group(
+        self, group: PodGroupState, members: list[Pod], profile: InForce
+    ) -> Iterator[Attempt]:
+        """The attempts of all members of a group, which get nodes together or not at all."""
+        pipeline, message = profile.pipeline, group.incomplete
+        seed = tie_break_seed(members[0].uid, _FIRST_ATTEMPT, self._seed)
+        decision = GroupDecision({}, message=message or "")
+        try:
+            if message is None:
+                decision = place_group(
+                    group,
+                    members,
+                    pipeline,
+                    self._cluster,
+                    self._shared,
+                    seed=seed,
+                    assume=partial(self._assume_together, members, pipeline),
+                )
+            if decision.tries and not decision.rows:
+                decision = self._preempt_for_group(group, members, pipeline, decision, seed)
+        except PluginError as error:
+            decision = GroupDecision({}, message=str(error))
+        for pod in members:
+            row = decision.rows.get(pod.uid)
+            node = self._state.nodes.names[row] if row is not None else None
+            yield self._member(pod, profile, node, decision)
+
+    def _assume_together(
+        self, members: list[Pod], pipeline: Pipeline, decision: GroupDecision
+    ) -> None:
+        with ExitStack() as undo:
+            for pod in members:
+                row = decision.rows.get(pod.uid)
+                if row is not None:
+                    undo.callback(assume_and_reserve(pod, row, pipeline, self._state).close)
+            undo.pop_all()
+
+    def _preempt_for_group(
+        self,
+        group: PodGroupState,
+        members: list[Pod],
+        pipeline: Pipeline,
+        decision: GroupDecision,
+        seed: int,
+    ) -> GroupDecision:
+        """Records the nominations of a group and the evictions that they need."""
+        answer = preempt_for_group(
+            group, members, pipeline, self._cluster, self._shared, seed=seed, now=self._now
+        )
+        if not isinstance(answer, GroupNomination):
+            return replace(decision, message=f"{decision.message} {answer.reason}".rstrip())
+        for pod in members:
+            if (node := answer.nodes.get(pod.uid)) is not None:
+                row = self._state.nodes.row_of.get(node)
+                for lower in self._state.nominations.below(row, pod.shape.priority):
+                    self._state.withdraw(lower.key)
+                self._state.nominate(pod, node)
+        self._state.begin_evictions(members[0], answer.victims)
+        self._victims[members[0].key] = tuple(victim.key for victim in answer.victims)
+        return decision
+
+    def _member(
+        self, pod: Pod, profile: InForce, node: str | None, decision: GroupDecision
+    ) -> Attempt:
+        nominee = self._state.nominations.get(pod.key) if node is None else None
+        record = Decision(
+            pod=pod.key,
+            profile=profile.profile.name,
+            node=node,
+            nominated_node=self._state.nodes.names[nominee.row] if nominee else None,
+            victims=self._victims.get(pod.key, ()),
+            scores=None,
+            rejections={},
+            message=decision.message if node is None else None,
+        )
+        return Attempt(record, 1 if node is not None else 0, _owner(pod))
 
     def attempt(self, pod: Pod, profile: InForce) -> Attempt:
         """Decide about the pod with this profile, and assume it on the chosen node."""
@@ -175,7 +272,7 @@ class Simulation:
             outcome = self._decide(pod, profile)
         except (PluginError, ExtenderError) as error:
             return _rejected(pod.key, _owner(pod), profile, str(error))
-        decision = decision_of(pod, profile.profile.name, outcome, self._most)
+        decision = decision_of(pod, profile.pipeline, outcome, self._most)
         if isinstance(outcome, FitError):
             self._nominate(pod, outcome)
             if outcome.keeps_nomination:
@@ -264,6 +361,7 @@ def _rejected(pod: str, owner: str, profile: InForce | None, message: str) -> At
         decision=Decision(
             pod=pod,
             profile=profile.profile.name if profile is not None else None,
+            profile_generation=profile.profile.generation if profile is not None else 0,
             node=None,
             nominated_node=None,
             victims=(),

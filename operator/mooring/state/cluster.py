@@ -16,7 +16,7 @@ from mooring.model.devices import Assignment, CardFormat
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
-from mooring.model.pod_group import GroupFormat, PodGroup
+from mooring.model.pod_group import GroupFormat, GroupKey, PodGroup
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
 from mooring.state.devices.cards import Cards
 from mooring.state.devices.devices import Devices
@@ -111,6 +111,8 @@ class ClusterState:
             known = self.pods.get(key)
             if known is None or uid not in (None, known.pod.uid):
                 return ()
+            if not known.assumed:
+                self._pod_groups.left_its_node(known.pod)
             self._detach(key)
             self._evictions.victim_removed(known.pod, assumed=known.assumed)
             before = known.pod if known.announced else None
@@ -294,6 +296,10 @@ class ClusterState:
     def track_pod_groups(self, formats: tuple[GroupFormat, ...]) -> None:
         """Groups without an object are known in exactly these formats from now on."""
         self._pod_groups.track(formats)
+
+    def take_changed_groups(self) -> set[GroupKey]:
+        """The pod groups that changed or went since the last call; the first call returns all."""
+        return self._pod_groups.take_changed()
 
     @contextmanager
     def trial(self) -> Iterator["Trial"]:

@@ -7,6 +7,7 @@ known as long as it has a definition or a member. As in kube-scheduler
 they are on their way out, and a group must not be complete because of them.
 """
 
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -40,29 +41,31 @@ _Value = TypeVar("_Value", bound=Any)
 
 
 class _Largest(Generic[_Value]):
-    """The largest of values that come and go."""
+    """The largest of values that come and go.
 
-    __slots__ = ("_counts", "_largest")
+    They are kept in order, because a tenant may have ten thousand pods with different values.
+    """
+
+    __slots__ = ("_counts", "_values")
 
     def __init__(self) -> None:
         self._counts: Counter[_Value] = Counter()
-        self._largest: _Value | None = None
+        self._values: list[_Value] = []
 
     def add(self, value: _Value) -> None:
         self._counts[value] += 1
-        if self._largest is None or value > self._largest:
-            self._largest = value
+        if self._counts[value] == 1:
+            insort(self._values, value)
 
     def remove(self, value: _Value) -> None:
         self._counts[value] -= 1
         if not self._counts[value]:
             del self._counts[value]
-            if value == self._largest:
-                self._largest = max(self._counts, default=None)
+            del self._values[bisect_left(self._values, value)]
 
     def get(self) -> _Value | None:
         """None if there is no value."""
-        return self._largest
+        return self._values[-1] if self._values else None
 
 
 class PodGroupState:
@@ -86,6 +89,7 @@ class PodGroupState:
         "assumed",
         "definition",
         "key",
+        "left",
         "terminating",
         "unscheduled",
     )
@@ -94,6 +98,8 @@ class PodGroupState:
         self.key = key
         self.definition: PodGroup | None = None
         """What is required of the group; None if its members name an object that is not there."""
+        self.left = 0
+        """How many bound members have left their node since the group is known."""
         self._unscheduled: dict[str, Pod] = {}
         self._assumed: dict[str, PodState] = {}
         self._assigned: dict[str, PodState] = {}
@@ -252,6 +258,16 @@ class PodGroupsWriter:
         self._unscheduled: dict[str, Pod] = {}
         self._placed: dict[str, PodState] = {}
         self._members: dict[str, _Member] = {}
+        self._changed: set[GroupKey] | None = None
+
+    def take_changed(self) -> set[GroupKey]:
+        """The groups that changed or went since the last call; the first call returns all.
+
+        Before the first call nothing is noted, because nothing would ever take it.
+        """
+        changed = set(self._groups) if self._changed is None else self._changed
+        self._changed = set()
+        return changed
 
     def track(self, formats: tuple[GroupFormat, ...]) -> None:
         """Groups without an object are known in these formats from now on; the first match counts.
@@ -271,6 +287,7 @@ class PodGroupsWriter:
         namespace, _, name = key.partition("/")
         group = self._group(GroupKey(GROUP_KINDS[kind], namespace, name))
         group.definition = definition
+        self._note(group)
         self._drop_if_empty(group)
 
     def put_unscheduled(self, pod: Pod) -> Pod | None:
@@ -302,11 +319,18 @@ class PodGroupsWriter:
         if self._placed.pop(placed.pod.uid, None) is not None:
             self._count(placed.pod.uid)
 
+    def left_its_node(self, pod: Pod) -> None:
+        """A bound pod is gone or has ended; to be called before it is detached."""
+        member = self._members.get(pod.uid)
+        if member is not None:
+            member.group.left += 1
+
     def _count(self, uid: str) -> None:
         """Counts the pod as it is now, after removing what was counted of it before."""
         member = self._members.pop(uid, None)
         if member is not None:
             member.group._remove(member.pod, member.declared)  # noqa: SLF001 - its writer
+            self._note(member.group)
         placed = self._placed.get(uid)
         pod = placed.pod if placed is not None else self._unscheduled.get(uid)
         key, form = (None, None) if pod is None else self.groups.named_by(pod)
@@ -315,10 +339,15 @@ class PodGroupsWriter:
             group = self._group(key)
             group._add(pod, placed, declared)  # noqa: SLF001
             self._members[uid] = _Member(group, pod, declared)
+            self._note(group)
         else:
             self._placed.pop(uid, None)
         if member is not None:
             self._drop_if_empty(member.group)
+
+    def _note(self, group: PodGroupState) -> None:
+        if self._changed is not None:
+            self._changed.add(group.key)
 
     def _group(self, key: GroupKey) -> PodGroupState:
         group = self._groups.get(key)

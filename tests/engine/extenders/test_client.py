@@ -1,6 +1,7 @@
 """Calls of one extender over HTTP and HTTPS, against servers on loopback."""
 
 import asyncio
+import os
 import ssl
 from base64 import b64encode
 from collections import Counter
@@ -210,6 +211,22 @@ async def test_a_server_is_verified_by_the_ca_and_a_client_by_its_certificate(
         without = {"caFile": files["caFile"]}
         with pytest.raises(ExtenderError, match="failed to filter"):
             await call(extender(port, "https", enableHTTPS=True, tlsConfig=without))
+
+
+async def test_certificates_are_read_again_when_their_files_change(tmp_path: Path) -> None:
+    other = Authority("other")
+    ca = tmp_path / "ca.crt"
+    ca.write_bytes(other.certificate)
+    context = server_context(AUTHORITY.server(), tmp_path)
+    async with serving(app(ok), context) as port:
+        found = extender(port, "https", enableHTTPS=True, tlsConfig={"caFile": str(ca)})
+        client = ExtenderClient(found, Seen())
+        with pytest.raises(ExtenderError, match="its certificate is not trusted"):
+            await client.call("filter", "filter", b"{}")
+        ca.write_bytes(AUTHORITY.certificate)
+        os.utime(ca, ns=(1, 1))
+        assert await client.call("filter", "filter", b"{}") == b"{}"
+        await client.close()
 
 
 async def test_a_server_of_another_ca_is_refused_unless_nothing_is_verified(tmp_path: Path) -> None:

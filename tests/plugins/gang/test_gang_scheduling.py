@@ -67,4 +67,6 @@ def test_the_arguments_become_formats_and_a_policy() -> None:
         podGroupLabels=[{"name": "example.com/group", "minimum": "example.com/min"}],
     )
     assert gang.pod_group_formats == (GroupFormat("example.com/group", "example.com/min"),)
-    assert gang.group_policy == GroupPolicy()
+    assert gang.group_policy == GroupPolicy(300.0)
+    changed = plugin(cluster(), reserveAfter="0", deleteBoundMembers=True)
+    assert changed.group_policy == GroupPolicy(None, delete_bound_members=True)

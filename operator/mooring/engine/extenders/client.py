@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Final
 
 import aiohttp
@@ -47,6 +48,8 @@ class ExtenderClient:
         self._extender = extender
         self._observe = observe
         self._session: aiohttp.ClientSession | None = None
+        self._changed: tuple[int, ...] = ()
+        self._old: list[aiohttp.ClientSession] = []
         self._calls = _Calls(MOST_CALLS)
         self._ignored = ""
 
@@ -82,6 +85,8 @@ class ExtenderClient:
             finally:
                 self._observe(self._extender.name, what, result, time.monotonic() - began)
         self._calls.answered()
+        while self._old and not self._calls.running:
+            await self._old.pop().close()
         return answer
 
     def wrong(self, what: str, error: AnswerError) -> ExtenderError:
@@ -97,8 +102,10 @@ class ExtenderClient:
 
     async def close(self) -> None:
         """Closes the connections."""
-        if self._session is not None:
-            await self._session.close()
+        sessions = [*self._old, *((self._session,) if self._session is not None else ())]
+        self._old.clear()
+        for session in sessions:
+            await session.close()
 
     async def _post(self, verb: str, body: bytes) -> bytes:
         extender, most = self._extender, MOST_ANSWER + 2 * len(body)
@@ -125,7 +132,13 @@ class ExtenderClient:
             return b"".join(chunks)
 
     def _connected(self) -> aiohttp.ClientSession:
+        """The session, which is made anew when a file of the certificates has changed."""
+        changed = _changed_at(self._extender)
+        if self._session is not None and changed != self._changed:
+            self._old.append(self._session)
+            self._session = None
         if self._session is None:
+            self._changed = changed
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
                     limit=0, keepalive_timeout=_IDLE_SECONDS, ssl=tls_context(self._extender)
@@ -174,6 +187,11 @@ class _Calls:
     async def __aexit__(self, *_exc: object) -> None:
         self._leave()
 
+    @property
+    def running(self) -> int:
+        """How many calls are in flight."""
+        return self._running
+
     def timed_out(self) -> None:
         """A call got no answer in time."""
         self._bound, self._answers = max(1, self._bound // 2), 0
@@ -191,6 +209,20 @@ class _Calls:
             if not turn.done():
                 self._running += 1
                 turn.set_result(None)
+
+
+def _changed_at(extender: Extender) -> tuple[int, ...]:
+    """When the files of the certificates were changed, in nanoseconds; 0 for one that is absent."""
+    tls = extender.tls_config
+    if tls is None:
+        return ()
+    times: list[int] = []
+    for path in filter(None, (tls.ca_file, tls.cert_file, tls.key_file)):
+        try:
+            times.append(Path(path).stat().st_mtime_ns)
+        except OSError:
+            times.append(0)
+    return tuple(times)
 
 
 def tls_context(extender: Extender) -> ssl.SSLContext | bool:

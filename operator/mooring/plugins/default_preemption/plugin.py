@@ -17,8 +17,10 @@ import numpy.typing as npt
 from mooring.framework.handle import Handle
 from mooring.framework.post_filter import (
     Candidates,
+    GroupNomination,
     Nomination,
     NotEligible,
+    PodGroupPostFilterState,
     PostFilterState,
     PreemptionCandidate,
     ProcessedCandidates,
@@ -31,6 +33,7 @@ from mooring.plugins.default_preemption.candidates import (
     select_candidate,
     select_victims,
 )
+from mooring.plugins.default_preemption.groups import preempt_for_group, whole_groups
 from mooring.plugins.default_preemption.potential_victims import PotentialVictims
 from mooring.policy.args import DefaultPreemptionArgs
 from mooring.state.columns import IntArray
@@ -86,6 +89,12 @@ class DefaultPreemption:
         histogram = ", ".join(sorted(f"{n} {reason}" for reason, n in rejections.items() if n))
         text = f"0/{state.diagnosis.total} nodes are available: {histogram}."
         return Unschedulable(f"preemption: {text}", resolvable=True)
+
+    def pod_group_post_filter(
+        self, state: PodGroupPostFilterState
+    ) -> GroupNomination | Unschedulable | NotEligible:
+        """The victims without which a whole pod group fits, on all nodes; or why there are none."""
+        return preempt_for_group(state)
 
     def _find_candidates(
         self, state: PostFilterState, rows: IntArray, rejections: Counter[str]
@@ -252,11 +261,23 @@ def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
 
 
 def _protected(state: PostFilterState) -> npt.NDArray[np.bool_] | None:
-    """True for slots of pods that have not run long enough to be victims; None without a limit."""
-    if not state.limits.min_runtime_seconds:
-        return None
-    since = state.now - state.limits.min_runtime_seconds
-    return np.asarray(state.cluster.pod_columns.started > since)
+    """True for slots of pods that may not be victims of a single pod; None if all may.
+
+    Those have not run long enough, or belong to a group that is disrupted as a whole: that may take
+    more nodes than the one that the pod needs.
+    """
+    columns = state.cluster.pod_columns
+    protected: npt.NDArray[np.bool_] | None = None
+    if state.limits.min_runtime_seconds:
+        protected = np.asarray(columns.started > state.now - state.limits.min_runtime_seconds)
+    for group in whole_groups(state.cluster.pod_groups):
+        if protected is None:
+            protected = np.zeros(len(columns.pods), np.bool_)
+        for placed in (*group.assumed.values(), *group.assigned.values()):
+            slot = columns.slot(placed.pod.key, nominated=False)
+            if slot is not None:
+                protected[slot] = True
+    return protected
 
 
 def _by_requests(state: PostFilterState, potential: PotentialVictims, position: int) -> Candidate:

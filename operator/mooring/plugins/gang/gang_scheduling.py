@@ -42,7 +42,9 @@ class GangScheduling:
         self.pod_group_formats = tuple(
             GroupFormat(label.name, label.minimum) for label in args.pod_group_labels
         )
-        self.group_policy = GroupPolicy()
+        self.group_policy = GroupPolicy(
+            args.reserve_after.total_seconds() or None, args.delete_bound_members
+        )
 
     def pre_enqueue(self, pod: Pod) -> Unschedulable | None:
         """None if the pod is in no gang, or in one of which enough members exist."""

@@ -1,0 +1,39 @@
+"""Read the live cluster of the kubeconfig for a command."""
+
+import asyncio
+from collections.abc import Iterable
+
+from mooring import __version__
+from mooring.cli.console import note
+from mooring.cli.progress import Progress
+from mooring.kube.config import load_connection
+from mooring.kube.errors import KubeError, explain
+from mooring.simulate.live import read_cluster
+from mooring.simulate.manifests import InputError, Manifest
+
+__all__ = ["live_manifests"]
+
+
+def live_manifests(
+    kubeconfig: str | None, context: str | None, progress: Progress
+) -> Iterable[Manifest]:
+    """Everything that decisions read, listed from the cluster; notes go to standard error.
+
+    Raises:
+        InputError: if the kubeconfig cannot be used or the cluster cannot be read.
+    """
+
+    async def read() -> tuple[list[Manifest], list[str]]:
+        connection = await load_connection(
+            kubeconfig, context, user_agent=f"mooring-simulate/{__version__}"
+        )
+        return await read_cluster(connection, progress.say)
+
+    try:
+        manifests, notes = asyncio.run(read())
+    except KubeError as error:
+        raise InputError(explain(error)) from None
+    progress.clear()
+    for text in notes:
+        note(text)
+    return manifests

@@ -1,0 +1,101 @@
+"""Print a comparison of two policies."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import click
+
+from mooring.cli.console import DONE, NO, print_json, print_table, print_yaml
+from mooring.simulate.compare import Comparison, Move, PoolUse
+from mooring.simulate.picture import write_picture
+
+__all__ = ["print_comparison"]
+
+_MOST_ROWS: Final = 20
+
+
+def print_comparison(
+    comparison: Comparison, output: str, plot: str | None, most: int | None
+) -> int:
+    """Print the comparison, write its picture to `plot`, and return the exit code.
+
+    The table shows at most `most` rows of moved pods, 20 if it is None; `wide` shows all.
+    """
+    if plot is not None:
+        write_picture(comparison, plot)
+    if output in ("json", "yaml"):
+        (print_json if output == "json" else print_yaml)(comparison.document())
+    else:
+        _print_pools(comparison)
+        _print_moves(comparison.moves, None if output == "wide" else most or _MOST_ROWS)
+        click.echo(_sum(comparison))
+    return NO if comparison.lost else DONE
+
+
+def _print_pools(comparison: Comparison) -> None:
+    head = ("POOL", "NODES", "EMPTY", "CPU", "MEMORY", "FRAGMENTATION")
+    rows = [
+        (
+            name,
+            str(old.nodes),
+            _change(str(old.empty), str(new.empty)),
+            *(
+                _change(_percent(getattr(old, field)), _percent(getattr(new, field)))
+                for field in ("cpu", "memory", "fragmentation")
+            ),
+        )
+        for name, (old, new) in comparison.pools.items()
+    ]
+    print_table(head, rows, numbers=head[1:])
+    click.echo()
+
+
+def _print_moves(moves: Iterable[Move], most: int | None) -> None:
+    """Lost places first, then gained ones, then moves; equal pods of a controller are one row."""
+    groups: dict[tuple[str, str | None, str | None, str], list[Move]] = {}
+    for move in sorted(moves, key=lambda move: (move.new is not None, move.old is not None)):
+        alike = (move.owner or move.pod, move.old, move.new, move.reason)
+        if move.old is not None and move.new is not None:
+            alike = (move.owner or move.pod, "", "", "")
+        groups.setdefault(alike, []).append(move)
+    shown = [*groups.values()][:most]
+    if not shown:
+        return
+    rows = [_row(group) for group in shown]
+    failed = {index for index, group in enumerate(shown) if group[0].new is None}
+    print_table(("POD", "OLD", "NEW"), rows, prose=("NEW",), failed=failed)
+    left = sum(map(len, groups.values())) - sum(map(len, shown))
+    click.echo(f"and {left:,} more; all of them: -o wide\n" if left else "")
+
+
+def _row(group: Sequence[Move]) -> tuple[str, str, str]:
+    first = group[0]
+    more = f" (+{len(group) - 1})" if len(group) > 1 else ""
+    alike = len({(move.old, move.new) for move in group}) == 1
+    old = first.old or "-"
+    new = first.new or f"none: {first.reason}"
+    if not alike:
+        old = f"{len({move.old for move in group})} nodes"
+        new = f"{len({move.new for move in group})} nodes"
+    return first.pod + more, old, new
+
+
+def _sum(comparison: Comparison) -> str:
+    def empty(uses: Iterable[PoolUse]) -> int:
+        return sum(use.empty for use in uses)
+
+    before = empty(old for old, _ in comparison.pools.values())
+    after = empty(new for _, new in comparison.pools.values())
+    return (
+        f"{comparison.pods:,} pods: {len(comparison.moved):,} would move, "
+        f"{len(comparison.lost):,} would lose their place, "
+        f"{len(comparison.gained):,} would gain one; empty nodes {_change(str(before), str(after))}"
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}%"
+
+
+def _change(old: str, new: str) -> str:
+    return old if old == new else f"{old} -> {new}"

@@ -1,0 +1,412 @@
+"""Reports pod groups to users: status, conditions and events of PodGroups, and a report on request.
+
+What is reported follows from the state. Groups that changed are looked at once a second, so that a
+group whose 10,000 members are bound one after the other is written a few times and not 10,000.
+"""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from types import MappingProxyType
+from typing import Any, Final
+
+from mooring.engine.group_decision import GroupDecision
+from mooring.engine.group_status import (
+    FINAL,
+    Finished,
+    GroupView,
+    desired_status,
+    view_of,
+)
+from mooring.kube.errors import ApiError, ConflictError, NotFoundError, UnreachableError, explain
+from mooring.kube.recorder import EventRecorder, ObjectRef
+from mooring.kube.resources import POD_GROUP, Resource
+from mooring.kube.timestamps import rfc3339, time_now
+from mooring.kube.writes import PodGroupWriter
+from mooring.model.events import ClusterEvent, Kind
+from mooring.model.pod import Pod
+from mooring.model.pod_group import COSCHEDULING_LABEL, GroupKey, GroupSource, PodGroup
+from mooring.state.cluster import ClusterState
+from mooring.state.pod_groups import GROUP_KINDS, PodGroupState
+
+__all__ = ["GroupReports"]
+
+logger = logging.getLogger(__name__)
+
+ROUND_SECONDS: Final = 1.0
+"""Between two looks at the groups that changed."""
+_LANES: Final = 2
+"""Status patches in flight, beside those of pods."""
+_PATIENCE_SECONDS: Final = 10.0
+"""The longest time for which a round waits for more important work."""
+_SLICE: Final = 50
+"""Groups that are looked at without a pause for other work."""
+_MOST_TRIED: Final = 64
+"""Domains of which a report says why they failed."""
+_MOST_PODS: Final = 100
+"""Members that a report lists, those without a node first."""
+
+_KINDS: Final[Mapping[GroupSource, Kind]] = MappingProxyType(
+    {source: kind for kind, source in GROUP_KINDS.items()}
+)
+
+
+@dataclass(slots=True)
+class _Record:
+    """What is remembered of a group beside its state."""
+
+    owned: bool = False
+    """Whether a profile of this scheduler takes the members."""
+    complete_since: float | None = None
+    """When enough members existed, on the monotonic clock."""
+    placed: bool = False
+    """Whether a decision has placed the group; then `complete_since` says nothing more."""
+    tried: float | None = None
+    """When the group was tried for the first time, in seconds since the epoch."""
+    decided: float = 0.0
+    decision: GroupDecision | None = None
+    """The last decision, without its rows and with as many domains as a report shows."""
+    members: int = 0
+    """How many members it gave a node."""
+    domains: int = 0
+    """How many domains it tried."""
+    error: str = ""
+    finished: Finished = field(default_factory=Finished)
+    counted: int = -1
+    """How many members had left their node when the finished ones were counted."""
+    view: GroupView | None = None
+    written: dict[str, Any] | None = None
+    said: str = ""
+    """The last message of an event."""
+
+    @property
+    def failure(self) -> str:
+        """Why the last decision gave no member a node; empty if it did, or there was none."""
+        return self.decision.message if self.decision is not None and not self.members else ""
+
+    def seen(self, group: PodGroupState) -> GroupView:
+        """How the group is now."""
+        return view_of(group, self.finished, failure=self.failure, error=self.error)
+
+
+class GroupReports:
+    """Writes reports while `run` runs; its other methods return at once and never fail.
+
+    Args:
+        owns: Whether a profile of this scheduler takes the pod. The PodGroups of other schedulers'
+            pods are not written.
+        served: The resources that are served, by kind.
+        placed: Called with the seconds from a group's completion to a decision that places it.
+        busy: Whether there is more important work than writing a status.
+    """
+
+    def __init__(
+        self,
+        state: ClusterState,
+        writer: PodGroupWriter,
+        recorder: EventRecorder,
+        *,
+        owns: Callable[[Pod], bool],
+        served: Callable[[], Mapping[Kind, Resource]],
+        placed: Callable[[float], None],
+        busy: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._state = state
+        self._writer = writer
+        self._recorder = recorder
+        self._owns = owns
+        self._served = served
+        self._placed = placed
+        self._busy = busy
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._sleep = sleep
+        self._records: dict[GroupKey, _Record] = {}
+        self._phases: Counter[str] = Counter()
+        self._dirty: dict[GroupKey, None] = {}
+        self._trouble = ""
+        self._running = False
+
+    def phases(self) -> Mapping[str, int]:
+        """How many groups there are by phase, as they were last looked at."""
+        return self._phases
+
+    def on_events(self, events: Sequence[ClusterEvent]) -> None:
+        """Notes when groups become complete."""
+        if not self._running:
+            return  # a stand-by would note them for ever
+        for event in events:
+            if event.kind is Kind.UNSCHEDULED_POD or event.kind in GROUP_KINDS:
+                about = event.after
+                if isinstance(about, PodGroup):
+                    group = self._state.pod_groups.get(about.key)
+                else:
+                    group = self._state.pod_groups.of(about) if isinstance(about, Pod) else None
+                if group is not None and group.incomplete is None:
+                    record = self._record(group)
+                    if record.complete_since is None:
+                        record.complete_since = self._clock()
+
+    def decided(self, group: PodGroupState, decision: GroupDecision) -> None:
+        """An attempt to place the group has ended with this decision."""
+        record = self._tried(group)
+        record.decision = replace(decision, rows={}, tried=decision.tried[:_MOST_TRIED])
+        record.members, record.domains = len(decision.rows), len(decision.tried)
+        record.error = ""
+        placed = group.scheduled_pods_count
+        placed += sum(uid in group.unscheduled for uid in decision.rows)
+        if decision.rows and not record.placed and placed >= group.minimum:
+            record.placed = True
+            if record.complete_since is not None:
+                self._placed(self._clock() - record.complete_since)
+
+    def failed(self, group: PodGroupState, message: str) -> None:
+        """An attempt to place the group has ended in an error."""
+        self._tried(group).error = message
+
+    def report(self, namespace: str, name: str) -> list[dict[str, Any]]:
+        """The groups of this name as JSON values; there may be one for each source."""
+        keys = [GroupKey(source, namespace, name) for source in GroupSource]
+        found = [self._state.pod_groups.get(key) for key in keys]
+        return [self._reported(group) for group in found if group is not None]
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        self._running = True
+        while True:
+            self._dirty |= dict.fromkeys(self._state.take_changed_groups())
+            await self._round()
+            await self._sleep(ROUND_SECONDS)
+
+    async def _round(self) -> None:
+        """Looks at the groups that changed, and writes the status of those that need it."""
+        waited = 0.0
+        while self._dirty and waited < _PATIENCE_SECONDS and self._busy():
+            await self._sleep(ROUND_SECONDS)
+            waited += ROUND_SECONDS
+        keys = iter(tuple(self._dirty))
+
+        async def lane() -> None:
+            for number, key in enumerate(keys, 1):
+                self._dirty.pop(key, None)
+                await self._report(key)
+                if number % _SLICE == 0:
+                    await asyncio.sleep(0)
+
+        async with asyncio.TaskGroup() as lanes:
+            for _ in range(_LANES):
+                lanes.create_task(lane())
+
+    async def _report(self, key: GroupKey) -> None:
+        """Looks at one group; what cannot be written now is tried again in the next round."""
+        group = self._state.pod_groups.get(key)
+        if group is None:
+            self._forget(key)
+            return
+        try:
+            if self._must_count(group):
+                await self._count_finished(group)
+            view = self._look(group)
+            if self._is_owned(group, self._record(group)):
+                await self._write(group, view)
+        except (NotFoundError, ConflictError):
+            pass  # the object is gone, or another of its name will be shown
+        except UnreachableError as error:
+            self._log(error)
+            self._dirty[key] = None
+        except ApiError as error:
+            self._log(error)
+
+    def _look(self, group: PodGroupState) -> GroupView:
+        """How the group is now; the counts by phase follow."""
+        record = self._record(group)
+        view = record.seen(group)
+        if record.view is not None:
+            self._phases[record.view.phase] -= 1
+        self._phases[view.phase] += 1
+        record.view = view
+        return view
+
+    def _forget(self, key: GroupKey) -> None:
+        record = self._records.pop(key, None)
+        if record is not None and record.view is not None:
+            self._phases[record.view.phase] -= 1
+
+    def _is_owned(self, group: PodGroupState, record: _Record) -> bool:
+        """Whether this scheduler is responsible for the group: it takes, or took, its members."""
+        definition = group.definition
+        if definition is None or not definition.uid:
+            return False
+        if not record.owned:
+            placed = next(chain(group.assigned.values(), group.assumed.values()), None)
+            pod = placed.pod if placed is not None else next(iter(group.unscheduled.values()), None)
+            # No other scheduler gives a coscheduling PodGroup a condition.
+            written = definition.status.scheduled is not None
+            of_ours = written and group.key.source is GroupSource.COSCHEDULING
+            record.owned = of_ours or (pod is not None and self._owns(pod))
+        return record.owned
+
+    def _must_count(self, group: PodGroupState) -> bool:
+        """Whether finished members must be counted: after a start, and after some have left."""
+        definition, record = group.definition, self._record(group)
+        if definition is None or group.key.source is not GroupSource.COSCHEDULING:
+            return False
+        if definition.status.phase in FINAL or not self._is_owned(group, record):
+            return False
+        if record.counted < 0:
+            return definition.status.phase in ("Scheduling", "Running") or group.left > 0
+        return record.counted != group.left
+
+    async def _count_finished(self, group: PodGroupState) -> None:
+        record, left, key = self._record(group), group.left, group.key
+        record.finished = Finished(
+            *await self._writer.count_finished(key.namespace, COSCHEDULING_LABEL, key.name)
+        )
+        record.counted = left
+
+    async def _write(self, group: PodGroupState, view: GroupView) -> None:
+        """Writes the status if it differs, and an event if there is news."""
+        record, definition = self._record(group), group.definition
+        resource = self._served().get(_KINDS[group.key.source])
+        if definition is None or resource is None:
+            return
+        self._tell(group, definition, view, resource)
+        kind = "PodGroupInitiallyScheduled" if resource == POD_GROUP else "PodGroupScheduled"
+        tried = rfc3339(record.tried) if record.tried is not None else ""
+        status = desired_status(group, view, kind, now=time_now(), tried=tried)
+        if status is None or _same(status, record.written):
+            return
+        key = group.key
+        await self._writer.patch_status(resource, key.namespace, key.name, definition.uid, status)
+        record.written = status
+        self._trouble = ""
+
+    def _tell(
+        self, group: PodGroupState, definition: PodGroup, view: GroupView, resource: Resource
+    ) -> None:
+        """An event when the group is placed, and for each new reason why it is not.
+
+        That members are missing is told by the condition alone, because it changes with each one.
+        """
+        record, known = self._record(group), definition.status.scheduled
+        about = ObjectRef(
+            "PodGroup", group.key.name, group.key.namespace, definition.uid, resource.api_version
+        )
+        if view.scheduled:
+            if record.said != "Scheduled" and not definition.initially_scheduled:
+                domain = record.decision.domain if record.decision is not None else None
+                where = f" in {domain[0]}={domain[1]}" if domain is not None else ""
+                note = f"{len(group.assigned)} members are bound{where}"
+                self._recorder.record(about, "Normal", "Scheduled", "Scheduling", note)
+            record.said = "Scheduled"
+            return
+        failure = bool(record.failure or record.error)
+        before = record.said or (known.message if known is not None else "")
+        if failure and group.incomplete is None and view.message != before:
+            self._recorder.record(about, "Warning", "FailedScheduling", "Scheduling", view.message)
+            record.said = view.message
+
+    def _tried(self, group: PodGroupState) -> _Record:
+        record = self._record(group)
+        record.decided = self._wall_clock()
+        if record.tried is None:
+            record.tried = record.decided
+        self._dirty[group.key] = None
+        return record
+
+    def _record(self, group: PodGroupState) -> _Record:
+        record = self._records.get(group.key)
+        if record is None:
+            record = self._records[group.key] = _Record()
+        return record
+
+    def _log(self, error: ApiError) -> None:
+        """Log what is wrong, once for all groups."""
+        text = explain(error)
+        if text != self._trouble:
+            logger.warning("the status of pod groups is not written: %s", text)
+        self._trouble = text
+
+    def _reported(self, group: PodGroupState) -> dict[str, Any]:
+        record = self._records.get(group.key) or _Record()
+        decision, definition = record.decision, group.definition
+        view = record.seen(group)
+        report: dict[str, Any] = {
+            "podGroup": str(group.key),
+            "source": group.key.source.value,
+            "phase": view.phase,
+            "scheduled": view.scheduled,
+            "message": view.message or None,
+            "minimum": group.minimum if definition is not None else None,
+            "priority": group.priority,
+            "members": {
+                "unscheduled": len(group.unscheduled),
+                "assumed": len(group.assumed),
+                "assigned": len(group.assigned),
+                "terminating": len(group.terminating),
+                "succeeded": view.finished.succeeded,
+                "failed": view.finished.failed,
+            },
+            "missing": group.missing,
+            "topology": None,
+            "decision": None,
+            "pods": list(islice(_members(group), _MOST_PODS)),
+        }
+        if definition is not None and definition.topology.keys:
+            mode = "Required" if definition.topology.required else "Preferred"
+            report["topology"] = {"keys": list(definition.topology.keys), "mode": mode}
+        if decision is not None:
+            report["decision"] = {
+                "time": rfc3339(record.decided),
+                "placed": record.members,
+                "domain": list(decision.domain) if decision.domain is not None else None,
+                "message": decision.message or None,
+                "tries": decision.tries,
+                "bounded": decision.bounded,
+                "tried": [
+                    {"key": t.key, "value": t.value, "fits": t.fits, "message": t.message}
+                    for t in decision.tried
+                ],
+                "triedInAll": record.domains,
+            }
+        return report
+
+
+def _members(group: PodGroupState) -> Iterator[dict[str, Any]]:
+    """The members with what keeps each, those without a node first."""
+    for pod in group.unscheduled.values():
+        gates = list(pod.shape.gates)
+        yield {
+            "pod": pod.key,
+            "state": "gated" if gates else "unscheduled",
+            "node": None,
+            "message": f"scheduling gates: {', '.join(gates)}"
+            if gates
+            else pod.unscheduled_message,
+        }
+    for state, placed_pods in (("assumed", group.assumed), ("assigned", group.assigned)):
+        for placed in placed_pods.values():
+            pod = placed.pod
+            yield {"pod": pod.key, "state": state, "node": pod.node_name, "message": None}
+    for pod in group.terminating.values():
+        yield {"pod": pod.key, "state": "terminating", "node": pod.node_name, "message": None}
+
+
+def _same(status: Mapping[str, Any], written: Mapping[str, Any] | None) -> bool:
+    """Whether this was written already; a CRD without conditions drops them."""
+    return written is not None and _timeless(status) == _timeless(written)
+
+
+def _timeless(status: Mapping[str, Any]) -> dict[str, Any]:
+    conditions = [
+        {name: value for name, value in condition.items() if name != "lastTransitionTime"}
+        for condition in status.get("conditions", ())
+    ]
+    return {**status, "conditions": conditions}

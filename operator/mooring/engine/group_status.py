@@ -1,0 +1,148 @@
+"""The status of a PodGroup, as it follows from its members and the last decision about it.
+
+The phases are those of the coscheduling controller (scheduler-plugins,
+pkg/controllers/podgroup_controller.go), the condition is that of kube-scheduler
+(schedule_one_podgroup.go, updatePodGroupCondition).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Final
+
+from mooring.model.pod_group import GroupSource
+from mooring.state.pod_groups import PodGroupState
+
+__all__ = ["FINAL", "Finished", "GroupView", "desired_status", "view_of"]
+
+FINAL: Final = ("Finished", "Failed")
+"""Phases that never change."""
+
+_LONGEST_MESSAGE: Final = 32_768
+"""Characters; the API's limit to the message of a condition (metav1.Condition)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How many members have ended; only those of coscheduling groups are counted."""
+
+    succeeded: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """How a group is now, as users read it.
+
+    `message` says what the group waits for; it is empty once the group has been placed.
+    """
+
+    phase: str
+    scheduled: bool
+    running: int
+    finished: Finished
+    reason: str
+    message: str
+
+
+def view_of(
+    group: PodGroupState, finished: Finished, *, failure: str = "", error: str = ""
+) -> GroupView:
+    """How the group is now.
+
+    `failure` is why the last decision found no nodes, `error` what went wrong in the last attempt;
+    both are empty otherwise. A group has been placed once its minimum is bound, and stays so.
+    """
+    minimum = max(1, group.minimum)
+    definition = group.definition
+    running = sum(placed.pod.phase == "Running" for placed in group.assigned.values())
+    before = definition is not None and definition.initially_scheduled
+    scheduled = before or len(group.assigned) + finished.succeeded >= minimum
+    if scheduled:
+        reason, message = "Scheduled", ""
+    elif (incomplete := group.incomplete) is not None:
+        reason, message = "Unschedulable", incomplete
+    elif error:
+        bound = f"{len(group.assigned)} of {minimum} members are bound; " if group.assigned else ""
+        reason, message = "SchedulerError", f"{bound}{error}"
+    elif group.scheduled_pods_count >= minimum:
+        reason = "Unschedulable"
+        message = f"{len(group.assigned)} of {minimum} members are bound; the others will be soon"
+    else:
+        reason, message = "Unschedulable", failure or "the group has not been tried yet"
+    phase = _phase(group, running, finished)
+    return GroupView(phase, scheduled, running, finished, reason, message[:_LONGEST_MESSAGE])
+
+
+def _phase(group: PodGroupState, running: int, finished: Finished) -> str:
+    definition = group.definition
+    if definition is None or definition.invalid is not None:
+        return "Pending"
+    if definition.status.phase in FINAL:
+        return definition.status.phase
+    minimum = max(1, group.minimum)
+    succeeded, failed = finished.succeeded, finished.failed
+    if group.all_pods_count + succeeded + failed < minimum:
+        return "Pending"
+    if succeeded >= minimum:
+        return "Finished"
+    if failed and failed + running + succeeded >= minimum:
+        return "Failed"
+    return "Running" if running + succeeded >= minimum else "Scheduling"
+
+
+def desired_status(
+    group: PodGroupState, view: GroupView, kind: str, *, now: str, tried: str
+) -> dict[str, Any] | None:
+    """The status to be written; None if the API server has it already.
+
+    `kind` is the type of the condition, `now` the present time and `tried` when the group was tried
+    for the first time (RFC 3339; empty if it was not).
+    """
+    definition = group.definition
+    if definition is None:
+        return None
+    known, status = definition.status.scheduled, "True" if view.scheduled else "False"
+    wanted = (status, view.reason, view.message, definition.generation)
+    has = known and (known.status, known.reason, known.message, known.generation)
+    condition: dict[str, Any] = {
+        "type": kind,
+        "status": status,
+        "reason": view.reason,
+        "message": view.message,
+        "observedGeneration": definition.generation,
+        "lastTransitionTime": known.since
+        if known is not None and known.since and known.status == status
+        else now,
+    }
+    fields = _coscheduling(group, view, tried)
+    if wanted == has and not fields:
+        return None
+    return {**fields, "conditions": [condition]}
+
+
+def _coscheduling(group: PodGroupState, view: GroupView, tried: str) -> Mapping[str, Any]:
+    """The fields of a coscheduling PodGroup that differ from what the API server has."""
+    if group.key.source is not GroupSource.COSCHEDULING or group.definition is None:
+        return {}
+    known = group.definition.status
+    wanted: list[tuple[str, Any, Any]] = [
+        ("phase", view.phase, known.phase),
+        ("running", view.running, known.running),
+        ("succeeded", view.finished.succeeded, known.succeeded),
+        ("failed", view.finished.failed, known.failed),
+    ]
+    if not known.started and tried:
+        wanted.append(("scheduleStartTime", tried, known.started))
+    if not known.occupied_by and (owner := _owner(group)):
+        wanted.append(("occupiedBy", owner, known.occupied_by))
+    return {field: value for field, value, has in wanted if value != has}
+
+
+def _owner(group: PodGroupState) -> str:
+    """The controller of the first member, as namespace/name; empty if it has none."""
+    placed = next(chain(group.assigned.values(), group.assumed.values()), None)
+    pod = placed.pod if placed is not None else next(iter(group.unscheduled.values()), None)
+    if pod is None or pod.owner is None:
+        return ""
+    return f"{pod.namespace}/{pod.owner.name}"

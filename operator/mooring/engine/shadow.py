@@ -1,0 +1,474 @@
+"""Decides about pods that another scheduler binds, for comparison only (profiles with mode Shadow).
+
+A pod is decided once the watch shows it bound, on the cluster as it was before: without the pod and
+without the pods that were bound after it. So both schedulers have seen the same pods. The other
+scheduler's binding alone counts; a decision of a shadow profile changes nothing in the state that
+other decisions see.
+
+Everything here runs on the event loop's thread.
+"""
+
+import asyncio
+import logging
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import islice
+from operator import itemgetter
+from typing import Any, Final
+
+from mooring.engine.cycle import decide, tie_break_seed
+from mooring.engine.outcome import FitError, ScheduleResult
+from mooring.engine.profiles import InForce
+from mooring.engine.result_cache import ResultCache
+from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.decision import NodeScore
+from mooring.framework.pipeline import Pipeline
+from mooring.framework.plugin_failures import PluginFailed, text_of
+from mooring.kube.client import ApiClient
+from mooring.kube.errors import ApiError, NotFoundError, explain
+from mooring.kube.resources import SCHEDULING_PROFILE
+from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.pod import Pod
+from mooring.observe.metrics import Metrics
+
+__all__ = ["COMPARED", "Shadow", "ShadowStatusWriter"]
+
+logger = logging.getLogger(__name__)
+
+COMPARED: Final = ("same", "tied", "different", "rejected", "unschedulable")
+"""The results of comparisons.
+
+same: both chose the node. tied: the nodes have equal scores. different: the profile's node has a
+higher score. rejected: a plugin of the profile rejects the pod's node. unschedulable: the profile
+finds no node.
+"""
+
+_CHOICES: Final = ("bound", "shadow")
+"""By whom a node was chosen: the scheduler that bound the pod, and the profile."""
+_MOST_WAITING: Final = 512
+"""Bound pods that wait to be compared; when more come, the first ones are not compared."""
+_MOST_RECORDS: Final = 1000
+_MOST_PENDING: Final = 1000
+"""Pending pods that are looked at."""
+_MOST_REMEMBERED: Final = 5000
+"""Pods that only one of the two watches, of pending and of bound pods, has shown so far."""
+_PENDING_SECONDS: Final = 30.0
+"""A pod that is not bound after this time is decided, too."""
+_LOOK_SECONDS: Final = 10.0
+"""How often pending pods are looked at."""
+_STATUS_SECONDS: Final = 10.0
+"""How often the statuses are written."""
+
+
+@dataclass(slots=True, eq=False)
+class _BoundPod:
+    """A pod that was bound; without `profile` it is only one that later decisions must not see.
+
+    `was_pending` says that it has been seen without a node; `at` is when it was seen bound, in
+    seconds since the epoch.
+    """
+
+    pod: Pod
+    at: float
+    profile: InForce | None
+    was_pending: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Comparison:
+    """The result of a decision of a shadow profile; `record` is None if there is no decision.
+
+    `usages` are utilization and balance of the nodes of `_CHOICES`; empty if one has no node.
+    """
+
+    profile: InForce
+    result: str
+    record: dict[str, Any] | None = None
+    usages: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class _Summary:
+    """What the comparisons of a profile have shown since it is in force."""
+
+    profile: InForce
+    pipeline: Pipeline
+    since: float
+    results: Counter[str] = field(default_factory=Counter)
+    """Pods by result: those of `COMPARED`, and pending, error and missed."""
+    nodes: int = 0
+    """Pods that are in the sums: those for which both have a node."""
+    utilization: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_CHOICES, 0.0))
+    balance: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_CHOICES, 0.0))
+
+
+class Shadow:
+    """Compares what the profiles in mode Shadow decide with the nodes that pods were bound to.
+
+    `wake` is called when there may be work for `compare`. `clock` is monotonic, `now` is the time
+    since the epoch, both in seconds.
+    """
+
+    def __init__(
+        self,
+        scheduler: SchedulerState,
+        metrics: Metrics,
+        *,
+        wake: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._scheduler = scheduler
+        self._metrics = metrics
+        self._wake = wake
+        self._clock = clock
+        self._now = now
+        self._results = ResultCache(scheduler.state.nodes)
+        self._start = 0
+        self._bound: deque[_BoundPod] = deque()
+        self._left: OrderedDict[str, None] = OrderedDict()
+        """The uids of pods that were pending, and have not been shown bound yet."""
+        self._unconfirmed: OrderedDict[str, _Comparison] = OrderedDict()
+        """By uid, comparisons of pods that have not been shown pending yet.
+
+        Other pods, such as static pods, had a node from the beginning, and no scheduler chose it.
+        """
+        self._pending: dict[str, float | None] = {}
+        self._look_at = 0.0
+        self._due: deque[Pod] = deque()
+        self._summaries: dict[str, _Summary] = {}
+        self._records: deque[dict[str, Any]] = deque(maxlen=_MOST_RECORDS)
+
+    def on_events(self, events: Iterable[ClusterEvent]) -> None:
+        """Notes the pods that are bound now."""
+        if not self._scheduler.profiles.has_shadows:
+            self._bound.clear()
+            return
+        for event in events:
+            if event.kind is Kind.POD and event.action is Action.ADD:
+                self._note(event.after)
+
+    def left(self, uid: str) -> None:
+        """The pod is shown no more among those without a node, so it was pending."""
+        if not self._scheduler.profiles.has_shadows:
+            self._left.clear()
+            self._unconfirmed.clear()
+        elif (comparison := self._unconfirmed.pop(uid, None)) is not None:
+            self._keep(comparison)
+        else:
+            self._left[uid] = None
+            if len(self._left) > _MOST_REMEMBERED:
+                self._left.popitem(last=False)
+
+    def compare(self, until: float) -> bool:
+        """Decides about some pods, those bound last first; returns False if there are none.
+
+        Begins no decision after `until`, but makes one at least.
+        """
+        self._drop_settled()
+        if not self._bound:
+            return self._decide_pending(self._clock(), until)
+        with self._scheduler.state.trial() as trial:
+            for bound in reversed(self._bound):
+                placed = self._scheduler.state.pods.get(bound.pod.key)
+                if placed is not None and placed.pod.uid == bound.pod.uid:
+                    trial.remove(bound.pod.key)
+                profile, bound.profile = bound.profile, None
+                if profile is None or not self._is_in_force(profile):
+                    continue
+                self._keep_once_confirmed(bound, self._compared(bound, profile))
+                if self._clock() >= until:
+                    break
+        self._drop_settled()
+        return True
+
+    def statuses(self) -> Mapping[str, dict[str, Any]]:
+        """By name of each shadow profile, its comparisons as its status shows them."""
+        found = {}
+        for name, entry in self._scheduler.profiles.in_force.items():
+            if entry.profile.spec.mode == "Shadow":
+                found[name] = _status(self._summary(entry))
+        return found
+
+    def report(self, namespace: str = "") -> dict[str, Any]:
+        """The profiles with their statuses, and the last 1,000 pods, newest first.
+
+        Args:
+            namespace: Whose pods; empty for all.
+        """
+        prefix = f"{namespace}/" if namespace else ""
+        pods = [record for record in self._records if record["pod"].startswith(prefix)]
+        pods.sort(key=itemgetter("time"), reverse=True)
+        return {"profiles": self.statuses(), "pods": pods}
+
+    def _note(self, pod: object) -> None:
+        if not isinstance(pod, Pod) or pod.node_name is None:
+            return
+        scheduler = self._scheduler
+        profile = scheduler.profiles.shadow_of(pod, scheduler.cluster)
+        if profile is None and not self._bound:
+            return
+        if profile is not None:
+            self._summary(profile)
+        pending = scheduler.without_profile.get(pod.key)
+        was_pending = pending is not None and pending.uid == pod.uid
+        self._bound.append(_BoundPod(pod, self._now(), profile, was_pending))
+        if len(self._bound) > _MOST_WAITING:
+            first = self._bound.popleft()
+            if first.profile is not None and self._is_in_force(first.profile):
+                self._keep_once_confirmed(first, _Comparison(first.profile, "missed"))
+        self._wake()
+
+    def _drop_settled(self) -> None:
+        """Forgets bound pods that no later decision needs: those before the first undecided one."""
+        while self._bound:
+            profile = self._bound[0].profile
+            if profile is not None and self._is_in_force(profile):
+                return
+            self._bound.popleft()
+
+    def _is_in_force(self, profile: InForce) -> bool:
+        return self._scheduler.profiles.in_force.get(profile.profile.name) is profile
+
+    def _decide_pending(self, now: float, until: float) -> bool:
+        """Decides about pods that have not been bound for long."""
+        if now >= self._look_at:
+            self._look_at = now + _LOOK_SECONDS
+            self._look(now)
+        decided = False
+        while self._due and not (decided and self._clock() >= until):
+            pod = self._due.popleft()
+            waiting = self._scheduler.without_profile.get(pod.key)
+            if waiting is not None and waiting.uid == pod.uid:
+                self._decide_one_pending(pod)
+                decided = True
+        return decided
+
+    def _look(self, now: float) -> None:
+        """Notes since when pods are pending; each that is for long is due once."""
+        pods: Iterable[Pod] = ()
+        if self._scheduler.profiles.has_shadows:
+            pods = islice(self._scheduler.without_profile.values(), _MOST_PENDING)
+        known, self._pending = self._pending, {}
+        for pod in pods:
+            since = self._pending[pod.uid] = known.get(pod.uid, now)
+            if since is not None and now - since >= _PENDING_SECONDS:
+                self._pending[pod.uid] = None
+                self._due.append(pod)
+
+    def _decide_one_pending(self, pod: Pod) -> None:
+        profile = self._scheduler.profiles.shadow_of(pod, self._scheduler.cluster)
+        if profile is None:
+            return
+        outcome = self._decide(profile, pod)
+        if outcome is None:
+            self._keep(_Comparison(profile, "error"))
+            return
+        chosen = outcome if isinstance(outcome, ScheduleResult) else None
+        message = outcome.message if isinstance(outcome, FitError) else None
+        scores = {chosen.node: chosen.score_of(chosen.row)} if chosen is not None else {}
+        record = self._record(profile, pod, self._now(), "pending", chosen, scores, message)
+        self._keep(_Comparison(profile, "pending", record))
+
+    def _compared(self, bound: _BoundPod, profile: InForce) -> _Comparison:
+        """Decides about a bound pod; the trial has removed it and those bound later."""
+        pod, at = bound.pod, bound.at
+        outcome = self._decide(profile, replace(pod, node_name=None))
+        if outcome is None:
+            return _Comparison(profile, "error")
+        if isinstance(outcome, FitError):
+            record = self._record(profile, pod, at, "unschedulable", None, {}, outcome.message)
+            return _Comparison(profile, "unschedulable", record)
+        node = pod.node_name or ""
+        row = self._scheduler.state.nodes.row_of.get(node)
+        scores, message, result = {outcome.node: outcome.score_of(outcome.row)}, None, "same"
+        if outcome.node != node:
+            score = scores[node] = outcome.score_of(row) if row is not None else None
+            message = _rejection(outcome, row) if score is None else None
+            highest = scores[outcome.node]
+            tied = score is not None and highest is not None and score.total == highest.total
+            result = "rejected" if message is not None else "tied" if tied else "different"
+        usages: tuple[tuple[float, float], ...] = ()
+        if row is not None:
+            usages = (self._usage(pod, row), self._usage(pod, outcome.row))
+        record = self._record(profile, pod, at, result, outcome, scores, message)
+        return _Comparison(profile, result, record, usages)
+
+    def _decide(self, profile: InForce, pod: Pod) -> "ScheduleResult | FitError | None":
+        """The decision, without preemption; None if a plugin fails."""
+        scheduler = self._scheduler
+        if pod.limit_exceeded is not None:
+            return None
+        try:
+            outcome = decide(
+                pod,
+                self._summary(profile).pipeline,
+                scheduler.cluster,
+                self._results,
+                seed=tie_break_seed(pod.uid, 1),
+                start=self._start,
+                now=self._now(),
+            )
+        except Exception as error:
+            if not isinstance(error, PluginFailed):
+                logger.exception("the shadow decision about pod %s failed", pod.key)
+            logger.debug("no shadow decision about pod %s: %s", pod.key, text_of(error))
+            return None
+        if isinstance(outcome, ScheduleResult):
+            self._start = (self._start + outcome.evaluated_nodes) % scheduler.cluster.node_count
+        return outcome
+
+    def _summary(self, profile: InForce) -> _Summary:
+        """The summary of the profile; a profile that was changed begins anew."""
+        known = self._summaries.get(profile.profile.name)
+        if known is None or known.profile is not profile:
+            # A shadow profile evicts nothing, and looking for victims takes long.
+            pipeline = replace(profile.pipeline, post_filter=())
+            known = _Summary(profile, pipeline, self._now())
+            self._summaries = {
+                name: summary
+                for name, summary in self._summaries.items()
+                if self._is_in_force(summary.profile)
+            }
+            self._summaries[profile.profile.name] = known
+        return known
+
+    def _keep_once_confirmed(self, bound: _BoundPod, comparison: _Comparison) -> None:
+        """Keeps the comparison of a pod that was pending, now or once this is known."""
+        uid = bound.pod.uid
+        if uid in self._left:
+            del self._left[uid]
+            bound.was_pending = True
+        if bound.was_pending:
+            self._keep(comparison)
+            return
+        self._unconfirmed[uid] = comparison
+        if len(self._unconfirmed) > _MOST_REMEMBERED:
+            self._unconfirmed.popitem(last=False)
+
+    def _keep(self, comparison: _Comparison) -> None:
+        """Counts a comparison, if the profile is still in force as it was."""
+        profile = comparison.profile
+        if not self._is_in_force(profile):
+            return
+        name, summary = profile.profile.name, self._summary(profile)
+        summary.results[comparison.result] += 1
+        self._metrics.shadow_decided(name, comparison.result)
+        if comparison.record is not None:
+            self._records.append(comparison.record)
+        if comparison.usages:
+            summary.nodes += 1
+        for choice, (utilization, balance) in zip(_CHOICES, comparison.usages, strict=False):
+            summary.utilization[choice] += utilization
+            summary.balance[choice] += balance
+            self._metrics.shadow_node(name, choice, utilization, balance)
+
+    def _usage(self, pod: Pod, row: int) -> tuple[float, float]:
+        """Utilization and balance of the node with the pod, from cpu and memory requests.
+
+        Utilization is the mean of the requested fractions of both; balance is one minus their
+        standard deviation, as in NodeResourcesBalancedAllocation.
+        """
+        nodes = self._scheduler.cluster.nodes
+        fractions = []
+        for resource in ("cpu", "memory"):
+            amount = pod.shape.demand.resources.get(resource, 0)
+            requested = int(nodes.requested(resource)[row]) + amount
+            fractions.append(min(1.0, requested / max(1, int(nodes.allocatable(resource)[row]))))
+        first, second = fractions
+        return (first + second) / 2, 1 - abs(first - second) / 2
+
+    def _record(
+        self,
+        profile: InForce,
+        pod: Pod,
+        at: float,
+        result: str,
+        chosen: ScheduleResult | None,
+        scores: Mapping[str, NodeScore | None],
+        message: str | None,
+    ) -> dict[str, Any]:
+        """The decision as the report shows it."""
+        return {
+            "time": _iso(at, "milliseconds"),
+            "pod": pod.key,
+            "profile": profile.profile.name,
+            "result": result,
+            "node": chosen.node if chosen is not None else None,
+            "boundNode": pod.node_name,
+            "scores": {
+                node: {"plugins": dict(score.plugins), "total": score.total}
+                for node, score in scores.items()
+                if score is not None
+            },
+            "message": message,
+        }
+
+
+class ShadowStatusWriter:
+    """Writes what the comparisons show into the status of each profile in mode Shadow."""
+
+    def __init__(
+        self,
+        shadow: Shadow,
+        client: ApiClient,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._shadow = shadow
+        self._client = client
+        self._sleep = sleep
+        self._written: dict[str, dict[str, Any]] = {}
+
+    async def run(self) -> None:
+        """Writes until cancelled, where something has changed."""
+        while True:
+            await self._sleep(_STATUS_SECONDS)
+            statuses = dict(self._shadow.statuses())
+            self._written = {n: w for n, w in self._written.items() if n in statuses}
+            for name, status in statuses.items():
+                if self._written.get(name) != status:
+                    await self._write(name, status)
+
+    async def _write(self, name: str, status: dict[str, Any]) -> None:
+        patch = {"status": {"shadow": status}}
+        try:
+            await self._client.patch(SCHEDULING_PROFILE, name, patch, subresource="status")
+        except NotFoundError:
+            return  # kopf will tell that it was deleted
+        except ApiError as error:
+            logger.warning("the status of profile %s was not written: %s", name, explain(error))
+        else:
+            self._written[name] = status
+
+
+def _rejection(outcome: ScheduleResult, row: int | None) -> str | None:
+    """Which plugin rejects the row, and why; None if none does."""
+    for group in outcome.diagnosis().rejected:
+        for index in (group.rows == row).nonzero()[0].tolist():
+            return f"{group.plugin}: {', '.join(group.explanation.reasons_at(index))}"
+    return None
+
+
+def _status(summary: _Summary) -> dict[str, Any]:
+    """The summary as `ShadowStatus` of `mooring.policy.status`; percentages are rounded."""
+    results, nodes = summary.results, summary.nodes
+    return {
+        "since": _iso(summary.since),
+        "compared": sum(results[name] for name in COMPARED),
+        **{name: results[name] for name in COMPARED},
+        "notCompared": results["error"] + results["missed"],
+        **{
+            f"{choice}{what}Percent": round(100 * sums[choice] / nodes) if nodes else 0
+            for what, sums in (("Utilization", summary.utilization), ("Balance", summary.balance))
+            for choice in _CHOICES
+        },
+    }
+
+
+def _iso(seconds: float, precision: str = "seconds") -> str:
+    text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec=precision)
+    return text.replace("+00:00", "Z")

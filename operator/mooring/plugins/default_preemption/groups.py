@@ -1,0 +1,204 @@
+"""Finds the pods whose eviction makes a whole pod group fit (preemption/podgrouppreemption.go).
+
+All pods of lower priority are removed in a trial. If the group fits then, they are added again, the
+most important first, as long as it still fits; those that cannot stay are the victims, on all
+nodes. A group that may only be disrupted as a whole is one victim.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+import numpy as np
+
+from mooring.framework.post_filter import GroupNomination, NotEligible, PodGroupPostFilterState
+from mooring.framework.verdicts import Unschedulable
+from mooring.model.pod import Pod
+from mooring.model.pod_group import DisruptionMode
+from mooring.state.cluster import Trial
+from mooring.state.evictions import Evictions
+from mooring.state.pod_groups import PodGroups, PodGroupState
+
+__all__ = ["preempt_for_group", "whole_groups"]
+
+_NEVER: Final = "preemption: not eligible due to preemptionPolicy=Never."
+_TERMINATING: Final = "preemption: not eligible due to terminating pods on the nominated nodes."
+_NO_VICTIMS: Final = "preemption: No preemption victims found for incoming pod group."
+_NOT_HELPFUL: Final = (
+    "preemption: the group does not fit without the pods of lower priority either."
+)
+_MOST_SEARCHES: Final = 256
+"""Searches for nodes for the group in one preemption; then no more pods are reprieved."""
+_MOST_UNITS: Final = 2_000
+"""The least important potential victims that one preemption looks at."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Unit:
+    """Pods that are evicted together: one pod, or a group that is disrupted as a whole.
+
+    `surplus` says that the pod's group keeps its minimum without it.
+    """
+
+    pods: tuple[tuple[Pod, int], ...]
+    """With their rows."""
+    priority: int
+    is_group: bool = False
+    surplus: bool = False
+
+    @property
+    def importance(self) -> tuple[int, bool, bool, int, float]:
+        """The most important unit has the smallest (moreImportantVictim); surplus is the least."""
+        size = len(self.pods) if self.is_group else 0
+        started = min(_started(pod) for pod, _ in self.pods)
+        return (-self.priority, not self.is_group, self.surplus, -size, started)
+
+
+def preempt_for_group(
+    state: PodGroupPostFilterState,
+) -> GroupNomination | Unschedulable | NotEligible:
+    """The victims without which the group fits, and its members' nodes; or why there are none."""
+    cluster, limits = state.cluster, state.limits
+    if not all(pod.shape.preempts for pod in state.members):
+        return NotEligible(_NEVER)
+    if any(cluster.evictions.awaits_victims(pod) for pod in state.members):
+        return NotEligible(_TERMINATING)
+    units = sorted(_potential(state), key=lambda unit: unit.importance)[-_MOST_UNITS:]
+    violating, others = _split_by_budgets(units, cluster.evictions)
+    strict = limits.disruption_budgets == "Strict"
+    if strict:
+        violating = []
+    if not violating and not others:
+        return Unschedulable(_NO_VICTIMS, resolvable=True)
+    with cluster.trial() as trial:
+        for pod, _ in _evicting(state):
+            trial.remove(pod.key)
+        reprieve = _Reprieve(state, trial)
+        reprieve.remove([*violating, *others])
+        if state.place() is None:
+            return Unschedulable(_NOT_HELPFUL, resolvable=True)
+        chosen = [*reprieve.victims(violating), *reprieve.victims(others)]
+        rows = state.place()
+    if rows is None:
+        raise RuntimeError("the group fitted before, and nothing has changed")
+    victims = [pod for unit in chosen for pod, _ in unit.pods]
+    if limits.max_victims is not None and len(victims) > limits.max_victims:
+        text = f"preemption: the group needs more than {limits.max_victims} victims."
+        return Unschedulable(text, resolvable=True)
+    names = cluster.node_names
+    freeing = (pod for pod, row in _evicting(state) if row in set(rows.values()))
+    nodes = {uid: names[row] for uid, row in rows.items()}
+    return GroupNomination(nodes, (*victims, *freeing), strict)
+
+
+def whole_groups(groups: PodGroups) -> Iterator[PodGroupState]:
+    """The groups that are disrupted as a whole or not at all."""
+    for group in groups:
+        definition = group.definition
+        if definition is not None and definition.disruption_mode is DisruptionMode.POD_GROUP:
+            yield group
+
+
+def _potential(state: PodGroupPostFilterState) -> Iterator[_Unit]:
+    """The units of lower priority than the group, without pods that are being evicted already."""
+    cluster, priority = state.cluster, state.group.priority
+    whole = set[str]()
+    for group in whole_groups(cluster.pod_groups):
+        placed = [*group.assumed.values(), *group.assigned.values()]
+        whole.update(one.pod.uid for one in placed)
+        on_nodes = all(cluster.node(one.row) is not None for one in placed)
+        if placed and on_nodes and group.priority < priority and group.key != state.group.key:
+            pods = tuple((one.pod, one.row) for one in placed)
+            yield _Unit(pods, group.priority, is_group=True)
+    columns = cluster.pod_columns
+    lower = (columns.rows >= 0) & ~columns.nominated & (columns.priority < priority)
+    lower &= ~columns.evicting
+    if state.limits.min_runtime_seconds:
+        lower &= columns.started <= state.now - state.limits.min_runtime_seconds
+    surplus = _surplus(state)
+    for slot in np.flatnonzero(lower).tolist():
+        pod = columns.pods[slot]
+        row = int(columns.rows[slot])
+        if pod is None or pod.uid in whole or pod.terminating or cluster.node(row) is None:
+            continue
+        pods = ((pod, row),)
+        yield _Unit(pods, pod.shape.priority, surplus=pod.uid in surplus)
+
+
+def _surplus(state: PodGroupPostFilterState) -> set[str]:
+    """The uids of the members beyond the minimum of their group: those that started last."""
+    found = set[str]()
+    for group in state.cluster.pod_groups:
+        if group.minimum and group.surplus:
+            placed = [one.pod for one in (*group.assumed.values(), *group.assigned.values())]
+            placed.sort(key=lambda pod: (-pod.shape.priority, _started(pod)))
+            found.update(pod.uid for pod in placed[-group.surplus :])
+    return found
+
+
+def _evicting(state: PodGroupPostFilterState) -> Iterator[tuple[Pod, int]]:
+    """The pods of lower priority that this scheduler is evicting, with their rows."""
+    columns = state.cluster.pod_columns
+    chosen = (columns.rows >= 0) & ~columns.nominated & columns.evicting
+    chosen &= columns.priority < state.group.priority
+    for slot in np.flatnonzero(chosen).tolist():
+        pod = columns.pods[slot]
+        if pod is not None:
+            yield pod, int(columns.rows[slot])
+
+
+class _Reprieve:
+    """Adds units again as long as the group fits, and counts the searches."""
+
+    def __init__(self, state: PodGroupPostFilterState, trial: Trial) -> None:
+        self._state = state
+        self._trial = trial
+        self._searches = 0
+
+    def remove(self, units: Sequence[_Unit]) -> None:
+        """The pods of the units are on no node."""
+        for unit in units:
+            for pod, _ in unit.pods:
+                self._trial.remove(pod.key)
+
+    def victims(self, units: Sequence[_Unit]) -> list[_Unit]:
+        """The units that cannot stay, if they are added one after the other.
+
+        Whole halves are added at once: where all of a half can stay, each of it can.
+        """
+        if not units or self._searches >= _MOST_SEARCHES:
+            return list(units)
+        for unit in units:
+            for pod, row in unit.pods:
+                self._trial.add(pod, row)
+        self._searches += 1
+        if self._state.place() is not None:
+            return []
+        self.remove(units)
+        if len(units) == 1:
+            return list(units)
+        half = len(units) // 2
+        return [*self.victims(units[:half]), *self.victims(units[half:])]
+
+
+def _split_by_budgets(
+    units: Sequence[_Unit], evictions: Evictions
+) -> tuple[list[_Unit], list[_Unit]]:
+    """The units whose eviction, after those before them, violates a budget; and the others."""
+    disruptions: Counter[str] = Counter()
+    violating: list[_Unit] = []
+    others: list[_Unit] = []
+    for unit in units:
+        violates = False
+        for pod, _ in unit.pods:
+            for budget in evictions.matching_budgets(pod):
+                disruptions[budget.key] += 1
+                violates |= disruptions[budget.key] > evictions.disruptions_allowed(budget)
+        (violating if violates else others).append(unit)
+    return violating, others
+
+
+def _started(pod: Pod) -> float:
+    return inf if pod.started is None else pod.started

@@ -1,0 +1,358 @@
+"""Compare two policies: place the same pods on the same nodes with each, and see what differs."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any, Final
+
+import numpy as np
+import orjson
+
+from mooring.framework.registry import Registry
+from mooring.model.pod import Pod
+from mooring.model.resources import CPU, MEMORY
+from mooring.simulate.inputs import Inputs
+from mooring.simulate.manifests import InputError, read_text
+from mooring.simulate.profiles import LoadedProfile
+from mooring.simulate.selection import EVERY_POD, Selection, take_off
+from mooring.simulate.simulation import Attempt, Simulation
+from mooring.state.cluster import ClusterState
+from mooring.state.columns import IntArray
+from mooring.state.snapshot import Snapshot
+
+__all__ = ["POOL_LABELS", "Comparison", "Move", "PoolUse", "compare", "recorded_order"]
+
+POOL_LABELS: Final = (
+    "karpenter.sh/nodepool",
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "kubernetes.azure.com/agentpool",
+    "agentpool",
+    "node.kubernetes.io/instance-type",
+)
+"""The labels that name a node's pool; the first that a node has counts."""
+
+_NO_POOL: Final = "(none)"
+_LARGE: Final = 95
+"""The percentile of the pods' requests that stands for a large pod."""
+
+_Timed = Callable[[Iterable[Attempt], int], Iterable[Attempt]]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUse:
+    """What is used of a pool of nodes.
+
+    `empty` counts the nodes without pods, those of DaemonSets and static ones aside. `cpu` and
+    `memory` are requested shares of the allocatable amounts. `fragmentation` is the share of the
+    large pods that would fit into all free resources of the pool together, but fit on no node.
+    """
+
+    nodes: int
+    empty: int
+    cpu: float
+    memory: float
+    fragmentation: float
+
+    def document(self) -> dict[str, Any]:
+        """The pool as JSON."""
+        shares = {"cpu": self.cpu, "memory": self.memory, "fragmentation": self.fragmentation}
+        rounded = {name: round(share, 4) for name, share in shares.items()}
+        return {"nodes": self.nodes, "emptyNodes": self.empty, **rounded}
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A pod that the policies put on different nodes; None is no node, for `reason`."""
+
+    pod: str
+    owner: str
+    old: str | None
+    new: str | None
+    reason: str
+
+    def document(self) -> dict[str, Any]:
+        """The move as JSON."""
+        return {"pod": self.pod, "old": self.old, "new": self.new, "reason": self.reason or None}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How two policies differ.
+
+    Attributes:
+        pods: The number of pods that were placed.
+        moves: The pods on different nodes. Equal pods of one controller that only change places
+            with each other are not among them.
+        pools: Each pool's use with the old and with the new policy.
+        utilisation: With the old and with the new policy, the number of nodes whose requested cpu
+            is 0 to 10 %, 10 to 20 %, and so on.
+    """
+
+    pods: int
+    moves: tuple[Move, ...]
+    pools: Mapping[str, tuple[PoolUse, PoolUse]]
+    utilisation: tuple[tuple[int, ...], tuple[int, ...]]
+
+    @property
+    def lost(self) -> tuple[Move, ...]:
+        """The pods that have a node with the old policy only."""
+        return tuple(move for move in self.moves if move.new is None)
+
+    @property
+    def gained(self) -> tuple[Move, ...]:
+        """The pods that have a node with the new policy only."""
+        return tuple(move for move in self.moves if move.old is None)
+
+    @property
+    def moved(self) -> tuple[Move, ...]:
+        """The pods that have another node."""
+        return tuple(move for move in self.moves if move.old and move.new)
+
+    def document(self) -> dict[str, Any]:
+        """The comparison as JSON."""
+        return {
+            "pods": self.pods,
+            "summary": {
+                "moved": len(self.moved),
+                "lost": len(self.lost),
+                "gained": len(self.gained),
+            },
+            "moves": [move.document() for move in self.moves],
+            "pools": {
+                name: {"old": old.document(), "new": new.document()}
+                for name, (old, new) in self.pools.items()
+            },
+            "nodesByCpu": {"old": [*self.utilisation[0]], "new": [*self.utilisation[1]]},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """What one policy does: the node of each pod, or the reason, and what is used then."""
+
+    nodes: dict[str, str | None]
+    reasons: dict[str, str]
+    pools: dict[str, PoolUse]
+    utilisation: tuple[int, ...]
+
+
+def compare(
+    inputs: Inputs,
+    registry: Registry,
+    old: Sequence[LoadedProfile],
+    new: Sequence[LoadedProfile],
+    *,
+    selection: Selection = EVERY_POD,
+    as_profile: str | None = None,
+    order: Sequence[str] | None = None,
+    pool_label: str | None = None,
+    seed: int = 0,
+    progress: _Timed = lambda attempts, _: attempts,
+) -> Comparison:
+    """Place the selected pods that either policy takes from scratch, once with each policy.
+
+    If each policy is one profile, the profile decides about all selected pods, whatever it matches.
+
+    Running pods are taken off their nodes first; static and terminating ones stay. With `order`
+    ("namespace/name"), only these pods are placed, in this order; all others stay on their nodes.
+    The old policy is tried in a process of its own, at the same time.
+
+    Args:
+        inputs: The cluster and its pods; the pods move in it.
+        registry: The plugins that profiles may name.
+        old: The profiles of the old policy.
+        new: Those of the new one.
+        selection: Which pods are placed.
+        as_profile: The name, in both policies, of the profile that decides about every pod.
+        order: Of which pods the recorded order of arrival is replayed.
+        pool_label: The node label that names a node's pool, instead of `POOL_LABELS`.
+        seed: Chooses among nodes of equal score.
+        progress: Gets the attempts with the new policy, and how many there will be.
+
+    Raises:
+        InputError: if no pod is selected, or the old policy fails.
+    """
+    names = [as_profile, as_profile]
+    if as_profile is None and len(old) == len(new) == 1:
+        names = [old[0].profile.name, new[0].profile.name]
+    simulations = [
+        Simulation(replace(inputs, profiles=tuple(p)), registry, seed=seed, profile=name)
+        for p, name in zip((old, new), names, strict=True)
+    ]
+    wanted = {key: position for position, key in enumerate(order or ())}
+
+    def selected(pod: Pod) -> bool:
+        taken = any(simulation.takes(pod) for simulation in simulations)
+        return taken and selection.takes(pod, inputs) and (order is None or pod.key in wanted)
+
+    found = [pod for pod in take_off(inputs, selected).pending if selected(pod)]
+    if not found:
+        raise InputError("there is no pod to compare the policies by")
+    if order is not None:  # the queue is sorted by time, so the order is that of the times
+        found.sort(key=lambda pod: wanted[pod.key])
+        found = [replace(pod, created=float(n)) for n, pod in enumerate(found, start=1)]
+    large = _large(found)
+
+    def side(attempts: Iterable[Attempt]) -> _Side:
+        return _side(attempts, inputs.state, large, pool_label)
+
+    receiver, sender = get_context("fork").Pipe(duplex=False)
+    child = get_context("fork").Process(
+        target=_send, args=(sender, lambda: side(simulations[0].attempts(found)))
+    )
+    child.start()
+    sender.close()
+    try:
+        after = side(progress(simulations[1].attempts(found), len(found)))
+        before = _received(receiver)
+    finally:
+        child.terminate()
+        child.join()
+    return _comparison(found, before, after)
+
+
+def recorded_order(path: str) -> list[str]:
+    """The pods of decision records, the first decided first.
+
+    The file is what /debug/decisions answers, or `mooring simulate -o json` prints. Records without
+    `time` are in the order of the decisions.
+
+    Raises:
+        InputError: if the file holds no decision records.
+    """
+    try:
+        records = orjson.loads(read_text(path))["decisions"]
+        timed = sorted(records, key=lambda record: record.get("time") or "")
+        return [*dict.fromkeys(str(record["pod"]) for record in timed)]
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        raise InputError(
+            f"{path}: holds no decision records; it must be what /debug/decisions answers"
+        ) from None
+
+
+def _send(sender: Connection, work: Callable[[], _Side]) -> None:
+    """Send the result of the work, or the text of its error."""
+    try:
+        sender.send(work())
+    except Exception as error:  # noqa: BLE001 - the other process says so to the user
+        sender.send(f"{type(error).__name__}: {error}")
+
+
+def _received(receiver: Connection) -> _Side:
+    try:
+        answer = receiver.recv()
+    except EOFError:
+        raise InputError("the process that tries the old policy has ended") from None
+    if not isinstance(answer, _Side):
+        raise InputError(f"the old policy cannot be tried: {answer}")
+    return answer
+
+
+def _side(
+    attempts: Iterable[Attempt], state: ClusterState, large: Mapping[str, int], label: str | None
+) -> _Side:
+    nodes: dict[str, str | None] = {}
+    reasons: dict[str, str] = {}
+    for attempt in attempts:
+        decision = attempt.decision
+        nodes[decision.pod] = decision.node
+        if decision.node is None:
+            preempts = f"would preempt on {decision.nominated_node}"
+            reasons[decision.pod] = preempts if decision.nominated_node else attempt.reason
+    rows = state.nodes.order()
+    view = _Use(state, rows, large)
+    pools: dict[str, list[int]] = {}
+    for index, row in enumerate(rows.tolist()):
+        pools.setdefault(_pool(state, row, label), []).append(index)
+    uses = {name: view.of(np.array(pools[name])) for name in sorted(pools)}
+    return _Side(nodes, reasons, uses, view.histogram())
+
+
+def _pool(state: ClusterState, row: int, label: str | None) -> str:
+    node = state.nodes.nodes[row]
+    labels = node.labels if node is not None else {}
+    keys = POOL_LABELS if label is None else (label,)
+    return next((labels[key] for key in keys if key in labels), _NO_POOL)
+
+
+class _Use:
+    """Columns of what is free and used on the rows."""
+
+    def __init__(self, state: ClusterState, rows: IntArray, large: Mapping[str, int]) -> None:
+        nodes = Snapshot(state).nodes.take(rows)
+        self._allocatable = {name: nodes.allocatable(name) for name in (CPU, MEMORY)}
+        self._requested = {name: nodes.requested(name) for name in (CPU, MEMORY)}
+        self._slots = np.maximum(nodes.pod_slots - nodes.pod_count, 0)
+        self._large = large
+        busy = {
+            placed.row
+            for placed in state.pods
+            if placed.pod.owner is None or placed.pod.owner.kind not in ("DaemonSet", "Node")
+        }
+        self._empty = np.array([row not in busy for row in rows.tolist()], np.bool_)
+
+    def of(self, index: IntArray) -> PoolUse:
+        """The use of the rows at these positions."""
+        shares = {}
+        fits, together = self._slots[index], int(self._slots[index].sum())
+        for name in (CPU, MEMORY):
+            allocatable = self._allocatable[name][index]
+            requested = self._requested[name][index]
+            shares[name] = _share(int(requested.sum()), int(allocatable.sum()))
+            if self._large[name]:
+                free = np.maximum(allocatable - requested, 0)
+                fits = np.minimum(fits, free // self._large[name])
+                together = min(together, int(free.sum()) // self._large[name])
+        lost = 1 - _share(int(fits.sum()), together) if together else 0.0
+        empty = int(self._empty[index].sum())
+        return PoolUse(len(index), empty, shares[CPU], shares[MEMORY], lost)
+
+    def histogram(self) -> tuple[int, ...]:
+        """The number of nodes by tenth of their requested cpu."""
+        allocatable = np.maximum(self._allocatable[CPU], 1)
+        tenths = np.minimum(self._requested[CPU] * 10 // allocatable, 9)
+        return tuple(np.bincount(tenths, minlength=10).tolist())
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
+
+
+def _large(pods: Iterable[Pod]) -> dict[str, int]:
+    """The requests of a large pod."""
+    demands = [pod.shape.demand.resources for pod in pods]
+    return {
+        name: int(np.percentile([demand.get(name, 0) for demand in demands], _LARGE))
+        for name in (CPU, MEMORY)
+    }
+
+
+def _comparison(pods: Sequence[Pod], before: _Side, after: _Side) -> Comparison:
+    alike: dict[Any, list[Pod]] = {}
+    for pod in pods:
+        owner = (pod.namespace, pod.owner.kind, pod.owner.name) if pod.owner else pod.key
+        alike.setdefault((owner, id(pod.shape)), []).append(pod)
+    moves = [move for group in alike.values() for move in _moves(group, before, after)]
+    pools = {name: (before.pools[name], after.pools[name]) for name in before.pools}
+    return Comparison(len(pods), tuple(moves), pools, (before.utilisation, after.utilisation))
+
+
+def _moves(pods: Iterable[Pod], before: _Side, after: _Side) -> Iterator[Move]:
+    """The moves of equal pods: as few as there can be, whichever of them is on which node."""
+    pods = [*pods]
+    old = [before.nodes[pod.key] for pod in pods]
+    new = Counter(after.nodes[pod.key] for pod in pods)
+    leaving: list[tuple[Pod, str | None]] = []
+    for pod, node in zip(pods, old, strict=True):
+        if new[node]:
+            new[node] -= 1
+        else:
+            leaving.append((pod, node))
+    why = next((after.reasons[pod.key] for pod in pods if pod.key in after.reasons), "")
+    targets = [*(+new).elements()]
+    for (pod, node), target in zip(leaving, targets, strict=True):
+        owner = f"{pod.owner.kind} {pod.namespace}/{pod.owner.name}" if pod.owner else ""
+        yield Move(pod.key, owner, node, target, why if target is None else "")

@@ -1,0 +1,133 @@
+"""How a command reaches the leading replica, seen through `mooring explain`."""
+
+import ssl
+from collections.abc import AsyncIterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from aiohttp import web
+
+from cli.running import AUTHORITY, Running, ask, serving
+from kube.api_server import ApiServer
+from mooring.cli.explain import explain
+from mooring.cli.leader import Leader, leader_options
+from mooring.framework.decision import Decision
+from mooring.observe.records import DecisionLog
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[Running]:
+    decisions = DecisionLog()
+    decisions.add(Decision("team-a/web", "mine", "n1", None, (), None, {}, None), time=0.0)
+    async with serving(tmp_path, decisions=decisions) as running:
+        yield running
+
+
+def test_the_options_are_the_fields() -> None:
+    command = click.command(leader_options(lambda: None))
+    assert {option.name for option in command.params} == {field.name for field in fields(Leader)}
+
+
+@pytest.mark.parametrize("server", ["file:///etc/passwd", "http://127.0.0.1:10251"])
+async def test_credentials_are_sent_over_https_only(server: str, running: Running) -> None:
+    running.url = server
+    result = await running.answer(explain, "web")
+    assert result.exit_code == 2
+    assert "must start with https://" in result.stderr
+
+
+@pytest.mark.parametrize("server", ["https://", "https://a:99999", "https://a:b", "https://[::"])
+async def test_a_server_that_is_no_url_is_one_line_that_says_what_to_do(
+    server: str, running: Running
+) -> None:
+    running.url = server
+    result = await running.answer(explain, "web")
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert "--server" in line
+
+
+async def test_credentials_are_not_sent_to_a_server_that_is_not_trusted(running: Running) -> None:
+    words = ("team-a/web", f"--server={running.url}", f"--kubeconfig={running.kubeconfig()}")
+    result = await ask(explain, *words)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert "its certificate is not trusted" in line
+    assert "--certificate-authority" in line
+    skipped = await ask(explain, *words, "--insecure-skip-tls-verify")
+    assert skipped.exit_code == 0
+
+
+async def test_a_name_that_the_certificate_does_not_have_is_not_trusted(running: Running) -> None:
+    result = await running.answer(explain, "web", "--tls-server-name=mooring.example")
+    assert result.exit_code == 2
+    assert "its certificate is not trusted" in result.stderr
+
+
+async def test_a_token_that_is_not_accepted_is_one_line(running: Running) -> None:
+    result = await running.answer(explain, "team-a/web", user="an-expired-token")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error: the leading replica answers 401: "
+        "Unauthorized: the API server does not accept the token\n"
+    )
+
+
+async def test_an_unreachable_server_is_one_line_that_says_what_to_do(
+    running: Running, unused_tcp_port: int
+) -> None:
+    running.url = f"https://127.0.0.1:{unused_tcp_port}"
+    result = await running.answer(explain, "web")
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert "correct --server, or leave it out for a port-forward" in line
+
+
+@pytest.mark.parametrize("status", [200, 404, 500])
+async def test_an_answer_from_another_server_is_one_line(status: int, tmp_path: Path) -> None:
+    async def greet(_: web.BaseRequest) -> web.Response:
+        return web.Response(text="hello", status=status)
+
+    pair = AUTHORITY.server()
+    (tmp_path / "tls.pem").write_bytes(pair.certificate + pair.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "tls.pem")
+    runner = web.ServerRunner(web.Server(greet))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    result = await Running(f"https://127.0.0.1:{runner.addresses[0][1]}", tmp_path).answer(
+        explain, "web"
+    )
+    await runner.cleanup()
+    assert result.exit_code == 2
+    assert "is it Mooring?" in result.stderr
+
+
+def lease(holder: str | None) -> dict[str, Any]:
+    return {"metadata": {"name": "mooring"}, "spec": {"holderIdentity": holder}}
+
+
+@pytest.mark.parametrize("holder", ["", None])
+async def test_without_a_leader_it_says_so(holder: str | None, running: Running) -> None:
+    async with ApiServer(lambda request: request.reply(lease(holder))) as server:
+        result = await ask(explain, "web", f"--kubeconfig={running.kubeconfig(server.url)}")
+    assert result.exit_code == 2
+    assert "no replica holds the Lease mooring-system/mooring now" in result.stderr
+    assert server.seen[0].headers["Authorization"] == "Bearer ann"
+
+
+async def test_without_a_lease_it_says_what_to_correct(running: Running) -> None:
+    async with ApiServer(lambda request: request.refuse(404, "NotFound", "no")) as server:
+        result = await ask(explain, "web", f"--kubeconfig={running.kubeconfig(server.url)}")
+    assert result.exit_code == 2
+    assert "correct --lease-namespace and --lease-name, or give --server" in result.stderr
+
+
+async def test_without_the_right_to_the_lease_it_names_the_role(running: Running) -> None:
+    async with ApiServer(lambda request: request.refuse(403, "Forbidden", "no")) as server:
+        result = await ask(explain, "web", f"--kubeconfig={running.kubeconfig(server.url)}")
+    assert result.exit_code == 2
+    assert "the Role mooring-explain in mooring-system grants it" in result.stderr

@@ -1,0 +1,61 @@
+"""`python -m conformance.gangs`: which random gangs kube-scheduler and Mooring place."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from conformance.gangs.comparing import Verdict, both_schedulers, verdicts
+from controlplane import ApiError, ControlPlaneError
+from controlplane.progress import Progress
+
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code: 0 Mooring places what kube-scheduler does, 1 not, 2 wrong use."""
+    parser = argparse.ArgumentParser(
+        prog="python -m conformance.gangs",
+        description="Gives random gangs to kube-scheduler, with its gates on, and to Mooring on "
+        "the same API server. Wherever kube-scheduler places a gang, Mooring must.",
+    )
+    parser.add_argument("--cases", type=int, default=200, metavar="N", help="default: %(default)s")
+    parser.add_argument("--seed", type=int, default=7, metavar="N", help="default: %(default)s")
+    chosen = parser.parse_args(arguments)
+    if chosen.cases < 1:
+        parser.error("--cases must be 1 or more")
+    try:
+        return _compare(chosen.cases, chosen.seed)
+    except (ControlPlaneError, ApiError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _compare(cases: int, seed: int) -> int:
+    progress, found = Progress(), list[Verdict]()
+    progress.begin(f"{cases} gangs")
+    with both_schedulers() as access:
+        for verdict in verdicts(access, seed, range(cases)):
+            found.append(verdict)
+            progress.tick()
+    progress.end("done")
+    sys.stdout.write(summary(found))
+    return int(any(v.wrong or (v.kube_scheduler and not v.mooring) for v in found))
+
+
+def summary(found: Sequence[Verdict]) -> str:
+    """The counts, and a line for each gang that Mooring should have placed, or placed wrongly."""
+    theirs = {v.number for v in found if v.kube_scheduler}
+    ours = {v.number for v in found if v.mooring}
+    lines = [
+        f"{len(found)} gangs: kube-scheduler placed {len(theirs)}, Mooring {len(ours)}",
+        f"only Mooring placed {len(ours - theirs)}, only kube-scheduler {len(theirs - ours)}",
+        *(f"gang {number}: only kube-scheduler placed it" for number in sorted(theirs - ours)),
+        *(f"gang {v.number}: {v.wrong}" for v in found if v.wrong),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""The random gangs of the comparison with kube-scheduler, and what is said about them."""
+
+from typing import Any
+
+import pytest
+
+from conformance.gangs.__main__ import main, summary
+from conformance.gangs.cases import Gang, random_gang, wrong_placement
+from conformance.gangs.comparing import Verdict
+from mooring.testing.builders import node, pod, pod_group
+
+RACK = "example.com/rack"
+
+
+def described(gang: Gang) -> Any:
+    """What of a gang does not depend on who schedules it."""
+    return (
+        gang.minimum,
+        gang.topology,
+        [raw["status"]["allocatable"] for raw in gang.nodes],
+        [raw["spec"]["containers"] for raw in (*gang.running, *gang.members)],
+    )
+
+
+def test_both_schedulers_get_the_same_gang_on_nodes_of_their_own() -> None:
+    for number in range(20):
+        theirs, ours = (random_gang(7, number, name, "ns") for name in ("default", "mooring"))
+        assert described(theirs) == described(ours)
+        assert {raw["spec"]["schedulerName"] for raw in ours.members} == {"mooring"}
+        names = [{raw["metadata"]["name"] for raw in gang.nodes} for gang in (theirs, ours)]
+        assert not names[0] & names[1]
+
+
+def test_the_gangs_are_of_many_kinds() -> None:
+    gangs = [random_gang(7, number, "mooring", "ns") for number in range(200)]
+    assert {gang.topology for gang in gangs} == {None, RACK}
+    assert {gang.minimum == len(gang.members) for gang in gangs} == {True, False}
+    assert {len(gang.members) for gang in gangs} == {*range(2, 11)}
+    assert any(len({str(raw["spec"]["containers"]) for raw in g.members}) > 1 for g in gangs)
+
+
+def gang(minimum: int = 2, topology: str | None = None) -> Gang:
+    """Three members of 2 cores and two nodes of 4, of which one has 1 core taken."""
+    return Gang(
+        "g",
+        minimum,
+        topology,
+        nodes=[node("n1", labels={RACK: "r1"}), node("n2", labels={RACK: "r2"})],
+        running=[pod("busy", cpu="1", node="n1")],
+        members=[pod(f"m{i}", cpu="2") for i in range(3)],
+        group=pod_group("g", minimum),
+    )
+
+
+@pytest.mark.parametrize(
+    ("node_of", "wrong"),
+    [
+        ({}, ""),
+        ({"m0": "n1", "m1": "n2", "m2": "n2"}, ""),
+        ({"m0": "n1"}, "1 of at least 2 members are bound"),
+        (
+            {"m0": "n1", "m1": "n1"},
+            "node n1 is over its allocatable cpu, or is not for this gang",
+        ),
+        (
+            {"m0": "other", "m1": "n2"},
+            "node other is over its allocatable cpu, or is not for this gang",
+        ),
+    ],
+)
+def test_a_wrong_placement_is_described(node_of: dict[str, str], wrong: str) -> None:
+    assert wrong_placement(gang(), node_of) == wrong
+
+
+def test_members_in_two_domains_are_wrong_if_the_gang_has_a_topology() -> None:
+    apart = {"m0": "n1", "m1": "n2"}
+    assert wrong_placement(gang(topology=RACK), apart) == "its members are in 2 domains"
+    assert wrong_placement(gang(topology=RACK), {"m0": "n2", "m1": "n2"}) == ""
+
+
+def test_the_summary_counts_and_names_what_should_not_be() -> None:
+    found = [
+        Verdict(0, kube_scheduler=True, mooring=True, wrong=""),
+        Verdict(1, kube_scheduler=False, mooring=True, wrong=""),
+        Verdict(2, kube_scheduler=True, mooring=False, wrong="1 of at least 2 members are bound"),
+    ]
+    assert summary(found) == (
+        "3 gangs: kube-scheduler placed 2, Mooring 2\n"
+        "only Mooring placed 1, only kube-scheduler 1\n"
+        "gang 2: only kube-scheduler placed it\n"
+        "gang 2: 1 of at least 2 members are bound\n"
+    )
+
+
+def test_a_number_of_cases_below_one_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--cases", "0"])
+    assert ended.value.code == 2
+    assert "--cases must be 1 or more" in capsys.readouterr().err

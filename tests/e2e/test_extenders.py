@@ -1,0 +1,185 @@
+"""kube-scheduler and Mooring with the same extenders, which run as one process of their own."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+import replica
+from controlplane import Access, ControlPlane
+from controlplane.client import Client
+from controlplane.health import wait_until_healthy
+from controlplane.namespaces import create_namespace, delete_namespace
+from controlplane.nodes import node_object
+from controlplane.processes import ProcessGroup, free_ports
+from deterministic_extender import SEED
+from e2e.replicas import Replicas, bound, delete_now, eventually
+from mooring.cli.convert import convert
+
+PODS: Final = 200
+NODES: Final = 8
+PRIORITIES: Final = (1, 2, 3, 4, 5, 6)
+CARD: Final = "example.com/card"
+
+Raw = dict[str, Any]
+Outcome = tuple[str, str, tuple[str, ...]]
+"""A pod's name, its node or "", and the pods that were evicted for it."""
+
+
+def extenders(port: int) -> list[Raw]:
+    """One for pods with a card, which gets whole nodes; one for all, whose scores are unique."""
+    url = f"http://127.0.0.1:{port}"
+    return [
+        {
+            "urlPrefix": f"{url}/cards",
+            "prioritizeVerb": "prioritize",
+            "weight": 2,
+            "managedResources": [{"name": CARD, "ignoredByScheduler": True}],
+        },
+        {
+            "urlPrefix": f"{url}/unique",
+            "filterVerb": "filter",
+            "prioritizeVerb": "prioritize",
+            "preemptVerb": "preempt",
+            "weight": 1,
+            "nodeCacheCapable": True,
+        },
+    ]
+
+
+@pytest.fixture(scope="module")
+def extender(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of the deterministic extender, a process of its own."""
+    (port,) = free_ports(1)
+    log = tmp_path_factory.mktemp("extender") / "extender.log"
+    command = [sys.executable, "-m", "deterministic_extender", f"--port={port}"]
+    environment = {**replica.environment(), "PYTHONPATH": str(replica.ROOT / "tests")}
+    with ProcessGroup() as group:
+        program = group.spawn("extender", command, log=log, env=environment)
+        wait_until_healthy(program, f"http://127.0.0.1:{port}/healthz", 30.0)
+        yield port
+
+
+@pytest.fixture(scope="module")
+def plane(extender: int) -> Iterator[ControlPlane]:
+    """A control plane with nodes, priorities, and a kube-scheduler with the extenders."""
+    configuration = {"extenders": extenders(extender), "percentageOfNodesToScore": 100}
+    with (
+        ControlPlane({"kube-scheduler"}, scheduler_config=configuration) as plane,
+        plane.access.client() as client,
+    ):
+        replica.apply_manifests(plane.access)
+        for number in range(NODES):
+            capacity = {"cpu": "4", "memory": "32Gi", "pods": "110"}
+            client.post("/api/v1/nodes", node_object(f"n{number}", "z", capacity, {}))
+        for value in PRIORITIES:
+            named = {"metadata": {"name": f"p{value}"}, "value": value}
+            client.post("/apis/scheduling.k8s.io/v1/priorityclasses", named)
+        yield plane
+
+
+@pytest.fixture
+def mooring(plane: ControlPlane, extender: int, tmp_path: Path) -> Iterator[str]:
+    """The schedulerName of pods that Mooring takes with what `convert` makes of the extenders."""
+    name = "extended"
+    configuration = tmp_path / "configuration.yaml"
+    configuration.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "KubeSchedulerConfiguration",
+                "percentageOfNodesToScore": 100,
+                "profiles": [{"schedulerName": name}],
+                "extenders": extenders(extender),
+            }
+        )
+    )
+    converted = CliRunner().invoke(convert, [str(configuration)], catch_exceptions=False)
+    plane.access.kubectl("apply", "-f", "-", stdin=converted.stdout)
+    with Replicas.of(plane.access, tmp_path) as replicas:
+        scheduler = replicas.start()
+        scheduler.wait_until_leads()
+        yield name
+        assert scheduler.terminate() == 0
+
+
+@contextmanager
+def namespace(access: Access) -> Iterator[str]:
+    name = create_namespace(access, "extended")
+    yield name
+    delete_namespace(access, name)
+
+
+def pod(dice: Random, number: int, scheduler: str) -> Raw:
+    """A pod that is the same for each scheduler."""
+    requests = {"cpu": dice.choice(("500m", "1", "1500m", "2"))}
+    card = {CARD: "1"} if dice.random() < 0.3 else {}
+    container = {
+        "name": "c",
+        "image": "registry.example/c:1",
+        "resources": {"requests": {**requests, **card}, "limits": card},
+    }
+    return {
+        "metadata": {"name": f"pod-{number:03}", "annotations": {SEED: str(number)}},
+        "spec": {
+            "schedulerName": scheduler,
+            "priorityClassName": f"p{dice.choice(PRIORITIES)}",
+            "terminationGracePeriodSeconds": 0,
+            "containers": [container],
+        },
+    }
+
+
+def outcomes(client: Client, name: str, scheduler: str) -> list[Outcome]:
+    """What becomes of 200 pods, one after the other; a third of the time one is deleted before."""
+    dice, found = Random(20261122), list[Outcome]()  # noqa: S311 - reproducible, not secret
+    for number in range(PODS):
+        placed = bound(client, name)
+        if placed and dice.random() < 0.35:
+            gone = sorted(placed)[dice.randrange(len(placed))]
+            delete_now(client, name, gone)
+            del placed[gone]
+        raw = pod(dice, number, scheduler)
+        client.post(f"/api/v1/namespaces/{name}/pods", raw)
+        own = raw["metadata"]["name"]
+        path = f"/api/v1/namespaces/{name}/pods/{own}"
+        decided = eventually(partial(client.get, path), is_decided, f"a decision about {own}")
+        node = decided["spec"].get("nodeName", "")
+        if node:
+            minute, second = divmod(number, 60)
+            started = f"2026-01-01T00:{minute:02}:{second:02}Z"
+            client.patch(f"{path}/status", {"status": {"phase": "Running", "startTime": started}})
+        else:
+            delete_now(client, name, own)
+        evicted = placed.keys() - bound(client, name).keys()
+        found.append((own, node, tuple(sorted(evicted))))
+    return found
+
+
+def is_decided(raw: Raw) -> bool:
+    """Whether the pod is bound, or unschedulable and not nominated to a node."""
+    if raw["spec"].get("nodeName"):
+        return True
+    conditions = raw["status"].get("conditions", ())
+    rejected = any(c["type"] == "PodScheduled" and c["status"] == "False" for c in conditions)
+    return rejected and not raw["status"].get("nominatedNodeName")
+
+
+def test_both_decide_the_same_for_200_pods_preemption_included(
+    plane: ControlPlane, mooring: str
+) -> None:
+    with plane.access.client() as client:
+        with namespace(plane.access) as name:
+            theirs = outcomes(client, name, "default-scheduler")
+        with namespace(plane.access) as name:
+            ours = outcomes(client, name, mooring)
+    assert ours == theirs
+    assert sum(bool(node) for _, node, _ in ours) > PODS // 2
+    assert sum(bool(evicted) for _, _, evicted in ours) > 10

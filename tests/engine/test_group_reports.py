@@ -1,0 +1,349 @@
+"""What users see of pod groups: status, events, and the report on request."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from kube.api_server import ApiServer, Request
+from mooring.engine.group_decision import DomainTried, GroupDecision
+from mooring.engine.group_reports import GroupReports
+from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
+from mooring.kube.recorder import EventRecorder
+from mooring.kube.resources import COSCHEDULING_POD_GROUP, POD, POD_GROUP_V1ALPHA2
+from mooring.kube.writes import PodGroupWriter
+from mooring.model.events import Kind
+from mooring.model.objects import object_key, parse_object
+from mooring.model.pod import parse_pod
+from mooring.model.pod_group import COSCHEDULING_LABEL
+from mooring.state.cluster import ClusterState
+from mooring.state.pod_groups import PodGroupState
+from mooring.testing.builders import cluster, coscheduling_pod_group, node, pod, pod_group
+
+LABEL = {COSCHEDULING_LABEL: "train"}
+SERVED = {
+    Kind.POD_GROUP: POD_GROUP_V1ALPHA2,
+    Kind.COSCHEDULING_POD_GROUP: COSCHEDULING_POD_GROUP,
+}
+WAIT_SECONDS = 10.0
+
+
+FULL = GroupDecision(
+    rows={},
+    message="needs 12 CPUs more in rack=r3",
+    tried=(DomainTried("rack", "r3", 7, "7 of 8 fit"),),
+    tries=2,
+    bounded=True,
+)
+
+
+class Groups:
+    """A cluster whose reports go to a server that keeps what is patched.
+
+    `now` is both clocks. `finished` is what lists of succeeded and failed pods hold.
+    """
+
+    def __init__(self, state: ClusterState, client: ApiClient, server: "Server") -> None:
+        self.state = state
+        self.server = server
+        self.now = 1_767_225_600.0
+        self.placed: list[float] = []
+        self.owned = True
+        self._rounds: asyncio.Queue[asyncio.Event] = asyncio.Queue()
+        self.recorder = EventRecorder(client, "mooring", "test")
+        self.events: list[tuple[str, str]] = []
+        self.reports = GroupReports(
+            state,
+            PodGroupWriter(client),
+            self.recorder,
+            owns=lambda _pod: self.owned,
+            served=lambda: SERVED,
+            placed=self.placed.append,
+            clock=lambda: self.now,
+            wall_clock=lambda: self.now,
+            sleep=self._sleep,
+        )
+        state.on_events(self.reports.on_events)
+
+    async def _sleep(self, _seconds: float) -> None:
+        """The end of a round: the next begins when the test says so."""
+        over = asyncio.Event()
+        self._rounds.put_nowait(over)
+        await over.wait()
+
+    async def round(self) -> None:
+        """Another look at the groups that changed has ended."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            (await self._rounds.get()).set()
+            waiting = await self._rounds.get()
+            self._rounds.put_nowait(waiting)
+
+    async def first_round(self) -> None:
+        async with asyncio.timeout(WAIT_SECONDS):
+            waiting = await self._rounds.get()
+            self._rounds.put_nowait(waiting)
+
+    def group(self) -> PodGroupState:
+        (only,) = self.state.pod_groups
+        return only
+
+    def show(self, raw: dict[str, Any]) -> None:
+        """The watch shows this object."""
+        coscheduling = raw["apiVersion"].startswith("scheduling.x-k8s.io")
+        kind = Kind.COSCHEDULING_POD_GROUP if coscheduling else Kind(raw["kind"])
+        value = parse_object(kind, raw)
+        self.state.put(kind, object_key(kind, raw), value)
+
+    def report(self) -> dict[str, Any]:
+        (only,) = self.reports.report("default", "train")
+        return only
+
+
+class Server:
+    """Answers patches of PodGroups and lists of pods, and refuses what it is told to."""
+
+    def __init__(self) -> None:
+        self.patches: list[Request] = []
+        self.lists: list[Request] = []
+        self.events: list[Request] = []
+        self.finished: dict[str, int] = {}
+        self.refusal: tuple[int, str] | None = None
+
+    def __call__(self, request: Request) -> None:
+        if self.refusal is not None:
+            request.refuse(*self.refusal, "not now")
+        elif request.method == "PATCH":
+            self.patches.append(request)
+            request.reply({})
+        elif request.path.endswith("/pods"):
+            self.lists.append(request)
+            phase = request.query["fieldSelector"].removeprefix("status.phase=")
+            items = [{"metadata": {"name": str(i)}} for i in range(self.finished.get(phase, 0))]
+            request.reply({"metadata": {"resourceVersion": "1"}, "items": items})
+        else:
+            self.events.append(request)
+            request.reply({})
+
+    def patched(self) -> list[dict[str, Any]]:
+        """The statuses written since the last call."""
+        statuses = [request.body["status"] for request in self.patches]
+        self.patches.clear()
+        return statuses
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def objects() -> list[dict[str, Any]]:
+    """What is in the cluster at the start."""
+    return [
+        node("n"),
+        coscheduling_pod_group("train", 3),
+        *(pod(f"p{i}", labels=LABEL) for i in range(2)),
+    ]
+
+
+@pytest.fixture
+async def groups(server: Server, objects: list[dict[str, Any]]) -> AsyncIterator[Groups]:
+    async with ApiServer(server) as running, ApiClient(Connection(running.url)) as client:
+        made = Groups(cluster(*objects), client, server)
+        tasks = [asyncio.create_task(part.run()) for part in (made.reports, made.recorder)]
+        await made.first_round()
+        yield made
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        assert all(task.cancelled() for task in tasks)
+
+
+def message(status: dict[str, Any]) -> str:
+    (condition,) = status["conditions"]
+    return str(condition["message"])
+
+
+async def test_the_status_of_a_group_says_what_it_waits_for(groups: Groups) -> None:
+    (request,) = groups.server.patches
+    assert request.path == COSCHEDULING_POD_GROUP.path("default", "train", "status")
+    assert request.body["metadata"] == {"uid": "podgroup-default-train"}
+    (status,) = groups.server.patched()
+    assert (status["phase"], message(status)) == ("Pending", "2 of 3 members exist")
+
+
+async def test_a_status_is_written_once_for_many_changes_and_not_without_one(
+    groups: Groups,
+) -> None:
+    groups.server.patched()
+    await groups.round()
+    assert groups.server.patched() == []
+    for i in range(2, 30):
+        groups.state.put_unscheduled(parse_pod(pod(f"p{i}", labels=LABEL)))
+    await groups.round()
+    (status,) = groups.server.patched()
+    assert status["phase"] == "Scheduling"
+
+
+async def test_a_server_that_drops_the_conditions_is_not_written_to_again_and_again(
+    groups: Groups,
+) -> None:
+    groups.server.patched()
+    groups.show(coscheduling_pod_group("train", 3, status={"phase": "Pending"}))
+    await groups.round()
+    (first,) = groups.server.patched()
+    assert first.keys() == {"conditions"}
+    groups.show(coscheduling_pod_group("train", 3, status={"phase": "Pending", "running": 0}))
+    await groups.round()
+    assert groups.server.patched() == []
+
+
+async def test_the_cause_of_a_failed_decision_is_in_condition_event_and_report(
+    groups: Groups,
+) -> None:
+    groups.server.patched()
+    groups.state.put_unscheduled(parse_pod(pod("p2", labels=LABEL)))
+    groups.reports.decided(groups.group(), FULL)
+    await groups.round()
+    (status,) = groups.server.patched()
+    assert message(status) == FULL.message
+    assert status["scheduleStartTime"] == "2026-01-01T00:00:00Z"
+    await groups.recorder.drain(WAIT_SECONDS)
+    (event,) = groups.server.events
+    assert event.body["regarding"]["kind"] == "PodGroup"
+    assert event.body["regarding"]["apiVersion"] == "scheduling.x-k8s.io/v1alpha1"
+    assert (event.body["reason"], event.body["note"]) == ("FailedScheduling", FULL.message)
+    report = groups.report()
+    assert report["message"] == FULL.message
+    assert report["decision"]["tried"] == [
+        {"key": "rack", "value": "r3", "fits": 7, "message": "7 of 8 fit"}
+    ]
+
+
+async def test_a_group_that_is_placed_gets_an_event_with_its_domain(groups: Groups) -> None:
+    groups.server.patched()
+    groups.state.put_unscheduled(parse_pod(pod("p2", labels=LABEL)))
+    members = [parse_pod(pod(f"p{i}", labels=LABEL)) for i in range(3)]
+    groups.now += 5.0
+    rows = {member.uid: 0 for member in members}
+    groups.reports.decided(groups.group(), GroupDecision(rows=rows, domain=("rack", "r1")))
+    assert groups.placed == [5.0]
+    for member in members:
+        groups.state.assume(member, 0)
+    await groups.round()
+    assert message(groups.server.patched()[0]).startswith("0 of 3 members are bound")
+    for member in members:
+        groups.state.put(Kind.POD, member.key, parse_pod(pod(member.name, labels=LABEL, node="n")))
+    await groups.round()
+    (status,) = groups.server.patched()
+    assert (status["phase"], status["running"]) == ("Running", 3)
+    assert status["conditions"][0]["status"] == "True"
+    await groups.recorder.drain(WAIT_SECONDS)
+    (event,) = groups.server.events
+    assert (event.body["reason"], event.body["note"]) == (
+        "Scheduled",
+        "3 members are bound in rack=r1",
+    )
+    groups.reports.decided(groups.group(), GroupDecision(rows=rows))
+    assert groups.placed == [5.0]
+
+
+async def test_an_error_is_told_until_the_next_decision(groups: Groups) -> None:
+    groups.server.patched()
+    groups.state.put_unscheduled(parse_pod(pod("p2", labels=LABEL)))
+    groups.reports.failed(groups.group(), "plugin Mine failed")
+    await groups.round()
+    (status,) = groups.server.patched()
+    assert status["conditions"][0]["reason"] == "SchedulerError"
+    groups.reports.decided(groups.group(), FULL)
+    await groups.round()
+    (status,) = groups.server.patched()
+    assert message(status) == FULL.message
+
+
+async def test_finished_members_are_counted_once_some_have_left(groups: Groups) -> None:
+    bound = [parse_pod(pod(f"p{i}", labels=LABEL, node="n")) for i in range(3)]
+    for member in bound:
+        groups.state.put(Kind.POD, member.key, member)
+    await groups.round()
+    assert groups.server.lists == []
+    groups.server.patched()
+    groups.server.finished = {"Succeeded": 3}
+    for member in bound:
+        groups.state.delete(Kind.POD, member.key)
+    await groups.round()
+    assert [request.query["labelSelector"] for request in groups.server.lists] == [
+        f"{COSCHEDULING_LABEL}=train"
+    ] * 2
+    assert {request.path for request in groups.server.lists} == {POD.path("default")}
+    (status,) = groups.server.patched()
+    assert (status["phase"], status["succeeded"]) == ("Finished", 3)
+    await groups.round()
+    assert len(groups.server.lists) == 2
+
+
+async def test_the_groups_of_other_schedulers_are_not_written(groups: Groups) -> None:
+    groups.server.patched()
+    groups.owned = False
+    label = {COSCHEDULING_LABEL: "other"}
+    groups.show(coscheduling_pod_group("other", 3))
+    groups.state.put_unscheduled(parse_pod(pod("theirs", labels=label)))
+    groups.show(coscheduling_pod_group("without-members", 3))
+    await groups.round()
+    assert groups.server.patched() == []
+
+
+async def test_a_write_that_does_not_reach_the_server_is_made_in_the_next_round(
+    groups: Groups, caplog: pytest.LogCaptureFixture
+) -> None:
+    groups.server.patched()
+    groups.server.refusal = (403, "Forbidden")
+    groups.state.put_unscheduled(parse_pod(pod("p2", labels=LABEL)))
+    await groups.round()
+    groups.server.refusal = None
+    assert "the status of pod groups is not written" in caplog.text
+    groups.state.put_unscheduled(parse_pod(pod("p3", labels=LABEL)))
+    await groups.round()
+    (status,) = groups.server.patched()
+    assert status["phase"] == "Scheduling"
+
+
+async def test_groups_are_counted_by_phase_until_they_are_gone(groups: Groups) -> None:
+    groups.show(pod_group("serve", 1))
+    await groups.round()
+    assert {p: n for p, n in groups.reports.phases().items() if n} == {"Pending": 2}
+    groups.state.delete(Kind.POD_GROUP, "default/serve")
+    await groups.round()
+    assert {p: n for p, n in groups.reports.phases().items() if n} == {"Pending": 1}
+
+
+async def test_the_condition_of_kubernetes_is_merged_with_the_others(groups: Groups) -> None:
+    groups.server.patched()
+    groups.show(pod_group("serve", 2))
+    groups.state.put_unscheduled(parse_pod(pod("s", group="serve")))
+    await groups.round()
+    (request,) = groups.server.patches
+    assert request.path == POD_GROUP_V1ALPHA2.path("default", "serve", "status")
+    assert request.headers["Content-Type"] == "application/strategic-merge-patch+json"
+    assert request.body["status"]["conditions"][0]["type"] == "PodGroupScheduled"
+
+
+async def test_a_report_lists_the_members_and_what_keeps_each(groups: Groups) -> None:
+    gated = pod("gated", labels=LABEL, gates=["wait"])
+    bound = pod("bound", labels=LABEL, node="n")
+    groups.state.put_unscheduled(parse_pod(gated))
+    groups.state.put(Kind.POD, "default/bound", parse_pod(bound))
+    report = groups.report()
+    assert report["members"]["unscheduled"] == 3
+    assert report["pods"][2:] == [
+        {
+            "pod": "default/gated",
+            "state": "gated",
+            "node": None,
+            "message": "scheduling gates: wait",
+        },
+        {"pod": "default/bound", "state": "assigned", "node": "n", "message": None},
+    ]
+    assert groups.reports.report("default", "other") == []

@@ -1,0 +1,141 @@
+"""Nodes are reserved for a group that has waited too long: for one group, for a limited time."""
+
+from typing import Any, Final
+
+from mooring.engine.group_reservation import GroupReservation
+from mooring.engine.result_cache import ResultCache
+from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.queued_pod import QueuedPod
+from mooring.model.pod import parse_pod
+from mooring.state.pod_groups import PodGroupState
+from mooring.testing.builders import node, pod, pod_group
+from scheduler_states import put_profile, scheduler_state
+
+Raw = dict[str, Any]
+
+AFTER: Final = 60.0
+
+
+class Scene:
+    """A cluster, a reservation, and groups that wait since time 0."""
+
+    def __init__(self, *objects: Raw) -> None:
+        self.scheduler: SchedulerState = scheduler_state(*objects)
+        args = {"reserveAfter": "60s"}
+        config = [{"name": "GangScheduling", "args": args}]
+        self.pipeline = put_profile(self.scheduler, pluginConfig=config).pipeline
+        state = self.scheduler.state
+        cache = ResultCache(state.nodes)
+        self.reservation = GroupReservation(state, self.scheduler.cluster, cache)
+
+    def waits(self, group: str, count: int, **fields: Any) -> tuple[PodGroupState, list[QueuedPod]]:
+        """The group, and its members without a node."""
+        raws = [pod(f"{group}{i}", group=group, cpu="1", **fields) for i in range(count)]
+        pods = [parse_pod(raw) for raw in raws]
+        for one in pods:
+            self.scheduler.state.put_unscheduled(one)
+        found = self.scheduler.state.pod_groups.of(pods[0])
+        assert found is not None
+        return found, [QueuedPod(one, self.pipeline, 0.0, 0.0) for one in pods]
+
+    def nominated(self) -> dict[str, str]:
+        names = self.scheduler.state.nodes.names
+        return {n.pod.name: names[n.row] for n in self.scheduler.state.nominations}
+
+
+def full() -> list[Raw]:
+    return [
+        node("a", cpu="2"),
+        node("b", cpu="2"),
+        *[pod(f"s{i}", cpu="1", node="a") for i in range(2)],
+        pod("t", cpu="1", node="b"),
+    ]
+
+
+def test_nodes_are_reserved_only_after_the_group_has_waited() -> None:
+    scene = Scene(*full(), pod_group("g", 2))
+    group, members = scene.waits("g", 2)
+    scene.reservation.update(group, members, AFTER - 1)
+    assert not scene.nominated()
+    scene.reservation.update(group, members, AFTER)
+    assert scene.nominated().keys() == {"g0", "g1"}
+    assert scene.reservation.holds(group)
+
+
+def test_the_nodes_with_the_most_free_are_reserved() -> None:
+    scene = Scene(*full(), pod_group("g", 1))
+    scene.reservation.update(*scene.waits("g", 1), AFTER)
+    assert scene.nominated() == {"g0": "b"}
+
+
+def test_no_node_is_reserved_for_a_group_that_would_not_fit_on_empty_nodes() -> None:
+    scene = Scene(*full(), pod_group("g", 5))
+    scene.reservation.update(*scene.waits("g", 5), AFTER)
+    assert not scene.nominated()
+
+
+def test_pods_of_higher_priority_and_those_of_daemon_sets_are_expected_to_stay() -> None:
+    daemon = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d"}
+    scene = Scene(
+        node("a", cpu="1"),
+        node("b", cpu="1"),
+        node("c", cpu="1"),
+        pod("high", cpu="1", node="a", priority=5),
+        pod("daemon", cpu="1", node="b", owner=daemon),
+        pod("low", cpu="1", node="c"),
+        pod_group("g", 1),
+        pod_group("h", 2),
+    )
+    scene.reservation.update(*scene.waits("h", 2), AFTER)
+    assert not scene.nominated()
+    scene.reservation.update(*scene.waits("g", 1), AFTER)
+    assert scene.nominated() == {"g0": "c"}
+
+
+def test_one_group_at_a_time_has_nodes_reserved() -> None:
+    scene = Scene(*full(), pod_group("g", 2), pod_group("h", 2))
+    first, second = scene.waits("g", 2), scene.waits("h", 2)
+    scene.reservation.update(*first, AFTER)
+    scene.reservation.update(*second, AFTER)
+    assert scene.nominated().keys() == {"g0", "g1"}
+
+
+def test_the_next_group_follows_when_the_first_has_its_nodes() -> None:
+    scene = Scene(*full(), pod_group("g", 1), pod_group("h", 1))
+    first, second = scene.waits("g", 1), scene.waits("h", 1)
+    scene.reservation.update(*first, AFTER)
+    scene.scheduler.state.assume(first[1][0].pod, 1)
+    scene.reservation.update(*second, AFTER)
+    assert scene.nominated().keys() == {"h0"}
+
+
+def test_a_reservation_runs_out_and_is_anothers_turn() -> None:
+    scene = Scene(*full(), pod_group("g", 2), pod_group("h", 2))
+    first, second = scene.waits("g", 2), scene.waits("h", 2)
+    scene.reservation.update(*first, AFTER)
+    scene.reservation.update(*first, 2 * AFTER - 1)
+    assert scene.nominated().keys() == {"g0", "g1"}
+    scene.reservation.update(*first, 2 * AFTER)
+    assert not scene.nominated()
+    scene.reservation.update(*first, 2 * AFTER + 1)
+    assert not scene.nominated()
+    scene.reservation.update(*second, 2 * AFTER + 1)
+    assert scene.nominated().keys() == {"h0", "h1"}
+
+
+def test_one_domain_is_reserved_where_the_group_must_be_in_one() -> None:
+    scene = Scene(
+        node("a", cpu="1", labels={"rack": "1"}),
+        node("b", cpu="1", labels={"rack": "2"}),
+        node("c", cpu="1", labels={"rack": "2"}),
+        *[pod(f"s{n}", cpu="1", node=n) for n in "abc"],
+        pod_group("g", 2, topology=["rack"]),
+    )
+    scene.reservation.update(*scene.waits("g", 2), AFTER)
+    assert {*scene.nominated().values()} == {"b", "c"}
+
+
+def test_the_running_pods_stay_where_they_are() -> None:
+    scene = Scene(*full(), pod_group("g", 2))
+    scene.reservation.update(*scene.waits("g", 2), AFTER)
+    assert len(scene.scheduler.state.pods) == 3

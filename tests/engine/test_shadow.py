@@ -1,0 +1,453 @@
+"""Profiles in mode Shadow: what they would have decided, compared with what was bound."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube.api_server import ApiServer, Request
+from mooring.engine import shadow as shadow_module
+from mooring.engine.cycle import decide, tie_break_seed
+from mooring.engine.outcome import ScheduleResult
+from mooring.engine.result_cache import ResultCache
+from mooring.engine.shadow import Shadow, ShadowStatusWriter
+from mooring.framework.handle import Handle
+from mooring.framework.registry import NoArgs, Registry
+from mooring.framework.verdicts import PluginError, Skip
+from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
+from mooring.model.events import Kind
+from mooring.model.pod import Pod, parse_pod
+from mooring.observe.metrics import Metrics
+from mooring.plugins import SHIPPED
+from mooring.state.snapshot import Snapshot
+from mooring.testing.builders import node, pod, toleration
+from scheduler_states import put_profile, scheduler_state
+
+OTHERS = {"match": {"schedulerNames": ["default-scheduler"]}}
+NOW = 1_700_000_000.0
+
+
+class Breaks:
+    """A plugin that fails for the pods that are labelled so."""
+
+    name: ClassVar[str] = "Breaks"
+    row_local: ClassVar[bool] = False
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+
+    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> Skip:
+        """Fails for a pod with the label `breaks`."""
+        if "breaks" in pod.labels:
+            raise PluginError("broken")
+        return Skip.SKIP
+
+
+REGISTRY = Registry((*SHIPPED, Breaks), {})
+
+
+class Beside:
+    """A shadow profile for the pods of another scheduler, and that scheduler's bindings."""
+
+    def __init__(self, *objects: dict[str, Any], **spec: Any) -> None:
+        self.scheduler = scheduler_state(*objects, registry=REGISTRY)
+        self.clock: float = 0
+        self.woken = 0
+        self.metrics = Metrics()
+        self.shadow = Shadow(
+            self.scheduler,
+            self.metrics,
+            wake=self._wake,
+            clock=lambda: self.clock,
+            now=lambda: NOW + self.clock,
+        )
+        self.scheduler.state.on_events(self.shadow.on_events)
+        self.put("candidate", **spec)
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def put(self, name: str, *, mode: str = "Shadow", **spec: Any) -> None:
+        put_profile(self.scheduler, name, registry=REGISTRY, **{**OTHERS, "mode": mode, **spec})
+
+    def pending(self, raw: dict[str, Any]) -> None:
+        """The pod is shown without a node, and no profile takes it."""
+        parsed = parse_pod(raw)
+        self.scheduler.without_profile[parsed.key] = parsed
+
+    def shown_bound(self, raw: dict[str, Any], node_name: str) -> Pod:
+        """The watch shows the pod on the node."""
+        bound = parse_pod({**raw, "spec": {**raw["spec"], "nodeName": node_name}})
+        self.scheduler.state.put(Kind.POD, bound.key, bound)
+        return bound
+
+    def bind(self, raw: dict[str, Any], node_name: str) -> Pod:
+        """The other scheduler binds a pod that was pending, and both watches show it."""
+        self.pending(raw)
+        bound = self.shown_bound(raw, node_name)
+        del self.scheduler.without_profile[bound.key]
+        self.shadow.left(bound.uid)
+        return bound
+
+    def compare(self) -> None:
+        """Everything is decided that can be, one decision at a time."""
+        while self.shadow.compare(until=-1.0):
+            pass
+
+    def results(self) -> Counter[str]:
+        self.compare()
+        return Counter(record["result"] for record in self.records())
+
+    def records(self, namespace: str = "") -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.shadow.report(namespace)["pods"]
+        return found
+
+    def status(self) -> dict[str, Any]:
+        return self.shadow.statuses()["candidate"]
+
+
+TWO = (node("small", cpu="4", memory="8Gi"), node("large", cpu="8", memory="16Gi"))
+
+
+def test_a_pod_on_the_node_that_the_profile_chooses_is_the_same() -> None:
+    beside = Beside(*TWO)
+    beside.bind(pod(cpu="2", memory="4Gi"), "large")
+    assert beside.results() == {"same": 1}
+    (record,) = beside.records()
+    assert (record["node"], record["boundNode"]) == ("large", "large")
+    assert record["scores"]["large"]["total"] > 0
+
+
+def test_a_pod_on_a_node_of_equal_score_is_tied_whichever_of_them_is_chosen() -> None:
+    beside = Beside(*(node(f"n{number}") for number in range(5)))
+    for number in range(5):
+        beside.bind(pod(f"p{number}", cpu="1"), f"n{number}")
+        beside.scheduler.state.delete(Kind.POD, f"default/p{number}")
+    assert {*beside.results()} <= {"same", "tied"}
+
+
+def test_a_pod_on_a_node_of_lower_score_is_different_and_both_scores_are_kept() -> None:
+    beside = Beside(*TWO)
+    beside.bind(pod(cpu="2", memory="4Gi"), "small")
+    assert beside.results() == {"different": 1}
+    (record,) = beside.records()
+    scores = {name: score["total"] for name, score in record["scores"].items()}
+    assert (record["node"], record["boundNode"]) == ("large", "small")
+    assert scores["large"] > scores["small"]
+
+
+def test_a_pod_on_a_node_that_the_profile_rejects_is_told_with_plugin_and_reason() -> None:
+    beside = Beside(node("a"), node("b", taints=["x:NoSchedule"]))
+    beside.bind(pod(), "b")
+    assert beside.results() == {"rejected": 1}
+    assert beside.records()[0]["message"] == "TaintToleration: node(s) had untolerated taint(s)"
+
+
+def test_a_pod_for_which_the_profile_has_no_node_is_unschedulable_and_evicts_nothing() -> None:
+    low = pod("low", node="a", cpu="4", priority=-5)
+    beside = Beside(node("a", cpu="4"), low)
+    beside.bind(pod(cpu="4", priority=5), "a")
+    assert beside.results() == {"unschedulable": 1}
+    assert "Insufficient cpu" in beside.records()[0]["message"]
+    assert "preemption" not in beside.records()[0]["message"]
+    assert beside.scheduler.state.nominations.get("default/web") is None
+
+
+amounts = st.sampled_from(["500m", "1", "1500m", "2"])
+sizes = st.sampled_from(["2", "3", "4", "8"])
+
+
+@given(
+    nodes=st.lists(sizes, min_size=1, max_size=6),
+    pods=st.lists(st.tuples(amounts, amounts, st.booleans()), min_size=1, max_size=12),
+    bursts=st.lists(st.integers(1, 5), min_size=12, max_size=12),
+)
+def test_a_scheduler_with_the_same_policy_is_agreed_with_however_fast_it_binds(
+    nodes: list[str], pods: list[tuple[str, str, bool]], bursts: list[int]
+) -> None:
+    objects = [
+        node(f"n{number}", cpu=cpu, taints=["spot:NoSchedule"] if number % 3 == 2 else [])
+        for number, cpu in enumerate(nodes)
+    ]
+    other, beside = Beside(*objects), Beside(*objects)
+    pipeline = other.scheduler.profiles.in_force["candidate"].pipeline
+    cache, waiting = ResultCache(other.scheduler.state.nodes), bursts[0]
+    for number, (cpu, memory, tolerates) in enumerate(pods):
+        tolerations = [toleration("spot")] if tolerates else []
+        raw = pod(f"p{number}", cpu=cpu, memory=f"{memory}", tolerations=tolerations)
+        seed = tie_break_seed(f"{number}", 7)
+        chosen = decide(parse_pod(raw), pipeline, other.scheduler.cluster, cache, seed=seed)
+        if not isinstance(chosen, ScheduleResult):
+            continue
+        other.shown_bound(raw, chosen.node)
+        beside.bind(raw, chosen.node)
+        waiting -= 1
+        if not waiting:
+            beside.compare()
+            waiting = bursts[number]
+    assert {*beside.results()} <= {"same", "tied"}
+
+
+def test_deciding_leaves_the_state_as_it_was() -> None:
+    beside = Beside(*TWO)
+    for number in range(4):
+        beside.bind(pod(f"p{number}", cpu="1", ports=[8000 + number]), "small")
+    before = beside.scheduler.cluster.nodes.requested("cpu").copy()
+    beside.compare()
+    assert (beside.scheduler.cluster.nodes.requested("cpu") == before).all()
+    assert len(beside.scheduler.state.pods) == 4
+    assert not beside.scheduler.state.pods.assumed
+
+
+def test_pods_that_mooring_binds_are_not_compared_and_not_seen_by_earlier_decisions() -> None:
+    beside = Beside(node("n1", cpu="4"), node("n2", cpu="4"))
+    beside.put("mooring", mode="Active", match={"schedulerNames": ["mooring"]})
+    beside.bind(pod("theirs", cpu="1"), "n1")
+    own = pod("own", cpu="4", node="n2", spec={"schedulerName": "mooring"})
+    beside.scheduler.state.put(Kind.POD, "default/own", parse_pod(own))
+    # With the pod on n2, n1 would be the only node that fits, and nothing would be scored.
+    beside.compare()
+    (record,) = beside.records()
+    assert record["pod"] == "default/theirs"
+    assert record["scores"]
+
+
+def test_a_pod_that_an_active_profile_takes_is_not_compared() -> None:
+    beside = Beside(*TWO)
+    beside.put("takes", mode="Active")
+    beside.bind(pod(), "small")
+    assert beside.results() == {}
+
+
+def test_a_pod_that_had_a_node_from_the_beginning_is_not_compared() -> None:
+    beside = Beside(*TWO)
+    beside.shown_bound(pod(), "small")
+    assert beside.results() == {}
+    assert beside.status()["compared"] == 0
+
+
+def test_pods_that_only_one_of_the_watches_shows_are_remembered_up_to_a_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shadow_module, "_MOST_REMEMBERED", 2)
+    beside = Beside(*TWO)
+    for number in range(3):
+        beside.shown_bound(pod(f"static-{number}"), "large")
+        beside.shadow.left(f"gone-{number}")
+    beside.compare()
+    for number in range(3):
+        beside.shadow.left(parse_pod(pod(f"static-{number}")).uid)
+    assert beside.status()["compared"] == 2
+
+
+@pytest.mark.parametrize("first", ["bound", "left"])
+def test_the_two_watches_may_show_a_binding_in_either_order(first: str) -> None:
+    beside = Beside(*TWO)
+    uid = parse_pod(pod()).uid
+    if first == "left":
+        beside.shadow.left(uid)
+    beside.shown_bound(pod(), "large")
+    if first == "bound":
+        assert beside.results() == {}
+        beside.shadow.left(uid)
+    assert beside.results() == {"same": 1}
+
+
+def test_the_loop_is_woken_when_there_is_something_to_compare() -> None:
+    beside = Beside(*TWO)
+    beside.bind(pod(), "large")
+    assert beside.woken
+
+
+def test_a_pod_that_is_deleted_meanwhile_is_compared_too() -> None:
+    beside = Beside(*TWO)
+    beside.bind(pod(cpu="2", memory="4Gi"), "large")
+    beside.scheduler.state.delete(Kind.POD, "default/web")
+    assert beside.results() == {"same": 1}
+
+
+@pytest.mark.parametrize("change", ["removed", "Active", "changed"])
+def test_a_profile_that_is_no_longer_in_force_as_it_was_decides_nothing_more(change: str) -> None:
+    beside = Beside(*TWO)
+    beside.bind(pod("before"), "small")
+    beside.compare()
+    beside.bind(pod("after"), "small")
+    if change == "removed":
+        beside.scheduler.profiles.remove("candidate")
+    else:
+        beside.put("candidate", mode="Shadow" if change == "changed" else "Active")
+    beside.compare()
+    assert [record["pod"] for record in beside.records()] == ["default/before"]
+    statuses = beside.shadow.statuses()
+    assert [status["compared"] for status in statuses.values()] == [0] * (change == "changed")
+
+
+def test_namespaces_and_labels_select_the_pods_of_a_shadow_profile() -> None:
+    match = {**OTHERS["match"], "podSelector": {"matchLabels": {"app": "web"}}}
+    beside = Beside(*TWO, match=match)
+    beside.bind(pod("a", labels={"app": "web"}), "small")
+    beside.bind(pod("b"), "small")
+    beside.compare()
+    assert [record["pod"] for record in beside.records()] == ["default/a"]
+
+
+def test_a_pod_that_is_not_bound_for_long_is_decided_once_and_compared_when_it_is_bound() -> None:
+    beside = Beside(*TWO)
+    raw = pod(cpu="2", memory="4Gi")
+    beside.pending(raw)
+    for beside.clock in (0.0, 10.0, 20.0):
+        assert not beside.shadow.compare(until=0.0)
+    beside.clock = 30.0
+    assert beside.results() == {"pending": 1}
+    beside.clock = 90.0
+    assert beside.results() == {"pending": 1}
+    assert beside.records()[0]["node"] == "large"
+    beside.bind(raw, "large")
+    assert beside.results() == {"pending": 1, "same": 1}
+    assert beside.status()["compared"] == 1
+
+
+def test_a_pending_pod_that_the_profile_has_no_node_for_is_told_with_the_reason() -> None:
+    beside = Beside(*TWO)
+    beside.pending(pod(cpu="100"))
+    for beside.clock in (0.0, 30.0):
+        beside.compare()
+    (record,) = beside.records()
+    assert (record["result"], record["node"]) == ("pending", None)
+    assert "Insufficient cpu" in record["message"]
+
+
+def test_when_too_many_pods_come_at_once_the_first_are_not_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shadow_module, "_MOST_WAITING", 3)
+    beside = Beside(*TWO)
+    for beside.clock in range(5):
+        beside.bind(pod(f"p{beside.clock}"), "small")
+    beside.compare()
+    assert [record["pod"] for record in beside.records()] == [
+        "default/p4",
+        "default/p3",
+        "default/p2",
+    ]
+    assert (beside.status()["compared"], beside.status()["notCompared"]) == (3, 2)
+
+
+def test_only_the_last_pods_are_kept_and_the_counts_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shadow_module, "_MOST_RECORDS", 2)
+    beside = Beside(*TWO)
+    for beside.clock in range(3):
+        beside.bind(pod(f"p{beside.clock}"), "small")
+        beside.compare()
+    assert [record["pod"] for record in beside.records()] == ["default/p2", "default/p1"]
+    assert beside.status()["compared"] == 3
+
+
+def test_a_plugin_that_fails_costs_one_comparison() -> None:
+    beside = Beside(*TWO, plugins={"preFilter": {"enabled": [{"name": "Breaks"}]}})
+    beside.bind(pod("good"), "small")
+    beside.bind(pod("bad", labels={"breaks": ""}), "small")
+    assert sum(beside.results().values()) == 1
+    assert beside.status()["notCompared"] == 1
+
+
+def test_the_report_can_be_of_one_namespace() -> None:
+    beside = Beside(*TWO)
+    beside.bind(pod("a", namespace="team-a"), "small")
+    beside.bind(pod("b", namespace="team-b"), "small")
+    beside.compare()
+    assert [record["pod"] for record in beside.records("team-a")] == ["team-a/a"]
+
+
+def test_the_status_has_counts_and_how_full_and_evenly_used_the_nodes_are() -> None:
+    beside = Beside(*TWO)
+    beside.bind(pod(cpu="2", memory="2Gi"), "small")
+    beside.compare()
+    assert beside.status() == {
+        "since": "2023-11-14T22:13:20Z",
+        "compared": 1,
+        "same": 0,
+        "tied": 0,
+        "different": 1,
+        "rejected": 0,
+        "unschedulable": 0,
+        "notCompared": 0,
+        "boundUtilizationPercent": 38,  # the mean of 2/4 and 2/8
+        "shadowUtilizationPercent": 19,  # the mean of 2/8 and 2/16
+        "boundBalancePercent": 88,  # 1 - (2/4 - 2/8) / 2
+        "shadowBalancePercent": 94,
+    }
+
+
+def test_metrics_count_results_and_observe_the_nodes_of_both() -> None:
+    beside = Beside(*TWO)
+    beside.bind(pod(cpu="2", memory="2Gi"), "small")
+    beside.compare()
+    page = beside.metrics.exposition("")[0].decode()
+    assert 'mooring_shadow_pods_total{profile="candidate",result="different"} 1.0' in page
+    assert 'mooring_shadow_node_utilization_sum{choice="bound",profile="candidate"} 0.375' in page
+    assert 'mooring_shadow_node_balance_sum{choice="shadow",profile="candidate"} 0.9375' in page
+
+
+def test_without_a_shadow_profile_nothing_is_kept() -> None:
+    beside = Beside(*TWO)
+    beside.scheduler.profiles.remove("candidate")
+    beside.bind(pod(), "small")
+    assert not beside.shadow.compare(until=0.0)
+    assert beside.shadow.report() == {"profiles": {}, "pods": []}
+
+
+class Status:
+    """What is written into the status, where each pause of the writer is a step of the test."""
+
+    def __init__(self, *answers: int) -> None:
+        self.written: list[int] = []
+        self._answers = [*answers]
+
+    def answer(self, request: Request) -> None:
+        assert (request.method, request.query) == ("PATCH", {})
+        assert request.path.endswith("/schedulingprofiles/candidate/status")
+        self.written.append(request.body["status"]["shadow"]["compared"])
+        request.reply({}, status=self._answers.pop(0) if self._answers else 200)
+
+    async def write(self, beside: Beside, *steps: Callable[[], object]) -> None:
+        left = iter(steps)
+
+        async def sleep(_: float) -> None:
+            step = next(left, None)
+            if step is None:
+                raise asyncio.CancelledError
+            step()
+
+        async with ApiServer(self.answer) as server, ApiClient(Connection(server.url)) as client:
+            with pytest.raises(asyncio.CancelledError):
+                await ShadowStatusWriter(beside.shadow, client, sleep=sleep).run()
+
+
+def nothing() -> None:
+    """A step in which nothing changes."""
+
+
+async def test_the_status_is_written_when_it_has_changed() -> None:
+    beside, status = Beside(*TWO), Status()
+
+    def change() -> None:
+        beside.bind(pod(), "small")
+        beside.compare()
+
+    await status.write(beside, nothing, nothing, change, nothing)
+    assert status.written == [0, 1]
+
+
+@pytest.mark.parametrize(("answer", "told"), [(403, True), (404, False)])
+async def test_a_status_that_cannot_be_written_is_written_later(
+    answer: int, *, told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    status = Status(answer)
+    await status.write(Beside(*TWO), nothing, nothing, nothing)
+    assert status.written == [0, 0]
+    assert ("the status of profile candidate was not written" in caplog.text) == told

@@ -1,0 +1,171 @@
+"""Pods that are evicted so that a whole pod group fits, on all nodes at once."""
+
+from typing import Any
+
+from deciding import Deciding
+from mooring.engine.group_decision import preempt_for_group
+from mooring.framework.post_filter import GroupNomination, NotEligible
+from mooring.framework.verdicts import Unschedulable
+from mooring.model.pod import parse_pod
+from mooring.testing.builders import node, pdb, pod, pod_group
+
+Raw = dict[str, Any]
+
+
+def running(name: str, on: str, cpu: str = "1", priority: int = 0, **fields: Any) -> Raw:
+    return pod(name, node=on, cpu=cpu, priority=priority, **fields)
+
+
+def gang(count: int, priority: int = 100, **fields: Any) -> list[Raw]:
+    return [pod(f"m{i}", group="g", cpu="1", priority=priority, **fields) for i in range(count)]
+
+
+def preempted(
+    deciding: Deciding, members: list[Raw]
+) -> GroupNomination | Unschedulable | NotEligible:
+    pods = [parse_pod(raw) for raw in members]
+    for one in pods:
+        deciding.state.put_unscheduled(one)
+    group = deciding.state.pod_groups.of(pods[0])
+    assert group is not None
+    return preempt_for_group(
+        group, pods, deciding.pipeline, deciding.cluster, deciding.shared, seed=0, now=0.0
+    )
+
+
+def victims(deciding: Deciding, members: list[Raw]) -> list[str]:
+    answer = preempted(deciding, members)
+    assert isinstance(answer, GroupNomination), answer
+    return sorted(victim.name for victim in answer.victims)
+
+
+def reason(deciding: Deciding, members: list[Raw]) -> str:
+    answer = preempted(deciding, members)
+    assert not isinstance(answer, GroupNomination)
+    return answer.reason
+
+
+def test_as_many_pods_are_victims_as_the_group_needs_and_the_least_important() -> None:
+    deciding = Deciding(
+        node("a", cpu="2"),
+        node("b", cpu="2"),
+        pod_group("g", 2),
+        running("high", "a", priority=50),
+        running("low1", "a", priority=1),
+        running("middle", "b", priority=20),
+        running("low2", "b", priority=1),
+    )
+    assert victims(deciding, gang(2)) == ["low1", "low2"]
+
+
+def test_nothing_changes_in_the_state() -> None:
+    deciding = Deciding(node("a", cpu="1"), pod_group("g", 1), running("low", "a"))
+    victims(deciding, gang(1))
+    assert deciding.state.pods.get("default/low") is not None
+    assert len(deciding.state.pods) == 1
+
+
+def test_nobody_is_evicted_for_a_group_that_does_not_fit_even_then() -> None:
+    deciding = Deciding(node("a", cpu="2"), pod_group("g", 3), running("x", "a"), running("y", "a"))
+    assert reason(deciding, gang(3)) == (
+        "preemption: the group does not fit without the pods of lower priority either."
+    )
+
+
+def test_pods_of_the_same_priority_are_no_victims() -> None:
+    deciding = Deciding(node("a", cpu="1"), pod_group("g", 1), running("x", "a", priority=100))
+    assert reason(deciding, gang(1)) == (
+        "preemption: No preemption victims found for incoming pod group."
+    )
+
+
+def test_a_group_with_a_member_that_never_preempts_preempts_nobody() -> None:
+    deciding = Deciding(node("a", cpu="1"), pod_group("g", 1), running("x", "a"))
+    never = gang(1, spec={"preemptionPolicy": "Never"})
+    assert reason(deciding, never) == "preemption: not eligible due to preemptionPolicy=Never."
+
+
+def test_a_budget_is_violated_only_where_no_other_victim_would_do() -> None:
+    objects = [
+        node("a", cpu="2"),
+        pod_group("g", 1),
+        pdb("guard", {"app": "db"}),
+        running("guarded", "a", labels={"app": "db"}),
+        running("other", "a", priority=5),
+    ]
+    assert victims(Deciding(*objects), gang(1)) == ["other"]
+    assert victims(Deciding(*objects, pod_group("g", 2)), gang(2)) == ["guarded", "other"]
+    strict = {"disruptionBudgets": "Strict"}
+    assert "does not fit" in reason(
+        Deciding(*objects, pod_group("g", 2), preemption=strict), gang(2)
+    )
+
+
+def test_a_group_that_is_disrupted_as_a_whole_is_evicted_whole() -> None:
+    deciding = Deciding(
+        node("a", cpu="1"),
+        node("b", cpu="1"),
+        pod_group("g", 1),
+        pod_group("whole", 2, disruption_mode="PodGroup", priority=0),
+        running("w1", "a", group="whole"),
+        running("w2", "b", group="whole"),
+    )
+    assert victims(deciding, gang(1)) == ["w1", "w2"]
+
+
+def test_a_single_pod_takes_no_member_of_a_group_that_is_disrupted_as_a_whole() -> None:
+    deciding = Deciding(
+        node("a", cpu="1"),
+        pod_group("whole", 1, disruption_mode="PodGroup", priority=0),
+        running("w1", "a", group="whole"),
+    )
+    outcome = deciding.outcome(pod("x", cpu="1", priority=100))
+    assert getattr(outcome, "nomination", None) is None
+
+
+def test_a_group_above_its_minimum_gives_up_its_surplus_first() -> None:
+    deciding = Deciding(
+        node("a", cpu="3"),
+        pod_group("g", 1),
+        pod_group("elastic", 1),
+        running("e1", "a", group="elastic", started="2026-01-01T00:00:00Z"),
+        running("e2", "a", group="elastic", started="2026-01-02T00:00:00Z"),
+        running("single", "a", started="2026-01-03T00:00:00Z"),
+    )
+    assert victims(deciding, gang(1)) == ["e2"]
+
+
+def test_a_group_that_waits_for_its_victims_evicts_no_more() -> None:
+    deciding = Deciding(node("a", cpu="1"), pod_group("g", 1), running("low", "a"))
+    members = gang(1)
+    answer = preempted(deciding, members)
+    assert isinstance(answer, GroupNomination)
+    deciding.nominate(members[0], "a")
+    deciding.state.begin_evictions(parse_pod(members[0]), answer.victims)
+    assert "terminating pods" in reason(deciding, members)
+
+
+def test_no_more_victims_than_the_profile_allows() -> None:
+    deciding = Deciding(
+        node("a", cpu="2"),
+        pod_group("g", 2),
+        running("x", "a"),
+        running("y", "a"),
+        preemption={"maxVictims": 1},
+    )
+    assert reason(deciding, gang(2)) == "preemption: the group needs more than 1 victims."
+
+
+def test_victims_are_in_one_domain_where_the_group_must_be() -> None:
+    deciding = Deciding(
+        node("a", cpu="2", labels={"rack": "1"}),
+        node("b", cpu="2", labels={"rack": "2"}),
+        pod_group("g", 2, topology=["rack"]),
+        running("a1", "a"),
+        running("b1", "b"),
+        running("b2", "b"),
+    )
+    answer = preempted(deciding, gang(2))
+    assert isinstance(answer, GroupNomination)
+    assert len({*answer.nodes.values()}) == 1
+    assert {victim.node_name for victim in answer.victims} == {*answer.nodes.values()}

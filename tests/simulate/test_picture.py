@@ -1,0 +1,58 @@
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from PIL import Image
+
+from mooring.simulate.compare import Comparison, Move, PoolUse
+from mooring.simulate.manifests import InputError
+from mooring.simulate.picture import write_picture
+
+OLD = PoolUse(nodes=4, empty=0, cpu=0.25, memory=0.5, fragmentation=1.0)
+NEW = PoolUse(nodes=4, empty=3, cpu=0.25, memory=0.5, fragmentation=0.0)
+COMPARISON = Comparison(
+    pods=4,
+    moves=(Move("a/web", "", "n1", "n2", ""), Move("a/db", "", "n1", None, "full")),
+    pools={"general <x86>": (OLD, NEW), **{f"pool-{i}": (NEW, NEW) for i in range(8)}},
+    utilisation=((0, 0, 4, 0, 0, 0, 0, 0, 0, 0), (3, 0, 0, 0, 0, 0, 0, 0, 0, 1)),
+)
+
+
+def test_an_svg_has_a_title_four_panels_and_bars(tmp_path: Path) -> None:
+    path = tmp_path / "p.svg"
+    write_picture(COMPARISON, str(path))
+    root = ET.fromstring(path.read_text())  # noqa: S314 - our own text
+    texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "4 pods: 1 would move, 1 would lose their place" in texts
+    assert "Requested cpu, % of allocatable" in texts
+    assert "general <.." in texts
+    bars = [r for r in root.iter("{http://www.w3.org/2000/svg}rect") if r.get("fill") == "#d9772b"]
+    assert len(bars) > 10
+
+
+def test_a_png_has_bars_in_both_colours(tmp_path: Path) -> None:
+    path = tmp_path / "p.png"
+    write_picture(COMPARISON, str(path))
+    with Image.open(path) as image:
+        colours = {colour for _, colour in image.getcolors(1 << 20) or ()}
+    assert {(141, 160, 179), (217, 119, 43)} <= colours
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("p.pdf", "ends with .svg or .png"), ("no/p.svg", "no such file or directory")],
+)
+def test_a_picture_that_cannot_be_written_is_one_line(
+    tmp_path: Path, name: str, words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        write_picture(COMPARISON, str(tmp_path / name))
+
+
+def test_without_pillow_png_is_one_line_that_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(InputError, match=r"pip install 'mooring\[plot\]', or write a .svg"):
+        write_picture(COMPARISON, str(tmp_path / "p.png"))
