@@ -43,7 +43,7 @@ def test_help_shows_examples(words: tuple[str, ...]) -> None:
 
 def test_the_list_of_commands_shows_the_help_text_of_each() -> None:
     output = CliRunner().invoke(main, ["--help"]).output
-    assert re.search(r"simulate +Schedule the pods of manifests without a cluster\.", output)
+    assert re.search(r"simulate +Show where pods would run, and why", output)
 
 
 @pytest.mark.parametrize("group", [(), ("profile",), ("plugin",)], ids=" ".join)
@@ -64,7 +64,7 @@ def test_an_unknown_command_is_a_usage_error() -> None:
     [
         (["simulat"], "simulate"),
         (["profile", "chek"], "check"),
-        (["simulate", "--sed", "3"], "--seed"),
+        (["simulate", "--extendres"], "--extenders"),
     ],
 )
 def test_a_misspelt_command_or_option_gets_a_suggestion(words: list[str], meant: str) -> None:

@@ -44,6 +44,7 @@ def test_json_has_the_form_of_the_decision_record(tmp_path: Path) -> None:
     assert decision == {
         "pod": "default/web",
         "profile": "default-scheduler",
+        "profileGeneration": 0,
         "node": "n1",
         "nominatedNode": None,
         "victims": [],

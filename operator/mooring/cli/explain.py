@@ -41,7 +41,7 @@ Examples:
 @leader_options
 @output_option("text", "json")
 def explain(pod: str, namespace: str, output: str, **options: Any) -> None:
-    """Explain why POD runs on its node, or why it is pending, or what a pod group waits for.
+    """Explain why a pod runs on its node, or what it waits for.
 
     Shows where the pod is now; for an unschedulable one, the changes that would make it fit, each
     tried by the scheduler itself; and then the latest decisions about it, which the leading replica
@@ -160,7 +160,10 @@ def _duration(seconds: float) -> str:
 
 def _show(decision: Mapping[str, Any]) -> None:
     place = f"on {decision['node']}" if decision["node"] else "not scheduled"
-    click.echo(f"{decision['time']}  {decision['pod']}  {place}  (profile {decision['profile']})")
+    profile = f"profile {decision['profile']}"
+    if generation := decision.get("profileGeneration"):
+        profile += f", generation {generation}"
+    click.echo(f"{decision['time']}  {decision['pod']}  {place}  ({profile})")
     for line in explanation(decision):
         click.echo(f"  {line}")
     if decision["scores"]:

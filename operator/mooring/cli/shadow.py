@@ -23,7 +23,7 @@ Example:
   mooring shadow report"""
 )
 def shadow() -> None:
-    """Compare profiles in mode Shadow with the scheduler that binds the pods."""
+    """Compare profiles in mode Shadow with what was bound."""
 
 
 @shadow.command(

@@ -45,7 +45,7 @@ Examples:
 @click.option("--schema", "print_schema", is_flag=True, help="Print the JSON schema of a test.")
 @output_option("text", "junit", "json", "github")
 def test(paths: Sequence[str], *, print_schema: bool, output: str) -> None:
-    """Test profiles: run the policy tests in PATHs, files or folders.
+    """Run the policy tests in PATHs, files or folders.
 
     A policy test (`kind: PolicyTest`) has cases: objects, profiles, pods, and what must be decided
     about the pods. Nothing is read from a cluster. For an expectation that does not hold, the
