@@ -68,6 +68,7 @@ async def kopf_serving(
         left=lambda _: None,
         failed=lambda _pod, _message: None,
         gated=lambda _pod, _message: None,
+        no_profile=lambda _pod, _message: None,
     )
     profile_handler = ProfileHandler(shared.profiles, intake)
     connection = await load_connection(
@@ -196,6 +197,7 @@ async def kopf_against(
         left=lambda _: None,
         failed=lambda _pod, _message: None,
         gated=lambda _pod, _message: None,
+        no_profile=lambda _pod, _message: None,
     )
     profile_handler = ProfileHandler(shared.profiles, intake)
     connection = Connection(server.url, user_agent=KOPF)

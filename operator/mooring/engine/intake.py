@@ -18,6 +18,8 @@ from mooring.model.workloads import Namespace
 
 __all__ = ["Intake"]
 
+_WITHOUT_PROFILE_SECONDS: Final = 5.0
+"""A pod that no profile takes is told so when it has waited for so long."""
 _SCHEDULING_GATES: Final = "SchedulingGates"
 """The plugin of `spec.schedulingGates`."""
 _GROUP_EVENTS: Final = frozenset(
@@ -32,6 +34,7 @@ class Intake:
     a node any more, `failed` with a pod that is gated because it exceeds a limit or a PreEnqueue
     plugin failed, and why. `gated` is called with a pod that a PreEnqueue plugin holds back, and
     why: with a member of a pod group at once, with another pod when it has waited for some time.
+    `no_profile` is called with a pod that no profile takes, and why.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class Intake:
         left: Callable[[str], None],
         failed: Callable[[Pod, str], None],
         gated: Callable[[Pod, str], None],
+        no_profile: Callable[[Pod, str], None],
     ) -> None:
         self._scheduler = scheduler
         self._clock = clock
@@ -50,6 +54,9 @@ class Intake:
         self._left = left
         self._failed = failed
         self._gated = gated
+        self._no_profile = no_profile
+        self._without_profile_since: dict[str, float] = {}
+        self._told: dict[str, tuple[int, str | None]] = {}
 
     def pending(self, pod: Pod) -> None:
         """The API server shows the pod without a node, or showed it so a moment ago."""
@@ -77,6 +84,7 @@ class Intake:
         if queued is not None and queued.pod.uid == uid:
             self._scheduler.queue.remove(key, self._clock())
             self._wake()
+        self._forget_no_profile(uid)
         self._left(uid)
         self._scheduler.waiting.reject(uid, "", "the pod was deleted while it waited to be bound")
         if (call_off := self._scheduler.in_pre_bind.get(uid)) is not None:
@@ -122,6 +130,26 @@ class Intake:
             if queued is not None and queued.queue is SubQueue.GATED:
                 self._add(queued.pod, queued.pipeline)
         self._wake()
+
+    def report_pods_without_profile(self) -> None:
+        """Reports to pods why no profile takes them; to be called from time to time.
+
+        A pod is not told at once: when the scheduler starts, profiles come one by one, and one that
+        is deleted may be replaced. A pod that is another scheduler's is told nothing.
+        """
+        scheduler, profiles = self._scheduler, self._scheduler.profiles
+        waits_long = self._clock() - _WITHOUT_PROFILE_SECONDS
+        for pod in scheduler.without_profile.values():
+            version, told = self._told.get(pod.uid, (-1, None))
+            if version == profiles.version or self._without_profile_since[pod.uid] > waits_long:
+                continue
+            placed = scheduler.state.pods.get(pod.key)
+            if placed is not None and placed.pod.uid == pod.uid:
+                continue  # it is being bound
+            why = profiles.why_none(pod)
+            self._told[pod.uid] = (profiles.version, why)
+            if why is not None and why != told:
+                self._no_profile(pod, why)
 
     def on_events(self, events: Iterable[ClusterEvent]) -> None:
         """Passes the events on to the queue: unschedulable pods may fit now."""
@@ -177,10 +205,19 @@ class Intake:
         """The pod waits for a profile that takes it, and is nominated no more."""
         self._scheduler.queue.remove(pod.key, self._clock())
         self._scheduler.state.withdraw(pod.key)
+        former = self._scheduler.without_profile.get(pod.key)
+        if former is not None and former.uid != pod.uid:
+            self._forget_no_profile(former.uid)
         self._scheduler.without_profile[pod.key] = pod
+        self._without_profile_since.setdefault(pod.uid, self._clock())
+
+    def _forget_no_profile(self, uid: str) -> None:
+        self._without_profile_since.pop(uid, None)
+        self._told.pop(uid, None)
 
     def _add(self, pod: Pod, pipeline: Pipeline, *, report: bool = False) -> None:
-        self._scheduler.without_profile.pop(pod.key, None)
+        if (former := self._scheduler.without_profile.pop(pod.key, None)) is not None:
+            self._forget_no_profile(former.uid)
         gated = self._is_gated(pod, pipeline, report=report)
         self._scheduler.queue.add(pod, pipeline, self._clock(), gated=gated)
 
