@@ -140,6 +140,8 @@ def _attempts(
 
 def _starting_orders(items: Sequence[Item], free: IntArray) -> list[tuple[int, ...]]:
     """Largest first by dominant share, by each resource, and the item with fewest places first."""
+    if len(items) == 1:
+        return [(0,)]
     requests = np.stack([item.requests for item in items])
     total = np.maximum(np.maximum(free, 0).sum(axis=1), 1)
     shares = requests / total
@@ -170,8 +172,11 @@ def _is_impossible(items: Sequence[Item], free: IntArray) -> bool:
 def _exceeds_total(items: Sequence[Item], free: IntArray) -> bool:
     """Whether all members together request more than is free on all rows that any of them may use.
 
-    Items of which no member requests a resource do not count for it.
+    Items of which no member requests a resource do not count for it. For a single item, its
+    capacity says more.
     """
+    if len(items) == 1:
+        return False
     for resource in range(free.shape[0]):
         asking = [item for item in items if item.requests[resource] > 0]
         if asking:
