@@ -56,7 +56,7 @@ class Deciding:
 
     def decision(self, raw: Raw, **arguments: Any) -> Decision:
         """The record of the attempt, with all nodes."""
-        return decision_of(parse_pod(raw), self.pipeline.profile, self.outcome(raw, **arguments))
+        return decision_of(parse_pod(raw), self.pipeline, self.outcome(raw, **arguments))
 
     def search(self, raw: Raw) -> tuple[Search, PreFiltered]:
         """The search for a pod that no pre_filter rejects."""

@@ -15,6 +15,7 @@ _COMMANDS: Final = (
     "simulate",
     "test",
     "explain",
+    "top",
     "shadow",
     "gpus",
     "profile",

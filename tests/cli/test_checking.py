@@ -71,6 +71,14 @@ def test_a_name_can_be_given_once_in_all_files(tmp_path: Path) -> None:
     ]
 
 
+def test_profiles_that_may_match_the_same_pods_are_valid_with_a_note(tmp_path: Path) -> None:
+    shared = "{match: {schedulerNames: [x]}}"
+    report = report_of(f"{profile('a', shared)}---\n{profile('b', shared)}", tmp_path)
+    a, b = (str(said) for checked in report.profiles for said in checked.notes)
+    assert a.startswith("a: may match the same pods as b, with the same precedence; the first by")
+    assert b.startswith("b: may match the same pods as a, ")
+
+
 def test_a_folder_is_searched_for_yaml_and_json_without_hidden_files(tmp_path: Path) -> None:
     inner = tmp_path / "team"
     inner.mkdir()

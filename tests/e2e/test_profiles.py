@@ -1,15 +1,23 @@
 """Profiles are applied, changed, broken and deleted while Mooring runs."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from controlplane.client import ApiError
+from controlplane import Access
+from controlplane.client import ApiError, Client
+from controlplane.namespaces import create_namespace, delete_namespace
+from e2e.conftest import Cluster
 from e2e.node_pool import NodePool
-from e2e.replicas import PROFILES, eventually, profile, ready
+from e2e.replicas import PROFILES, bound, create_pods, eventually, pod, pods, profile, ready
+
+ROOT = Path(__file__).parents[2]
 
 PACK = {
     "pluginConfig": [
@@ -216,3 +224,136 @@ def test_a_profile_nested_too_deeply_to_be_parsed_harms_no_other(
     with suppress(RecursionError):
         pool.client.delete(f"{PROFILES}/{deep}")
     assert ready(tested.apply(**PACK))[:2] == ("True", "InForce")
+
+
+def unscheduled(pool: NodePool, name: str) -> Raw:
+    """The pod's PodScheduled condition; empty if it has none."""
+    conditions = pods(pool.client, pool.name)[name]["status"].get("conditions", ())
+    return next((dict(found) for found in conditions if found["type"] == "PodScheduled"), {})
+
+
+def wait_until_told(pool: NodePool, name: str) -> str:
+    """The message of the pod's condition once it says that no profile takes the pod."""
+    told = eventually(
+        lambda: unscheduled(pool, name), lambda found: found.get("reason") == "NoProfile", "words"
+    )
+    return str(told["message"])
+
+
+def test_a_pod_that_no_profile_takes_is_told_which_profiles_leave_it_out(
+    pool: NodePool, tested: AppliedProfile
+) -> None:
+    pool.add_nodes()
+    tested.apply(match={"namespaceSelector": {"matchLabels": {"team": "nobody"}}})
+    pool.add_pod("web", scheduler=pool.name)
+    assert f"({pool.name}) select other namespaces or pods" in wait_until_told(pool, "web")
+    (event,) = eventually(lambda: pool.events("FailedScheduling"), bool, "the event")
+    assert event["note"] == unscheduled(pool, "web")["message"]
+    tested.apply()
+    pool.wait_until_bound("web")
+
+
+def test_the_waiting_pods_of_a_deleted_profile_are_told_why_they_wait(pool: NodePool) -> None:
+    pool.add_nodes(cpu="1")
+    with profile_of(pool) as tested:
+        tested.apply()
+        pool.add_pod("big", cpu="2", scheduler=pool.name)
+        pool.wait_until_unschedulable("big")
+    assert f"SchedulingProfile {pool.name} was deleted" in wait_until_told(pool, "big")
+
+
+def test_two_profiles_that_may_match_the_same_pods_say_so_in_both_statuses(
+    pool: NodePool, tested: AppliedProfile
+) -> None:
+    client, other = pool.client, f"{pool.name}-other"
+    match = {"schedulerNames": [pool.name]}
+
+    def conflict(name: str) -> str:
+        raw = client.get(f"{PROFILES}/{name}")
+        conditions = raw.get("status", {}).get("conditions", ())
+        return next((str(c["message"]) for c in conditions if c["type"] == "Conflicted"), "")
+
+    tested.apply(match=match)
+    client.post(PROFILES, profile(other, match=match))
+    for name, rival in ((pool.name, other), (other, pool.name)):
+        text = eventually(partial(conflict, name), bool, "a conflict")
+        assert f"may match the same pods as {rival}" in text
+    client.delete(f"{PROFILES}/{other}")
+    eventually(lambda: conflict(pool.name), lambda text: not text, "the end of the conflict")
+
+
+def test_a_hundred_profile_changes_during_a_drain_lose_and_double_nothing(pool: NodePool) -> None:
+    """Bindings begin with the profile, which is deleted and made again on the way."""
+    names = [f"p{number}" for number in range(400)]
+    pool.add_nodes(8, cpu="8")
+    waiting = [
+        pod(name, cpu="100m", scheduler=pool.name, nodeSelector={"pool": pool.name})
+        for name in names
+    ]
+    create_pods(pool.client, pool.name, *waiting)
+    path = f"{PROFILES}/{pool.name}"
+    pool.client.post(PROFILES, profile(pool.name, **SPREAD))
+    for number in range(100):
+        if number == 50:
+            pool.client.delete(path)
+            pool.client.post(PROFILES, profile(pool.name, **PACK))
+        pool.client.patch(path, {"spec": {"percentageOfNodesToScore": number + 1, **PACK}})
+    per_node = pool.wait_until_bound(*names)
+    assert sum(per_node.values()) == len(names)
+    assert max(per_node.values()) <= 80
+    events = eventually(
+        lambda: pool.events("Scheduled"), lambda found: len(found) >= len(names), "all events"
+    )
+    assert sorted(event["regarding"]["name"] for event in events) == sorted(names)
+    assert not [event for event in events if event.get("series")]
+    found = eventually(
+        lambda: pool.client.get(path),
+        lambda raw: _judged(raw, raw) and ready(raw)[0] == "True",
+        "the last generation in force",
+    )
+    assert found["status"]["inForceGeneration"] == found["metadata"]["generation"]
+    pool.client.delete(path)
+
+
+def test_the_same_deployment_is_placed_by_the_policy_of_its_namespace(
+    pool: NodePool, cluster: Cluster
+) -> None:
+    """Its template names no scheduler; the shipped admission policy sets that of the namespace."""
+    cluster.access.kubectl("apply", "-k", str(ROOT / "manifests" / "admission"))
+    pool.add_nodes(2)
+    template = pod("replica", nodeSelector={"pool": pool.name})
+    del template["spec"]["schedulerName"]
+    client, placed = pool.client, dict[str, list[int]]()
+    for policy, spec in (("spread", SPREAD), ("pack", PACK)):
+        name = f"{pool.name}-{policy}"
+        client.post(PROFILES, profile(name, **spec))
+        with labelled_namespace(cluster.access, client, name) as namespace:
+            for number in range(4):
+                replica = {**template, "metadata": {"name": f"replica-{number}"}}
+                create_pods(client, namespace, replica)
+                found = eventually(
+                    lambda: bound(client, namespace),
+                    lambda nodes: len(nodes) == number + 1,  # noqa: B023 - called at once
+                    "a node",
+                )
+            placed[policy] = sorted(Counter(found.values()).values())
+        client.delete(f"{PROFILES}/{name}")
+    assert placed == {"spread": [2, 2], "pack": [4]}
+
+
+@contextmanager
+def labelled_namespace(access: Access, client: Client, scheduler: str) -> Iterator[str]:
+    """A namespace whose pods get this scheduler, once the API server does it."""
+    namespace = create_namespace(access, "tenant")
+    label = {"scheduling.mooring.dev/default-scheduler": scheduler}
+    client.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": label}})
+    path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
+    probe = pod("probe")
+    del probe["spec"]["schedulerName"]
+    eventually(
+        lambda: client.post(path, probe)["spec"]["schedulerName"],
+        lambda name: name == scheduler,
+        "the admission policy in force",
+    )
+    yield namespace
+    delete_namespace(access, namespace)

@@ -5,7 +5,8 @@ from typing import Any
 from deciding import Deciding
 from mooring.engine.group_decision import GroupDecision, decide_group
 from mooring.model.pod import parse_pod
-from mooring.testing.builders import node, pod, pod_group
+from mooring.model.pod_group import COSCHEDULING_LABEL
+from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group
 
 Raw = dict[str, Any]
 
@@ -145,3 +146,32 @@ def test_a_member_whose_claim_is_missing_names_the_claim() -> None:
     raws = [*members(1), pod("x", group="g", claims=["data"])]
     message = decided(deciding, raws).message
     assert 'persistentvolumeclaim "data" not found' in message
+
+
+def test_the_minimum_resources_must_be_free_before_placement_is_tried() -> None:
+    """Members that come later may need them."""
+
+    def tried(resources: dict[str, str]) -> GroupDecision:
+        group = coscheduling_pod_group("g", 2, resources=resources)
+        label = {COSCHEDULING_LABEL: "g"}
+        deciding = Deciding(node("a", cpu="4"), node("b", cpu="4"), group)
+        return decided(deciding, [pod(f"m{i}", cpu="1", labels=label) for i in range(2)])
+
+    assert len(tried({"cpu": "8"}).rows) == 2
+    short = tried({"cpu": "8500m", "memory": "1Gi"})
+    assert (short.rows, short.tries) == ({}, 0)
+    assert short.message == (
+        "minResources of the group needs 8500m of cpu, and 8 are free in the cluster"
+    )
+    assert "NodeResourcesFit" in short.plugins
+    assert not tried({"example.com/gpu": "1"}).rows
+
+
+def test_what_members_on_nodes_request_counts_for_the_minimum_resources() -> None:
+    label = {COSCHEDULING_LABEL: "g"}
+    deciding = Deciding(
+        node("a", cpu="4"),
+        coscheduling_pod_group("g", 2, resources={"cpu": "4"}),
+        pod("bound", cpu="1", labels=label, node="a"),
+    )
+    assert len(decided(deciding, [pod("m", cpu="1", labels=label)]).rows) == 1

@@ -7,7 +7,12 @@ import pytest
 
 from kube.api_server import ApiServer
 from kube.virtual_clock import VirtualClock
-from mooring.engine.housekeeping import CONFIRMATION_SECONDS, FLUSH_SECONDS, Housekeeping
+from mooring.engine.housekeeping import (
+    CONFIRMATION_SECONDS,
+    FLUSH_SECONDS,
+    REPORT_SECONDS,
+    Housekeeping,
+)
 from mooring.framework.verdicts import Unschedulable
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
@@ -29,12 +34,14 @@ class House:
         self.heard: list[ClusterEvent] = []
         self.changed = asyncio.Event()
         self.flushed = 0
+        self.reported = 0
         self.unbound: list[str] = []
         self.scheduler_state.state.on_events(self._hear)
         self.keeping = Housekeeping(
             self.scheduler_state,
             client,
             flush=self._flush,
+            report=self._report,
             unbound=lambda found: self.unbound.append(found.key),
             clock=self.clock,
             sleep=self.clock.sleep,
@@ -42,6 +49,9 @@ class House:
 
     def _flush(self) -> None:
         self.flushed += 1
+
+    def _report(self) -> None:
+        self.reported += 1
 
     def _hear(self, changes: tuple[ClusterEvent, ...]) -> None:
         self.heard.extend(changes)
@@ -62,8 +72,8 @@ class House:
         return [change.action for change in self.heard]
 
     async def chores_wait(self) -> None:
-        """All three chores are asleep."""
-        await self.clock.sleepers(3)
+        """All four chores are asleep."""
+        await self.clock.sleepers(4)
 
 
 @pytest.fixture
@@ -177,7 +187,7 @@ async def test_a_slow_answer_does_not_delay_other_housekeeping(
     house.scheduler_state.waiting.enter(
         WEB, "a", {"Gang": house.clock()}, house.clock(), lambda no, _: decided.set_result(no)
     )
-    await house.clock.sleepers(2)
+    await house.clock.sleepers(3)
     await house.clock.advance(1.0)
     assert await decided is not None
     asked.reply(pod("web", node="a"))
@@ -192,3 +202,9 @@ async def test_the_queue_is_flushed_every_half_minute(house: House) -> None:
     await house.clock.advance(1.0)
     await house.chores_wait()
     assert house.flushed == 1
+
+
+async def test_pods_without_a_profile_are_told_about_every_five_seconds(house: House) -> None:
+    await house.clock.advance(REPORT_SECONDS)
+    await house.chores_wait()
+    assert house.reported == 1

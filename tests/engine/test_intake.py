@@ -12,17 +12,22 @@ from mooring.framework.verdicts import Unschedulable
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
-from mooring.model.pod_group import GroupFormat
+from mooring.model.pod_group import GroupFormat, parse_pod_group
 from mooring.model.workloads import parse_namespace
 from mooring.plugins import SHIPPED
 from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT
-from mooring.testing.builders import namespace, node, pod
+from mooring.testing.builders import namespace, node, pod, pod_group
 from scheduler_states import put_profile, scheduler_state
 
 BATCH = {
     "schedulerNames": ["default-scheduler"],
     "namespaceSelector": {"matchLabels": {"env": "batch"}},
 }
+
+
+MINE = {"schedulerName": "mine"}
+LEFT_OUT = {**BATCH, "schedulerNames": ["mine"]}
+"""Selects the scheduler name `mine`, but no pod of the namespace that these pods are in."""
 
 
 class Gatekeeper:
@@ -58,6 +63,7 @@ class Door:
         self.left: list[str] = []
         self.failed: list[tuple[str, str]] = []
         self.gated: list[tuple[str, str]] = []
+        self.alone: list[tuple[str, str]] = []
         self.intake = Intake(
             self.scheduler_state,
             clock=lambda: self.now,
@@ -65,6 +71,7 @@ class Door:
             left=self.left.append,
             failed=self._fail,
             gated=lambda pod, reason: self.gated.append((pod.name, reason)),
+            no_profile=lambda pod, reason: self.alone.append((pod.name, reason)),
         )
         self.scheduler_state.state.on_events(self.intake.on_events)
 
@@ -99,6 +106,16 @@ class Door:
             queued, frozenset({"NodeResourcesFit"}), self.now
         )
         return queued
+
+    def put_group(self, name: str, minimum: int) -> None:
+        """There is a pod group of Kubernetes' own kind."""
+        group = parse_pod_group(pod_group(name, minimum))
+        self.scheduler_state.state.put(Kind.POD_GROUP, f"default/{name}", group)
+
+    def reports(self) -> None:
+        """Some seconds pass, and pods that wait are told why."""
+        self.now += 10.0
+        self.intake.report()
 
     def namespace_is(self, **labels: str) -> None:
         """The pods' namespace has these labels from now on."""
@@ -370,6 +387,32 @@ def test_a_pod_that_stays_gated_is_told_why_later_and_not_when_it_comes(door: Do
     assert door.gated == [("web", "no quota")]
 
 
+def test_members_are_told_that_others_are_missing_if_that_lasts(open_door: Door) -> None:
+    """The members of a group come one by one, and soon it is complete."""
+    open_door.put_group("g", 3)
+    for name in ("g-0", "g-1"):
+        open_door.comes(name, group="g")
+    open_door.now = 1.9
+    open_door.intake.report()
+    assert open_door.gated == []
+    open_door.now = 2.0
+    open_door.intake.report()
+    assert open_door.gated == [("g-0", "2 of 3 members exist"), ("g-1", "2 of 3 members exist")]
+    open_door.intake.report()
+    assert len(open_door.gated) == 2
+
+
+def test_nothing_is_said_about_members_that_were_gated_for_a_moment(open_door: Door) -> None:
+    open_door.put_group("g", 3)
+    for name in ("g-0", "g-1", "g-2"):
+        open_door.comes(name, group="g")
+    gone = open_door.comes("h-0", group="h")
+    open_door.intake.gone(gone.key, gone.uid)
+    open_door.now = 5.0
+    open_door.intake.report()
+    assert open_door.gated == []
+
+
 def test_the_condition_of_scheduling_gates_is_the_api_servers(open_door: Door) -> None:
     open_door.comes(spec={"schedulingGates": [{"name": "acme.example/quota"}]})
     open_door.intake.flush()
@@ -401,6 +444,97 @@ def test_a_pod_is_known_while_it_is_queued_in_flight_or_has_a_node(open_door: Do
 def test_a_pod_that_no_profile_takes_is_known(door: Door) -> None:
     without_profile = door.comes()
     assert door.intake.knows(without_profile.key, without_profile.uid)
+
+
+class TestPodsWithoutProfile:
+    """`Door.reports` lets ten seconds pass, and the intake report."""
+
+    def test_a_pod_that_profiles_for_its_scheduler_name_leave_out_is_told_which(
+        self, door: Door
+    ) -> None:
+        put_profile(door.scheduler_state, "batch", registry=GATEKEEPER, match=LEFT_OUT)
+        door.comes(spec=MINE)
+        door.reports()
+        ((name, why),) = door.alone
+        assert name == "web"
+        assert why == (
+            'no SchedulingProfile takes the pod: those for schedulerName "mine" (batch) select '
+            "other namespaces or pods"
+        )
+
+    def test_it_is_told_once_and_not_at_once(self, door: Door) -> None:
+        """At the start of a scheduler, pods may come before their profiles."""
+        put_profile(door.scheduler_state, "batch", registry=GATEKEEPER, match=LEFT_OUT)
+        door.comes(spec=MINE)
+        door.intake.report()
+        assert door.alone == []
+        for _ in range(3):
+            door.comes(spec=MINE)
+            door.reports()
+        assert len(door.alone) == 1
+
+    def test_a_pod_that_may_be_another_schedulers_is_told_nothing(self, door: Door) -> None:
+        put_profile(door.scheduler_state, "batch", registry=GATEKEEPER, match=BATCH)
+        door.comes("of-volcano", spec={"schedulerName": "volcano"})
+        door.comes("of-kube-scheduler")
+        door.reports()
+        assert door.alone == []
+
+    def test_a_profile_that_only_compares_takes_no_pods_and_misses_none(self, door: Door) -> None:
+        shadow = {"mode": "Shadow", "match": LEFT_OUT}
+        put_profile(door.scheduler_state, "batch", registry=GATEKEEPER, match=LEFT_OUT)
+        put_profile(door.scheduler_state, "batch", registry=GATEKEEPER, **shadow)
+        door.comes(spec=MINE)
+        door.reports()
+        door.scheduler_state.profiles.remove("batch")
+        door.reports()
+        assert door.alone == []
+
+    def test_the_waiting_pods_of_a_deleted_profile_are_told(self, door: Door) -> None:
+        put_profile(door.scheduler_state, "mine", registry=GATEKEEPER)
+        door.comes(cpu="100", spec=MINE)
+        door.scheduler_state.profiles.remove("mine")
+        door.intake.profiles_changed()
+        door.reports()
+        ((name, why),) = door.alone
+        assert name == "web"
+        assert why.startswith("SchedulingProfile mine was deleted or is no longer for")
+
+    def test_a_pod_of_a_profile_that_never_was_valid_is_told_to_look_at_it(
+        self, door: Door
+    ) -> None:
+        door.scheduler_state.profiles.not_in_force("packed", ["mine"])
+        door.comes(spec=MINE)
+        door.reports()
+        assert "see kubectl get sprof packed -o wide" in door.alone[0][1]
+
+    def test_a_pod_that_is_being_bound_is_not_told(self, door: Door) -> None:
+        put_profile(door.scheduler_state, "mine", registry=GATEKEEPER)
+        web = door.comes(spec=MINE)
+        door.popped()
+        state = door.scheduler_state.state
+        state.assume(web, state.nodes.row_of["a"])
+        door.scheduler_state.profiles.remove("mine")
+        door.intake.profiles_changed()
+        door.reports()
+        assert door.alone == []
+        state.forget(web)
+        door.reports()
+        assert len(door.alone) == 1
+
+    def test_another_reason_is_told_too_and_a_pod_that_has_gone_is_told_nothing(
+        self, door: Door
+    ) -> None:
+        put_profile(door.scheduler_state, "batch", registry=GATEKEEPER, match=LEFT_OUT)
+        web = door.comes(spec=MINE)
+        door.reports()
+        door.scheduler_state.profiles.remove("batch")
+        door.reports()
+        assert len(door.alone) == 2
+        door.intake.gone(web.key, web.uid)
+        door.scheduler_state.profiles.not_in_force("packed", ["mine"])
+        door.reports()
+        assert len(door.alone) == 2
 
 
 class TestLimits:

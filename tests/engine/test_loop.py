@@ -138,6 +138,7 @@ class Engine:
             left=reports.forget,
             failed=reports.error,
             gated=reports.gated,
+            no_profile=reports.no_profile,
         )
         state.on_events(self.intake.on_events)
 

@@ -27,7 +27,7 @@ def test_a_schedule_result_has_its_node_every_score_and_every_rejection() -> Non
 def test_a_short_record_names_the_best_nodes_and_no_rejections() -> None:
     deciding = Deciding(node("a"), node("b", cpu="8"), node("c", cpu="16"), node("d", cpu="0"))
     raw = pod(cpu="1")
-    decision = decision_of(parse_pod(raw), "p", deciding.outcome(raw), 2)
+    decision = decision_of(parse_pod(raw), deciding.pipeline, deciding.outcome(raw), 2)
     assert decision.scores is not None
     assert [*decision.scores] == ["c", "b"]
     assert decision.rejections == {}

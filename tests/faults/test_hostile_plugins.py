@@ -277,6 +277,7 @@ class Engine:
             left=self.reports.forget,
             failed=self.reports.error,
             gated=self.reports.gated,
+            no_profile=self.reports.no_profile,
         )
         state.on_events(self.intake.on_events)
 

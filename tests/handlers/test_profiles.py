@@ -33,23 +33,35 @@ def profile_handler(shared: SchedulerState) -> ProfileHandler:
         left=lambda _: None,
         failed=lambda _pod, _message: None,
         gated=lambda _pod, _message: None,
+        no_profile=lambda _pod, _message: None,
     )
     return ProfileHandler(shared.profiles, intake)
 
 
-def profile(generation: int = 1, *, uid: str = "u1", status: Raw | None = None, **spec: Any) -> Raw:
+def profile(
+    generation: int = 1,
+    *,
+    name: str = "packed",
+    uid: str = "u1",
+    status: Raw | None = None,
+    **spec: Any,
+) -> Raw:
     return {
         "apiVersion": "scheduling.mooring.dev/v1alpha1",
         "kind": "SchedulingProfile",
-        "metadata": {"name": "packed", "uid": uid, "generation": generation},
+        "metadata": {"name": name, "uid": uid, "generation": generation},
         "spec": spec,
         **({"status": status} if status else {}),
     }
 
 
-def ready(status: Raw | None) -> tuple[str, str, str]:
+def conditions(status: Raw | None) -> dict[str, Raw]:
     assert status is not None
-    (condition,) = status["conditions"]
+    return {condition["type"]: condition for condition in status["conditions"]}
+
+
+def ready(status: Raw | None) -> tuple[str, str, str]:
+    condition = conditions(status)["Ready"]
     return condition["status"], condition["reason"], condition["message"]
 
 
@@ -164,3 +176,77 @@ def test_the_time_of_the_last_change_stays_while_nothing_changes(
     second = profile_handler.applied(profile(2, status=first, percentageOfNodesToScore=50))
     assert second is not None
     assert second["conditions"][0]["lastTransitionTime"] == "2020-01-01T00:00:00Z"
+
+
+def test_the_status_has_the_field_and_the_position_of_a_mistake_in_a_rule(
+    profile_handler: ProfileHandler,
+) -> None:
+    rules = [{"name": "ssd", "filter": "true &&\n  node.lables.disk == 'ssd'"}]
+    _, reason, message = ready(profile_handler.applied(profile(rules=rules)))
+    assert reason == "Invalid"
+    assert (
+        'spec.rules[0].filter: line 2, column 14: unknown name "node.lables.disk", '
+        "did you mean node.labels?"
+    ) in message
+
+
+def test_the_status_lists_the_rules_in_force_among_the_plugins(
+    profile_handler: ProfileHandler,
+) -> None:
+    rules = [{"name": "ssd", "filter": "true"}, {"name": "cheap", "score": "1", "weight": 3}]
+    status = profile_handler.applied(profile(rules=rules))
+    assert status is not None
+    plugins = status["effective"]["plugins"]
+    assert {"name": "Rules/ssd"} in plugins["filter"]
+    assert {"name": "Rules/cheap", "weight": 3} in plugins["score"]
+
+
+SHARED: Raw = {"schedulerNames": ["shared"]}
+
+
+def test_two_profiles_that_may_match_the_same_pods_say_so_in_both_statuses(
+    profile_handler: ProfileHandler,
+) -> None:
+    first = profile_handler.applied(profile(name="a", uid="a1", match=SHARED))
+    assert [*conditions(first)] == ["Ready"]
+    second = profile_handler.applied(profile(name="b", uid="b1", match=SHARED))
+    conflict = conditions(second)["Conflicted"]
+    assert (conflict["status"], conflict["reason"]) == ("True", "SamePods")
+    assert conflict["message"] == (
+        "may match the same pods as a, with the same precedence; the first by name, a, takes "
+        "them: set match.precedence, or select other pods"
+    )
+    ((name, patch),) = profile_handler.other_statuses()
+    assert name == "a"
+    assert "may match the same pods as b" in conditions(patch)["Conflicted"]["message"]
+    assert not [*profile_handler.other_statuses()]
+
+
+def test_a_conflict_ends_when_one_of_the_profiles_changes_or_goes(
+    profile_handler: ProfileHandler,
+) -> None:
+    profile_handler.applied(profile(name="a", uid="a1", match=SHARED))
+    second = profile_handler.applied(profile(name="b", uid="b1", match=SHARED))
+    ((_, written),) = profile_handler.other_statuses()
+    profile_handler.applied(profile(name="a", uid="a1", match=SHARED, status=written))
+    preferred = profile(2, name="b", uid="b1", match=SHARED | {"precedence": 1}, status=second)
+    assert [*conditions(profile_handler.applied(preferred))] == ["Ready"]
+    ((name, patch),) = profile_handler.other_statuses()
+    assert (name, [*conditions(patch)]) == ("a", ["Ready"])
+    third = profile_handler.applied(profile(name="c", uid="c1", match=SHARED))
+    assert "Conflicted" in conditions(third)
+    assert [name for name, _ in profile_handler.other_statuses()] == ["a"]
+    profile_handler.gone("c", "c1")
+    ((name, patch),) = profile_handler.other_statuses()
+    assert (name, [*conditions(patch)]) == ("a", ["Ready"])
+
+
+def test_the_pods_of_a_profile_that_never_was_valid_can_be_told(
+    profile_handler: ProfileHandler, shared: SchedulerState
+) -> None:
+    profile_handler.applied(profile(match={"schedulerNames": ["x", 3]}, **BROKEN))
+    why = shared.profiles.why_none(parse_pod(pod(spec={"schedulerName": "x"})))
+    assert why is not None
+    assert why.startswith("SchedulingProfile packed")
+    profile_handler.gone("packed", "u1")
+    assert shared.profiles.why_none(parse_pod(pod(spec={"schedulerName": "x"}))) is None

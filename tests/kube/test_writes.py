@@ -21,8 +21,9 @@ from mooring.kube.errors import (
     TooManyRequestsError,
     UnansweredError,
 )
+from mooring.kube.resources import COSCHEDULING_POD_GROUP, POD_GROUP, Resource
 from mooring.kube.transport import RETRIES
-from mooring.kube.writes import PodWriter
+from mooring.kube.writes import PodGroupWriter, PodWriter
 
 POD_PATH = "/api/v1/namespaces/team-a/pods/web"
 
@@ -334,3 +335,40 @@ async def test_a_pod_that_is_not_found_was_gone_before_its_deletion(
     task = asyncio.create_task(getattr(writer, write)("team-a", "web", "u1"))
     (await server.next()).refuse(404, "NotFound", "pods web not found")
     assert not await task
+
+
+@pytest.mark.parametrize(
+    ("resource", "content_type"),
+    [
+        (POD_GROUP, "application/strategic-merge-patch+json"),
+        (COSCHEDULING_POD_GROUP, "application/merge-patch+json"),
+    ],
+)
+async def test_the_status_of_a_pod_group_is_patched_as_its_kind_allows(
+    server: ApiServer, client: ApiClient, resource: Resource, content_type: str
+) -> None:
+    """A custom resource has no strategic merge patch."""
+    status = {"phase": "Running"}
+    task = asyncio.create_task(
+        PodGroupWriter(client).patch_status(resource, "team-a", "train", "u1", status)
+    )
+    request = await server.next()
+    request.reply({})
+    await task
+    assert (request.method, request.path) == ("PATCH", resource.path("team-a", "train", "status"))
+    assert request.headers["Content-Type"] == content_type
+    assert request.body == {"metadata": {"uid": "u1"}, "status": status}
+
+
+async def test_finished_pods_are_counted_by_label_and_phase(
+    server: ApiServer, client: ApiClient
+) -> None:
+    task = asyncio.create_task(PodGroupWriter(client).count_finished("team-a", "group", "train"))
+    for phase, count in (("Succeeded", 2), ("Failed", 1)):
+        request = await server.next()
+        assert request.path == "/api/v1/namespaces/team-a/pods"
+        assert request.query["labelSelector"] == "group=train"
+        assert request.query["fieldSelector"] == f"status.phase={phase}"
+        items = [{"metadata": {"name": str(i)}} for i in range(count)]
+        request.reply({"metadata": {"resourceVersion": "1"}, "items": items})
+    assert await task == (2, 1)

@@ -50,6 +50,7 @@ def test_a_placement_has_exactly_the_documented_json() -> None:
     assert json.loads(json.dumps(to_json(placed))) == {
         "pod": "shop/cart-0",
         "profile": "default-scheduler",
+        "profileGeneration": 0,
         "node": "n1",
         "nominatedNode": None,
         "victims": [],

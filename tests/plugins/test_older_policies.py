@@ -31,7 +31,7 @@ def decided(policy: dict[str, Any], *objects: dict[str, Any]) -> Decision:
     pipeline = profiles.put(profile, resolve(profile.spec, REGISTRY)).pipeline
     outcome = decide(incoming, pipeline, snapshot, ResultCache(state.nodes), seed=0)
     assert isinstance(outcome, ScheduleResult)
-    return decision_of(incoming, profile.name, outcome)
+    return decision_of(incoming, pipeline, outcome)
 
 
 @pytest.mark.parametrize("name", sorted({p for plugins in PREDICATES.values() for p in plugins}))

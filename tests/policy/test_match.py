@@ -1,9 +1,12 @@
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from mooring.policy.match import ProfileMatcher
+from mooring.policy.match import ProfileMatcher, may_share_pods
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
 
@@ -110,3 +113,64 @@ def test_a_selector_selects_as_in_the_api(
 ) -> None:
     expected = "default-scheduler" if matches else None
     assert found(profile("default-scheduler", podSelector=selector), pod_labels=labels) == expected
+
+
+def selecting(name: str, **labels: str) -> SchedulingProfile:
+    return profile(name, schedulerNames=["x"], podSelector={"matchLabels": labels})
+
+
+def test_profiles_without_selectors_share_the_pods_of_a_scheduler_name() -> None:
+    a, b = profile("a", schedulerNames=["x", "y"]), profile("b", schedulerNames=["y", "z"])
+    assert may_share_pods(a, b)
+    assert not may_share_pods(a, profile("c"))
+
+
+def test_precedence_decides_between_profiles_that_share_pods() -> None:
+    a = profile("a", schedulerNames=["x"])
+    assert not may_share_pods(a, profile("b", schedulerNames=["x"], precedence=1))
+
+
+def test_different_values_of_a_label_exclude_each_other_and_different_labels_do_not() -> None:
+    assert not may_share_pods(selecting("a", team="a"), selecting("b", team="b"))
+    assert may_share_pods(selecting("a", team="a"), selecting("b", tier="web"))
+
+
+KEYS, VALUES = ("k1", "k2"), ("v1", "v2")
+
+
+def selectors() -> st.SearchStrategy[dict[str, Any]]:
+    values = st.lists(st.sampled_from(VALUES), min_size=1, max_size=2, unique=True)
+    with_values = st.fixed_dictionaries(
+        {
+            "key": st.sampled_from(KEYS),
+            "operator": st.sampled_from(("In", "NotIn")),
+            "values": values,
+        }
+    )
+    without = st.fixed_dictionaries(
+        {"key": st.sampled_from(KEYS), "operator": st.sampled_from(("Exists", "DoesNotExist"))}
+    )
+    labels = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES), max_size=1)
+    return st.fixed_dictionaries(
+        {"matchLabels": labels, "matchExpressions": st.lists(with_values | without, max_size=3)}
+    )
+
+
+@given(selectors(), selectors(), st.sampled_from(("podSelector", "namespaceSelector")))
+def test_profiles_share_pods_exactly_if_some_labels_match_both(
+    one: dict[str, Any], other: dict[str, Any], field: str
+) -> None:
+    """Compared with every combination of the values, one that no selector names, and no label."""
+    profiles = [
+        profile(n, schedulerNames=["x"], **{field: s}) for n, s in (("a", one), ("b", other))
+    ]
+    choices = product(*([(key, value) for value in (*VALUES, "other", None)] for key in KEYS))
+    all_labels = [{key: value for key, value in chosen if value is not None} for chosen in choices]
+    both = any(
+        all(
+            found(p, scheduler_name="x", pod_labels=labels, namespace_labels=labels) is not None
+            for p in profiles
+        )
+        for labels in all_labels
+    )
+    assert may_share_pods(*profiles) == both

@@ -138,6 +138,7 @@ def operated(raw: dict[str, Any]) -> Verdict:
         left=lambda _: None,
         failed=lambda _pod, _message: None,
         gated=lambda _pod, _message: None,
+        no_profile=lambda _pod, _message: None,
     )
     status = ProfileHandler(shared.profiles, intake).applied(raw)
     assert status is not None

@@ -55,7 +55,7 @@ def decided(
     """The record about every node, and the row of a placement."""
     outcome = decide(pod, profile.pipeline, Snapshot(state), shared, seed=seed)
     row = outcome.row if isinstance(outcome, ScheduleResult) else None
-    return decision_of(pod, "default-scheduler", outcome), row
+    return decision_of(pod, profile.pipeline, outcome), row
 
 
 def without_the_choice(decision: Decision) -> Decision:

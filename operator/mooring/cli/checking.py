@@ -1,8 +1,8 @@
 """Check the profiles in files and folders, and find the line of every mistake."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +10,7 @@ import yaml
 
 from mooring.framework.registry import Registry
 from mooring.policy.errors import FieldError, join_path, split_path
+from mooring.policy.match import conflict_text, may_share_pods
 from mooring.simulate.manifests import (
     STDIN,
     InputError,
@@ -57,11 +58,15 @@ class CheckedProfile:
     file: str
     line: int | None
     loaded: LoadedProfile
+    conflict: str = ""
+    """What it means that other valid profiles may match the same pods; "" if none may."""
 
     @property
     def notes(self) -> tuple[FieldError, ...]:
         """What a user should know about the profile although it is valid."""
-        return self.loaded.notes
+        name = self.loaded.profile.name
+        conflicts = (FieldError(name, self.conflict),) if self.conflict else ()
+        return (*self.loaded.notes, *conflicts)
 
 
 @dataclass(slots=True)
@@ -98,7 +103,15 @@ def check_files(paths: Iterable[str], registry: Registry) -> Report:
                 name = display_name(file)
                 message = str(error).removeprefix(f"{name}: ")
                 report.unreadable.append(Mistake(name, error.line, "", message))
+    report.profiles = [_with_conflict(checked, report.profiles) for checked in report.profiles]
     return report
+
+
+def _with_conflict(checked: CheckedProfile, valid: Sequence[CheckedProfile]) -> CheckedProfile:
+    own = checked.loaded.profile
+    others = [other.loaded.profile for other in valid if other is not checked]
+    names = sorted(other.name for other in others if may_share_pods(own, other))
+    return replace(checked, conflict=conflict_text(own.name, names)) if names else checked
 
 
 def _files_in(folder: str) -> Iterator[str]:

@@ -160,7 +160,10 @@ def _duration(seconds: float) -> str:
 
 def _show(decision: Mapping[str, Any]) -> None:
     place = f"on {decision['node']}" if decision["node"] else "not scheduled"
-    click.echo(f"{decision['time']}  {decision['pod']}  {place}  (profile {decision['profile']})")
+    profile = f"profile {decision['profile']}"
+    if generation := decision.get("profileGeneration"):
+        profile += f", generation {generation}"
+    click.echo(f"{decision['time']}  {decision['pod']}  {place}  ({profile})")
     for line in explanation(decision):
         click.echo(f"  {line}")
     if decision["scores"]:

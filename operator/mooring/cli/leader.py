@@ -22,7 +22,7 @@ from mooring.kube.resources import LEASE
 from mooring.settings import RunSettings
 from mooring.simulate.manifests import InputError
 
-__all__ = ["Leader", "answer_of", "leader_options"]
+__all__ = ["Leader", "answer_of", "leader_options", "page_of"]
 
 _SECONDS: Final = 15.0
 _DEFAULTS: Final = RunSettings()
@@ -127,20 +127,9 @@ def answer_of(leader: Leader, target: str, field: str, absent: str = "") -> dict
     Raises:
         InputError: In one line, why there is no such answer.
     """
-    try:
-        status, body = asyncio.run(_answer(leader, target))
-    except ForbiddenError as error:
-        raise InputError(
-            f"{' '.join(str(error).split())}; the Role mooring-explain in "
-            f"{leader.lease_namespace} grants it, or ask the leading replica with --server"
-        ) from None
-    except KubeError as error:
-        raise InputError(explain_error(error)) from None
-    words = " ".join(body.decode(errors="replace").split())
-    if status == 404 and absent and absent in words:
+    status, body = _read(leader, target)
+    if status == 404 and absent and absent in _one_line(body):
         return None
-    if status in {401, 403, 503}:
-        raise InputError(f"the leading replica answers {status}: {words}")
     try:
         found = json.loads(body) if status == 200 else None
     except ValueError:
@@ -151,6 +140,39 @@ def answer_of(leader: Leader, target: str, field: str, absent: str = "") -> dict
             f"{field}; is it Mooring?"
         )
     return found
+
+
+def page_of(leader: Leader, target: str) -> str:
+    """The text that the leading replica's endpoint at `target` returns.
+
+    Raises:
+        InputError: In one line, why there is no such answer.
+    """
+    status, body = _read(leader, target)
+    if status != 200:
+        where = leader.server or "the leading replica"
+        raise InputError(f"{where}: answers {status} to {target}; is it Mooring?")
+    return body.decode(errors="replace")
+
+
+def _read(leader: Leader, target: str) -> tuple[int, bytes]:
+    """Status and body of an answer that is neither a refusal nor an error of the connection."""
+    try:
+        status, body = asyncio.run(_answer(leader, target))
+    except ForbiddenError as error:
+        raise InputError(
+            f"{' '.join(str(error).split())}; the Role mooring-explain in "
+            f"{leader.lease_namespace} grants it, or ask the leading replica with --server"
+        ) from None
+    except KubeError as error:
+        raise InputError(explain_error(error)) from None
+    if status in {401, 403, 503}:
+        raise InputError(f"the leading replica answers {status}: {_one_line(body)}")
+    return status, body
+
+
+def _one_line(body: bytes) -> str:
+    return " ".join(body.decode(errors="replace").split())
 
 
 async def _answer(leader: Leader, target: str) -> tuple[int, bytes]:

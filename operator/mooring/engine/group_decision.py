@@ -6,7 +6,7 @@ synchronous, like that about one pod.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Final
 
 import numpy as np
@@ -93,6 +93,8 @@ def decide_group(
     needed = max(group.minimum - group.scheduled_pods_count, 1)
     if not members or len(members) < needed:
         return GroupDecision({}, message=f"{len(members)} of {needed} members can be scheduled now")
+    if (lacking := _lacking(group, cluster)) is not None:
+        return GroupDecision({}, message=lacking, plugins=frozenset(pipeline.resource_filters))
     with cluster.trial() as trial:
         for pod in members:
             trial.withdraw(pod.key)
@@ -105,6 +107,36 @@ def decide_group(
         best = _complete(search, placements, tried) or _partial(tried, needed)
         chosen = _best(best, group, pipeline, cluster) if best else None
         return _decision(chosen, tried, search, pipeline)
+
+
+def _lacking(group: PodGroupState, cluster: Snapshot) -> str | None:
+    """Which of its minResources are not free in the cluster; None if they are, or it is placed.
+
+    What members request that are on a node counts as free, as in the coscheduling plugin
+    (CheckClusterResource).
+    """
+    definition = group.definition
+    if definition is None or group.scheduled_pods_count >= max(group.minimum, 1):
+        return None
+    nodes = cluster.nodes
+    for resource, amount in definition.min_resources.items():
+        left = np.maximum(nodes.allocatable(resource) - nodes.requested(resource), 0)
+        free = int(left[nodes.present].sum())
+        for placed in chain(group.assumed.values(), group.assigned.values()):
+            free += placed.pod.shape.demand.resources.get(resource, 0)
+        if free < amount:
+            return (
+                f"minResources of the group needs {_quantity(resource, amount)} of {resource}, "
+                f"and {_quantity(resource, free)} are free in the cluster"
+            )
+    return None
+
+
+def _quantity(resource: str, amount: int) -> str:
+    """The amount as users write it: cpu in millicores if it is not whole, else whole units."""
+    if resource != "cpu":
+        return str(amount)
+    return f"{amount}m" if amount % 1000 else str(amount // 1000)
 
 
 def preempt_for_group(

@@ -21,14 +21,16 @@ logger = logging.getLogger(__name__)
 
 PERMIT_SECONDS: Final = 1.0
 CONFIRMATION_SECONDS: Final = 5.0
+REPORT_SECONDS: Final = 5.0
 FLUSH_SECONDS: Final = 30.0
 """kube-scheduler flushes its unschedulable pods as often (scheduling_queue.go)."""
 
 
 class Housekeeping:
-    """Time-outs at Permit, bindings that the watch never confirms, and `flush` of the queue.
+    """Time-outs at Permit, bindings that the watch never confirms, and two calls of the intake.
 
-    `unbound` is called with a pod that an extender claims to have bound, and that is not bound.
+    `flush` is that of the queue; `report` tells pods why they wait. `unbound` is called
+    with a pod that an extender claims to have bound, and that is not bound.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class Housekeeping:
         client: ApiClient,
         *,
         flush: Callable[[], None],
+        report: Callable[[], None],
         unbound: Callable[[Pod], None],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -44,6 +47,7 @@ class Housekeeping:
         self._scheduler = scheduler
         self._client = client
         self._flush = flush
+        self._report = report
         self._unbound = unbound
         self._clock = clock
         self._sleep = sleep
@@ -54,6 +58,7 @@ class Housekeeping:
             tasks.create_task(self._every(PERMIT_SECONDS, self._expire_permits))
             tasks.create_task(self._every(CONFIRMATION_SECONDS, self._settle_overdue))
             tasks.create_task(self._every(FLUSH_SECONDS, self._flush_queue))
+            tasks.create_task(self._every(REPORT_SECONDS, self._report_pods))
 
     async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -65,6 +70,9 @@ class Housekeeping:
 
     async def _flush_queue(self) -> None:
         self._flush()
+
+    async def _report_pods(self) -> None:
+        self._report()
 
     async def _settle_overdue(self) -> None:
         for pod in self._scheduler.state.overdue(self._clock()):

@@ -303,7 +303,7 @@ class SchedulingLoop:
         if isinstance(outcome, ScheduleResult):
             self._start = (self._start + outcome.evaluated_nodes) % scheduler.cluster.node_count
         self._decisions.add(
-            decision_of(queued.pod, pipeline.profile, outcome, _RECORDED_NODES),
+            decision_of(queued.pod, pipeline, outcome, _RECORDED_NODES),
             time=time.time(),
             scored=outcome.feasible_nodes if isinstance(outcome, ScheduleResult) else None,
             rejected=None if isinstance(outcome, ScheduleResult) else outcome.diagnosis.total,
@@ -413,6 +413,7 @@ class SchedulingLoop:
         decision = Decision(
             pod=attempt.queued.pod.key,
             profile=attempt.pipeline.profile,
+            profile_generation=attempt.pipeline.generation,
             node=node,
             nominated_node=None,
             victims=(),

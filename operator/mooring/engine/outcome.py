@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from mooring.framework.decision import Decision, NodeScore
 from mooring.framework.diagnosis import Diagnosis
+from mooring.framework.pipeline import Pipeline
 from mooring.framework.post_filter import Nomination
 from mooring.model.pod import Pod
 
@@ -59,7 +60,9 @@ class FitError:
 Outcome = ScheduleResult | FitError
 
 
-def decision_of(pod: Pod, profile: str, outcome: Outcome, most: int | None = None) -> Decision:
+def decision_of(
+    pod: Pod, pipeline: Pipeline, outcome: Outcome, most: int | None = None
+) -> Decision:
     """The decision record of an attempt, with every node, or with the `most` best ones only.
 
     It must be made before the cluster changes, because the outcome reads live columns.
@@ -67,7 +70,8 @@ def decision_of(pod: Pod, profile: str, outcome: Outcome, most: int | None = Non
     if isinstance(outcome, ScheduleResult):
         return Decision(
             pod=pod.key,
-            profile=profile,
+            profile=pipeline.profile,
+            profile_generation=pipeline.generation,
             node=outcome.node,
             nominated_node=None,
             victims=(),
@@ -78,7 +82,8 @@ def decision_of(pod: Pod, profile: str, outcome: Outcome, most: int | None = Non
     nomination = outcome.nomination
     return Decision(
         pod=pod.key,
-        profile=profile,
+        profile=pipeline.profile,
+        profile_generation=pipeline.generation,
         node=None,
         nominated_node=nomination.node if nomination else None,
         victims=tuple(victim.key for victim in nomination.victims) if nomination else (),

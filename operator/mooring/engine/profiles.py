@@ -1,7 +1,9 @@
 """The profiles in force, and which of them takes a pod."""
 
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from mooring.framework.handle import Handle
 from mooring.framework.pipeline import Pipeline, build_pipeline
@@ -11,12 +13,18 @@ from mooring.model.pod import Pod
 from mooring.model.pod_group import GroupFormat
 from mooring.policy.errors import FieldError, ProfileInvalid
 from mooring.policy.extender import Extender
-from mooring.policy.match import ProfileMatcher
-from mooring.policy.profile import SchedulingProfile
+from mooring.policy.match import ProfileMatcher, may_share_pods
+from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile
 from mooring.policy.resolve import Effective, load_profile
 from mooring.state.snapshot import Snapshot
 
 __all__ = ["InForce", "Profiles"]
+
+
+_MOST_NAMED: Final = 3
+"""Profiles that a message names."""
+_MOST_FORMER: Final = 1000
+"""Scheduler names of former profiles that are remembered."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,6 +57,11 @@ class Profiles:
         self._failures = failures
         self._tls_problem = tls_problem
         self._in_force: dict[str, InForce] = {}
+        self._conflicts: dict[str, set[str]] = {}
+        self._not_in_force: dict[str, frozenset[str]] = {}
+        self._former: OrderedDict[str, str] = OrderedDict()
+        self.version = 0
+        """Grows when another profile may take a pod, or the reason why none does has changed."""
         self._matcher = ProfileMatcher(())
         self._shadow_matcher = ProfileMatcher(())
         self.has_shadows = False
@@ -111,9 +124,51 @@ class Profiles:
         return self._put_in_force(self.build(profile, effective))
 
     def remove(self, name: str) -> None:
-        """Takes the profile out of force."""
-        if self._in_force.pop(name, None) is not None:
-            self._rematch()
+        """Takes the profile out of force; what `not_in_force` said of it is forgotten."""
+        self._not_in_force.pop(name, None)
+        entry = self._in_force.pop(name, None)
+        if entry is not None:
+            self._remember(entry.profile)
+        self._forget_conflicts(name)
+        self._rematch()
+
+    def not_in_force(self, name: str, scheduler_names: Iterable[str]) -> None:
+        """A profile for pods with these scheduler names is invalid and was never in force."""
+        self._not_in_force[name] = frozenset(scheduler_names)
+        self.version += 1
+
+    def conflicts(self, name: str) -> list[str]:
+        """The profiles of the same precedence that may match the same pods, by name."""
+        return sorted(self._conflicts.get(name, ()))
+
+    def why_none(self, pod: Pod) -> str | None:
+        """Why no profile takes the pod; None if it may be another scheduler's.
+
+        It may if no profile has been for its schedulerName, or if that is kube-scheduler's.
+        """
+        scheduler_name = pod.shape.scheduler_name
+        if scheduler_name == DEFAULT_SCHEDULER:
+            return None
+        claimants = self._matcher.claimants(scheduler_name)
+        if claimants:
+            more = len(claimants) - _MOST_NAMED
+            named = ", ".join(claimants[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+            return (
+                f'no SchedulingProfile takes the pod: those for schedulerName "{scheduler_name}" '
+                f"({named}) select other namespaces or pods"
+            )
+        for name, scheduler_names in self._not_in_force.items():
+            if scheduler_name in scheduler_names:
+                return (
+                    f'SchedulingProfile {name}, for schedulerName "{scheduler_name}", is not in '
+                    f"force because it is invalid; see kubectl get sprof {name} -o wide"
+                )
+        if scheduler_name in self._former:
+            return (
+                f"SchedulingProfile {self._former[scheduler_name]} was deleted or is no longer for "
+                f'schedulerName "{scheduler_name}"; the pod waits until a profile takes it'
+            )
+        return None
 
     def of(self, pod: Pod, cluster: Snapshot) -> InForce | None:
         """The profile that takes the pod, which is in mode Active; None if there is none."""
@@ -138,11 +193,39 @@ class Profiles:
         return self._in_force[name] if name is not None else None
 
     def _put_in_force(self, entry: InForce) -> InForce:
-        self._in_force[entry.profile.name] = entry
+        name = entry.profile.name
+        before = self._in_force.get(name)
+        if before is not None:
+            self._remember(before.profile)
+        if entry.profile.spec.mode == "Shadow":  # these pods are another scheduler's now
+            for scheduler_name in entry.profile.scheduler_names:
+                self._former.pop(scheduler_name, None)
+        self._in_force[name] = entry
+        self._not_in_force.pop(name, None)
+        self._forget_conflicts(name)
+        for other in self._in_force.values():
+            if other is not entry and may_share_pods(entry.profile, other.profile):
+                self._conflicts.setdefault(name, set()).add(other.profile.name)
+                self._conflicts.setdefault(other.profile.name, set()).add(name)
         self._rematch()
         return entry
 
+    def _remember(self, profile: SchedulingProfile) -> None:
+        """Keeps the scheduler names that the profile scheduled pods for; the latest of all."""
+        if profile.spec.mode == "Shadow":
+            return
+        for scheduler_name in profile.scheduler_names:
+            self._former.pop(scheduler_name, None)
+            self._former[scheduler_name] = profile.name
+        while len(self._former) > _MOST_FORMER:
+            self._former.popitem(last=False)
+
+    def _forget_conflicts(self, name: str) -> None:
+        for other in self._conflicts.pop(name, ()):
+            self._conflicts[other].discard(name)
+
     def _rematch(self) -> None:
+        self.version += 1
         profiles = [entry.profile for entry in self._in_force.values()]
         shadows = [profile for profile in profiles if profile.spec.mode == "Shadow"]
         self._matcher = ProfileMatcher(p for p in profiles if p.spec.mode == "Active")

@@ -35,8 +35,9 @@ class Decision:
     """The result of one attempt.
 
     `pod` and `victims` are "namespace/name". `profile` is None when no profile is for the
-    pod. `node` is None when no node was found; then `message` says why, as the PodScheduled
-    condition does, and `nominated_node` and `victims` hold what preemption chose.
+    pod; `profile_generation` is the generation of the profile's API object that decided, 0 for a
+    profile from a file. `node` is None when no node was found; then `message` says why, as the
+    PodScheduled condition does, and `nominated_node` and `victims` hold what preemption chose.
     `scores` is None when at most one node was feasible, because then nothing is scored.
     """
 
@@ -48,3 +49,4 @@ class Decision:
     scores: Mapping[str, NodeScore] | None
     rejections: Mapping[str, Rejection]
     message: str | None
+    profile_generation: int = 0

@@ -70,11 +70,13 @@ class WeightedPlacementScorePlugin:
 class Pipeline:
     """The plugins of a profile by extension point, in the order in which they run.
 
-    A pipeline never changes: a changed profile gets a new one. `percentage_of_nodes_to_score` is
+    A pipeline never changes: a changed profile gets a new one. `generation` is that of the
+    profile's API object, 0 for a profile from a file. `percentage_of_nodes_to_score` is
     that of the profile; 0 means kube-scheduler's adaptive rule.
     """
 
     profile: str
+    generation: int
     percentage_of_nodes_to_score: int
     pre_enqueue: tuple[PreEnqueuePlugin, ...]
     queue_sort: QueueSortPlugin
@@ -149,6 +151,7 @@ def build_pipeline(
     )
     return Pipeline(
         profile=profile.name,
+        generation=profile.generation,
         percentage_of_nodes_to_score=effective.percentage_of_nodes_to_score,
         pre_enqueue=at(Point.PRE_ENQUEUE),
         queue_sort=at(Point.QUEUE_SORT)[0],

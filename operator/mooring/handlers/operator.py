@@ -29,6 +29,7 @@ from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Reso
 from mooring.mirroring.mirror import parsed_or_none
 from mooring.model.events import Kind
 from mooring.model.objects import object_key
+from mooring.model.pod import Pod
 from mooring.state.cluster import ClusterState
 
 __all__ = ["RETRIES", "UNSCHEDULED", "KopfOperator", "is_kopfs"]
@@ -92,6 +93,8 @@ class _NoDiffs(kopf.DiffBaseStorage):
 class KopfOperator:
     """Runs kopf inside our event loop for as long as this replica leads.
 
+    `seen` is called with each pod that is queued, and its object.
+
     Attributes:
         restarts: How often kopf has ended and was started again.
     """
@@ -105,6 +108,7 @@ class KopfOperator:
         client: ApiClient,
         *,
         listed: Callable[[], None],
+        seen: Callable[[Pod, Mapping[str, Any]], None] = lambda _pod, _raw: None,
         retries: Sequence[float] = RETRIES,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -116,6 +120,7 @@ class KopfOperator:
         self._connection = connection
         self._client = client
         self._listed = listed
+        self._seen = seen
         self._retries = retries
         self._clock = clock
         self._sleep = sleep
@@ -181,15 +186,35 @@ class KopfOperator:
         if pod is None or pod.node_name is not None or pod.finished:
             return
         if not pod.terminating or self._intake.knows(pod.key, pod.uid):
+            self._seen(pod, raw)
             self._intake.pending(pod)
 
     async def profile_found(self, raw: Mapping[str, Any]) -> None:
         """Put a profile in force as the API server has it, and write its status."""
         status = self._profile_handler.applied(raw)
         if status is not None:
-            name = raw["metadata"]["name"]
-            patch = {"status": status}
-            await self._client.patch(SCHEDULING_PROFILE, name, patch, subresource="status")
+            await self._write_status(raw["metadata"]["name"], status)
+        await self._write_other_statuses()
+
+    async def profile_gone(self, name: str, uid: str) -> None:
+        """Take a profile out of force, and write the statuses that mention it."""
+        self._profile_handler.gone(name, uid)
+        await self._write_other_statuses()
+
+    async def _write_other_statuses(self) -> None:
+        """Write the statuses of profiles that a change of another one has outdated.
+
+        What cannot be written is written when that profile is shown again.
+        """
+        for name, status in self._profile_handler.other_statuses():
+            try:
+                await self._write_status(name, status)
+            except ApiError as error:
+                logger.warning("the status of profile %s is not written: %s", name, explain(error))
+
+    async def _write_status(self, name: str, status: Mapping[str, Any]) -> None:
+        patch = {"status": status}
+        await self._client.patch(SCHEDULING_PROFILE, name, patch, subresource="status")
 
     def _watches_nothing(self) -> None:
         for resource in _NEEDED:
@@ -293,9 +318,11 @@ class KopfOperator:
         raw = event["object"]
         self._note_listing(event)
         if event["type"] == "DELETED":
-            self._profile_handler.gone(raw["metadata"]["name"], raw["metadata"]["uid"])
-        elif (status := self._profile_handler.applied(raw)) is not None:
+            await self.profile_gone(raw["metadata"]["name"], raw["metadata"]["uid"])
+            return
+        if (status := self._profile_handler.applied(raw)) is not None:
             patch.status.update(status)
+        await self._write_other_statuses()
 
     async def _on_priority_class(self, event: Mapping[str, Any], **_: Any) -> None:
         raw = event["object"]

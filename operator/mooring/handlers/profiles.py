@@ -1,7 +1,7 @@
 """Puts SchedulingProfiles in force or rejects them, and works out their status."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -9,6 +9,7 @@ from mooring.engine.intake import Intake
 from mooring.engine.profiles import Profiles
 from mooring.kube.timestamps import time_now
 from mooring.policy.errors import ProfileInvalid
+from mooring.policy.match import conflict_text
 from mooring.policy.status import Condition, SchedulingProfileStatus
 
 __all__ = ["ProfileHandler"]
@@ -40,6 +41,8 @@ class ProfileHandler:
         self._profiles = profiles
         self._intake = intake
         self._verdicts: dict[str, _Verdict] = {}
+        self._shown: dict[str, Mapping[str, Any]] = {}
+        self._outdated: set[str] = set()
 
     def applied(self, raw: Mapping[str, Any]) -> dict[str, Any] | None:
         """Put the profile in force if it is valid.
@@ -53,8 +56,24 @@ class ProfileHandler:
             verdict = None
         if verdict is None or verdict.generation != metadata["generation"]:
             verdict = self._verdicts[metadata["name"]] = self._judge(raw)
+        self._shown[metadata["name"]] = before
+        self._outdated.discard(metadata["name"])
         after = self._status(metadata["name"], verdict, before)
         return _merge_patch(before, after) or None
+
+    def other_statuses(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The name of each profile whose status is outdated by another one, and a merge patch.
+
+        They are those that have, or had, the same precedence as a profile that came or went, and
+        may match the same pods.
+        """
+        names, self._outdated = sorted(self._outdated), set()
+        for name in names:
+            verdict, before = self._verdicts.get(name), self._shown.get(name, {})
+            if verdict is not None:
+                patch = _merge_patch(before, self._status(name, verdict, before))
+                if patch:
+                    yield name, patch
 
     def known(self) -> dict[str, str]:
         """The uid of every profile that has come and not gone, by name."""
@@ -69,6 +88,9 @@ class ProfileHandler:
         """Take the profile out of force; its pods wait for another profile that matches them."""
         if self.knows(name, uid):
             del self._verdicts[name]
+            del self._shown[name]
+            self._outdated.update(self._profiles.conflicts(name))
+            self._outdated.discard(name)
             self._profiles.remove(name)
             self._intake.profiles_changed()
 
@@ -81,6 +103,8 @@ class ProfileHandler:
             logger.warning("profile %s is invalid: %s", name, error)
             if name not in self._profiles.in_force:
                 self._restore(raw)
+            if name not in self._profiles.in_force:
+                self._profiles.not_in_force(name, _scheduler_names(raw))
             only_plugins = all(mistake.plugin for mistake in error.errors)
             reason = "PluginFailed" if only_plugins else "Invalid"
             message = str(error)[:_MOST_CHARACTERS]
@@ -94,7 +118,10 @@ class ProfileHandler:
         return _Verdict(uid, generation, ready=True, reason=reason, message=message)
 
     def _put(self, raw: Mapping[str, Any]) -> None:
+        name = raw["metadata"]["name"]
+        before = self._profiles.conflicts(name)
         self._profiles.apply(raw)
+        self._outdated.update(before, self._profiles.conflicts(name))
         self._intake.profiles_changed()
 
     def _restore(self, raw: Mapping[str, Any]) -> None:
@@ -113,21 +140,11 @@ class ProfileHandler:
             logger.info("profile %s stays at generation %s", metadata["name"], generation)
 
     def _status(self, name: str, verdict: _Verdict, before: Mapping[str, Any]) -> dict[str, Any]:
-        holds: Literal["True", "False"] = "True" if verdict.ready else "False"
         in_force = self._profiles.in_force.get(name)
         status = SchedulingProfileStatus(
             observed_generation=verdict.generation,
             in_force_generation=in_force.profile.generation if in_force else 0,
-            conditions=(
-                Condition(
-                    type="Ready",
-                    status=holds,
-                    observed_generation=verdict.generation,
-                    last_transition_time=_transition_time(holds, before),
-                    reason=verdict.reason,
-                    message=verdict.message,
-                ),
-            ),
+            conditions=tuple(self._conditions(name, verdict, before)),
             effective=in_force.effective.policy(in_force.profile) if in_force else None,
             in_force_spec=in_force.profile.manifest()["spec"] if in_force else None,
         )
@@ -136,11 +153,47 @@ class ProfileHandler:
             found["shadow"] = before["shadow"]  # which ShadowStatusWriter writes
         return found
 
+    def _conditions(
+        self, name: str, verdict: _Verdict, before: Mapping[str, Any]
+    ) -> Iterator[Condition]:
+        """Ready, and Conflicted if another profile may match the same pods."""
+        holds: Literal["True", "False"] = "True" if verdict.ready else "False"
+        yield Condition(
+            type="Ready",
+            status=holds,
+            observed_generation=verdict.generation,
+            last_transition_time=_transition_time("Ready", holds, before),
+            reason=verdict.reason,
+            message=verdict.message,
+        )
+        others = self._profiles.conflicts(name)
+        if others:
+            yield Condition(
+                type="Conflicted",
+                status="True",
+                observed_generation=verdict.generation,
+                last_transition_time=_transition_time("Conflicted", "True", before),
+                reason="SamePods",
+                message=conflict_text(name, others),
+            )
 
-def _transition_time(holds: str, before: Mapping[str, Any]) -> str:
+
+def _scheduler_names(raw: Mapping[str, Any]) -> tuple[str, ...]:
+    """The scheduler names whose pods the profile would take; it may be invalid in any way."""
+    spec = raw.get("spec")
+    if isinstance(spec, Mapping) and spec.get("mode") == "Shadow":
+        return ()
+    match = spec.get("match") if isinstance(spec, Mapping) else None
+    names = match.get("schedulerNames") if isinstance(match, Mapping) else None
+    if isinstance(names, list | tuple) and names:
+        return tuple(name for name in names if isinstance(name, str))
+    return (raw["metadata"]["name"],)
+
+
+def _transition_time(kind: str, holds: str, before: Mapping[str, Any]) -> str:
     """When the condition last changed: now, unless it is as it was."""
     for condition in before.get("conditions") or ():
-        if condition.get("type") == "Ready" and condition.get("status") == holds:
+        if condition.get("type") == kind and condition.get("status") == holds:
             return str(condition.get("lastTransitionTime"))
     return time_now()
 

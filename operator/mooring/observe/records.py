@@ -27,6 +27,7 @@ def to_json(decision: Decision) -> dict[str, Any]:
     return {
         "pod": decision.pod,
         "profile": decision.profile,
+        "profileGeneration": decision.profile_generation,
         "node": decision.node,
         "nominatedNode": decision.nominated_node,
         "victims": list(decision.victims),

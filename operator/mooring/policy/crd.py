@@ -41,6 +41,7 @@ _COLUMNS: Final = (
     ("Reason", "string", f"{_READY}.reason", 0),
     ("Scheduler Names", "string", ".status.effective.schedulerNames", 0),
     ("Precedence", "integer", ".spec.match.precedence", 1),
+    ("Conflicted", "string", '.status.conditions[?(@.type=="Conflicted")].status', 1),
     ("Message", "string", f"{_READY}.message", 1),
     ("Age", "date", ".metadata.creationTimestamp", 0),
 )

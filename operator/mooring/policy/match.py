@@ -1,15 +1,18 @@
-"""Find the profile of a pod."""
+"""Find the profile of a pod, and profiles that may match the same pods."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from mooring.model.selectors import LabelSelector as CompiledSelector
 from mooring.model.selectors import parse_label_selector
 from mooring.policy.profile import SchedulingProfile
 from mooring.policy.selectors import LabelSelector
 
-__all__ = ["ProfileMatcher"]
+__all__ = ["ProfileMatcher", "conflict_text", "may_share_pods"]
 
+_MOST_NAMED: Final = 10
+"""Other profiles that a message names."""
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 
@@ -37,6 +40,10 @@ class ProfileMatcher:
             for scheduler_name in profile.scheduler_names:
                 self._rules.setdefault(scheduler_name, []).append(rule)
 
+    def claimants(self, scheduler_name: str) -> tuple[str, ...]:
+        """The names of the profiles for pods with this `schedulerName`, by precedence and name."""
+        return tuple(rule.profile for rule in self._rules.get(scheduler_name, ()))
+
     def find(
         self,
         scheduler_name: str,
@@ -61,3 +68,70 @@ def _compiled(selector: LabelSelector | None) -> CompiledSelector:
     """The compiled selector; an absent one matches everything, like an empty one."""
     raw = selector.model_dump(mode="json", by_alias=True) if selector else {}
     return parse_label_selector(raw) or CompiledSelector()
+
+
+def may_share_pods(one: SchedulingProfile, other: SchedulingProfile) -> bool:
+    """Whether there can be a pod that both profiles match, in the same mode and precedence.
+
+    The labels of a namespace and of a pod may be any, so only what two selectors demand of the same
+    label can exclude each other.
+    """
+    a, b = one.spec.match, other.spec.match
+    return (
+        one.spec.mode == other.spec.mode
+        and a.precedence == b.precedence
+        and not {*one.scheduler_names}.isdisjoint(other.scheduler_names)
+        and _can_both_match(a.namespace_selector, b.namespace_selector)
+        and _can_both_match(a.pod_selector, b.pod_selector)
+    )
+
+
+def conflict_text(name: str, others: Sequence[str]) -> str:
+    """What it means for a profile that these others may match the same pods."""
+    more = len(others) - _MOST_NAMED
+    named = ", ".join(others[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return (
+        f"may match the same pods as {named}, with the same precedence; the first by name, "
+        f"{min((name, *others))}, takes them: set match.precedence, or select other pods"
+    )
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """What selectors demand of one label; `allowed` is None if any value is."""
+
+    allowed: frozenset[str] | None = None
+    excluded: frozenset[str] = frozenset()
+    present: bool = False
+    absent: bool = False
+
+    def add(self, operator: str, values: Iterable[str]) -> None:
+        match operator:
+            case "In":
+                given = frozenset(values)
+                self.allowed = given if self.allowed is None else self.allowed & given
+                self.present = True
+            case "NotIn":
+                self.excluded |= frozenset(values)
+            case "Exists":
+                self.present = True
+            case _:
+                self.absent = True
+
+    @property
+    def possible(self) -> bool:
+        if self.present and self.absent:
+            return False
+        return self.allowed is None or bool(self.allowed - self.excluded)
+
+
+def _can_both_match(*selectors: LabelSelector | None) -> bool:
+    """Whether some labels match all the selectors; an absent one matches everything."""
+    wanted: dict[str, _Wanted] = {}
+    for selector in filter(None, selectors):
+        for key, value in selector.match_labels.items():
+            wanted.setdefault(key, _Wanted()).add("In", (value,))
+        for expression in selector.match_expressions:
+            label = wanted.setdefault(expression.key, _Wanted())
+            label.add(expression.operator, expression.values)
+    return all(label.possible for label in wanted.values())

@@ -272,7 +272,7 @@ class Simulation:
             outcome = self._decide(pod, profile)
         except (PluginError, ExtenderError) as error:
             return _rejected(pod.key, _owner(pod), profile, str(error))
-        decision = decision_of(pod, profile.profile.name, outcome, self._most)
+        decision = decision_of(pod, profile.pipeline, outcome, self._most)
         if isinstance(outcome, FitError):
             self._nominate(pod, outcome)
             if outcome.keeps_nomination:
@@ -361,6 +361,7 @@ def _rejected(pod: str, owner: str, profile: InForce | None, message: str) -> At
         decision=Decision(
             pod=pod,
             profile=profile.profile.name if profile is not None else None,
+            profile_generation=profile.profile.generation if profile is not None else 0,
             node=None,
             nominated_node=None,
             victims=(),

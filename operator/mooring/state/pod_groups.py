@@ -7,6 +7,7 @@ known as long as it has a definition or a member. As in kube-scheduler
 they are on their way out, and a group must not be complete because of them.
 """
 
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -40,29 +41,31 @@ _Value = TypeVar("_Value", bound=Any)
 
 
 class _Largest(Generic[_Value]):
-    """The largest of values that come and go."""
+    """The largest of values that come and go.
 
-    __slots__ = ("_counts", "_largest")
+    They are kept in order, because a tenant may have ten thousand pods with different values.
+    """
+
+    __slots__ = ("_counts", "_values")
 
     def __init__(self) -> None:
         self._counts: Counter[_Value] = Counter()
-        self._largest: _Value | None = None
+        self._values: list[_Value] = []
 
     def add(self, value: _Value) -> None:
         self._counts[value] += 1
-        if self._largest is None or value > self._largest:
-            self._largest = value
+        if self._counts[value] == 1:
+            insort(self._values, value)
 
     def remove(self, value: _Value) -> None:
         self._counts[value] -= 1
         if not self._counts[value]:
             del self._counts[value]
-            if value == self._largest:
-                self._largest = max(self._counts, default=None)
+            del self._values[bisect_left(self._values, value)]
 
     def get(self) -> _Value | None:
         """None if there is no value."""
-        return self._largest
+        return self._values[-1] if self._values else None
 
 
 class PodGroupState:

@@ -1,0 +1,183 @@
+"""`mooring top`."""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import click
+from prometheus_client.parser import text_string_to_metric_families
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from mooring.cli.console import mistakes_reported, output_option, print_json
+from mooring.cli.leader import Leader, leader_options, page_of
+
+__all__ = ["top"]
+
+_QUEUES: Final = ("active", "backoff", "unschedulable", "gated")
+_RESULTS: Final = ("scheduled", "unschedulable", "error")
+_LATENCY: Final = "scheduler_pod_scheduling_sli_duration_seconds"
+_MOST_ROWS: Final = 15
+"""Plugins in the table; the terminal has 24 lines."""
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  mooring top
+  mooring top --every 5
+  mooring top --once -o json"""
+)
+@click.option(
+    "--every",
+    type=click.FloatRange(1, 3600),
+    default=2.0,
+    show_default=True,
+    help="Seconds between two readings.",
+)
+@click.option("--once", is_flag=True, help="Show one interval and exit.")
+@leader_options
+@output_option("table", "json")
+def top(every: float, output: str, *, once: bool, **options: Any) -> None:
+    """Show queues, rates and causes of pending pods, live.
+
+    Reads the leading replica's metrics until Ctrl-C. Rates and latencies are those of the interval
+    between the last two readings; a latency is the upper bound of the bucket of its histogram. With
+    -o json, each interval is one JSON object. The user must be allowed to get /metrics (ClusterRole
+    mooring-metrics), and to reach the leading replica (Role mooring-explain). Exits with 2 if it
+    cannot be reached.
+    """
+    intervals = _intervals(Leader(**options), every, once=once)
+    with mistakes_reported(), suppress(KeyboardInterrupt):
+        if output == "json":
+            for view in intervals:
+                print_json(view)
+            return
+        with Live(console=Console(), auto_refresh=False) as live:
+            for view in intervals:
+                live.update(rendered(view), refresh=True)
+
+
+def _intervals(leader: Leader, every: float, *, once: bool) -> Iterator[dict[str, Any]]:
+    """What happens in intervals of so many seconds, for ever or once."""
+    before = Reading.of(page_of(leader, "/metrics"), time.monotonic())
+    while True:
+        time.sleep(every)
+        after = Reading.of(page_of(leader, "/metrics"), time.monotonic())
+        yield interval(before, after)
+        if once:
+            return
+        before = after
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The metrics of one scrape; `values` has each sample's value by its labels, by its name."""
+
+    time: float
+    values: Mapping[str, Mapping[frozenset[tuple[str, str]], float]] = field(repr=False)
+
+    @classmethod
+    def of(cls, page: str, now: float) -> "Reading":
+        """The reading of a page in Prometheus' text format, at `now` (monotonic seconds)."""
+        values: dict[str, dict[frozenset[tuple[str, str]], float]] = defaultdict(dict)
+        for family in text_string_to_metric_families(page):
+            for sample in family.samples:
+                values[sample.name][frozenset(sample.labels.items())] = sample.value
+        return cls(now, values)
+
+    def total(self, name: str, **labels: str) -> float:
+        """The sum of all samples that have these labels."""
+        wanted = set(labels.items())
+        return sum(value for have, value in self.values.get(name, {}).items() if wanted <= have)
+
+    def by(self, name: str, *keys: str) -> Iterator[tuple[tuple[str, ...], float]]:
+        """The values of these labels, and the value, of each sample."""
+        for have, value in self.values.get(name, {}).items():
+            labels = dict(have)
+            yield tuple(labels.get(key, "") for key in keys), value
+
+
+def interval(before: Reading, after: Reading) -> dict[str, Any]:
+    """What happened between two readings, as JSON values; rates are per second."""
+    seconds = max(after.time - before.time, 1e-9)
+
+    def rate(name: str, **labels: str) -> float:
+        return round((after.total(name, **labels) - before.total(name, **labels)) / seconds, 1)
+
+    pending = {name: int(after.total("scheduler_pending_pods", queue=name)) for name in _QUEUES}
+    causes = sorted(
+        after.by("scheduler_unschedulable_pods", "plugin", "profile"), key=lambda item: -item[1]
+    )
+    return {
+        "leader": bool(after.total("leader_election_master_status")),
+        "queues": pending,
+        "beingBound": int(after.total("mooring_bindings_in_flight")),
+        "attemptsPerSecond": {
+            result: rate("scheduler_schedule_attempts_total", result=result) for result in _RESULTS
+        },
+        "preemptionsPerSecond": rate("scheduler_preemption_attempts_total"),
+        "secondsUntilBound": {
+            name: _quantile(before, after, share) for name, share in (("p50", 0.5), ("p99", 0.99))
+        },
+        "podGroups": {
+            phase: int(count) for (phase,), count in after.by("mooring_pod_groups", "phase")
+        },
+        "unschedulable": [
+            {"plugin": plugin, "profile": profile, "pods": int(pods)}
+            for (plugin, profile), pods in causes
+        ],
+    }
+
+
+def _quantile(before: Reading, after: Reading, share: float) -> float | None:
+    """The upper bound of the bucket in which the quantile of the interval's pods is."""
+    buckets: dict[float, float] = defaultdict(float)
+    for reading, sign in ((after, 1.0), (before, -1.0)):
+        for (upper,), value in reading.by(f"{_LATENCY}_bucket", "le"):
+            buckets[float(upper)] += sign * value
+    if not buckets or buckets[max(buckets)] <= 0:
+        return None
+    wanted = share * buckets[max(buckets)]
+    bound = next(bound for bound in sorted(buckets) if buckets[bound] >= wanted)
+    return bound if bound != float("inf") else None
+
+
+def rendered(view: Mapping[str, Any]) -> Group:
+    """The interval as lines and a table, for 80 columns."""
+    queues, rates = view["queues"], view["attemptsPerSecond"]
+    half, most = (_seconds(view["secondsUntilBound"][name]) for name in ("p50", "p99"))
+    preemptions = view["preemptionsPerSecond"]
+    lines = [
+        "QUEUE     " + "   ".join(f"{name} {queues[name]:,}" for name in _QUEUES),
+        "ATTEMPTS  " + "   ".join(f"{name} {rates[name]:,.1f}/s" for name in _RESULTS),
+        f"BOUND     in half of the cases within {half}, in 99 % within {most}",
+        f"          {view['beingBound']} being bound   preemptions {preemptions:.1f}/s",
+    ]
+    if view["podGroups"]:
+        phases = "   ".join(f"{phase} {count:,}" for phase, count in view["podGroups"].items())
+        lines.append(f"GROUPS    {phases}")
+    if not view["leader"]:
+        lines.insert(0, "this replica does not lead: its numbers stay at zero")
+    table = Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 0, 0))
+    table.add_column("PODS", justify="right")
+    table.add_column("REJECTED BY", overflow="fold")
+    table.add_column("PROFILE", overflow="fold")
+    causes = view["unschedulable"]
+    for cause in causes[:_MOST_ROWS]:
+        table.add_row(f"{cause['pods']:,}", cause["plugin"], cause["profile"])
+    if len(causes) > _MOST_ROWS:
+        table.add_row("", f"and {len(causes) - _MOST_ROWS} more", "")
+    parts: list[Any] = [Text("\n".join(lines))]
+    if causes:
+        parts += [Text(""), table, Text("\nmooring explain POD says what would make it fit")]
+    return Group(*parts)
+
+
+def _seconds(value: float | None) -> str:
+    return f"{value:g} s" if value is not None else "-"
