@@ -153,7 +153,10 @@ class Scheduler:
         )
         # A client of its own, so that --qps limits the writes and not what extenders get to read.
         self._extender_client = ApiClient(connection)
-        self._extender_objects = ApiObjects(self._extender_client)
+        self._extender_objects = ApiObjects(
+            self._extender_client,
+            wanted=lambda: any(e.profile.spec.extenders for e in profiles.in_force.values()),
+        )
         self._extenders = Extenders(
             self._extender_objects,
             observe=self._metrics.extender_called,
@@ -198,6 +201,7 @@ class Scheduler:
             connection,
             client,
             listed=self._compare_soon,
+            seen=self._extender_objects.seen,
         )
         self._comparer = CacheComparer(
             client,
@@ -224,7 +228,7 @@ class Scheduler:
             self._scheduler,
             client,
             flush=self._intake.flush,
-            report=self._intake.report_pods_without_profile,
+            report=self._intake.report,
             unbound=self._intake.pending,
         )
         state.on_events(self._on_events)
@@ -386,6 +390,7 @@ class Scheduler:
     def _pod_left(self, uid: str) -> None:
         """The pod is not without a node any more."""
         self._reports.forget(uid)
+        self._extender_objects.forget(uid)
         self._shadow.left(uid)
 
     def _compare_soon(self) -> None:

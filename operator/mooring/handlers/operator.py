@@ -29,6 +29,7 @@ from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Reso
 from mooring.mirroring.mirror import parsed_or_none
 from mooring.model.events import Kind
 from mooring.model.objects import object_key
+from mooring.model.pod import Pod
 from mooring.state.cluster import ClusterState
 
 __all__ = ["RETRIES", "UNSCHEDULED", "KopfOperator", "is_kopfs"]
@@ -92,6 +93,8 @@ class _NoDiffs(kopf.DiffBaseStorage):
 class KopfOperator:
     """Runs kopf inside our event loop for as long as this replica leads.
 
+    `seen` is called with each pod that is queued, and its object.
+
     Attributes:
         restarts: How often kopf has ended and was started again.
     """
@@ -105,6 +108,7 @@ class KopfOperator:
         client: ApiClient,
         *,
         listed: Callable[[], None],
+        seen: Callable[[Pod, Mapping[str, Any]], None] = lambda _pod, _raw: None,
         retries: Sequence[float] = RETRIES,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -116,6 +120,7 @@ class KopfOperator:
         self._connection = connection
         self._client = client
         self._listed = listed
+        self._seen = seen
         self._retries = retries
         self._clock = clock
         self._sleep = sleep
@@ -181,6 +186,7 @@ class KopfOperator:
         if pod is None or pod.node_name is not None or pod.finished:
             return
         if not pod.terminating or self._intake.knows(pod.key, pod.uid):
+            self._seen(pod, raw)
             self._intake.pending(pod)
 
     async def profile_found(self, raw: Mapping[str, Any]) -> None:

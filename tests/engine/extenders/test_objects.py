@@ -71,3 +71,25 @@ async def test_nodes_are_listed_once_and_then_watched() -> None:
                 await asyncio.sleep(0)  # the watch reads them
         assert orjson.loads(found["n2"])["status"]["allocatable"]["cpu"] == "8"
         await objects.close()
+
+
+async def test_a_pod_that_was_seen_is_not_read_again() -> None:
+    async with ApiServer() as server, ApiClient(Connection(server.url)) as client:
+        objects = ApiObjects(client, wanted=lambda: True)
+        found = parse_pod(WEB)
+        objects.seen(found, {**WEB, "metadata": {**WEB["metadata"], "managedFields": [{}]}})
+        assert orjson.loads(await objects.pod(found)) == WEB
+        assert server.seen == []
+        objects.forget(found.uid)
+        reading = asyncio.create_task(objects.pod(found))
+        (await server.next()).reply(WEB)
+        assert orjson.loads(await reading) == WEB
+
+
+async def test_pods_are_not_kept_while_no_profile_has_extenders() -> None:
+    async with ApiServer() as server, ApiClient(Connection(server.url)) as client:
+        objects = ApiObjects(client, wanted=lambda: False)
+        objects.seen(parse_pod(WEB), WEB)
+        reading = asyncio.create_task(objects.pod(parse_pod(WEB)))
+        (await server.next()).reply(WEB)
+        assert orjson.loads(await reading) == WEB

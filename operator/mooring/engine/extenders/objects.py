@@ -1,12 +1,13 @@
 """The objects that extenders get, read from the API server.
 
-The mirror keeps what decisions read and no more, but extenders get whole objects. So the pod is
-read when an extender is called for it. Nodes, which only extenders without a cache of their own
+The mirror keeps what decisions read and no more, but extenders get whole objects. So pods without a
+node are kept as JSON while a profile in force has extenders. A pod that came in before, or has a
+node, is read when an extender is called. Nodes, which only extenders without a cache of their own
 get, are watched from the first such call on.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -26,21 +27,37 @@ _LISTED_SECONDS: Final = 30.0
 
 
 class ApiObjects:
-    """Implements `ExtenderObjects` over an API server."""
+    """Implements `ExtenderObjects` over an API server.
 
-    def __init__(self, client: ApiClient) -> None:
+    `wanted` tells whether a profile in force has extenders.
+    """
+
+    def __init__(self, client: ApiClient, *, wanted: Callable[[], bool] = lambda: False) -> None:
         self._client = client
+        self._wanted = wanted
+        self._pods: dict[str, Json] = {}
         self._nodes = _Nodes()
         self._reflector: Reflector | None = None
         self._watch: asyncio.Task[None] | None = None
 
+    def seen(self, pod: Pod, raw: Mapping[str, Any]) -> None:
+        """The API server shows the pod without a node."""
+        if self._wanted():
+            self._pods[pod.uid] = as_json(raw)
+
+    def forget(self, uid: str) -> None:
+        """The pod has a node, or is gone."""
+        self._pods.pop(uid, None)
+
     async def pod(self, pod: Pod) -> Json:
-        """The pod as the API server has it now.
+        """The pod as it was seen last, or as the API server has it now.
 
         Raises:
             PodGone: if it is gone, or another pod has its name.
             ExtenderError: if the API server cannot be asked.
         """
+        if (seen := self._pods.get(pod.uid)) is not None:
+            return seen
         try:
             raw = await self._client.get(POD, pod.name, pod.namespace)
         except NotFoundError:

@@ -197,14 +197,11 @@ def _raise_reported(result: Mapping[str, Any]) -> None:
 
 
 def _get(value: Mapping[str, Any], name: str) -> Any:
-    """The value of a key in any case, None if there is none; the last of several, as in Go."""
-    if len(value) == 1 and name in value:
+    """The value of a key in any case, None if there is none; that of Go's own name comes first."""
+    if name in value:
         return value[name]
-    found = None
-    for key, item in value.items():
-        if key.lower() == name.lower():
-            found = item
-    return found
+    lower = name.lower()
+    return next((item for key, item in value.items() if key.lower() == lower), None)
 
 
 def _reasons(result: Mapping[str, Any], name: str) -> dict[str, str]:
