@@ -25,6 +25,7 @@ from mooring.policy.defaults import DEFAULT_WEIGHTS
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
+from mooring.policy.rules.rule import RULES
 from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import cluster, namespace
@@ -34,7 +35,7 @@ from strategies import NODE_NAMES, clusters_of_nodes, nodes, pods, surroundings
 Raw = dict[str, Any]
 
 REGISTRY: Final = Registry(SHIPPED, {})
-OTHERS: Final = [p.name for p in SHIPPED if p.name not in DEFAULT_WEIGHTS]
+OTHERS: Final = [p.name for p in SHIPPED if p.name not in {*DEFAULT_WEIGHTS, RULES}]
 EVERY_PLUGIN: Final = read(
     SchedulingProfileSpec,
     {"plugins": {"multiPoint": {"enabled": [{"name": name} for name in OTHERS]}}},
