@@ -228,7 +228,7 @@ class Scheduler:
             self._scheduler,
             client,
             flush=self._intake.flush,
-            report=self._intake.report_pods_without_profile,
+            report=self._intake.report,
             unbound=self._intake.pending,
         )
         state.on_events(self._on_events)

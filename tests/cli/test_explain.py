@@ -20,6 +20,7 @@ PLACED = Decision(
     scores={"n1": NodeScore({"A": 3, "B": 4}, 7), "n2": NodeScore({"A": 1}, 1)},
     rejections={},
     message=None,
+    profile_generation=3,
 )
 REJECTED = Decision(
     pod="team-a/large",
@@ -144,11 +145,11 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
         yield running
 
 
-async def test_a_placed_pod_is_explained_by_the_scores(running: Running) -> None:
+async def test_a_placed_pod_is_explained_by_the_profile_and_the_scores(running: Running) -> None:
     result = await running.answer(explain, "web", "-n", "team-a")
     assert result.exit_code == 0
     first, *table = result.stdout.strip().splitlines()
-    assert first == "1970-01-01T00:00:00.000+00:00  team-a/web  on n1  (profile mine)"
+    assert first == "1970-01-01T00:00:00.000+00:00  team-a/web  on n1  (profile mine, generation 3)"
     assert [line.split() for line in table] == [
         ["NODE", "TOTAL", "A", "B"],
         ["n1", "7", "3", "4"],

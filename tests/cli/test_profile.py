@@ -129,6 +129,16 @@ def test_a_missing_value_is_null_in_the_differences(tmp_path: Path) -> None:
     }
 
 
+def test_check_names_the_position_of_a_mistake_in_a_rule(tmp_path: Path) -> None:
+    file = written(
+        tmp_path / "p.yaml", spec='{rules: [{name: a, score: "node.allocatable.cpu *"}]}'
+    )
+    result = invoke("check", file)
+    assert result.exit_code == 1
+    where = f"{file}:4: spec.rules[0].score: line 1, column 23: Syntax error: "
+    assert result.stdout.startswith(where)
+
+
 async def test_differences_can_be_tried_on_the_live_cluster(tmp_path: Path) -> None:
     live = LiveCluster(node("n1"), pod("web", node="n1"))
     a = written(tmp_path / "a.yaml")

@@ -74,6 +74,10 @@ RICH = {
         }
     ],
     "preemption": {"disruptionBudgets": "Strict", "maxVictims": 3, "minRuntimeSeconds": 60},
+    "rules": [
+        {"name": "ssd", "filter": "node.labels.disk == 'ssd'", "message": "no ssd"},
+        {"name": "cheap", "score": "node.allocatable.cpu", "normalize": "Reversed", "weight": 3},
+    ],
 }
 
 
@@ -111,6 +115,13 @@ EXTENDER = {"urlPrefix": "http://example.com"}
         ({"extenders": [{**EXTENDER, "bindVerb": "b"}] * 2}, "only one extender"),
         ({"extenders": [{**EXTENDER, "httpTimeout": "5"}]}, "should match"),
         ({"extenders": [{**EXTENDER, "managedResources": [{"name": "cpu"}]}]}, "should match"),
+        ({"rules": [{"name": "a"}]}, "either filter or score"),
+        ({"rules": [{"name": "a", "filter": "true", "score": "1"}]}, "either filter or score"),
+        ({"rules": [{"name": "a", "score": "1", "message": "no"}]}, "message belongs to a filter"),
+        ({"rules": [{"name": "a", "filter": "true", "weight": 2}]}, "belong to a score"),
+        ({"rules": [{"name": "a", "filter": "true"}] * 2}, "Duplicate value"),
+        ({"rules": [{"name": "A", "filter": "true"}]}, "should match"),
+        ({"rules": [{"name": "a", "score": "1", "normalize": "max"}]}, "Unsupported value"),
         ({"preemption": {"disruptionBudgets": "strict"}}, "Unsupported value"),
         ({"preemption": {"maxVictims": 0}}, "greater than or equal to 1"),
     ],

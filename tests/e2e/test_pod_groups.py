@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 import replica
-from controlplane import ControlPlane
+from controlplane import ApiError, ControlPlane
 from controlplane.client import Client
 from controlplane.commands import POD_GROUPS
 from controlplane.namespaces import create_namespace
@@ -123,6 +123,15 @@ class Way:
 WAYS: Final = (Way(KUBERNETES, pod_group), Way(COSCHEDULING, coscheduling_pod_group))
 
 
+def messages_of(client: Client, namespace: str) -> set[str]:
+    """What the conditions of all pods of the namespace say."""
+    return {
+        known["message"]
+        for raw in pods(client, namespace).values()
+        for known in raw["status"].get("conditions", ())
+    }
+
+
 def contains(name: str, names: Collection[str]) -> bool:
     return name in names
 
@@ -154,11 +163,7 @@ def test_a_group_says_how_many_members_are_missing_and_then_that_it_is_placed(
     collection = way.collection.format(namespace)
     path, fields = f"{collection}/train", way.fields("train")
     create_pods(client, namespace, *(pod(f"p{i}", **fields) for i in range(2)))
-    said = lambda: {  # noqa: E731 - asked again and again
-        c["message"]
-        for raw in pods(client, namespace).values()
-        for c in raw["status"].get("conditions", ())
-    }
+    said = partial(messages_of, client, namespace)
     eventually(said, lambda m: any("does not exist" in text for text in m), "no group")
     client.post(collection, way.group("train", 3, namespace=namespace))
     says(client, path, "False", "2 of 3 members exist")
@@ -227,3 +232,65 @@ def test_the_phase_of_a_coscheduling_group_follows_its_members_to_the_end(
             client.patch(path, {"status": {"phase": phase}})
         phase_is(of_the_group)
     assert client.get(f"{collection}/train")["status"]["succeeded"] == 2
+
+
+@pytest.mark.usefixtures("scheduler")
+def test_members_of_a_deleted_group_wait_and_a_group_of_its_name_takes_them_over(
+    client: Client, namespace: str
+) -> None:
+    """Kubernetes' own PodGroups have a finalizer, and stay until their members are gone."""
+    collection = COSCHEDULING.format(namespace)
+    client.post(collection, coscheduling_pod_group("train", 2, namespace=namespace))
+    create_pods(client, namespace, pod("p0", **WAYS[1].fields("train")))
+    says(client, f"{collection}/train", "False", "1 of 2 members exist")
+    client.delete(f"{collection}/train")
+    eventually(lambda: client.get(collection)["items"], lambda items: not items, "no group")
+    create_pods(client, namespace, pod("p1", **WAYS[1].fields("train")))
+    messages = partial(messages_of, client, namespace)
+    eventually(messages, lambda found: any("does not exist" in m for m in found), "the cause")
+    assert bound(client, namespace) == {}
+    client.post(collection, coscheduling_pod_group("train", 2, namespace=namespace))
+    says(client, f"{collection}/train", "True", "")
+    assert len(bound(client, namespace)) == 2
+
+
+@pytest.mark.usefixtures("scheduler")
+def test_groups_of_one_name_in_two_kinds_and_namespaces_do_not_complete_each_other(
+    plane: ControlPlane, client: Client, namespace: str
+) -> None:
+    elsewhere = create_namespace(plane.access)
+    for way in WAYS:
+        for where in (namespace, elsewhere):
+            client.post(way.collection.format(where), way.group("train", 2, namespace=where))
+    for number, way in enumerate(WAYS):
+        create_pods(client, namespace, pod(f"p{number}", **way.fields("train")))
+    create_pods(client, elsewhere, pod("p", **WAYS[0].fields("train")))
+    for way in WAYS:
+        says(client, f"{way.collection.format(namespace)}/train", "False", "1 of 2 members exist")
+    path = f"{KUBERNETES.format(elsewhere)}/train"
+    says(client, path, "False", "1 of 2 members exist")
+    create_pods(client, elsewhere, pod("q", **WAYS[0].fields("train")))
+    says(client, path, "True", "")
+    assert bound(client, namespace) == {}
+
+
+@pytest.mark.usefixtures("scheduler")
+def test_a_minimum_that_cannot_be_used_is_said_to_be_so(client: Client, namespace: str) -> None:
+    """By the API server where its schema knows, else by the group."""
+    collection = COSCHEDULING.format(namespace)
+    for minimum in (-1, 2**31):
+        with pytest.raises(ApiError, match="minMember"):
+            client.post(collection, coscheduling_pod_group("g", minimum, namespace=namespace))
+    keys = {"scheduling.mooring.dev/topology-mode": "Sometimes"}
+    raw = coscheduling_pod_group("g", 1, namespace=namespace, annotations=keys)
+    client.post(collection, raw)
+    create_pods(client, namespace, pod("p", **WAYS[1].fields("g")))
+    status, message = eventually(
+        lambda: condition(client, f"{collection}/g"), lambda c: c[1], "the cause"
+    )
+    assert status == "False"
+    assert "'Sometimes' is not a mode; write Required or Preferred" in message
+    zero = coscheduling_pod_group("zero", 0, namespace=namespace)
+    client.post(collection, zero)
+    create_pods(client, namespace, pod("z", **WAYS[1].fields("zero")))
+    eventually(lambda: bound(client, namespace), lambda names: set(names) == {"z"}, "z bound")

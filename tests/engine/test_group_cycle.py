@@ -18,6 +18,9 @@ from scheduler_states import put_profile
 
 Raw = dict[str, Any]
 
+LATER = 2.0
+"""Seconds after which members are told that others are missing."""
+
 
 @pytest.fixture
 def bindings() -> Bindings:
@@ -65,9 +68,12 @@ async def test_a_gang_that_does_not_fit_holds_nothing(
 async def test_members_are_gated_until_enough_of_them_exist(
     client: ApiClient, bindings: Bindings
 ) -> None:
-    engine = Engine(client, node("a"), pod_group("g", 3))
+    now = 0.0
+    engine = Engine(client, node("a"), pod_group("g", 3), clock=lambda: now)
     first, second, third = members("g", 3, cpu="1")
     engine.pending(first, second)
+    now += LATER
+    engine.intake.report()
     with engine.running():
         await until(lambda: len(bindings.statuses) == 2)
         assert queue_counts(engine)[SubQueue.GATED] == 2
@@ -81,8 +87,11 @@ async def test_members_are_gated_until_enough_of_them_exist(
 async def test_members_wait_for_the_object_of_their_group(
     client: ApiClient, bindings: Bindings
 ) -> None:
-    engine = Engine(client, node("a"))
+    now = 0.0
+    engine = Engine(client, node("a"), clock=lambda: now)
     engine.pending(*members("g", 2))
+    now += LATER
+    engine.intake.report()
     with engine.running():
         await until(lambda: len(bindings.statuses) == 2)
         message = bindings.statuses[0]["conditions"][0]["message"]

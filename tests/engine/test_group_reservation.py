@@ -139,3 +139,16 @@ def test_the_running_pods_stay_where_they_are() -> None:
     scene = Scene(*full(), pod_group("g", 2))
     scene.reservation.update(*scene.waits("g", 2), AFTER)
     assert len(scene.scheduler.state.pods) == 3
+
+
+def test_a_group_that_waits_for_its_victims_keeps_the_nodes_that_they_leave() -> None:
+    scene = Scene(*full(), pod_group("g", 1))
+    group, members = scene.waits("g", 1, priority=1)
+    state = scene.scheduler.state
+    state.nominate(members[0].pod, "a")
+    victim = state.pods.get("default/s0")
+    assert victim is not None
+    state.begin_evictions(members[0].pod, [victim.pod])
+    scene.reservation.update(group, members, AFTER)
+    assert scene.nominated() == {"g0": "a"}
+    assert not scene.reservation.holds(group)

@@ -12,11 +12,11 @@ from mooring.framework.verdicts import Unschedulable
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
-from mooring.model.pod_group import GroupFormat
+from mooring.model.pod_group import GroupFormat, parse_pod_group
 from mooring.model.workloads import parse_namespace
 from mooring.plugins import SHIPPED
 from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT
-from mooring.testing.builders import namespace, node, pod
+from mooring.testing.builders import namespace, node, pod, pod_group
 from scheduler_states import put_profile, scheduler_state
 
 BATCH = {
@@ -107,10 +107,15 @@ class Door:
         )
         return queued
 
+    def put_group(self, name: str, minimum: int) -> None:
+        """There is a pod group of Kubernetes' own kind."""
+        group = parse_pod_group(pod_group(name, minimum))
+        self.scheduler_state.state.put(Kind.POD_GROUP, f"default/{name}", group)
+
     def reports(self) -> None:
-        """Some seconds pass, and pods without a profile are told why."""
+        """Some seconds pass, and pods that wait are told why."""
         self.now += 10.0
-        self.intake.report_pods_without_profile()
+        self.intake.report()
 
     def namespace_is(self, **labels: str) -> None:
         """The pods' namespace has these labels from now on."""
@@ -382,6 +387,32 @@ def test_a_pod_that_stays_gated_is_told_why_later_and_not_when_it_comes(door: Do
     assert door.gated == [("web", "no quota")]
 
 
+def test_members_are_told_that_others_are_missing_if_that_lasts(open_door: Door) -> None:
+    """The members of a group come one by one, and soon it is complete."""
+    open_door.put_group("g", 3)
+    for name in ("g-0", "g-1"):
+        open_door.comes(name, group="g")
+    open_door.now = 1.9
+    open_door.intake.report()
+    assert open_door.gated == []
+    open_door.now = 2.0
+    open_door.intake.report()
+    assert open_door.gated == [("g-0", "2 of 3 members exist"), ("g-1", "2 of 3 members exist")]
+    open_door.intake.report()
+    assert len(open_door.gated) == 2
+
+
+def test_nothing_is_said_about_members_that_were_gated_for_a_moment(open_door: Door) -> None:
+    open_door.put_group("g", 3)
+    for name in ("g-0", "g-1", "g-2"):
+        open_door.comes(name, group="g")
+    gone = open_door.comes("h-0", group="h")
+    open_door.intake.gone(gone.key, gone.uid)
+    open_door.now = 5.0
+    open_door.intake.report()
+    assert open_door.gated == []
+
+
 def test_the_condition_of_scheduling_gates_is_the_api_servers(open_door: Door) -> None:
     open_door.comes(spec={"schedulingGates": [{"name": "acme.example/quota"}]})
     open_door.intake.flush()
@@ -435,7 +466,7 @@ class TestPodsWithoutProfile:
         """At the start of a scheduler, pods may come before their profiles."""
         put_profile(door.scheduler_state, "batch", registry=GATEKEEPER, match=LEFT_OUT)
         door.comes(spec=MINE)
-        door.intake.report_pods_without_profile()
+        door.intake.report()
         assert door.alone == []
         for _ in range(3):
             door.comes(spec=MINE)

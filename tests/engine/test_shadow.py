@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from mooring.engine.result_cache import ResultCache
 from mooring.engine.shadow import Shadow, ShadowStatusWriter
 from mooring.framework.handle import Handle
 from mooring.framework.registry import NoArgs, Registry
-from mooring.framework.verdicts import PluginError, Skip
+from mooring.framework.verdicts import Explanation, PluginError
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.model.events import Kind
@@ -25,6 +26,7 @@ from mooring.model.pod import Pod, parse_pod
 from mooring.observe.metrics import Metrics
 from mooring.plugins import SHIPPED
 from mooring.state.snapshot import Snapshot
+from mooring.state.view import BoolArray, NodeView
 from mooring.testing.builders import node, pod, toleration
 from scheduler_states import put_profile, scheduler_state
 
@@ -40,11 +42,20 @@ class Breaks:
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
-    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> Skip:
+    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> None:
         """Fails for a pod with the label `breaks`."""
-        if "breaks" in pod.labels:
+        if pod.labels.get("breaks") == "at once":
             raise PluginError("broken")
-        return Skip.SKIP
+
+    def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
+        """Rejects the node "small" for pods with the label."""
+        if "breaks" not in pod.labels:
+            return np.ones(len(nodes), np.bool_)
+        return np.array([nodes.name(row) != "small" for row in range(len(nodes))])
+
+    def explain(self, _pod: Pod, _nodes: NodeView, _: None) -> Explanation:
+        """Fails always."""
+        raise PluginError("broken")
 
 
 REGISTRY = Registry((*SHIPPED, Breaks), {})
@@ -347,12 +358,26 @@ def test_only_the_last_pods_are_kept_and_the_counts_go_on(monkeypatch: pytest.Mo
     assert beside.status()["compared"] == 3
 
 
-def test_a_plugin_that_fails_costs_one_comparison() -> None:
-    beside = Beside(*TWO, plugins={"preFilter": {"enabled": [{"name": "Breaks"}]}})
+@pytest.mark.parametrize("when", ["at once", "when it explains"])
+def test_a_plugin_that_fails_costs_one_comparison(when: str) -> None:
+    beside = Beside(*TWO, plugins={"multiPoint": {"enabled": [{"name": "Breaks"}]}})
     beside.bind(pod("good"), "small")
-    beside.bind(pod("bad", labels={"breaks": ""}), "small")
+    beside.bind(pod("bad", labels={"breaks": when}), "small")
     assert sum(beside.results().values()) == 1
     assert beside.status()["notCompared"] == 1
+
+
+def test_a_pod_that_exceeds_a_limit_is_not_decided() -> None:
+    terms = [{"matchExpressions": [{"key": f"k{n}", "operator": "Exists"}]} for n in range(5000)]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    raw = pod(affinity={"nodeAffinity": required})
+    assert parse_pod(raw).limit_exceeded is not None
+    beside = Beside(*TWO)
+    beside.pending(raw)
+    for beside.clock in (0, 30):
+        beside.compare()
+    beside.bind(raw, "small")
+    assert beside.results() == {}
 
 
 def test_the_report_can_be_of_one_namespace() -> None:

@@ -1,6 +1,8 @@
 """A plugin that returns something useless fails the attempt, with its name and distribution."""
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,9 +12,20 @@ from deciding import Deciding
 from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint
-from mooring.framework.plugin import Normalize
-from mooring.framework.post_filter import Nomination, PostFilterState
+from mooring.framework.placements import Placement, PodGroupAssignments
+from mooring.framework.plugin import Normalize, PodGroupPostFilterPlugin
+from mooring.framework.post_filter import (
+    GroupNomination,
+    Nomination,
+    PodGroupPostFilterState,
+    PostFilterState,
+)
 from mooring.framework.registry import NoArgs
+from mooring.framework.runtime import (
+    run_generate_placements,
+    run_pod_group_post_filter,
+    run_score_placement,
+)
 from mooring.framework.verdicts import (
     Explanation,
     PluginError,
@@ -22,6 +35,8 @@ from mooring.framework.verdicts import (
     Wait,
 )
 from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod_group import GroupKey, GroupSource
+from mooring.state.pod_groups import PodGroupState
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import NodeView
 from mooring.testing.builders import node, pod
@@ -266,3 +281,75 @@ def test_a_nomination_of_a_node_and_pods_is_used() -> None:
     outcome = found.outcome(pod(cpu="99"))
     assert isinstance(outcome, FitError)
     assert outcome.nomination is nomination
+
+
+class OddForGroups(Odd):
+    """A plugin whose answers about a group a test gives."""
+
+    def generate_placements(self, _group: Any, parent: Placement, cluster: Snapshot) -> Any:
+        return self._answer("generate_placements", cluster.nodes, (parent,))
+
+    def score_placement(self, _group: Any, _assignments: Any, cluster: Snapshot) -> Any:
+        return self._answer("score_placement", cluster.nodes, 0)
+
+    def pod_group_post_filter(self, state: PodGroupPostFilterState) -> Any:
+        rejection = Unschedulable("odd", resolvable=True)
+        return self._answer("pod_group_post_filter", state.cluster.nodes, rejection)
+
+
+ROWS = np.zeros(1, np.int64)
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (None, "returned None; it must return a tuple of Placements or Unschedulable"),
+        ([Placement(ROWS)], "returned list; it must return a tuple of Placements"),
+        ((Placement(ROWS.astype(np.int32)),), "returned rows that are an array int32[1]"),
+        ((Placement(ROWS + 99),), "returned rows that are not among those of the parent"),
+        ((Placement(ROWS, "key", 5),), "returned a placement whose key or value is no text"),  # type: ignore[arg-type]
+    ],
+)
+def test_generate_placements_returns_parts_of_the_parent(answer: Any, problem: str) -> None:
+    found = deciding(OddForGroups, generate_placements=always(answer))
+    plugin = next(p for p in found.pipeline.placement_generate if p.name == "Odd")
+    parent = Placement(found.cluster.nodes_in_order)
+    group = PodGroupState(GroupKey(GroupSource.PODS, "default", "g"))
+    with pytest.raises(PluginError, match=re.escape(problem)):
+        run_generate_placements(found.pipeline, plugin, group, parent, found.cluster)
+
+
+@pytest.mark.parametrize("answer", [None, -1, 0.5, 2**63])
+def test_score_placement_returns_a_number_that_can_be_normalized(answer: Any) -> None:
+    found = deciding(OddForGroups, score_placement=always(answer))
+    scorer = next(s for s in found.pipeline.placement_scores if s.plugin.name == "Odd")
+    group = PodGroupState(GroupKey(GroupSource.PODS, "default", "g"))
+    assignments = PodGroupAssignments(Placement(ROWS), {}, 0)
+    with pytest.raises(PluginError, match="score_placement returned"):
+        run_score_placement(found.pipeline, scorer.plugin, group, assignments, found.cluster)
+
+
+STRANGER = parse_pod(pod("stranger", node="n1"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (None, "it must return GroupNomination, Unschedulable or NotEligible"),
+        (GroupNomination({}, ()), "returned nodes that are not one for each member"),
+        (GroupNomination({"m": "n9"}, ()), "nominated a node that does not exist"),
+        (GroupNomination({"m": "n1"}, (STRANGER,)), "victims that are no tuple of pods on nodes"),
+        (GroupNomination({"m": "n1"}, [1]), "victims that are no tuple of pods on nodes"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_group_nomination_names_nodes_and_pods_that_exist(answer: Any, problem: str) -> None:
+    found = deciding(OddForGroups, pod_group_post_filter=always(answer))
+    plugin = next(p for p in found.pipeline.post_filter if p.name == "Odd")
+    assert isinstance(plugin, PodGroupPostFilterPlugin)
+    group = PodGroupState(GroupKey(GroupSource.PODS, "default", "g"))
+    member = replace(parse_pod(pod("m")), uid="m")
+    state = PodGroupPostFilterState(
+        group, (member,), found.cluster, lambda: None, found.pipeline.preemption, 0.0
+    )
+    with pytest.raises(PluginError, match=problem):
+        run_pod_group_post_filter(found.pipeline, plugin, state)

@@ -57,3 +57,12 @@ def test_a_pod_nobody_knows_is_nobodys_business() -> None:
     room.allow("nobody", "Gang")
     room.reject("nobody", "Gang", "why")
     assert len(room) == 0
+
+
+def test_a_pod_that_leaves_hears_nothing() -> None:
+    room = WaitingPods()
+    guest = Guest(room, "a", First=5.0)
+    room.leave(guest.pod.uid)
+    room.allow(guest.pod.uid, "First")
+    assert guest.heard == []
+    assert len(room) == 0

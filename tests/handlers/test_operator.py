@@ -347,3 +347,29 @@ async def test_a_profile_that_the_comparison_found_is_in_force_and_its_status_wr
         [written] = served.patched
     assert written.path.endswith("/schedulingprofiles/found/status")
     assert written.body["status"]["conditions"][0]["reason"] == "InForce"
+
+
+async def test_a_profile_that_conflicts_with_a_new_one_gets_its_status_written_too() -> None:
+    def found(name: str) -> Raw:
+        version = "scheduling.mooring.dev/v1alpha1"
+        made = named("SchedulingProfile", version, name, spec={"match": {"schedulerNames": ["x"]}})
+        made["metadata"] |= {"uid": f"{name}1", "generation": 1}
+        return made
+
+    async with (
+        small_api() as (api, server),
+        kopf_against(server, scheduler_state()) as operator,
+    ):
+        for name in ("a", "b"):
+            await operator.profile_found(found(name))
+        await operator.profile_gone("b", "b1")
+        written = [
+            (request.path.split("/")[-2], [c["type"] for c in request.body["status"]["conditions"]])
+            for request in api.patched
+        ]
+    assert written == [
+        ("a", ["Ready"]),
+        ("b", ["Ready", "Conflicted"]),
+        ("a", ["Ready", "Conflicted"]),
+        ("a", ["Ready"]),
+    ]

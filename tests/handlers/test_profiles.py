@@ -178,6 +178,29 @@ def test_the_time_of_the_last_change_stays_while_nothing_changes(
     assert second["conditions"][0]["lastTransitionTime"] == "2020-01-01T00:00:00Z"
 
 
+def test_the_status_has_the_field_and_the_position_of_a_mistake_in_a_rule(
+    profile_handler: ProfileHandler,
+) -> None:
+    rules = [{"name": "ssd", "filter": "true &&\n  node.lables.disk == 'ssd'"}]
+    _, reason, message = ready(profile_handler.applied(profile(rules=rules)))
+    assert reason == "Invalid"
+    assert (
+        'spec.rules[0].filter: line 2, column 14: unknown name "node.lables.disk", '
+        "did you mean node.labels?"
+    ) in message
+
+
+def test_the_status_lists_the_rules_in_force_among_the_plugins(
+    profile_handler: ProfileHandler,
+) -> None:
+    rules = [{"name": "ssd", "filter": "true"}, {"name": "cheap", "score": "1", "weight": 3}]
+    status = profile_handler.applied(profile(rules=rules))
+    assert status is not None
+    plugins = status["effective"]["plugins"]
+    assert {"name": "Rules/ssd"} in plugins["filter"]
+    assert {"name": "Rules/cheap", "weight": 3} in plugins["score"]
+
+
 SHARED: Raw = {"schedulerNames": ["shared"]}
 
 

@@ -24,6 +24,13 @@ def test_scheduler_names_replace_the_profiles_own(manifest: Manifest) -> None:
     assert profile.scheduler_names == ("b", "c")
 
 
+def test_a_profile_in_mode_shadow_has_no_extenders(manifest: Manifest, mistakes: Mistakes) -> None:
+    extenders = [{"urlPrefix": "http://a"}]
+    found = mistakes(lambda: read_profile(manifest("a", mode="Shadow", extenders=extenders)))
+    assert found == {"spec.extenders": "are not called in mode Shadow: remove them"}
+    assert read_profile(manifest("a", mode="Active", extenders=extenders)).spec.extenders
+
+
 def test_a_profile_is_written_as_it_was_read(manifest: Manifest) -> None:
     spec = {
         "match": {"precedence": 0, "podSelector": {"matchLabels": {"a": "b"}}},

@@ -620,3 +620,32 @@ def test_a_pod_whose_nomination_ends_is_tried_again_whatever_rejected_it(
     hints.nominated = {}
     assert queue.move_on_events([event], 100.0)
     assert popped(queue, 100.0).pod.name == "web"
+
+
+def test_a_specific_pod_is_popped_from_whatever_queue_it_is_in(queue: SchedulingQueue) -> None:
+    reject(queue, "waits")
+    queue.add(make_pod("active"), pipeline(), 0.0)
+    for name in ("waits", "active"):
+        queued = queue.pop_specific(f"default/{name}")
+        assert queued is not None
+        assert queued.queue is None
+    assert not any(queue.counts().values())
+    assert queue.pop_specific("default/waits") is None
+
+
+def test_a_gated_pod_is_not_popped_with_its_group(queue: SchedulingQueue) -> None:
+    queue.add(make_pod("gated"), pipeline(), 0.0, gated=True)
+    assert queue.pop_specific("default/gated") is None
+    assert queue_of(queue, "gated") == "gated"
+
+
+def test_a_postponed_pod_is_not_popped_before_its_time_and_has_not_been_tried(
+    queue: SchedulingQueue,
+) -> None:
+    queue.add(make_pod("a"), pipeline(), 0.0)
+    queued = popped(queue, 0.0)
+    queue.postpone(queued, 5.0)
+    assert queue.pop(4.0) is None
+    assert queue.next_due() == 5.0
+    assert popped(queue, 5.0) is queued
+    assert queued.attempts == 1

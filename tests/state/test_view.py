@@ -49,6 +49,7 @@ def test_a_view_of_one_node_is_empty_if_there_is_none() -> None:
 
 def test_columns_have_what_nodes_offer_and_what_their_pods_request() -> None:
     assert ALL.requested("cpu").tolist() == [500, 0, 0, 0]
+    assert [ALL.requested_at(index, "cpu") for index in range(2)] == [500, 0]
     assert ALL.pod_count.tolist() == [1, 1, 0, 1]
     assert ALL.pod_slots.tolist() == [3, 110, 110, 0]
     assert ALL.unschedulable.tolist() == [False, True, False, False]
@@ -143,3 +144,5 @@ def test_nominated_pods_count_on_top_of_the_pods_of_a_node() -> None:
     assert crowd.requested("cpu").tolist() == [750, 750]
     assert crowd.requested("memory").tolist() == [0, 0]
     assert crowd.take(np.array([2])).requested("cpu").tolist() == [750]
+    assert crowd.requested_at(1, "cpu") == 750
+    assert crowd.requested_at(0, "memory") == 0

@@ -183,8 +183,10 @@ def _highest(
         name = nodes.name(row)
         return ScheduleResult(row, name, 1, found.evaluated_nodes, None, found.diagnosis)
     table = score(search, rows)
-    if answers is not None:
-        table = with_extender_scores(table, answers.scores)
+    if answers is not None and answers.scores:
+        names = search.cluster.node_names
+        of_rows = [names[row] for row in rows.tolist()]
+        table = with_extender_scores(table, of_rows, answers.scores)
     chosen = int(table.best[seed % len(table.best)])
     row, scores = int(rows[chosen]), partial(table.by_node, chosen=chosen)
     evaluated, diagnosis = found.evaluated_nodes, found.diagnosis

@@ -6,7 +6,7 @@ Small groups get an exact search in the end. Everything here is arithmetic on co
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final
 
@@ -76,24 +76,26 @@ def pack(items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES
 
     If not all of them can be placed, or are not within the tries, as many as one try could place.
     """
-    best = Packing(np.zeros((len(items), free.shape[1]), np.int64), 0, complete=False)
+    first = tuple(range(len(items)))
+    if len(items) > 1:
+        first = _starting_orders(items, free)[0]
+    members, failed = _try(items, free, first, _Choice.BY_SCORE)
+    best, tries = Packing(members, 1, complete=not failed), 1
+    if best.complete or len(items) == 1:
+        # Equal members that do not fit one way do not fit in any.
+        return replace(best, impossible=not best.complete)
+    impossible = _is_impossible(items, free)
     wanted = sum(item.count for item in items)
-    alone = [_capacity(item, free) for item in items]
-    impossible = any(
-        int(capacity.sum()) < item.count for item, capacity in zip(items, alone, strict=True)
-    ) or _exceeds_total(items, free)
-    tries = 0
     for order, choice in _attempts(items, free, impossible=impossible):
+        if tries >= most_tries:
+            break
         tries += 1
         members, failed = _try(items, free, order.items, choice)
         if not failed:
             return Packing(members, tries, complete=True)
-        if int(members.sum()) > best.placed or tries == 1:
+        if int(members.sum()) > best.placed:
             best = Packing(members, tries, complete=False)
         order.failed(failed)
-        if tries >= most_tries or len(items) == 1:
-            break
-    impossible |= len(items) == 1
     if not impossible and wanted <= _MOST_EXACT_MEMBERS:
         found, finished = _exact(items, free)
         if found is not None:
@@ -123,7 +125,6 @@ def _attempts(
 ) -> Iterator[tuple[Order, _Choice]]:
     """The orders and choices to try; each order changes with what failed in it."""
     starts = _starting_orders(items, free)
-    yield Order(starts[0]), _Choice.BY_SCORE
     if impossible:  # only a part can be placed: the smallest members first give the largest part
         yield Order(starts[0][::-1]), _Choice.BEST_FIT
         return
@@ -139,6 +140,8 @@ def _attempts(
 
 def _starting_orders(items: Sequence[Item], free: IntArray) -> list[tuple[int, ...]]:
     """Largest first by dominant share, by each resource, and the item with fewest places first."""
+    if len(items) == 1:
+        return [(0,)]
     requests = np.stack([item.requests for item in items])
     total = np.maximum(np.maximum(free, 0).sum(axis=1), 1)
     shares = requests / total
@@ -159,11 +162,21 @@ def _capacity(item: Item, free: IntArray) -> IntArray:
     return fits
 
 
+def _is_impossible(items: Sequence[Item], free: IntArray) -> bool:
+    """Whether some item has too little space alone, or all together request more than is free."""
+    return any(int(_capacity(item, free).sum()) < item.count for item in items) or _exceeds_total(
+        items, free
+    )
+
+
 def _exceeds_total(items: Sequence[Item], free: IntArray) -> bool:
     """Whether all members together request more than is free on all rows that any of them may use.
 
-    Items of which no member requests a resource do not count for it.
+    Items of which no member requests a resource do not count for it. For a single item, its
+    capacity says more.
     """
+    if len(items) == 1:
+        return False
     for resource in range(free.shape[0]):
         asking = [item for item in items if item.requests[resource] > 0]
         if asking:

@@ -157,6 +157,8 @@ class GroupSearch:
             labels = frozenset(pod.labels.items())
             fields = (pod.shape, labels, pod.volumes, pod.owner, rejected)
             by_fields.setdefault(fields, _Class(rejected)).pods.append(pod)
+        if len(by_fields) == 1:
+            return list(by_fields.values())
         allowed = self._allowed(None)
         if any(self._counted(found, allowed) is None for found in by_fields.values()):
             return list(by_fields.values())
@@ -245,13 +247,21 @@ class GroupSearch:
         ranked = rows[rolled[np.argsort(lost, kind="stable")]]
         if len(members.pods) == 1:
             return ranked, False
+        results = search.results
+        if results.prefers_full_nodes is None:
+            results.prefers_full_nodes = self._prefers_full_nodes(members, ranked)
+        return ranked, bool(results.prefers_full_nodes)
+
+    def _prefers_full_nodes(self, members: _Class, ranked: IntArray) -> bool | None:
+        """Whether the best node is still the best with a member on it; None if it is full then."""
         with self._cluster.trial() as trial:
             trial.add(members.pods[0], int(ranked[0]))
             again = self._search(members.pods[1])
             if not again.results.fits[ranked[0]]:
-                return ranked, False
-            best, second = score(again, np.sort(ranked[:2])).total[np.argsort(ranked[:2])]
-        return ranked, bool(best >= second)
+                return None
+            at = score(again, np.sort(ranked[:2])).total
+        best, second = at if ranked[0] < ranked[1] else at[::-1]
+        return bool(best >= second)
 
     def _in_trials(self, allowed: BoolArray) -> Assignment:
         """The members in several orders of their classes, then by backtracking in small groups."""
@@ -461,13 +471,14 @@ def _shortage(
         wanted = sum(item.count * int(item.requests[index]) for item in asking)
         missing = wanted - int(np.maximum(free[index][usable], 0).sum())
         if missing > 0:
-            per_unit, unit = _UNITS.get(name, (1, name))
-            lacking.append(f"{_rounded(missing / per_unit)} {unit}")
+            lacking.append(_described(name, missing))
     if lacking:
         return f"needs {' and '.join(lacking)} more"
     left = sum(item.count for item in items) - packing.placed
     return f"no node has enough left for {left} of its members"
 
 
-def _rounded(amount: float) -> str:
-    return f"{amount:.3f}".rstrip("0").rstrip(".")
+def _described(resource: str, amount: int) -> str:
+    """The amount (millicores, bytes or a count) with its unit, as users read it."""
+    per_unit, unit = _UNITS.get(resource, (1, resource))
+    return f"{f'{amount / per_unit:.3f}'.rstrip('0').rstrip('.')} {unit}"

@@ -53,8 +53,9 @@ class GroupReservation:
         """
         pipeline = members[0].pipeline
         after = pipeline.group_policy.reserve_after_seconds if pipeline.group_policy else None
-        if after is None:
-            return
+        evictions = self._cluster.evictions
+        if after is None or any(evictions.awaits_victims(member.pod) for member in members):
+            return  # the nodes that preemption frees are the members' already
         if self.holds(group):
             if now - self._since >= after:
                 self._ended, self._group = (group.key, now), None

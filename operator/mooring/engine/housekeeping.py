@@ -29,7 +29,7 @@ FLUSH_SECONDS: Final = 30.0
 class Housekeeping:
     """Time-outs at Permit, bindings that the watch never confirms, and two calls of the intake.
 
-    `flush` is that of the queue; `report` tells pods why no profile takes them. `unbound` is called
+    `flush` is that of the queue; `report` tells pods why they wait. `unbound` is called
     with a pod that an extender claims to have bound, and that is not bound.
     """
 

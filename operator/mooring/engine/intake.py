@@ -4,6 +4,7 @@ Everything here runs on the event loop's thread and returns at once.
 """
 
 from collections.abc import Callable, Iterable
+from itertools import takewhile
 from typing import Final
 
 from mooring.engine.scheduler_state import SchedulerState
@@ -22,6 +23,8 @@ _WITHOUT_PROFILE_SECONDS: Final = 5.0
 """A pod that no profile takes is told so when it has waited for so long."""
 _SCHEDULING_GATES: Final = "SchedulingGates"
 """The plugin of `spec.schedulingGates`."""
+_GATED_SECONDS: Final = 2.0
+"""A member of a group is told after so long why it is gated: most groups are complete sooner."""
 _GROUP_EVENTS: Final = frozenset(
     (Kind.UNSCHEDULED_POD, Kind.POD_GROUP, Kind.COSCHEDULING_POD_GROUP)
 )
@@ -32,8 +35,8 @@ class Intake:
 
     `wake` is called when the queue may have work, `left` with the uid of a pod that is not without
     a node any more, `failed` with a pod that is gated because it exceeds a limit or a PreEnqueue
-    plugin failed, and why. `gated` is called with a pod that a PreEnqueue plugin holds back, and
-    why: with a member of a pod group at once, with another pod when it has waited for some time.
+    plugin failed, and why. `gated` is called with a pod that a PreEnqueue plugin has held back for
+    some time, and why.
     `no_profile` is called with a pod that no profile takes, and why.
     """
 
@@ -54,6 +57,8 @@ class Intake:
         self._left = left
         self._failed = failed
         self._gated = gated
+        self._gated_since: dict[str, float] = {}
+        """When members of groups were gated, by key, of those that were not told why."""
         self._no_profile = no_profile
         self._without_profile_since: dict[str, float] = {}
         self._told: dict[str, tuple[int, str | None]] = {}
@@ -80,6 +85,7 @@ class Intake:
         without_profile = self._scheduler.without_profile.get(key)
         if without_profile is not None and without_profile.uid == uid:
             del self._scheduler.without_profile[key]
+        self._gated_since.pop(key, None)
         queued = self._scheduler.queue.get(key)
         if queued is not None and queued.pod.uid == uid:
             self._scheduler.queue.remove(key, self._clock())
@@ -131,8 +137,22 @@ class Intake:
                 self._add(queued.pod, queued.pipeline)
         self._wake()
 
-    def report_pods_without_profile(self) -> None:
-        """Reports to pods why no profile takes them; to be called from time to time.
+    def report(self) -> None:
+        """Tells pods that have waited for some seconds why; to be called from time to time."""
+        self._report_gated_members()
+        self._report_pods_without_profile()
+
+    def _report_gated_members(self) -> None:
+        until = self._clock() - _GATED_SECONDS
+        due = [*takewhile(lambda key: self._gated_since[key] <= until, self._gated_since)]
+        for key in due:
+            del self._gated_since[key]
+            queued = self._scheduler.queue.get(key)
+            if queued is not None and queued.queue is SubQueue.GATED:
+                self._add(queued.pod, queued.pipeline, report=True)
+
+    def _report_pods_without_profile(self) -> None:
+        """Reports to pods why no profile takes them.
 
         A pod is not told at once: when the scheduler starts, profiles come one by one, and one that
         is deleted may be replaced. A pod that is another scheduler's is told nothing.
@@ -219,6 +239,8 @@ class Intake:
         if (former := self._scheduler.without_profile.pop(pod.key, None)) is not None:
             self._forget_no_profile(former.uid)
         gated = self._is_gated(pod, pipeline, report=report)
+        if gated and not report and self._scheduler.state.pod_groups.key_of(pod) is not None:
+            self._gated_since.setdefault(pod.key, self._clock())
         self._scheduler.queue.add(pod, pipeline, self._clock(), gated=gated)
 
     def _is_gated(self, pod: Pod, pipeline: Pipeline, *, report: bool) -> bool:
@@ -236,8 +258,7 @@ class Intake:
             try:
                 answer = run_pre_enqueue(pipeline, plugin, pod)
                 if answer is not None:
-                    in_group = self._scheduler.state.pod_groups.key_of(pod) is not None
-                    if in_group or (report and plugin.name != _SCHEDULING_GATES):
+                    if report and plugin.name != _SCHEDULING_GATES:
                         self._gated(pod, answer.reason)
                     return True
             except PluginFailed as failure:

@@ -135,6 +135,8 @@ class ShapeResults:
         )
         self.fits: BoolArray = np.zeros(0, np.bool_)
         self.unnormalized_total: IntArray = np.zeros(0, np.int64)
+        self.prefers_full_nodes: bool | None = None
+        """Whether the scores prefer a node that has an identical pod; None if not known yet."""
         self._diagnosed: tuple[tuple[int, int], Diagnosis] | None = None
         self.bytes = 0
         """The memory of all arrays, since the last refresh in which the set of nodes changed."""

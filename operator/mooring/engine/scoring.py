@@ -1,6 +1,6 @@
 """Scores the feasible nodes (schedule_one.go, prioritizeNodes)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -96,14 +96,13 @@ def score(search: Search, rows: IntArray) -> ScoreTable:
     return ScoreTable(nodes, total, np.flatnonzero(total == total.max()), weighted)
 
 
-def with_extender_scores(table: ScoreTable, scores: Mapping[str, Mapping[str, int]]) -> ScoreTable:
+def with_extender_scores(
+    table: ScoreTable, names: Sequence[str], scores: Mapping[str, Mapping[str, int]]
+) -> ScoreTable:
     """The table with the extenders' weighted scores added, which are by extender and node name.
 
-    A node that an extender did not score gets 0 from it.
+    `names` are those of the table's nodes. A node that an extender did not score gets 0 from it.
     """
-    if not scores:
-        return table
-    names = [table.nodes.name(position) for position in range(len(table.total))]
     columns = {
         extender: np.array([of_extender.get(name, 0) for name in names], np.int64)
         for extender, of_extender in scores.items()

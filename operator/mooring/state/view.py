@@ -93,6 +93,10 @@ class NodeView:
         """What the node's pods request of a resource."""
         return self._amounts(self._table.requested, resource)
 
+    def requested_at(self, index: int, resource: str) -> int:
+        """What the pods of the node at a position of this view request of a resource."""
+        return self._table.requested.at(resource, int(self._rows[index]))
+
     def requested_scored(self, resource: str) -> IntArray:
         """Like `requested`, with 100m and 200Mi for containers that name no cpu or memory."""
         if resource == "cpu":
@@ -274,6 +278,12 @@ class NodeViewWithNominated(NodeView):
         more = self._more_requested.get(resource)
         requested = super().requested(resource)
         return requested if more is None else requested + more[self._rows]
+
+    def requested_at(self, index: int, resource: str) -> int:
+        """What the pods of the node at a position of this view would request of a resource."""
+        more = self._more_requested.get(resource)
+        requested = super().requested_at(index, resource)
+        return requested if more is None else requested + int(more[self._rows[index]])
 
 
 def _among(codes: IntArray, column: LabelColumn, values: tuple[str, ...]) -> BoolArray:

@@ -81,16 +81,16 @@ def test_an_expression_that_is_nested_too_deep_is_a_mistake_of_one_line(source: 
 
 
 def test_a_syntax_error_is_one_short_line() -> None:
-    for mistake in mistakes("pod.name =="):
+    for mistake in mistakes("pod.ownerKind =="):
         assert len(mistake) < 400
         assert "\n" not in mistake
 
 
 def test_a_part_is_evaluated_by_itself() -> None:
-    checked = check("pod.priority > 3 && pod.name == 'a'")
+    checked = check("pod.priority > 3 && pod.ownerKind == 'a'")
     left, right = checked.root.parts
     assert checked.program(left)({"pod.priority": 4}) is True
-    assert checked.program(right)({"pod.name": "b"}) is False
+    assert checked.program(right)({"pod.ownerKind": "b"}) is False
 
 
 def test_an_evaluation_that_fails_says_why_without_codes() -> None:
@@ -101,5 +101,5 @@ def test_an_evaluation_that_fails_says_why_without_codes() -> None:
 
 
 def test_characters_beyond_ascii_do_not_move_the_position() -> None:
-    checked = check("'é' == pod.name")
+    checked = check("'é' == pod.qosClass")
     assert str(checked.mistake(checked.root.parts[1], "here")) == "line 1, column 11: here"

@@ -59,13 +59,12 @@ def test_a_conversion_of_a_label_is_a_step_of_the_library_inside_of_operations()
 
 
 def test_a_plan_knows_everything_that_it_reads() -> None:
-    plan = plan_score("node.allocatable['example.com/gpu'] + size(pod.name) + size(pod.labels)")
+    plan = plan_score("node.allocatable['example.com/gpu'] + size(pod.labels)")
     assert plan.reads == {
         Read("node.allocatable", "example.com/gpu"),
-        Read("pod.name"),
         Read("pod.labels"),
     }
-    assert plan.variables == {"node.allocatable", "pod.name", "pod.labels"}
+    assert plan.variables == {"node.allocatable", "pod.labels"}
 
 
 def test_a_variable_that_a_macro_binds_is_not_read() -> None:
@@ -74,7 +73,7 @@ def test_a_variable_that_a_macro_binds_is_not_read() -> None:
 
 def test_the_whole_expression_is_evaluated_for_one_node_unless_a_key_is_computed() -> None:
     assert plan_filter("node.labels.a == 'x'").whole is not None
-    assert plan_filter("node.labels[pod.name] == 'x'").whole is None
+    assert plan_filter("node.labels[pod.ownerKind] == 'x'").whole is None
 
 
 @pytest.mark.parametrize(
@@ -118,15 +117,15 @@ def test_the_whole_expression_is_evaluated_for_one_node_unless_a_key_is_computed
             "line 1, column 15: a macro that goes through pod.labels must not read the node",
         ),
         (
-            "pod.name.matches(pod.namespace)",
-            "line 1, column 21: a regular expression must be a text as it is written",
+            "pod.qosClass.matches(pod.namespace)",
+            "line 1, column 25: a regular expression must be a text as it is written",
         ),
         (
             "node.name.matches('(')",
             "line 1, column 19: invalid regular expression: missing ): (",
         ),
         (
-            "[node.name].exists(x, x == pod.name + pod.namespace)",
+            "[node.name].exists(x, x == pod.ownerKind + pod.namespace)",
             "line 1, column 19: node.name and the pod can only be compared: ==, startsWith, ...",
         ),
         (

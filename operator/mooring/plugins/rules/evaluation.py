@@ -6,7 +6,7 @@ of nodes alone is kept by row, until a node is added or deleted or its labels or
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -47,8 +47,6 @@ __all__ = ["MOST_PER_POD", "Evaluator", "Results"]
 MOST_PER_POD: Final = 1000
 """Distinct values of a column up to which the library evaluates what reads the pod too."""
 _MOST_KEPT: Final = 65_536
-_LONGEST_KEPT: Final = 256
-"""Characters of a text; results for longer ones are not kept, because annotations may be long."""
 _NONE: Final = -2
 """The code of a text that no node has."""
 
@@ -60,6 +58,7 @@ _EMPTY: Final[Mapping[str, Any]] = {
     Type.OTHER: (),
 }
 """By type, what stands for the value where there is an error."""
+_DTYPES: Final = {Type.BOOL: np.bool_, Type.INT: np.int64, Type.DOUBLE: np.float64}
 _STABLE: Final = frozenset(("node.name", "node.labels", "node.taints", "node.zone", "node.region"))
 """Variables that change only together with `NodeView.topology_version`."""
 
@@ -74,13 +73,12 @@ _MOST_COLUMNS: Final = 16
 class Results:
     """The value for each node, and the number of its error: 0 is none, the text of i is at i - 1.
 
-    `is_kept` says that a further evaluation may return the same object.
+    Numbers are finite. The arrays may be kept for further evaluations: they are not to be written.
     """
 
-    values: Any
+    values: npt.NDArray[Any]
     errors: npt.NDArray[np.int16]
     texts: tuple[str, ...]
-    is_kept: bool = False
 
     def take(self, rows: IntArray) -> "Results":
         """The results of some nodes."""
@@ -120,7 +118,7 @@ class Evaluator:
         if not self._is_stable:
             return self._by_columns(pod, nodes)
         key = tuple(self._of_pod(pod, read) for read in self._of_pod_reads)
-        if not all(map(_is_short, key)):
+        if not all(map(_may_be_kept, key)):
             return self._by_columns(pod, nodes)
         everything = self._cluster.nodes
         as_of = (nodes.topology_version, len(everything))
@@ -129,8 +127,8 @@ class Evaluator:
             self._columns_of = as_of
         results = self._columns.get(key)
         if results is None:
-            results = replace(self._by_columns(pod, everything), is_kept=True)
-            self._columns[key] = results
+            results = self._columns[key] = self._by_columns(pod, everything)
+            results.values.flags.writeable = results.errors.flags.writeable = False
             if len(self._columns) > _MOST_COLUMNS:
                 self._columns.popitem(last=False)
         else:
@@ -146,12 +144,12 @@ class Evaluator:
         values = value.data
         if np.shape(values) != (len(nodes),):
             values = np.full(len(nodes), values)
-        return Results(values, numbers, errors.texts)
+        return _finite(values, numbers, errors)
 
     def _one_by_one(self, whole: Library, pod: Pod, nodes: NodeView) -> Results:
         errors, of_pod = Errors(), {r: self._of_pod(pod, r) for r in whole.of_pod}
-        values = np.full(len(nodes), _EMPTY[whole.type])
-        numbers = np.zeros(len(nodes), np.int16)
+        values: list[Any] = [_EMPTY[whole.type]] * len(nodes)
+        numbers = [0] * len(nodes)
         for index in range(len(nodes)):
             node = nodes.node(index)
             if node is None:
@@ -165,7 +163,7 @@ class Evaluator:
                 numbers[index] = errors.number(result.why)
             else:
                 values[index] = result
-        return Results(values, numbers, errors.texts)
+        return _finite(np.array(values, _DTYPES[whole.type]), np.array(numbers, np.int16), errors)
 
     def _value(self, step: Step, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
         match step:
@@ -290,13 +288,25 @@ class Evaluator:
     def _call(self, step: Library, raws: Sequence[Any]) -> Any:
         """The library's result for the values of the step's reads, in their order."""
         results, key = self._results.setdefault(step, {}), tuple(raws)
-        if not all(map(_is_short, raws)):
+        if not all(map(_may_be_kept, raws)):
             return step.program(_data(step.reads, key))
         if key not in results:
             if len(results) >= _MOST_KEPT:
                 results.clear()
             results[key] = step.program(_data(step.reads, key))
         return results[key]
+
+
+def _finite(values: npt.NDArray[Any], numbers: npt.NDArray[np.int16], errors: Errors) -> Results:
+    """The results; a number that is not finite is an error."""
+    if values.dtype == np.float64:
+        finite = np.isfinite(values)
+        if not finite.all():
+            wrong = (numbers == 0) & ~finite
+            if wrong.any():
+                numbers[wrong] = errors.number("the number is not finite")
+            values = np.where(finite, values, 0.0)
+    return Results(values, numbers, errors.texts)
 
 
 def _of_node(node: Node, nodes: NodeView, index: int, read: Read) -> Any:
@@ -308,7 +318,8 @@ def _of_node(node: Node, nodes: NodeView, index: int, read: Read) -> Any:
         case "node.allocatable":
             raw = node.pod_slots if key == "pods" else node.allocatable.get(key, 0)
         case "node.requested":
-            raw = int(_amounts(read.variable, key, nodes)[index])
+            pods = key == "pods"
+            raw = int(nodes.pod_count[index]) if pods else nodes.requested_at(index, key)
         case "node.taints":
             raw = node.taints
         case "node.conditions":
@@ -345,22 +356,18 @@ def _part(items: Mapping[str, str], key: str | None) -> Any:
 
 
 _OF_POD: Final[Mapping[str, Callable[[Pod, str | None], Any]]] = {
-    "pod.name": lambda pod, _: pod.name,
     "pod.namespace": lambda pod, _: pod.namespace,
     "pod.priority": lambda pod, _: pod.shape.priority,
     "pod.qosClass": lambda pod, _: pod.shape.qos,
     "pod.ownerKind": lambda pod, _: pod.owner.kind if pod.owner is not None else "",
     "pod.requests": lambda pod, key: pod.shape.demand.resources.get(key or "", 0),
     "pod.labels": lambda pod, key: _part(pod.labels, key),
-    "pod.annotations": lambda pod, key: _part(pod.annotations, key),
 }
 
 
-def _is_short(raw: Any) -> bool:
-    """Whether a result for this value may be kept: no long text, and no map of the pod."""
-    if isinstance(raw, tuple):
-        return not any(isinstance(item, tuple) for item in raw)
-    return not isinstance(raw, str) or len(raw) <= _LONGEST_KEPT
+def _may_be_kept(raw: Any) -> bool:
+    """Whether results for this value may be kept: it is no whole map of the pod."""
+    return not (isinstance(raw, tuple) and any(isinstance(item, tuple) for item in raw))
 
 
 def _data(reads: Sequence[Read], raws: Sequence[Any]) -> dict[str, Any]:

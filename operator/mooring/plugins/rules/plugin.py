@@ -15,7 +15,7 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.workloads import Namespace
-from mooring.plugins.rules.evaluation import Evaluator
+from mooring.plugins.rules.evaluation import Evaluator, Results
 from mooring.policy.rules.plan import Plan, Read, plan_filter, plan_score
 from mooring.policy.rules.rule import RULES, Rule
 from mooring.state.columns import IntArray
@@ -24,9 +24,7 @@ from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["Rules"]
 
-_OF_POD_ALONE: Final = frozenset(
-    ("pod.name", "pod.labels", "pod.annotations", "pod.ownerKind", "pod.namespaceLabels")
-)
+_OF_POD_ALONE: Final = frozenset(("pod.labels", "pod.ownerKind", "pod.namespaceLabels"))
 """Variables that pods of one shape need not share."""
 _LONGEST_REASON: Final = 512
 
@@ -59,7 +57,7 @@ class Rules:
         """True where the expression is true; a node on which it fails is rejected."""
         results = self._evaluator.run(pod, nodes)
         fits: BoolArray = results.values
-        return fits & (results.errors == 0) if results.texts else fits.copy()
+        return fits & (results.errors == 0) if results.texts else fits
 
     def explain(self, pod: Pod, nodes: NodeView, _: None) -> Explanation:
         """The rule's message, or why it fails on the node.
@@ -78,17 +76,14 @@ class Rules:
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
         """int64[nodes], 0 to 100; 0 where the expression fails or is not a finite number."""
         results = self._evaluator.run(pod, nodes)
-        numbers, usable = results.values, None
-        if results.texts or numbers.dtype != np.int64:
-            usable = (results.errors == 0) & np.isfinite(numbers)
-            numbers = np.where(usable, numbers, 0)
+        numbers = np.maximum(results.values, 0)
         if self._rule.normalize in (None, "None"):
-            limited: IntArray = np.clip(numbers, 0, MAX_SCORE).astype(np.int64)
-            return limited
-        scores = _in_proportion(np.maximum(numbers, 0))
-        if self._rule.normalize == "Reversed":
-            scores = MAX_SCORE - scores
-        return scores if usable is None else scores * usable
+            scores: IntArray = np.minimum(numbers, MAX_SCORE).astype(np.int64)
+        else:
+            scores = _in_proportion(numbers if not results.texts else numbers * _fine(results))
+            if self._rule.normalize == "Reversed":
+                scores = MAX_SCORE - scores
+        return scores * _fine(results) if results.texts else scores
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
         """QUEUE when the rule is true for the event's node now, or the namespace changed."""
@@ -114,6 +109,10 @@ class Rules:
                 return after.node_name
             case _:
                 return None
+
+
+def _fine(results: Results) -> BoolArray:
+    return np.equal(results.errors, 0)
 
 
 def _in_proportion(amounts: npt.NDArray[Any]) -> IntArray:

@@ -51,10 +51,8 @@ VARIABLES: Final[Mapping[str, Any]] = {
     "node.requested": _AMOUNTS,
     "node.taints": cel.Type.List(_STRINGS),
     "node.conditions": _STRINGS,
-    "pod.name": cel.Type.STRING,
     "pod.namespace": cel.Type.STRING,
     "pod.labels": _STRINGS,
-    "pod.annotations": _STRINGS,
     "pod.requests": _AMOUNTS,
     "pod.priority": cel.Type.INT,
     "pod.qosClass": cel.Type.STRING,
@@ -150,10 +148,12 @@ class Program:
 
     def __call__(self, data: Mapping[str, Any]) -> Any:
         """The value as a Python object, or Failed; `data` are values of VARIABLES by name."""
-        value = self._expression.eval(data=data)
+        try:
+            value = self._expression.eval(data=data)
+        except RuntimeError as error:  # the limit of iterations, a text that is not valid Unicode
+            return Failed(_reason(str(error)))
         if value.type() == cel.Type.ERROR:
-            why = " ".join(_without_code(value.plain_value()).split())
-            return Failed(why.replace("Key not found in map :", "no such key:"))
+            return Failed(_reason(value.plain_value()))
         return value.plain_value()
 
 
@@ -232,6 +232,11 @@ def _known(name: str) -> str:
     likely = did_you_mean(".".join(name.split(".")[:2]), VARIABLES)
     siblings = [v for v in VARIABLES if v.split(".")[0] == name.split(".", maxsplit=1)[0]]
     return likely or f"; known are {', '.join(siblings or VARIABLES)}"
+
+
+def _reason(text: str) -> str:
+    """The library's message about an evaluation that failed, in one line."""
+    return " ".join(_without_code(text).split()).replace("Key not found in map :", "no such key:")
 
 
 def _without_code(text: str) -> str:

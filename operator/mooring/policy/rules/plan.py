@@ -116,21 +116,16 @@ class Amount:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Library:
-    """What the CEL library evaluates from these reads; `type` is the type of the result."""
+    """What the CEL library evaluates from these reads; `type` is the type of the result.
+
+    `of_node` are the reads that differ between nodes, `of_pod` those that are the same for all.
+    """
 
     program: Program
     reads: tuple[Read, ...]
     type: str
-
-    @property
-    def of_pod(self) -> tuple[Read, ...]:
-        """The reads that are the same for every node."""
-        return tuple(read for read in self.reads if not read.variable.startswith("node."))
-
-    @property
-    def of_node(self) -> tuple[Read, ...]:
-        """The reads that differ between nodes."""
-        return tuple(read for read in self.reads if read.variable.startswith("node."))
+    of_node: tuple[Read, ...]
+    of_pod: tuple[Read, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,8 +192,15 @@ def _plan(source: str, types: tuple[str, ...], expected: str) -> Plan:
         raise ProfileInvalid(planner.mistakes)
     reads = frozenset(_reads(root))
     computed = any(read.key is None and read.variable in _KEYED for read in reads)
-    whole = None if computed else Library(checked.program(root), _in_order(reads), root.type)
+    whole = None if computed else _library(checked, root, reads)
     return Plan(step, reads, whole)
+
+
+def _library(checked: Checked, part: Expression, reads: Iterable[Read]) -> Library:
+    in_order = _in_order(reads)
+    of_node = tuple(read for read in in_order if _of_node([read]))
+    of_pod = tuple(read for read in in_order if read not in of_node)
+    return Library(checked.program(part), in_order, part.type, of_node, of_pod)
 
 
 def _walk(expression: Expression) -> Iterator[Expression]:
@@ -336,7 +338,7 @@ class _Planner:
             else:
                 continue
             self.mistakes.append(self._checked.mistake(expression, message))
-        return Library(self._checked.program(expression), _in_order(reads), expression.type)
+        return _library(self._checked, expression, reads)
 
 
 def _asks_presence(expression: Expression) -> bool:
