@@ -112,14 +112,14 @@ def application(*, delay: float = 0.0) -> web.Application:
         return handle
 
     served = web.Application(client_max_size=256 * 1024**2)
-    served.router.add_get("/healthz", lambda _request: _healthy())
+    served.router.add_get("/healthz", _healthy)
     served.router.add_post("/{prefix:.*}filter", verb(filtered))
     served.router.add_post("/{prefix:.*}prioritize", verb(prioritized))
     served.router.add_post("/{prefix:.*}preempt", verb(preempted))
     return served
 
 
-async def _healthy() -> web.Response:
+async def _healthy(_request: web.Request) -> web.Response:
     return web.Response(text="ok")
 
 

@@ -44,7 +44,7 @@ Examples:
   mooring simulate -f web.yaml --cluster
   mooring simulate -n shop --all-pods --profile packed.yaml --as packed
   mooring simulate --save cluster.jsonl
-  mooring simulate cluster.jsonl --compare old.yaml new.yaml --as packed --plot moves.png
+  mooring simulate cluster.jsonl --compare old.yaml new.yaml --plot moves.svg
   mooring simulate cluster.jsonl pods.yaml -o json --top 3"""
 )
 @click.argument("words", nargs=-1, metavar="[FILE | TYPE/NAME]...", type=click.Path())
