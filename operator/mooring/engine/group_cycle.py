@@ -5,6 +5,7 @@ from typing import Final
 
 from mooring.engine.binding import PodRejected
 from mooring.engine.group_decision import GroupDecision, decide_group
+from mooring.engine.group_placement import SearchBudget
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
@@ -84,10 +85,11 @@ def place_group(
     member. The decision has no rows if nothing is assumed.
     """
     rejected: dict[str, set[int]] = {}
+    budget = SearchBudget()
     message, plugins = "", frozenset[str]()
     for _ in range(_MOST_REJECTIONS):
         decision = decide_group(
-            group, members, pipeline, cluster, cache, seed=seed, rejected=rejected
+            group, members, pipeline, cluster, cache, seed=seed, rejected=rejected, budget=budget
         )
         if not decision.rows:
             if not message:

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from mooring.engine.group_placement import Assignment, GroupSearch
+from mooring.engine.group_placement import Assignment, GroupSearch, SearchBudget
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.placements import Placement, PodGroupAssignments
@@ -33,6 +33,7 @@ __all__ = ["DomainTried", "GroupDecision", "decide_group", "placements_of", "pre
 _MOST_SUCCESSES: Final = 16
 """Placements that take the whole group and are compared by their scores."""
 _MOST_PLACEMENTS: Final = 1_024
+_TOO_LONG: Final = "preemption: the search for the fewest victims takes too long"
 _MOST_NAMED: Final = 3
 """Domains that a message names."""
 
@@ -83,12 +84,13 @@ def decide_group(
     *,
     seed: int,
     rejected: Mapping[str, Collection[int]],
+    budget: SearchBudget | None = None,
 ) -> GroupDecision:
     """Nodes for all these members, or for as many as the group's minimum needs beside the others.
 
     `members` are without a node. `rejected` has by uid the rows that a Reserve or Permit plugin
     rejected since the attempt began. If the minimum has its nodes already, as many members get
-    one as fit.
+    one as fit. `budget` bounds the decisions of one attempt together.
     """
     needed = max(group.minimum - group.scheduled_pods_count, 1)
     if not members or len(members) < needed:
@@ -98,7 +100,9 @@ def decide_group(
     with cluster.trial() as trial:
         for pod in members:
             trial.withdraw(pod.key)
-        search = GroupSearch(members, pipeline, cluster, cache, seed=seed, rejected=rejected)
+        search = GroupSearch(
+            members, pipeline, cluster, cache, seed=seed, rejected=rejected, budget=budget
+        )
         placements = placements_of(group, pipeline, cluster)
         if isinstance(placements, Unschedulable):
             reason = frozenset(p.name for p in pipeline.placement_generate)
@@ -106,7 +110,8 @@ def decide_group(
         tried = list[_Candidate]()
         best = _complete(search, placements, tried) or _partial(tried, needed)
         chosen = _best(best, group, pipeline, cluster) if best else None
-        return _decision(chosen, tried, search, pipeline)
+        all_tried = len(tried) == len(placements)
+        return _decision(chosen, tried, search, pipeline, all_tried=all_tried)
 
 
 def _lacking(group: PodGroupState, cluster: Snapshot) -> str | None:
@@ -168,7 +173,7 @@ def preempt_for_group(
             if isinstance(plugin, PodGroupPostFilterPlugin):
                 answer = run_pod_group_post_filter(pipeline, plugin, state)
                 if isinstance(answer, GroupNomination):
-                    return answer
+                    return answer if not dry_run.budget.spent else Unschedulable(_TOO_LONG)
     return answer
 
 
@@ -191,6 +196,7 @@ class _GroupDryRun:
         self._cache = cache
         self._seed = seed
         self._placement: Placement | None = None
+        self.budget = SearchBudget()
 
     def place(self) -> Mapping[str, int] | None:
         """The row of each member by uid; None if they do not all fit."""
@@ -201,6 +207,7 @@ class _GroupDryRun:
             self._cache,
             seed=self._seed,
             rejected={},
+            budget=self.budget,
         )
         if self._placement is not None:
             assignment = search.place(self._placement.rows)
@@ -237,10 +244,15 @@ def placements_of(
 def _complete(
     search: GroupSearch, placements: Iterable[Placement], tried: list[_Candidate]
 ) -> list[_Candidate]:
-    """The placements of the lowest tier that take all members; `tried` gets what was tried."""
+    """The placements of the lowest tier that take all members; `tried` gets what was tried.
+
+    No more are tried once the budget of the search is spent.
+    """
     for _, tier in groupby(placements, key=lambda placement: placement.tier):
         found = list[_Candidate]()
         for placement in tier:
+            if tried and search.budget.spent:
+                return found
             candidate = _Candidate(placement, search.place(placement.rows))
             tried.append(candidate)
             if candidate.assignment.complete:
@@ -286,19 +298,21 @@ def _decision(
     tried: Sequence[_Candidate],
     search: GroupSearch,
     pipeline: Pipeline,
+    *,
+    all_tried: bool,
 ) -> GroupDecision:
     tries = sum(c.assignment.tries for c in tried)
     # The candidate in which the most members fitted says best why the others have no node.
     about = chosen or max(tried, key=lambda c: len(c.assignment.rows))
     assignment, placement = about.assignment, about.placement
     message, plugins = "", frozenset[str]()
+    impossible = all_tried and all(c.assignment.impossible for c in tried)
     if not assignment.complete:
         diagnosis = search.diagnosis(assignment.rows, placement.rows if placement.key else None)
         cause = diagnosis.message if diagnosis is not None else ""
         resource_filters = frozenset(pipeline.resource_filters)
         plugins = resource_filters | (diagnosis.plugins if diagnosis is not None else frozenset())
-        message = _message(chosen, tried, about, tries, cause)
-    impossible = all(c.assignment.impossible for c in tried)
+        message = _message(chosen, tried, about, tries, cause, impossible=impossible)
     return GroupDecision(
         rows=assignment.rows if chosen is not None else {},
         domain=(placement.key, placement.value) if chosen is not None and placement.key else None,
@@ -316,12 +330,14 @@ def _message(
     about: _Candidate,
     tries: int,
     diagnosis: str,
+    *,
+    impossible: bool,
 ) -> str:
     """Why members have no node: what is short, per domain, and what the nodes say."""
     wanted = about.assignment.wanted
     if chosen is not None:
         return f"{wanted - len(about.assignment.rows)} members beyond the minimum: {diagnosis}"
-    if all(c.assignment.impossible for c in tried):
+    if impossible:
         head = f"the group of {wanted} does not fit"
     else:
         head = f"no placement of the group of {wanted} was found within {tries} tries"

@@ -28,11 +28,13 @@ from mooring.state.columns import IntArray
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray
 
-__all__ = ["Assignment", "GroupSearch"]
+__all__ = ["Assignment", "GroupSearch", "SearchBudget"]
 
 _MOST_TRIES: Final = 24
-_MOST_DECISIONS: Final = 3_000
-"""Decisions about single members in all tries for one group in one domain."""
+_MOST_DECISIONS: Final = 2_000
+"""What one decision about a group may cost in all its domains, in decisions about one pod."""
+_COUNTING: Final = 5
+"""The cost of placing the members of one class by counting; it takes some milliseconds."""
 _MOST_BACKTRACKED: Final = 12
 _MOST_STEPS: Final = 400
 """Members that backtracking places before it gives up; a step takes a fraction of a millisecond."""
@@ -88,6 +90,7 @@ class GroupSearch:
     """The search for nodes for these members, which are not placed and have one pipeline.
 
     `rejected` has the rows on which a Reserve or Permit plugin rejected a member, by its uid.
+    `budget` bounds what all calls of `place` cost together; without one, the search has its own.
     """
 
     def __init__(
@@ -99,7 +102,9 @@ class GroupSearch:
         *,
         seed: int,
         rejected: Mapping[str, Collection[int]],
+        budget: "SearchBudget | None" = None,
     ) -> None:
+        self.budget = budget or SearchBudget()
         self._members = members
         self._pipeline = pipeline
         self._cluster = cluster
@@ -109,7 +114,10 @@ class GroupSearch:
         self._lowest = min(members, key=lambda pod: pod.shape.priority)
 
     def place(self, candidates: IntArray | None = None) -> Assignment:
-        """The members on these rows (int64), or on any node; the state is as before afterwards."""
+        """The members on these rows (int64), or on any node; the state is as before afterwards.
+
+        Once the budget is spent, hardly anything is tried.
+        """
         allowed = self._allowed(candidates)
         counted = [self._counted(c, allowed) for c in self._classes]
         known = [c for c in counted if c is not None]
@@ -189,6 +197,7 @@ class GroupSearch:
 
     def _by_counting(self, counted: Sequence[_Counted]) -> Assignment:
         """The members by their numbers, with no trial."""
+        self.budget.spend(_COUNTING * len(counted))
         resources = [_PODS, *sorted({name for c in counted for name in c.needs})]
         free = self._free(resources)
         items = [
@@ -267,7 +276,7 @@ class GroupSearch:
         """The members in several orders of their classes, then by backtracking in small groups."""
         best: Rows = {}
         why: Diagnosis | None = None
-        tries, budget = 0, _Budget(_MOST_DECISIONS)
+        tries, budget = 0, self.budget
         for order in self._orders():
             for by_fit in (False, True):
                 tries += 1
@@ -326,7 +335,7 @@ class GroupSearch:
         trial: Trial,
         order: Sequence[int],
         allowed: BoolArray,
-        budget: "_Budget",
+        budget: "SearchBudget",
         *,
         by_fit: bool,
     ) -> tuple[Rows, list[int]]:
@@ -341,7 +350,7 @@ class GroupSearch:
             counted = self._counted(members, allowed) if len(members.pods) > 1 else None
             if counted is not None:
                 at = self._counted_rows(members, counted)
-                budget.spend(1)
+                budget.spend(_COUNTING)
                 for pod, row in zip(members.pods, at, strict=False):
                     trial.add(pod, row)
                     rows[pod.uid] = row
@@ -407,7 +416,7 @@ class GroupSearch:
         first = next(iter(self._orders())).items
         members = [(self._classes[i], pod) for i in first for pod in self._classes[i].pods]
         rows: Rows = {}
-        budget = _Budget(_MOST_STEPS)
+        steps = SearchBudget(_MOST_STEPS)
 
         def place(position: int) -> bool:
             if position == len(members):
@@ -416,8 +425,9 @@ class GroupSearch:
             _, candidates = self._feasible(pod, members_of, allowed)
             order = np.argsort(self._slack(pod, candidates), kind="stable")
             for row in candidates[order].tolist():
-                budget.spend(1)
-                if budget.spent:
+                steps.spend(1)
+                self.budget.spend(1)
+                if steps.spent or self.budget.spent:
                     return False
                 with self._cluster.trial() as trial:
                     trial.add(pod, row)
@@ -430,10 +440,10 @@ class GroupSearch:
         return rows if place(0) else None
 
 
-class _Budget:
-    """A number of steps that may be taken."""
+class SearchBudget:
+    """How many steps may be taken; each costs about as much as a decision about one pod."""
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: int = _MOST_DECISIONS) -> None:
         self._left = steps
 
     @property
