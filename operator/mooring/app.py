@@ -229,6 +229,7 @@ class Scheduler:
             client,
             flush=self._intake.flush,
             report=self._intake.report,
+            expire_nominations=self._loop.expire_nominations,
             unbound=self._intake.pending,
         )
         state.on_events(self._on_events)

@@ -2,11 +2,16 @@
 
 from typing import Any, Final
 
+import pytest
+
 from mooring.engine.group_reservation import GroupReservation
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.queued_pod import QueuedPod
+from mooring.model.events import Kind
+from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
+from mooring.state.cluster import Trial
 from mooring.state.pod_groups import PodGroupState
 from mooring.testing.builders import node, pod, pod_group
 from scheduler_states import put_profile, scheduler_state
@@ -26,7 +31,7 @@ class Scene:
         self.pipeline = put_profile(self.scheduler, pluginConfig=config).pipeline
         state = self.scheduler.state
         cache = ResultCache(state.nodes)
-        self.reservation = GroupReservation(state, self.scheduler.cluster, cache)
+        self.reservation = GroupReservation(self.scheduler, cache)
 
     def waits(self, group: str, count: int, **fields: Any) -> tuple[PodGroupState, list[QueuedPod]]:
         """The group, and its members without a node."""
@@ -34,6 +39,7 @@ class Scene:
         pods = [parse_pod(raw) for raw in raws]
         for one in pods:
             self.scheduler.state.put_unscheduled(one)
+            self.scheduler.queue.add(one, self.pipeline, 0.0)
         found = self.scheduler.state.pod_groups.of(pods[0])
         assert found is not None
         return found, [QueuedPod(one, self.pipeline, 0.0, 0.0) for one in pods]
@@ -152,3 +158,127 @@ def test_a_group_that_waits_for_its_victims_keeps_the_nodes_that_they_leave() ->
     scene.reservation.update(group, members, AFTER)
     assert scene.nominated() == {"g0": "a"}
     assert not scene.reservation.holds(group)
+
+
+@pytest.fixture
+def removed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The pods that are removed in trials, each time."""
+    keys: list[str] = []
+    remove = Trial.remove
+
+    def noting(trial: Trial, key: str) -> None:
+        keys.append(key)
+        remove(trial, key)
+
+    monkeypatch.setattr(Trial, "remove", noting)
+    return keys
+
+
+@pytest.mark.parametrize("fields", [{}, {"ports": [80]}])
+def test_a_group_that_would_not_fit_on_empty_nodes_is_found_by_counting(
+    removed: list[str], fields: Raw
+) -> None:
+    scene = Scene(*full(), pod_group("g", 5))
+    scene.reservation.update(*scene.waits("g", 5, **fields), AFTER)
+    assert not scene.nominated()
+    assert not removed
+
+
+def test_members_that_are_counted_need_no_trial(removed: list[str]) -> None:
+    scene = Scene(*full(), pod_group("g", 4))
+    scene.reservation.update(*scene.waits("g", 4), AFTER)
+    assert [*scene.nominated().values()] == ["a", "a", "b", "b"]
+    assert not removed
+
+
+def test_members_that_share_no_node_are_placed_in_a_trial(removed: list[str]) -> None:
+    scene = Scene(*full(), pod_group("g", 2))
+    scene.reservation.update(*scene.waits("g", 2, ports=[80]), AFTER)
+    assert {*scene.nominated().values()} == {"a", "b"}
+    assert len(removed) == 3
+
+
+def test_a_search_removes_a_limited_number_of_pods(
+    removed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mooring.engine.group_reservation._MOST_REMOVED", 2)
+    scene = Scene(*full(), pod_group("g", 2))
+    scene.reservation.update(*scene.waits("g", 2, ports=[80]), AFTER)
+    assert not scene.nominated()
+    assert not removed
+
+
+def test_nodes_that_were_not_found_are_searched_for_again_after_as_long() -> None:
+    scene = Scene(*full(), pod_group("g", 5))
+    waiting = scene.waits("g", 5)
+    scene.reservation.update(*waiting, AFTER)
+    large = parse_object(Kind.NODE, node("large", cpu="8"))
+    scene.scheduler.state.put(Kind.NODE, "large", large)
+    scene.reservation.update(*waiting, 2 * AFTER - 1)
+    assert not scene.nominated()
+    scene.reservation.update(*waiting, 2 * AFTER)
+    assert {*scene.nominated().values()} == {"large"}
+
+
+def test_a_reservation_runs_out_although_the_group_is_not_tried_again() -> None:
+    scene = Scene(*full(), pod_group("g", 2), pod_group("h", 2))
+    scene.reservation.update(*scene.waits("g", 2), AFTER)
+    assert not scene.reservation.expire(2 * AFTER - 1)
+    assert [one.name for one in scene.reservation.expire(2 * AFTER)] == ["g0", "g1"]
+    assert not scene.nominated()
+    scene.reservation.update(*scene.waits("h", 2), 2 * AFTER)
+    assert scene.nominated().keys() == {"h0", "h1"}
+
+
+def test_a_group_that_lacks_members_keeps_no_nodes() -> None:
+    scene = Scene(*full(), pod_group("g", 2))
+    group, members = scene.waits("g", 2)
+    scene.reservation.update(group, members, AFTER)
+    gone = members[1].pod
+    scene.scheduler.state.withdraw(gone.key)
+    scene.scheduler.state.delete_unscheduled(gone.key, gone.uid)
+    assert [one.name for one in scene.reservation.expire(AFTER + 1)] == ["g0"]
+    assert not scene.nominated()
+    assert not scene.reservation.holds(group)
+
+
+def test_a_group_whose_object_is_deleted_keeps_no_nodes() -> None:
+    scene = Scene(*full(), pod_group("g", 2))
+    scene.reservation.update(*scene.waits("g", 2), AFTER)
+    scene.scheduler.state.delete(Kind.POD_GROUP, "default/g")
+    scene.reservation.expire(AFTER + 1)
+    assert not scene.nominated()
+
+
+def test_nominations_of_a_former_leader_run_out() -> None:
+    scene = Scene(*full(), pod_group("g", 1))
+    _, members = scene.waits("g", 1)
+    scene.scheduler.state.nominate(members[0].pod, "a")
+    scene.reservation.expire(0.0)
+    scene.reservation.expire(AFTER - 1)
+    assert scene.nominated()
+    scene.reservation.expire(AFTER)
+    assert not scene.nominated()
+
+
+def test_nominations_last_while_victims_are_awaited() -> None:
+    scene = Scene(*full(), pod_group("g", 1))
+    _, members = scene.waits("g", 1, priority=1)
+    state = scene.scheduler.state
+    state.nominate(members[0].pod, "a")
+    victim = state.pods.get("default/s0")
+    assert victim is not None
+    state.begin_evictions(members[0].pod, [victim.pod])
+    scene.reservation.expire(0.0)
+    scene.reservation.expire(2 * AFTER)
+    assert scene.nominated() == {"g0": "a"}
+
+
+def test_the_nomination_of_a_pod_without_a_group_stays() -> None:
+    scene = Scene(*full())
+    web = parse_pod(pod("web", cpu="1"))
+    scene.scheduler.queue.add(web, scene.pipeline, 0.0)
+    scene.scheduler.state.nominate(web, "a")
+    scene.reservation.expire(0.0)
+    scene.reservation.expire(2 * AFTER)
+    assert scene.nominated() == {"web": "a"}

@@ -10,6 +10,7 @@ from kube.virtual_clock import VirtualClock
 from mooring.engine.housekeeping import (
     CONFIRMATION_SECONDS,
     FLUSH_SECONDS,
+    NOMINATION_SECONDS,
     REPORT_SECONDS,
     Housekeeping,
 )
@@ -35,6 +36,7 @@ class House:
         self.changed = asyncio.Event()
         self.flushed = 0
         self.reported = 0
+        self.expired = 0
         self.unbound: list[str] = []
         self.scheduler_state.state.on_events(self._hear)
         self.keeping = Housekeeping(
@@ -42,6 +44,7 @@ class House:
             client,
             flush=self._flush,
             report=self._report,
+            expire_nominations=self._expire_nominations,
             unbound=lambda found: self.unbound.append(found.key),
             clock=self.clock,
             sleep=self.clock.sleep,
@@ -52,6 +55,9 @@ class House:
 
     def _report(self) -> None:
         self.reported += 1
+
+    def _expire_nominations(self) -> None:
+        self.expired += 1
 
     def _hear(self, changes: tuple[ClusterEvent, ...]) -> None:
         self.heard.extend(changes)
@@ -72,8 +78,8 @@ class House:
         return [change.action for change in self.heard]
 
     async def chores_wait(self) -> None:
-        """All four chores are asleep."""
-        await self.clock.sleepers(4)
+        """All five chores are asleep."""
+        await self.clock.sleepers(5)
 
 
 @pytest.fixture
@@ -208,3 +214,9 @@ async def test_pods_without_a_profile_are_told_about_every_five_seconds(house: H
     await house.clock.advance(REPORT_SECONDS)
     await house.chores_wait()
     assert house.reported == 1
+
+
+async def test_nominations_of_groups_expire_by_the_clock(house: House) -> None:
+    await house.clock.advance(NOMINATION_SECONDS)
+    await house.chores_wait()
+    assert house.expired == 1

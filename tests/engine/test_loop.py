@@ -38,7 +38,7 @@ from mooring.plugins import SHIPPED
 from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
 from mooring.state.snapshot import Snapshot
-from mooring.testing.builders import cluster, node, pod
+from mooring.testing.builders import cluster, node, pod, pod_group
 from mooring.testing.storage_builders import pv, pvc
 from scheduler_states import group_reports, put_profile
 
@@ -321,6 +321,22 @@ async def test_a_pod_is_tried_though_another_of_its_group_waits_for_another_zone
         engine.scheduler_state.state.delete(Kind.POD, "default/full-b")
         await until(lambda: bindings.made)
     assert bindings.made == [("web-b", "b")]
+
+
+async def test_a_group_that_lacks_members_keeps_no_nominated_nodes(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a", cpu="1"), node("b", cpu="1"), pod_group("g", 2))
+    state = engine.scheduler_state.state
+    members = [parse_pod(pod(f"g{i}", cpu="1", group="g")) for i in range(2)]
+    engine.pending(*(pod(f"g{i}", cpu="1", group="g") for i in range(2)))
+    for member, name in zip(members, "ab", strict=True):
+        state.nominate(member, name)
+    engine.intake.gone("default/g1", members[1].uid)
+    with engine.running():
+        await until(lambda: bindings.statuses)
+    assert not len(state.nominations)
+    assert bindings.statuses[0]["nominatedNodeName"] is None
 
 
 async def test_an_attempt_that_may_not_preempt_keeps_the_nomination_of_a_former_leader(

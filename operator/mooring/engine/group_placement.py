@@ -6,8 +6,8 @@ constraints, volumes or devices, the members are placed in trials, and such memb
 Every filter of the profile holds for each member beside all those placed before it.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, Final
@@ -20,6 +20,7 @@ from mooring.engine.result_cache import ResultCache
 from mooring.engine.scoring import score
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.pipeline import Pipeline
+from mooring.framework.runtime import run_resource_requests
 from mooring.model.pod import Pod
 from mooring.model.shape import PodShape
 from mooring.model.volumes import PodVolume
@@ -125,6 +126,42 @@ class GroupSearch:
             return self._by_counting(known)
         return self._in_trials(allowed)
 
+    @cached_property
+    def counted(self) -> bool:
+        """Whether the filters of all members depend on other pods through requests alone."""
+        allowed = self._allowed(None)
+        return all(self._counted(members, allowed) is not None for members in self._classes)
+
+    def once_ended(self, slots: IntArray) -> Callable[[IntArray], Assignment]:
+        """Places the members by counting, as if the pods of these pod columns' slots had ended.
+
+        The function that it returns takes the candidate rows (int64), and fills the first of them
+        first. It costs no trial, and regards requests and filters that ignore pods. If the members
+        are not `counted`, they may be rejected where it places them; what it says is impossible
+        is impossible.
+        """
+        allowed = self._allowed(None)
+        counted = [self._counted(c, allowed) or self._requesting(c, allowed) for c in self._classes]
+        resources = [_PODS, *sorted({name for c in counted for name in c.needs})]
+        columns = self._cluster.pod_columns
+        at, free = columns.rows[slots], self._free(resources)
+        free[0] += np.bincount(at, minlength=free.shape[1])
+        for index, name in enumerate(resources[1:], 1):
+            np.add.at(free[index], at, columns.requests(name)[slots])
+
+        def place(candidates: IntArray) -> Assignment:
+            self.budget.spend(_COUNTING * len(counted))
+            among = _mask(candidates, free.shape[1])
+            items = [
+                self._item_of(members, c, resources, free, among)
+                for members, c in zip(self._classes, counted, strict=True)
+            ]
+            ranked = [candidates[item.eligible[candidates]] for item in items]
+            items = [replace(i, ranked=r, fills=True) for i, r in zip(items, ranked, strict=True)]
+            return self._assigned(pack(items, free))
+
+        return place
+
     def diagnosis(self, placed: Mapping[str, int], candidates: IntArray | None) -> Diagnosis | None:
         """Why the candidate rows reject the first member that is not placed, beside the others.
 
@@ -195,6 +232,18 @@ class GroupSearch:
         eligible[list(members.rejected)] = False
         return _Counted(search, resource_filter[1], eligible)
 
+    def _requesting(self, members: _Class, allowed: BoolArray) -> _Counted:
+        """The class as if only the requests that are filtered depended on other pods."""
+        search = self._search(members.pods[0])
+        pre_filtered = search.pre_filter()
+        needs: dict[str, int] = {}
+        if not isinstance(pre_filtered, Diagnosis):
+            for name, plugin in self._pipeline.resource_filters.items():
+                if name in pre_filtered.states:
+                    state = pre_filtered.states[name]
+                    needs |= run_resource_requests(self._pipeline, plugin, state)
+        return _Counted(search, needs, search.results.fits_without_pods & allowed)
+
     def _by_counting(self, counted: Sequence[_Counted]) -> Assignment:
         """The members by their numbers, with no trial."""
         self.budget.spend(_COUNTING * len(counted))
@@ -205,18 +254,18 @@ class GroupSearch:
             for members, c in zip(self._classes, counted, strict=True)
         ]
         packing = pack(items, free)
+        cause = "" if packing.complete else _shortage(items, free, packing, resources)
+        return self._assigned(packing, cause)
+
+    def _assigned(self, packing: Packing, cause: str = "") -> Assignment:
+        """The members with the rows on which the packing has so many of their class."""
         rows: Rows = {}
         for members, on_rows in zip(self._classes, packing.members, strict=True):
             chosen = np.flatnonzero(on_rows)
             at = np.repeat(chosen, on_rows[chosen]).tolist()
             rows |= {pod.uid: row for pod, row in zip(members.pods, at, strict=False)}
-        return Assignment(
-            rows,
-            len(self._members),
-            packing.tries,
-            packing.impossible,
-            "" if packing.complete else _shortage(items, free, packing, resources),
-        )
+        wanted = len(self._members)
+        return Assignment(rows, wanted, packing.tries, packing.impossible, cause)
 
     def _free(self, resources: Sequence[str]) -> IntArray:
         """int64[resources, rows]: what is free beside the pods nominated to a node."""
@@ -230,13 +279,25 @@ class GroupSearch:
     def _item(
         self, members: _Class, counted: _Counted, resources: Sequence[str], free: IntArray
     ) -> Item:
+        item = self._item_of(members, counted, resources, free, counted.eligible)
+        ranked, fills = self._ranked(members, counted.search, item.ranked)
+        return replace(item, ranked=ranked, fills=fills)
+
+    def _item_of(
+        self,
+        members: _Class,
+        counted: _Counted,
+        resources: Sequence[str],
+        free: IntArray,
+        among: BoolArray,
+    ) -> Item:
+        """The class on the rows (bool[rows]) where one of it fits, which no score has ranked."""
         requests = [1, *(counted.needs.get(name, 0) for name in resources[1:])]
         needed = np.array(requests, np.int64)
         listed = [i for i, name in enumerate(resources) if i == 0 or name in counted.needs]
-        fits = counted.eligible & (free[listed] >= needed[listed, None]).all(axis=0)
-        rows = np.flatnonzero(fits)
-        ranked, fills = self._ranked(members, counted.search, rows)
-        return Item(len(members.pods), needed, fits, ranked, fills)
+        enough = (free[listed] >= needed[listed, None]).all(axis=0)
+        fits = counted.eligible & among & enough
+        return Item(len(members.pods), needed, fits, np.flatnonzero(fits))
 
     def _ranked(self, members: _Class, search: Search, rows: IntArray) -> tuple[IntArray, bool]:
         """The rows that scores prefer, best first, and whether they prefer to fill a node.

@@ -11,36 +11,43 @@ from typing import Final
 
 import numpy as np
 
+from mooring.engine.group_cycle import group_of
 from mooring.engine.group_decision import placements_of
-from mooring.engine.group_placement import GroupSearch
+from mooring.engine.group_placement import Assignment, GroupSearch, SearchBudget
 from mooring.engine.result_cache import ResultCache
+from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
+from mooring.framework.placements import Placement
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
 from mooring.model.pod_group import GroupKey
-from mooring.state.cluster import ClusterState
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
-from mooring.state.snapshot import Snapshot
+from mooring.state.view import BoolArray
 
 __all__ = ["GroupReservation"]
 
-_MOST_SEARCHES: Final = 32
-"""Searches for nodes to reserve for one group."""
+_MOST_REMOVED: Final = 5_000
+"""Pods that one search for nodes removes in its trials; each costs about 40 microseconds."""
 
 
 class GroupReservation:
     """The nodes that are reserved for one group; times are seconds on the caller's clock."""
 
-    def __init__(self, state: ClusterState, cluster: Snapshot, cache: ResultCache) -> None:
-        self._state = state
-        self._cluster = cluster
+    def __init__(self, scheduler: SchedulerState, cache: ResultCache) -> None:
+        self._scheduler = scheduler
+        self._state = scheduler.state
+        self._cluster = scheduler.cluster
         self._cache = cache
         self._group: GroupKey | None = None
         self._since = 0.0
+        self._nominated_since: dict[GroupKey, float] = {}
+        """Since when groups are known to have nominated members that wait for no victims."""
         self._ended: tuple[GroupKey, float] | None = None
         """The group whose reservation ran out last, and when."""
+        self._next_search: dict[GroupKey, float] = {}
+        """Groups for which no nodes were found, and when nodes are searched for again."""
 
     def holds(self, group: PodGroupState) -> bool:
         """Whether the reservation is this group's."""
@@ -50,30 +57,84 @@ class GroupReservation:
         """Reserves nodes for a group without a place, if it has waited long enough, or ends that.
 
         A reservation ends after as long as the group had to wait for it; then it is another's turn.
+        If no nodes are found, they are searched for again after as long.
         """
         pipeline = members[0].pipeline
-        after = pipeline.group_policy.reserve_after_seconds if pipeline.group_policy else None
+        after = _after(pipeline)
         evictions = self._cluster.evictions
         if after is None or any(evictions.awaits_victims(member.pod) for member in members):
             return  # the nodes that preemption frees are the members' already
         if self.holds(group):
             if now - self._since >= after:
-                self._ended, self._group = (group.key, now), None
-                for member in members:
-                    self._state.withdraw(member.pod.key)
+                self._ended = (group.key, now)
+                self.withdraw(group)
             return
         since = min(member.initial_attempt_timestamp for member in members)
         if self._ended is not None and self._ended[0] == group.key:
             since = max(since, self._ended[1])
-        if now - since < after or self._is_taken():
+        if now - since < after or now < self._next_search.get(group.key, now) or self._is_taken():
             return
         pods = [member.pod for member in members]
         rows = self._rows(group, pods, pipeline)
-        if rows is not None:
-            self._group, self._since = group.key, now
-            for pod in pods:
-                if pod.uid in rows:
-                    self._state.nominate(pod, self._state.nodes.names[rows[pod.uid]])
+        if rows is None:
+            self._next_search[group.key] = now + after
+            return
+        self._next_search.pop(group.key, None)
+        self._group, self._since = group.key, now
+        for pod in pods:
+            if pod.uid in rows:
+                self._state.nominate(pod, self._state.nodes.names[rows[pod.uid]])
+
+    def expire(self, now: float) -> list[Pod]:
+        """Withdraws nominations of members that no attempt may withdraw; returns these members.
+
+        To be called from time to time. They are those of a group that cannot be placed, because
+        members or the PodGroup are missing, and those that have lasted as long as a reservation
+        may. Those of a former leader, whose reservation is not known, run out in the same way.
+        """
+        self._next_search = {key: due for key, due in self._next_search.items() if due > now}
+        nominated, known = self._nominated_groups(), self._nominated_since
+        since = self._nominated_since = {key: known.get(key, now) for key in nominated}
+        if self._group in since:
+            since[self._group] = self._since
+        withdrawn = list[Pod]()
+        for key, (group, pipeline) in nominated.items():
+            after = _after(pipeline)
+            if any(map(self._cluster.evictions.awaits_victims, group.unscheduled.values())):
+                since[key], after = now, None
+                if self.holds(group):
+                    self._group = None  # the nodes that preemption frees are the members' now
+            # A reservation ends too if the profile reserves no nodes any more.
+            ran_out = self.holds(group) if after is None else now - since[key] >= after
+            if ran_out and self.holds(group):
+                self._ended = (key, now)
+            if ran_out or group.incomplete is not None:
+                withdrawn += self.withdraw(group)
+        return withdrawn
+
+    def _nominated_groups(self) -> dict[GroupKey, tuple[PodGroupState, Pipeline]]:
+        """The groups with nominated members, and the pipeline of one of these."""
+        found: dict[GroupKey, tuple[PodGroupState, Pipeline]] = {}
+        for nominee in self._cluster.nominations:
+            queued = self._scheduler.queue.get(nominee.pod.key)
+            if queued is not None and queued.pod.uid == nominee.pod.uid:
+                group = group_of(queued.pod, queued.pipeline, self._cluster)
+                if group is not None:
+                    found[group.key] = (group, queued.pipeline)
+        return found
+
+    def withdraw(self, group: PodGroupState) -> list[Pod]:
+        """Withdraws the nominations of all members; returns the members that had one.
+
+        No nodes are reserved for the group any more.
+        """
+        if self.holds(group):
+            self._group = None
+        nominations = self._cluster.nominations
+        nominated = [pod for pod in group.unscheduled.values() if nominations.get(pod.key)]
+        for pod in nominated:
+            self._state.withdraw(pod.key)
+        return nominated
 
     def _is_taken(self) -> bool:
         """Whether another group that still waits has nodes reserved."""
@@ -92,44 +153,103 @@ class GroupReservation:
 
         Of the nodes with the most free, as few are taken as are enough.
         """
-        needed = max(group.minimum - group.scheduled_pods_count, 1)
+        needed = pods[: max(group.minimum - group.scheduled_pods_count, 1)]
+        budget = SearchBudget()
         with self._cluster.trial() as trial:
             for pod in pods:
                 trial.withdraw(pod.key)
             placements = placements_of(group, pipeline, self._cluster)
             if isinstance(placements, Unschedulable):
                 return None
-            searches = 0
-            for placement in placements:
-                for rows in self._growing(placement.rows, needed):
-                    searches += 1
-                    found = self._placed(group, pods[:needed], pipeline, rows)
-                    if found is not None or searches >= _MOST_SEARCHES:
-                        return found
+            search = self._search(needed, pipeline, budget)
+            leaving, left = self._leaving(group), _MOST_REMOVED
+            for rows, found in self._promising(search, placements, leaving, len(needed)):
+                placed = found
+                if not search.counted:
+                    removed = self._pods_on(rows, leaving)
+                    left -= len(removed)
+                    if left < 0 or budget.spent:
+                        return None
+                    placed = self._placed(needed, pipeline, rows, removed, budget)
+                if placed.complete:
+                    return placed.rows
         return None
 
+    def _promising(
+        self,
+        search: GroupSearch,
+        placements: Sequence[Placement],
+        leaving: BoolArray,
+        members: int,
+    ) -> Iterator[tuple[IntArray, Assignment]]:
+        """Rows on which all members may fit, and how counting places them; few rows first.
+
+        Where all rows of a placement are not enough, fewer of them are not looked at.
+        """
+        count, counted = search.once_ended(np.flatnonzero(leaving)), search.counted
+
+        def promises(found: Assignment) -> bool:
+            return found.complete if counted else not found.impossible
+
+        for placement in placements:
+            if search.budget.spent:
+                return
+            if promises(count(placement.rows)):
+                for rows in self._growing(placement.rows, members):
+                    if promises(found := count(rows)):
+                        yield rows, found
+
+    def _search(self, pods: Sequence[Pod], pipeline: Pipeline, budget: SearchBudget) -> GroupSearch:
+        return GroupSearch(
+            pods, pipeline, self._cluster, self._cache, seed=0, rejected={}, budget=budget
+        )
+
+    def _leaving(self, group: PodGroupState) -> BoolArray:
+        """bool[slots] of the pod columns: placed pods that leave to the group what they request."""
+        columns = self._cluster.pod_columns
+        leaving = (columns.rows >= 0) & ~columns.nominated & (columns.priority <= group.priority)
+        for slot in np.flatnonzero(leaving).tolist():
+            pod = columns.pods[slot]
+            if pod is None or (pod.owner is not None and pod.owner.kind == "DaemonSet"):
+                leaving[slot] = False
+        for member in (*group.assumed.values(), *group.assigned.values()):
+            own = columns.slot(member.pod.key, nominated=False)
+            if own is not None:
+                leaving[own] = False
+        return leaving
+
+    def _pods_on(self, rows: IntArray, leaving: BoolArray) -> list[Pod]:
+        """The leaving pods on these rows."""
+        columns = self._cluster.pod_columns
+        slots = np.flatnonzero(leaving & np.isin(columns.rows, rows))
+        return [pod for slot in slots.tolist() if (pod := columns.pods[slot]) is not None]
+
     def _growing(self, rows: IntArray, members: int) -> Iterator[IntArray]:
-        """The rows with the most free cpu: as many as there are members, then twice as many..."""
+        """The rows, most free cpu first: as many as there are members, then twice as many..."""
         nodes = self._cluster.nodes.take(rows)
         free = nodes.allocatable("cpu") - nodes.requested("cpu")
         ordered, most = rows[np.argsort(-free, kind="stable")], members
         while most < len(ordered):
-            yield np.sort(ordered[:most])
+            yield ordered[:most]
             most *= 2
-        yield np.sort(ordered)
+        yield ordered
 
     def _placed(
-        self, group: PodGroupState, pods: Sequence[Pod], pipeline: Pipeline, rows: IntArray
-    ) -> Mapping[str, int] | None:
-        """The rows of all these members, if the pods that leave to them what they use had ended."""
+        self,
+        pods: Sequence[Pod],
+        pipeline: Pipeline,
+        rows: IntArray,
+        removed: Sequence[Pod],
+        budget: SearchBudget,
+    ) -> Assignment:
+        """The rows of these members, if the removed pods had ended."""
         with self._cluster.trial() as trial:
-            for row in rows.tolist():
-                for placed in tuple(self._cluster.pods_on(row)):
-                    pod = placed.pod
-                    stays = pod.owner is not None and pod.owner.kind == "DaemonSet"
-                    own = self._cluster.pod_groups.key_of(pod) == group.key
-                    if pod.shape.priority <= group.priority and not stays and not own:
-                        trial.remove(pod.key)
-            search = GroupSearch(pods, pipeline, self._cluster, self._cache, seed=0, rejected={})
-            assignment = search.place(rows)
-            return assignment.rows if assignment.complete else None
+            for pod in removed:
+                trial.remove(pod.key)
+            return self._search(pods, pipeline, budget).place(rows)
+
+
+def _after(pipeline: Pipeline) -> float | None:
+    """The seconds after which nodes are reserved, and for which; None: never."""
+    policy = pipeline.group_policy
+    return policy.reserve_after_seconds if policy is not None else None

@@ -22,14 +22,16 @@ logger = logging.getLogger(__name__)
 PERMIT_SECONDS: Final = 1.0
 CONFIRMATION_SECONDS: Final = 5.0
 REPORT_SECONDS: Final = 5.0
+NOMINATION_SECONDS: Final = 5.0
 FLUSH_SECONDS: Final = 30.0
 """kube-scheduler flushes its unschedulable pods as often (scheduling_queue.go)."""
 
 
 class Housekeeping:
-    """Time-outs at Permit, bindings that the watch never confirms, and two calls of the intake.
+    """Time-outs at Permit, bindings that the watch never confirms, and calls of intake and loop.
 
-    `flush` is that of the queue; `report` tells pods why they wait. `unbound` is called
+    `flush` is that of the queue; `report` tells pods why they wait; `expire_nominations` ends
+    those of groups that wait in vain. `unbound` is called
     with a pod that an extender claims to have bound, and that is not bound.
     """
 
@@ -40,6 +42,7 @@ class Housekeeping:
         *,
         flush: Callable[[], None],
         report: Callable[[], None],
+        expire_nominations: Callable[[], None],
         unbound: Callable[[Pod], None],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -48,6 +51,7 @@ class Housekeeping:
         self._client = client
         self._flush = flush
         self._report = report
+        self._expire = expire_nominations
         self._unbound = unbound
         self._clock = clock
         self._sleep = sleep
@@ -58,6 +62,7 @@ class Housekeeping:
             tasks.create_task(self._every(PERMIT_SECONDS, self._expire_permits))
             tasks.create_task(self._every(CONFIRMATION_SECONDS, self._settle_overdue))
             tasks.create_task(self._every(FLUSH_SECONDS, self._flush_queue))
+            tasks.create_task(self._every(NOMINATION_SECONDS, self._expire_nominations))
             tasks.create_task(self._every(REPORT_SECONDS, self._report_pods))
 
     async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
@@ -70,6 +75,9 @@ class Housekeeping:
 
     async def _flush_queue(self) -> None:
         self._flush()
+
+    async def _expire_nominations(self) -> None:
+        self._expire()
 
     async def _report_pods(self) -> None:
         self._report()

@@ -114,7 +114,7 @@ class SchedulingLoop:
         self._two_halves = TwoHalves()
         self._clock = clock
         self._shared = ResultCache(scheduler.state.nodes)
-        self._reservation = GroupReservation(scheduler.state, scheduler.cluster, self._shared)
+        self._reservation = GroupReservation(scheduler, self._shared)
         self._slow = SlowDecisions()
         self._work = asyncio.Event()
         self._bindings: set[asyncio.Task[bool]] = set()
@@ -179,6 +179,11 @@ class SchedulingLoop:
                 task.cancel()
             if late:
                 await asyncio.wait(late, timeout=_CANCELLED_SECONDS)
+
+    def expire_nominations(self) -> None:
+        """Ends nominations of members of groups that no attempt ends; to be called sometimes."""
+        for pod in self._reservation.expire(self._clock()):
+            self._reports.nomination_cleared(pod)
 
     def _may_bind(self) -> bool:
         """Whether one more binding may be in flight."""
@@ -321,11 +326,13 @@ class SchedulingLoop:
             obstacle = group.incomplete or _extender_obstacle(members)
             if obstacle is not None:
                 decision = GroupDecision({}, message=obstacle, plugins=_GANG)
+                for pod in self._reservation.withdraw(group):
+                    self._reports.nomination_cleared(pod)
             else:
                 decision = self._assume_group(group, attempts)
             if decision.tries and not decision.rows:
                 decision = self._preempt_for_group(group, attempts, decision)
-            if not decision.rows and group.incomplete is None:
+            if not decision.rows and obstacle is None:
                 self._reservation.update(group, members, now)
             self._group_reports.decided(group, decision)
             left = [a for a in attempts if a.queued.pod.uid not in decision.rows]
