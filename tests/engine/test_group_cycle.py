@@ -8,13 +8,15 @@ import pytest
 from engine.test_loop import PLUGINS, Bindings, Engine, until
 from kube.api_server import ApiServer
 from mooring.engine import group_binding
-from mooring.framework.queued_pod import SubQueue
+from mooring.engine.group_cycle import GroupBackoffs
+from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
+from mooring.model.pod import Pod, parse_pod
 from mooring.testing.builders import node, pod, pod_group
-from scheduler_states import put_profile
+from scheduler_states import put_profile, scheduler_state
 
 Raw = dict[str, Any]
 
@@ -295,3 +297,61 @@ async def test_a_gang_that_was_half_bound_is_completed_when_it_is_tried_again(
         assert not bindings.deleted
         del bindings.refuse["g-1"]
         await until(lambda: len(bindings.made) == 2)
+
+
+async def test_a_new_member_waits_for_the_backoff_of_its_group_and_moves_no_other(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    now = 0.0
+    engine = Engine(client, node("a", cpu="1"), pod_group("g", 2), clock=lambda: now)
+    engine.pending(*members("g", 2, cpu="1"))
+    with engine.running():
+        await until(lambda: len(bindings.statuses) == 2)
+        engine.pending(*(pod(f"late{i}", group="g", cpu="1") for i in range(3)))
+        await until(lambda: queue_counts(engine)[SubQueue.BACKOFF] == 3)
+        await until(lambda: queue_counts(engine)[SubQueue.ACTIVE] == 0)
+        assert queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 2
+        queue = engine.scheduler_state.queue
+        attempts = {queued.pod.name: queued.attempts for queued in queue}
+        assert attempts == {"g-0": 1, "g-1": 1, "late0": 0, "late1": 0, "late2": 0}
+        now = 1.0
+        engine.loop.wake()
+        await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 5)
+        attempts = {queued.pod.name: queued.attempts for queued in queue}
+        assert attempts == {"g-0": 2, "g-1": 2, "late0": 1, "late1": 1, "late2": 1}
+        await until(lambda: len(bindings.statuses) == 7)
+
+
+def test_the_backoff_of_a_group_is_the_longest_of_the_members_that_are_in_the_queue() -> None:
+    raws = members("g", 4)
+    scheduler = scheduler_state(pod_group("g", 2))
+    pipeline, queue, backoffs = put_profile(scheduler).pipeline, scheduler.queue, GroupBackoffs()
+    pods = [parse_pod(raw) for raw in raws]
+    for member in pods:
+        scheduler.state.put_unscheduled(member)
+    group = scheduler.cluster.pod_groups.of(pods[0])
+    assert group is not None
+
+    def popped(member: Pod, failed_at: float | None = None) -> QueuedPod:
+        if queue.get(member.key) is None:
+            queue.add(member, pipeline, 0.0)
+        queued = queue.pop_specific(member.key)
+        assert queued is not None
+        if failed_at is not None:
+            queue.add_unschedulable(queued, frozenset(), failed_at)
+        return queued
+
+    popped(pods[0], failed_at=4.0)
+    popped(pods[1], failed_at=6.0)
+    new = popped(pods[2])
+    assert backoffs.postpone(group, new, scheduler, 4.5)
+    assert new.backoff_expiration == 7.0
+    queue.remove(new.pod.key, 4.5)
+    scheduler.state.delete_unscheduled(new.pod.key, new.pod.uid)
+
+    queue.remove(pods[1].key, 4.5)
+    scheduler.state.delete_unscheduled(pods[1].key, pods[1].uid)
+    last = popped(pods[3])
+    assert backoffs.postpone(group, last, scheduler, 4.5)
+    assert last.backoff_expiration == 5.0
+    assert not backoffs.postpone(group, popped(pods[3]), scheduler, 5.0)

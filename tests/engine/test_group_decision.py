@@ -4,6 +4,7 @@ from typing import Any
 
 from deciding import Deciding
 from mooring.engine.group_decision import GroupDecision, decide_group
+from mooring.engine.group_placement import SearchBudget
 from mooring.model.pod import parse_pod
 from mooring.model.pod_group import COSCHEDULING_LABEL
 from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group
@@ -175,3 +176,36 @@ def test_what_members_on_nodes_request_counts_for_the_minimum_resources() -> Non
         pod("bound", cpu="1", labels=label, node="a"),
     )
     assert len(decided(deciding, [pod("m", cpu="1", labels=label)]).rows) == 1
+
+
+def test_the_domains_of_a_group_share_one_budget() -> None:
+    deciding = Deciding(
+        *racks(**{f"r{i}": [1, 1] for i in range(50)}), pod_group("g", 3, topology=["rack"])
+    )
+    port = members(3, cpu="1", ports=(80,))
+    unbounded = decided(deciding, port)
+    assert len(unbounded.tried) == 50
+    pods = [parse_pod(raw) for raw in port]
+    group = deciding.state.pod_groups.of(pods[0])
+    assert group is not None
+    bounded = decide_group(
+        group,
+        pods,
+        deciding.pipeline,
+        deciding.cluster,
+        deciding.shared,
+        seed=0,
+        rejected={},
+        budget=SearchBudget(20),
+    )
+    assert 1 <= len(bounded.tried) < 10
+    assert bounded.bounded
+    assert "was found within" in bounded.message
+
+
+def test_members_of_very_many_specs_are_not_searched_for() -> None:
+    deciding = Deciding(node("a", cpu="100"), pod_group("g", 501))
+    raws = [pod(f"m{i}", group="g", cpu=f"{i + 1}m") for i in range(501)]
+    decision = decided(deciding, raws)
+    assert not decision.rows
+    assert "its members have 501 different specs, and at most 500" in decision.message

@@ -310,6 +310,30 @@ async def test_a_write_that_does_not_reach_the_server_is_made_in_the_next_round(
     assert status["phase"] == "Scheduling"
 
 
+@pytest.mark.parametrize("status", [401, 429, 500])
+async def test_a_status_that_a_server_in_trouble_refuses_is_written_in_the_next_round(
+    groups: Groups, status: int
+) -> None:
+    groups.server.patched()
+    groups.server.refusal = (status, "Trouble")
+    groups.state.put_unscheduled(parse_pod(pod("p2", labels=LABEL)))
+    await groups.round()
+    groups.server.refusal = None
+    await groups.round()
+    (written,) = groups.server.patched()
+    assert written["phase"] == "Scheduling"
+
+
+async def test_a_group_that_is_made_anew_under_its_name_gets_a_status(groups: Groups) -> None:
+    groups.server.patched()
+    raw = coscheduling_pod_group("train", 3)
+    raw["metadata"]["uid"] = "another"
+    groups.show(raw)
+    await groups.round()
+    (request,) = groups.server.patches
+    assert request.body["metadata"] == {"uid": "another"}
+
+
 async def test_groups_are_counted_by_phase_until_they_are_gone(groups: Groups) -> None:
     groups.show(pod_group("serve", 1))
     await groups.round()

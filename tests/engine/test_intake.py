@@ -1,5 +1,6 @@
 """Pods come in, are given to their profile, and leave."""
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -12,7 +13,7 @@ from mooring.framework.verdicts import Unschedulable
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
-from mooring.model.pod_group import GroupFormat, parse_pod_group
+from mooring.model.pod_group import COSCHEDULING_LABEL, GroupFormat, parse_pod_group
 from mooring.model.workloads import parse_namespace
 from mooring.plugins import SHIPPED
 from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT
@@ -299,6 +300,24 @@ def test_the_end_of_a_predecessor_leaves_its_successor_in_the_queue(open_door: D
     assert open_door.queue() is SubQueue.ACTIVE
     assert open_door.scheduler_state.state.nominations.get(successor.key) is not None
     assert open_door.left == ["predecessor"]
+
+
+def test_a_pod_whose_deletion_was_missed_is_gone_when_its_successor_comes(open_door: Door) -> None:
+    labels = {COSCHEDULING_LABEL: "train"}
+    predecessor = open_door.comes(labels=labels)
+    successor = replace(predecessor, uid="successor")
+    open_door.intake.pending(successor)
+    assert open_door.left == [predecessor.uid]
+    group = open_door.scheduler_state.state.pod_groups.of(successor)
+    assert group is not None
+    assert [*group.unscheduled] == ["successor"]
+
+
+def test_so_is_one_that_no_profile_takes(door: Door) -> None:
+    predecessor = door.comes()
+    door.intake.pending(replace(predecessor, uid="successor"))
+    assert door.left == [predecessor.uid]
+    assert door.scheduler_state.without_profile[predecessor.key].uid == "successor"
 
 
 def test_a_pod_gone_at_permit_is_rejected(open_door: Door) -> None:

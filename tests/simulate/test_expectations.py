@@ -8,7 +8,7 @@ from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
 from mooring.simulate.expectations import CaseResult, run_case
 from mooring.simulate.policy_tests import Case, PolicyTest, PolicyTestFile
-from mooring.testing.builders import namespace, node, pod, priority_class
+from mooring.testing.builders import namespace, node, pod, pod_group, priority_class
 
 REGISTRY = Registry(SHIPPED)
 WEB = {"app": "web"}
@@ -198,6 +198,25 @@ def test_pods_are_selected_by_namespace_and_labels() -> None:
     selection = {**PODS, "namespace": "team-a"}
     result = run({"pods": selection, "scheduled": False}, objects=[*NODES, *pods])
     assert [failure.message.split()[1] for failure in result.failures] == ["team-a/a"]
+
+
+@pytest.mark.parametrize(("minimum", "placed"), [(6, 6), (7, 0)])
+def test_a_gang_is_whole_where_it_fits_and_where_it_does_not(minimum: int, placed: int) -> None:
+    """The two nodes have six cpus."""
+    objects = [*NODES, pod_group("train", minimum)]
+    pods = [pod(f"worker-{i}", cpu="1", group="train") for i in range(minimum)]
+    members = {"podGroup": "train"}
+    assert problems({"pods": members, "whole": True}, objects=objects, pods=pods) == []
+    assert problems({"pods": members, "whole": False}, objects=objects, pods=pods) == [
+        f"expect[0].whole: {placed} of the {minimum} pods have a node"
+    ]
+
+
+def test_pods_of_no_group_may_be_placed_in_part() -> None:
+    pods = [pod(f"web-{i}", cpu="1", labels=WEB) for i in range(7)]
+    assert problems({"pods": PODS, "whole": True}, objects=NODES, pods=pods) == [
+        "expect[0].whole: 6 of the 7 pods have a node"
+    ]
 
 
 def test_with_pods_only_these_are_scheduled() -> None:

@@ -1,6 +1,6 @@
 """The members of a group leave the queue together, get nodes together, and wait together."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from mooring.engine.binding import PodRejected
@@ -9,15 +9,18 @@ from mooring.engine.group_placement import SearchBudget
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
-from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.model.pod import Pod
+from mooring.model.pod_group import GroupKey
 from mooring.state.pod_groups import PodGroupState
 from mooring.state.snapshot import Snapshot
 
-__all__ = ["group_of", "place_group", "postpone", "take_members"]
+__all__ = ["GroupBackoffs", "group_of", "place_group", "take_members"]
 
 _MOST_REJECTIONS: Final = 8
 """A group whose members Reserve or Permit rejected so often is decided about no more for now."""
+_MOST_REMEMBERED: Final = 4_096
+"""Groups of which the member with the latest end of its backoff is remembered."""
 
 
 def group_of(pod: Pod, pipeline: Pipeline, cluster: Snapshot) -> PodGroupState | None:
@@ -43,30 +46,71 @@ def take_members(
     They are in the order of priority, then age. Gated members stay where they are.
     """
     members = list[QueuedPod]()
-    for pod in group.unscheduled.values():
-        other = scheduler.queue.get(pod.key)
-        if other is None or other is queued or other.pod.uid != pod.uid:
-            continue
-        if other.pipeline is queued.pipeline:
-            member = scheduler.queue.pop_specific(pod.key)
-            if member is not None:
-                members.append(member)
+    for other in _others(group, queued, scheduler):
+        member = scheduler.queue.pop_specific(other.pod.key)
+        if member is not None:
+            members.append(member)
     members.sort(key=lambda m: (-m.pod.shape.priority, m.initial_attempt_timestamp))
     return [queued, *members]
 
 
-def postpone(members: list[QueuedPod], scheduler: SchedulerState, now: float) -> bool:
-    """Whether the backoff of any member has not ended; all go back to the backoff queue until then.
+class GroupBackoffs:
+    """The backoff of a group: the longest of its members'.
 
-    The backoff is the group's: a member that was added later, or is popped early because no other
-    pod is active, does not end it.
+    A member that was added later, or is popped early because no other pod is active, does not end
+    it. Such a member is moved alone: a group may have ten thousand members, and get more all the
+    time.
     """
-    until = max(member.backoff_expiration for member in members)
-    if until <= now:
-        return False
-    for member in members:
-        scheduler.queue.postpone(member, until)
-    return True
+
+    def __init__(self) -> None:
+        self._latest: dict[tuple[GroupKey, str], QueuedPod] = {}
+        """By group and profile the member whose backoff ended last of all when this was looked up.
+
+        It only saves the search: a member that has left, or whose backoff ended, is not used.
+        """
+
+    def postpone(
+        self, group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState, now: float
+    ) -> bool:
+        """Whether the group's backoff has not ended; the pod is in the backoff queue until then."""
+        key = group.key, queued.pipeline.profile
+        latest = self._latest.get(key)
+        if latest is None or not _waits(latest, group, scheduler, now):
+            members = (*_others(group, queued, scheduler), queued)
+            latest = max(members, key=lambda member: member.backoff_expiration)
+            if latest.backoff_expiration <= now:
+                self._latest.pop(key, None)
+                return False
+            if len(self._latest) >= _MOST_REMEMBERED:
+                self._latest.clear()
+            self._latest[key] = latest
+        scheduler.queue.postpone(queued, latest.backoff_expiration)
+        return True
+
+
+def _others(
+    group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState
+) -> Iterator[QueuedPod]:
+    """The other members of the pod's profile in the queue, without those gated or in flight."""
+    for pod in group.unscheduled.values():
+        other = scheduler.queue.get(pod.key)
+        if (
+            other is not None
+            and other.pipeline is queued.pipeline
+            and other.pod.uid == pod.uid
+            and other.queue not in (None, SubQueue.GATED)
+        ):
+            yield other
+
+
+def _waits(member: QueuedPod, group: PodGroupState, scheduler: SchedulerState, now: float) -> bool:
+    """Whether this is still a queued member of the group, and its backoff has not ended."""
+    return (
+        member.backoff_expiration > now
+        and member.queue not in (None, SubQueue.GATED)
+        and member.pod.uid in group.unscheduled
+        and scheduler.queue.get(member.pod.key) is member
+    )
 
 
 def place_group(

@@ -19,6 +19,10 @@ __all__ = ["Item", "Order", "Packing", "pack"]
 
 _MOST_TRIES: Final = 32
 """Orders and ways to choose nodes that are tried for one group in one domain."""
+_MOST_ITEM_TRIES: Final = 1_000
+"""Tries times items: with many different items there are fewer tries."""
+_MOST_LATER: Final = 16
+"""Later items for which a row is left free with LEAST_WANTED."""
 _MOST_EXACT_MEMBERS: Final = 16
 _MOST_EXACT_ROWS: Final = 32
 _MOST_STEPS: Final = 2_000
@@ -85,6 +89,7 @@ def pack(items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES
         # Equal members that do not fit one way do not fit in any.
         return replace(best, impossible=not best.complete)
     impossible = _is_impossible(items, free)
+    most_tries = min(most_tries, max(_MOST_ITEM_TRIES // len(items), 2))
     wanted = sum(item.count for item in items)
     for order, choice in _attempts(items, free, impossible=impossible):
         if tries >= most_tries:
@@ -200,7 +205,7 @@ def _try(
         if choice is _Choice.BY_SCORE:
             taken = _by_score(item, capacity)
         else:
-            later = [items[other] for other in order[position + 1 :]]
+            later = [items[other] for other in order[position + 1 :][:_MOST_LATER]]
             rows = _by_fit(item, left, capacity, later, choice)
             taken = _filled(rows, capacity, item.count)
         members[index] = taken

@@ -32,10 +32,12 @@ from mooring.state.view import BoolArray
 __all__ = ["Assignment", "GroupSearch", "SearchBudget"]
 
 _MOST_TRIES: Final = 24
-_MOST_DECISIONS: Final = 2_000
+_MOST_DECISIONS: Final = 3_000
 """What one decision about a group may cost in all its domains, in decisions about one pod."""
 _COUNTING: Final = 5
 """The cost of placing the members of one class by counting; it takes some milliseconds."""
+_MOST_SHAPES: Final = 500
+"""Different specs of members that are placed together; each is a search over all nodes."""
 _MOST_BACKTRACKED: Final = 12
 _MOST_STEPS: Final = 400
 """Members that backtracking places before it gives up; a step takes a fraction of a millisecond."""
@@ -119,6 +121,10 @@ class GroupSearch:
 
         Once the budget is spent, hardly anything is tried.
         """
+        shapes = len({pod.shape for pod in self._members})
+        if shapes > _MOST_SHAPES:
+            cause = f"its members have {shapes} different specs, and at most {_MOST_SHAPES} can be"
+            return Assignment({}, len(self._members), 0, cause=f"{cause} placed together")
         allowed = self._allowed(candidates)
         counted = [self._counted(c, allowed) for c in self._classes]
         known = [c for c in counted if c is not None]

@@ -22,7 +22,16 @@ from mooring.engine.group_status import (
     desired_status,
     view_of,
 )
-from mooring.kube.errors import ApiError, ConflictError, NotFoundError, UnreachableError, explain
+from mooring.kube.errors import (
+    ApiError,
+    ConflictError,
+    NotFoundError,
+    ServerError,
+    TooManyRequestsError,
+    UnauthorizedError,
+    UnreachableError,
+    explain,
+)
 from mooring.kube.recorder import EventRecorder, ObjectRef
 from mooring.kube.resources import POD_GROUP, Resource
 from mooring.kube.timestamps import rfc3339, time_now
@@ -59,6 +68,8 @@ _KINDS: Final[Mapping[GroupSource, Kind]] = MappingProxyType(
 class _Record:
     """What is remembered of a group beside its state."""
 
+    uid: str = ""
+    """Of the object that defines the group; empty as long as there was none."""
     owned: bool = False
     """Whether a profile of this scheduler takes the members."""
     complete_since: float | None = None
@@ -218,7 +229,7 @@ class GroupReports:
                 await self._write(group, view)
         except (NotFoundError, ConflictError):
             pass  # the object is gone, or another of its name will be shown
-        except UnreachableError as error:
+        except (UnreachableError, ServerError, TooManyRequestsError, UnauthorizedError) as error:
             self._log(error)
             self._dirty[key] = None
         except ApiError as error:
@@ -323,8 +334,13 @@ class GroupReports:
 
     def _record(self, group: PodGroupState) -> _Record:
         record = self._records.get(group.key)
+        uid = group.definition.uid if group.definition is not None else ""
+        if record is not None and uid and record.uid not in ("", uid):
+            self._forget(group.key)  # its object was deleted and made anew under the same name
+            record = None
         if record is None:
             record = self._records[group.key] = _Record()
+        record.uid = uid or record.uid
         return record
 
     def _log(self, error: ApiError) -> None:

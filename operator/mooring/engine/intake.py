@@ -10,7 +10,7 @@ from typing import Final
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed
-from mooring.framework.queued_pod import SubQueue
+from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.framework.runtime import run_pre_enqueue
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
@@ -69,6 +69,7 @@ class Intake:
         known, placed = scheduler.queue.get(pod.key), scheduler.state.pods.get(pod.key)
         if known is None and placed is not None and placed.pod.uid == pod.uid:
             return  # an older version of a pod that is assumed or bound by now
+        known = self._without_predecessor(pod, known)
         scheduler.state.put_unscheduled(pod)
         pipeline = self._pipeline_of(pod)
         if pipeline is None:
@@ -79,6 +80,15 @@ class Intake:
             scheduler.state.nominate(pod, pod.nominated_node)
         self._add(pod, pipeline)
         self._wake()
+
+    def _without_predecessor(self, pod: Pod, known: QueuedPod | None) -> QueuedPod | None:
+        """What is queued of this pod; one of its name whose deletion was missed is gone."""
+        predecessor = known.pod if known is not None else None
+        predecessor = predecessor or self._scheduler.without_profile.get(pod.key)
+        if predecessor is not None and predecessor.uid != pod.uid:
+            self.gone(pod.key, predecessor.uid)
+            return None
+        return known
 
     def gone(self, key: str, uid: str) -> None:
         """The pod is no longer without a node: it was bound, it ended, or it was deleted."""

@@ -32,7 +32,7 @@ from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders, PodGone
 from mooring.engine.extenders.two_halves import TwoHalves
 from mooring.engine.group_binding import CalledOff
-from mooring.engine.group_cycle import group_of, place_group, postpone, take_members
+from mooring.engine.group_cycle import GroupBackoffs, group_of, place_group, take_members
 from mooring.engine.group_decision import GroupDecision, preempt_for_group
 from mooring.engine.group_reports import GroupReports
 from mooring.engine.group_reservation import GroupReservation
@@ -115,6 +115,7 @@ class SchedulingLoop:
         self._clock = clock
         self._shared = ResultCache(scheduler.state.nodes)
         self._reservation = GroupReservation(scheduler, self._shared)
+        self._group_backoffs = GroupBackoffs()
         self._slow = SlowDecisions()
         self._work = asyncio.Event()
         self._bindings: set[asyncio.Task[bool]] = set()
@@ -318,9 +319,9 @@ class SchedulingLoop:
     def _attempt_group(self, group: PodGroupState, queued: QueuedPod) -> None:
         """Runs one attempt of all members of a group that have no node."""
         scheduler, now = self._scheduler, self._clock()
-        members = take_members(group, queued, scheduler)
-        if postpone(members, scheduler, now):
+        if self._group_backoffs.postpone(group, queued, scheduler, now):
             return
+        members = take_members(group, queued, scheduler)
         attempts = [_Attempt(member, queued.pipeline, now) for member in members]
         try:
             obstacle = group.incomplete or _extender_obstacle(members)

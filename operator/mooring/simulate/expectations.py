@@ -10,6 +10,7 @@ from typing import Any
 from mooring.framework.decision import Decision
 from mooring.framework.registry import PluginLoadError, Registry
 from mooring.model.node import Node
+from mooring.model.pod import Pod
 from mooring.model.selectors import parse_label_selector
 from mooring.policy.errors import did_you_mean
 from mooring.simulate.controllers import CONTROLLERS, is_new
@@ -146,10 +147,16 @@ class _Decided:
             for pod in self._pods.values()
             if selection.namespace in (None, pod.namespace)
             and (labels is None or labels.matches(pod.labels))
+            and selection.pod_group in (None, self._group_of(pod))
         ]
         if not found:
             raise InputError(f"{path}.pods: selects no pod")
         return found
+
+    def _group_of(self, pod: Pod) -> str:
+        """The name of the pod's group; empty if it has none."""
+        key = self._state.pod_groups.key_of(pod)
+        return key.name if key is not None else ""
 
     def node_of(self, pod: str) -> Node | None:
         """The pod's node; None if it has none, or one that is not among the objects."""
@@ -242,6 +249,10 @@ class _Check:
         nodes = Counter(node.name for pod in pods if (node := self.decided.node_of(pod)))
         if expected.max_nodes is not None and len(nodes) > expected.max_nodes:
             yield "maxNodes", f"the pods are on {len(nodes)} nodes: {_listed(sorted(nodes))}"
+        if expected.whole is not None:
+            with_node = nodes.total()
+            if (with_node in (0, len(pods))) != expected.whole:
+                yield "whole", f"{with_node} of the {len(pods)} pods have a node"
         if expected.topology_key is not None and expected.max_skew is not None:
             yield from self._skew(pods, expected.topology_key, expected.max_skew)
 

@@ -33,16 +33,18 @@ _GROUP: Final = API_VERSION.partition("/")[0]
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 _OF_ONE_POD: Final = ("nominated_node", "victims")
-_OF_PODS: Final = ("max_skew", "max_nodes")
+_OF_PODS: Final = ("max_skew", "max_nodes", "whole")
 
 
 class PodSelection(PolicyModel):
-    """Pods by namespace and labels, those that have a node already included."""
+    """Pods by namespace, labels and pod group, those that have a node already included."""
 
     namespace: str | None = None
     """The pods' namespace; absent: all namespaces."""
     label_selector: LabelSelector = LabelSelector()
     """The pods' labels; absent: all pods."""
+    pod_group: str | None = None
+    """The name of the group whose members are selected; absent: pods of any group and of none."""
 
 
 class UnschedulableExpectation(PolicyModel):
@@ -90,6 +92,8 @@ class Expectation(PolicyModel):
     """The node label of `maxSkew`; every value that a node has counts, also without a pod."""
     max_nodes: int | None = Field(None, ge=1)
     """The most nodes that these pods are on."""
+    whole: bool | None = None
+    """Whether these pods all have a node, or none of them has one."""
 
     def mistakes(self) -> Iterator[FieldError]:
         """An expectation is about one pod or about pods, and expects something."""

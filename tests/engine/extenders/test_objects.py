@@ -93,3 +93,15 @@ async def test_pods_are_not_kept_while_no_profile_has_extenders() -> None:
         reading = asyncio.create_task(objects.pod(parse_pod(WEB)))
         (await server.next()).reply(WEB)
         assert orjson.loads(await reading) == WEB
+
+
+async def test_a_pod_that_changed_while_no_profile_had_extenders_is_read_again() -> None:
+    async with ApiServer() as server, ApiClient(Connection(server.url)) as client:
+        wanted = True
+        objects = ApiObjects(client, wanted=lambda: wanted)
+        objects.seen(parse_pod(WEB), {**WEB, "old": True})
+        wanted = False
+        objects.seen(parse_pod(WEB), WEB)
+        reading = asyncio.create_task(objects.pod(parse_pod(WEB)))
+        (await server.next()).reply(WEB)
+        assert orjson.loads(await reading) == WEB

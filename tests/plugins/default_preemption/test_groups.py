@@ -1,12 +1,16 @@
 """Pods that are evicted so that a whole pod group fits, on all nodes at once."""
 
+import random
 from typing import Any
+
+import pytest
 
 from deciding import Deciding
 from mooring.engine.group_decision import preempt_for_group
 from mooring.framework.post_filter import GroupNomination, NotEligible
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import parse_pod
+from mooring.plugins.default_preemption import groups
 from mooring.testing.builders import node, pdb, pod, pod_group
 
 Raw = dict[str, Any]
@@ -169,3 +173,26 @@ def test_victims_are_in_one_domain_where_the_group_must_be() -> None:
     assert isinstance(answer, GroupNomination)
     assert len({*answer.nodes.values()}) == 1
     assert {victim.node_name for victim in answer.victims} == {*answer.nodes.values()}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_units_looked_at_are_the_least_important_of_all(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(seed)  # noqa: S311 - has to be repeatable
+    days = rng.sample(range(10, 29), 19)
+    low: list[tuple[str, int, int, str | None]] = [
+        (f"p{i}", rng.randrange(3), day, rng.choice((None, "elastic")))
+        for i, day in enumerate(days)
+    ]
+    elastic = sorted((p for p in low if p[3] is not None), key=lambda p: (-p[1], p[2]))
+    surplus = {p[0] for p in elastic[2:]}
+    important = sorted(low, key=lambda p: (-p[1], p[0] in surplus, p[2]))
+    wanted = rng.randrange(1, 8)
+    monkeypatch.setattr(groups, "_MOST_UNITS", wanted)
+    pods = [
+        running(name, "a", priority=priority, group=group, started=f"2026-01-{day}T00:00:00Z")
+        for name, priority, day, group in low
+    ]
+    deciding = Deciding(node("a", cpu="19"), pod_group("g", wanted), pod_group("elastic", 2), *pods)
+    assert victims(deciding, gang(wanted)) == sorted(p[0] for p in important[-wanted:])

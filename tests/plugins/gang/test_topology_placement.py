@@ -1,7 +1,10 @@
 """The domains in which a group may be placed."""
 
+import random
 from collections.abc import Iterable
 from typing import Any
+
+import pytest
 
 from mooring.framework.placements import Placement
 from mooring.framework.registry import NoArgs
@@ -86,3 +89,58 @@ def test_members_in_several_domains_leave_none() -> None:
     assert placements(state) == Unschedulable(
         "no topology domain of all members that are placed already: rack"
     )
+
+
+def slowly_described(
+    raws: Iterable[dict[str, Any]], keys: list[str], order: list[str], occupied: dict[str, int]
+) -> list[tuple[int, str, str, list[str]]]:
+    """What `described` returns, one node after the other; `order` has the names of all nodes.
+
+    `occupied` has the requested cpus of the nodes on which members of the group are.
+    """
+    labels = {raw["metadata"]["name"]: raw["metadata"].get("labels", {}) for raw in raws}
+    free = {
+        raw["metadata"]["name"]: int(raw["status"]["allocatable"]["cpu"])
+        - occupied.get(raw["metadata"]["name"], 0)
+        for raw in raws
+    }
+    found = list[tuple[int, str, str, list[str]]]()
+    for tier, key in enumerate(reversed(keys)):
+        domains = dict[str, list[str]]()
+        for name in order:
+            if key in labels[name]:
+                domains.setdefault(labels[name][key], []).append(name)
+        fullest = sorted(domains, key=lambda value: sum(free[name] for name in domains[value]))
+        found += [
+            (tier, key, value, domains[value])
+            for value in fullest
+            if set(occupied) <= set(domains[value])
+        ]
+    return found
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_placements_are_those_of_a_slow_search_of_each_domain(seed: int) -> None:
+    rng = random.Random(seed)  # noqa: S311 - has to be repeatable
+    keys = ["block", "rack", "kubernetes.io/hostname"]
+    raws = list[dict[str, Any]]()
+    for i in range(40):
+        labels = {"kubernetes.io/hostname": f"n{i}"}
+        if rng.random() < 0.8:
+            labels["rack"] = str(rng.randrange(8))
+        if rng.random() < 0.9:
+            labels["block"] = rng.choice("ab")
+        raws.append(node(f"n{i}", cpu=str(rng.randrange(2, 10**6)), labels=labels))
+    occupied = {f"n{i}": 1 for i in rng.sample(range(40), rng.choice((0, 0, 1, 2, 3)))}
+    members = [pod(f"m-{name}", group="g", node=name, cpu="1") for name in occupied]
+    rng.shuffle(raws)
+    group = pod_group("g", 2, annotations={KEYS: ",".join(keys)})
+    state = cluster(*raws, group, *members)
+    found = placements(state)
+    order = _names(state, Snapshot(state).nodes_in_order.tolist())
+    expected = slowly_described(raws, keys, order, occupied)
+    if isinstance(found, Unschedulable):
+        assert expected == []
+    else:
+        got = [(p.tier, p.key, p.value, _names(state, p.rows.tolist())) for p in found]
+        assert got == expected

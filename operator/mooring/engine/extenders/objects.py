@@ -44,6 +44,8 @@ class ApiObjects:
         """The API server shows the pod without a node."""
         if self._wanted():
             self._pods[pod.uid] = as_json(raw)
+        else:
+            self._pods.pop(pod.uid, None)  # it may have changed since it was kept
 
     def forget(self, uid: str) -> None:
         """The pod has a node, or is gone."""

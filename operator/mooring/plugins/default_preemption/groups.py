@@ -12,6 +12,7 @@ from math import inf
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from mooring.framework.post_filter import GroupNomination, NotEligible, PodGroupPostFilterState
 from mooring.framework.verdicts import Unschedulable
@@ -102,7 +103,11 @@ def whole_groups(groups: PodGroups) -> Iterator[PodGroupState]:
 
 
 def _potential(state: PodGroupPostFilterState) -> Iterator[_Unit]:
-    """The units of lower priority than the group, without pods that are being evicted already."""
+    """The units of lower priority than the group, without pods that are being evicted already.
+
+    Of single pods at most _MOST_UNITS, the least important: no others can be among the least
+    important of all units.
+    """
     cluster, priority = state.cluster, state.group.priority
     whole = set[str]()
     for group in whole_groups(cluster.pod_groups):
@@ -118,23 +123,33 @@ def _potential(state: PodGroupPostFilterState) -> Iterator[_Unit]:
     if state.limits.min_runtime_seconds:
         lower &= columns.started <= state.now - state.limits.min_runtime_seconds
     surplus = _surplus(state)
-    for slot in np.flatnonzero(lower).tolist():
+    slots = np.flatnonzero(lower)
+    # As _Unit.importance of single pods; equal ones stay in the order of their slots.
+    ranked = np.lexsort((columns.started[slots], surplus[slots], -columns.priority[slots]))
+    single = dict[int, _Unit]()
+    for slot in slots[ranked[::-1]].tolist():
         pod = columns.pods[slot]
         row = int(columns.rows[slot])
         if pod is None or pod.uid in whole or pod.terminating or cluster.node(row) is None:
             continue
-        pods = ((pod, row),)
-        yield _Unit(pods, pod.shape.priority, surplus=pod.uid in surplus)
+        single[slot] = _Unit(((pod, row),), pod.shape.priority, surplus=bool(surplus[slot]))
+        if len(single) >= _MOST_UNITS:
+            break
+    for slot in sorted(single):
+        yield single[slot]
 
 
-def _surplus(state: PodGroupPostFilterState) -> set[str]:
-    """The uids of the members beyond the minimum of their group: those that started last."""
-    found = set[str]()
+def _surplus(state: PodGroupPostFilterState) -> npt.NDArray[np.bool_]:
+    """bool[slots]: the members beyond the minimum of their group, those that started last."""
+    columns = state.cluster.pod_columns
+    found = np.zeros(len(columns.pods), np.bool_)
     for group in state.cluster.pod_groups:
         if group.minimum and group.surplus:
-            placed = [one.pod for one in (*group.assumed.values(), *group.assigned.values())]
-            placed.sort(key=lambda pod: (-pod.shape.priority, _started(pod)))
-            found.update(pod.uid for pod in placed[-group.surplus :])
+            placed = (*group.assumed.values(), *group.assigned.values())
+            known = (columns.slot(one.pod.key, nominated=False) for one in placed)
+            slots = np.array([slot for slot in known if slot is not None], np.int64)
+            ranked = np.lexsort((columns.started[slots], -columns.priority[slots]))
+            found[slots[ranked[-group.surplus :]]] = True
     return found
 
 

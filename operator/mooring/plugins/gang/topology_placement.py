@@ -41,8 +41,7 @@ class TopologyPlacementGenerator:
         found = [
             placement
             for tier, key in enumerate(reversed(topology.keys))
-            for placement in _domains(key, parent, parent.tier + tier, cluster)
-            if np.isin(rows, placement.rows).all()
+            for placement in _domains(key, parent, parent.tier + tier, rows, cluster)
         ]
         if not topology.required:
             nowhere = parent.tier + len(topology.keys)
@@ -54,15 +53,33 @@ class TopologyPlacementGenerator:
         return tuple(found)
 
 
-def _domains(key: str, parent: Placement, tier: int, cluster: Snapshot) -> Iterator[Placement]:
-    """The parent's nodes by their value of the label, those with the least free first."""
-    nodes, column = cluster.nodes.take(parent.rows), cluster.nodes.label(key)
-    codes = nodes.label_codes(key)
-    free = _free(parent.rows, cluster)
-    known = np.unique(codes[codes != ABSENT])
-    sums = [float(free[codes == code].sum()) for code in known.tolist()]
-    for code in known[np.argsort(sums, kind="stable")].tolist():
-        yield Placement(parent.rows[codes == code], key, column.values[code], tier)
+def _domains(
+    key: str, parent: Placement, tier: int, placed: IntArray, cluster: Snapshot
+) -> Iterator[Placement]:
+    """The parent's nodes by their value of the label, those with the least free first.
+
+    `placed` are the int64 rows of members that are on a node: only a domain with all of them is a
+    placement. The nodes are sorted once, because each node may be a domain of its own.
+    """
+    column, rows = cluster.nodes.label(key), parent.rows
+    if len(placed):
+        if not np.isin(placed, rows).all():
+            return
+        common = np.unique(cluster.nodes.take(placed).label_codes(key))
+        if len(common) > 1:
+            return
+        rows = rows[cluster.nodes.take(rows).label_codes(key) == common[0]]
+    codes = cluster.nodes.take(rows).label_codes(key)
+    rows, codes = rows[codes != ABSENT], codes[codes != ABSENT]
+    if not len(rows):
+        return
+    by_code = np.argsort(codes, kind="stable")
+    rows, codes = rows[by_code], codes[by_code]
+    known, starts = np.unique(codes, return_index=True)
+    sums = np.add.reduceat(_free(rows, cluster), starts)
+    domains = np.split(rows, starts[1:])
+    for i in np.argsort(sums, kind="stable").tolist():
+        yield Placement(domains[i], key, column.values[int(known[i])], tier)
 
 
 def _free(rows: IntArray, cluster: Snapshot) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
