@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from mooring.engine.group_reports import GroupReports
+from mooring.engine.groups.reports import GroupReports
 from mooring.engine.profiles import InForce, Profiles
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.registry import Registry

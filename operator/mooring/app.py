@@ -22,7 +22,7 @@ from uuid import uuid4
 from mooring.engine.api import PluginApi
 from mooring.engine.extenders.extenders import Extenders, tls_problem
 from mooring.engine.extenders.objects import ApiObjects
-from mooring.engine.group_reports import GroupReports
+from mooring.engine.groups.reports import GroupReports
 from mooring.engine.housekeeping import Housekeeping
 from mooring.engine.intake import Intake
 from mooring.engine.loop import SchedulingLoop

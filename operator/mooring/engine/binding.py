@@ -21,7 +21,7 @@ from typing import Any, Final
 from mooring.engine.extenders.answers import interested
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders
-from mooring.engine.group_binding import GroupBinding
+from mooring.engine.groups.binding import GroupBinding
 from mooring.engine.reports import PodScheduledReason, failure_reason
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline

@@ -31,11 +31,11 @@ from mooring.engine.extenders.answers import (
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders, PodGone
 from mooring.engine.extenders.two_halves import TwoHalves
-from mooring.engine.group_binding import CalledOff
-from mooring.engine.group_cycle import GroupBackoffs, group_of, place_group, take_members
-from mooring.engine.group_decision import GroupDecision, preempt_for_group
-from mooring.engine.group_reports import GroupReports
-from mooring.engine.group_reservation import GroupReservation
+from mooring.engine.groups.binding import CalledOff
+from mooring.engine.groups.cycle import GroupBackoffs, group_of, place_group, take_members
+from mooring.engine.groups.decision import GroupDecision, preempt_for_group
+from mooring.engine.groups.reports import GroupReports
+from mooring.engine.groups.reservation import GroupReservation
 from mooring.engine.outcome import FitError, Outcome, ScheduleResult, decision_of
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.reports import PodScheduledReason, Reports

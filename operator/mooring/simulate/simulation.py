@@ -11,8 +11,8 @@ from mooring.engine.binding import PodRejected, assume_and_reserve
 from mooring.engine.cycle import decide, tie_break_seed
 from mooring.engine.extenders.answers import interested
 from mooring.engine.extenders.client import ExtenderError
-from mooring.engine.group_cycle import group_of, place_group
-from mooring.engine.group_decision import GroupDecision, preempt_for_group
+from mooring.engine.groups.cycle import group_of, place_group
+from mooring.engine.groups.decision import GroupDecision, preempt_for_group
 from mooring.engine.outcome import FitError, Outcome, decision_of
 from mooring.engine.profiles import InForce, Profiles
 from mooring.engine.result_cache import ResultCache

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
-from mooring.engine.group_decision import preempt_for_group
+from mooring.engine.groups.decision import preempt_for_group
 from mooring.framework.post_filter import GroupNomination, NotEligible
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import parse_pod

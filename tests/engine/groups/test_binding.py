@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from mooring.engine import group_binding
-from mooring.engine.group_binding import CalledOff, GroupBinding
+from mooring.engine.groups.binding import CalledOff, GroupBinding
 
 SECONDS = 10.0
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from deciding import Deciding
-from mooring.engine.group_decision import GroupDecision, decide_group
-from mooring.engine.group_placement import SearchBudget
+from mooring.engine.groups.decision import GroupDecision, decide_group
+from mooring.engine.groups.placement import SearchBudget
 from mooring.model.pod import parse_pod
 from mooring.model.pod_group import COSCHEDULING_LABEL
 from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group

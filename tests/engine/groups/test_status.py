@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mooring.engine.group_status import Finished, desired_status, view_of
+from mooring.engine.groups.status import Finished, desired_status, view_of
 from mooring.model.pod_group import COSCHEDULING_LABEL
 from mooring.state.pod_groups import PodGroupState
 from mooring.testing.builders import cluster, coscheduling_pod_group, node, pod, pod_group

@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from mooring.engine.group_cycle import group_of
-from mooring.engine.group_decision import placements_of
-from mooring.engine.group_placement import Assignment, GroupSearch, SearchBudget
+from mooring.engine.groups.cycle import group_of
+from mooring.engine.groups.decision import placements_of
+from mooring.engine.groups.placement import Assignment, GroupSearch, SearchBudget
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from mooring.engine.filtering import Search
-from mooring.engine.group_packing import Item, Order, Packing, pack
+from mooring.engine.groups.packing import Item, Order, Packing, pack
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scoring import score
 from mooring.framework.diagnosis import Diagnosis

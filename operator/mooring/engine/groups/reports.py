@@ -14,8 +14,8 @@ from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any, Final
 
-from mooring.engine.group_decision import GroupDecision
-from mooring.engine.group_status import (
+from mooring.engine.groups.decision import GroupDecision
+from mooring.engine.groups.status import (
     FINAL,
     Finished,
     GroupView,

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from mooring.engine.group_reservation import GroupReservation
+from mooring.engine.groups.reservation import GroupReservation
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.queued_pod import QueuedPod
@@ -201,7 +201,7 @@ def test_members_that_share_no_node_are_placed_in_a_trial(removed: list[str]) ->
 def test_a_search_removes_a_limited_number_of_pods(
     removed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mooring.engine.group_reservation._MOST_REMOVED", 2)
+    monkeypatch.setattr("mooring.engine.groups.reservation._MOST_REMOVED", 2)
     scene = Scene(*full(), pod_group("g", 2))
     scene.reservation.update(*scene.waits("g", 2, ports=[80]), AFTER)
     assert not scene.nominated()

@@ -8,7 +8,7 @@ import pytest
 from engine.test_loop import PLUGINS, Bindings, Engine, until
 from kube.api_server import ApiServer
 from mooring.engine import group_binding
-from mooring.engine.group_cycle import GroupBackoffs
+from mooring.engine.groups.cycle import GroupBackoffs
 from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deciding import Deciding
-from mooring.engine.group_placement import Assignment, GroupSearch
+from mooring.engine.groups.placement import Assignment, GroupSearch
 from mooring.model.node import HOSTNAME
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod

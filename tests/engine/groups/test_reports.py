@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kube.api_server import ApiServer, Request
-from mooring.engine.group_decision import DomainTried, GroupDecision
-from mooring.engine.group_reports import GroupReports
+from mooring.engine.groups.decision import DomainTried, GroupDecision
+from mooring.engine.groups.reports import GroupReports
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.recorder import EventRecorder

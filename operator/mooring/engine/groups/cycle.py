@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from mooring.engine.binding import PodRejected
-from mooring.engine.group_decision import GroupDecision, decide_group
-from mooring.engine.group_placement import SearchBudget
+from mooring.engine.groups.decision import GroupDecision, decide_group
+from mooring.engine.groups.placement import SearchBudget
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from mooring.engine.group_placement import Assignment, GroupSearch, SearchBudget
+from mooring.engine.groups.placement import Assignment, GroupSearch, SearchBudget
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.placements import Placement, PodGroupAssignments

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mooring.engine import group_packing
-from mooring.engine.group_packing import Item, Order, Packing, pack
+from mooring.engine.groups.packing import Item, Order, Packing, pack
 
 
 def item(
