@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from mooring.engine import group_binding
 from mooring.engine.groups.binding import CalledOff, GroupBinding
 
 SECONDS = 10.0
@@ -65,7 +64,7 @@ async def test_a_member_that_leaves_a_meeting_is_not_counted_there() -> None:
 
 
 async def test_a_binding_that_fails_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_binding, "_PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr("mooring.engine.groups.binding._PAUSES_SECONDS", (0.0, 0.0))
     group, calls = GroupBinding(1, needed=1), 0
 
     async def call() -> str:

@@ -7,7 +7,6 @@ import pytest
 
 from engine.test_loop import PLUGINS, Bindings, Engine, until
 from kube.api_server import ApiServer
-from mooring.engine import group_binding
 from mooring.engine.groups.cycle import GroupBackoffs
 from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.kube.client import ApiClient
@@ -270,7 +269,7 @@ async def test_a_stream_of_small_pods_does_not_starve_a_gang(
 async def test_the_members_of_a_half_bound_gang_are_deleted_if_the_profile_says_so(
     client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_binding, "_PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr("mooring.engine.groups.binding._PAUSES_SECONDS", (0.0, 0.0))
     engine = Engine(client, node("a"), pod_group("g", 2))
     args = {"deleteBoundMembers": True}
     marked = {"multiPoint": {"enabled": [{"name": "Marked"}]}}
@@ -288,7 +287,7 @@ async def test_the_members_of_a_half_bound_gang_are_deleted_if_the_profile_says_
 async def test_a_gang_that_was_half_bound_is_completed_when_it_is_tried_again(
     client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_binding, "_PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr("mooring.engine.groups.binding._PAUSES_SECONDS", (0.0, 0.0))
     engine = Engine(client, node("a"), pod_group("g", 2))
     bindings.refuse["g-1"] = 400
     engine.pending(*members("g", 2))

@@ -6,7 +6,6 @@ from functools import cache
 import numpy as np
 import pytest
 
-from mooring.engine import group_packing
 from mooring.engine.groups.packing import Item, Order, Packing, pack
 
 
@@ -65,7 +64,7 @@ def test_as_many_members_as_one_try_can_place_are_placed_where_not_all_fit() -> 
 def test_a_search_that_is_cut_off_does_not_say_that_nothing_fits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(group_packing, "_MOST_STEPS", 0)
+    monkeypatch.setattr("mooring.engine.groups.packing._MOST_STEPS", 0)
     items = [item(1, amount, rows=2) for amount in (4, 3, 2)]
     packing = pack(items, free((5,), (4,)), most_tries=1)
     assert not packing.complete
@@ -156,7 +155,7 @@ def test_what_fits_is_found_and_what_is_said_to_be_impossible_is() -> None:
 def test_without_the_exact_search_orders_alone_find_nine_of_ten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(group_packing, "_MOST_EXACT_MEMBERS", 0)
+    monkeypatch.setattr("mooring.engine.groups.packing._MOST_EXACT_MEMBERS", 0)
     rng, feasible, found = random.Random(8), 0, 0  # noqa: S311 - has to be repeatable
     for _ in range(400):
         items, rows = planted(rng)

@@ -1,7 +1,7 @@
 """Finds nodes for all members of a group on the live state (podGroupSchedulingDefaultAlgorithm).
 
 Members whose filters depend on other pods through requests alone are counted on columns
-(`group_packing`), however many there are. If any member has ports, inter-pod terms, spread
+(`packing`), however many there are. If any member has ports, inter-pod terms, spread
 constraints, volumes or devices, the members are placed in trials, and such members one by one.
 Every filter of the profile holds for each member beside all those placed before it.
 """
