@@ -88,7 +88,7 @@ def test_the_way_of_a_newcomer_ends_with_a_namespace_that_mooring_schedules(
         text = output.read_text()
         assert done.returncode == 0, text
         assert re.search(r"candidate: \d+ pods compared since", text), text
-        assert re.search(r"shop/web-\S+  .*\(profile mooring\)", text), text
+        assert re.search(r"shop/web-\S+  .*\(profile mooring, generation \d+\)", text), text
         running = [
             raw
             for raw in pods(client, "shop").values()

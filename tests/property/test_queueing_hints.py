@@ -37,6 +37,7 @@ from mooring.model.node import ZONE
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.plugins import SHIPPED
+from mooring.plugins.rules.plugin import Rules
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
@@ -465,11 +466,11 @@ class Refusals(RuleBasedStateMachine):
 
 
 def _curable(built_with: Any) -> list[Any]:
-    """Every shipped plugin that says what cures its rejections."""
+    """Every shipped plugin that has queueing hints, without Rules, which has a test of its own."""
     return [
         plugin(read(getattr(plugin, "Args", NoArgs), args, ""), built_with)
         for plugin in SHIPPED
-        if hasattr(plugin, "events_to_register")
+        if hasattr(plugin, "events_to_register") and plugin is not Rules
         for args in ({}, *((ARGS[plugin.name],) if plugin.name in ARGS else ()))
     ]
 
