@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, Final
 
 import uvloop
 
@@ -19,9 +19,13 @@ from mooring.kube.resources import SCHEDULING_PROFILE
 from mooring.observe.http import ListenError
 from mooring.settings import RunSettings
 
-__all__ = ["StartError", "run"]
+__all__ = ["StartError", "on_loop_error", "run"]
 
 logger = logging.getLogger(__name__)
+
+
+_TLS_ERROR: Final = "Fatal error on SSL protocol"
+"""uvloop says so, with a RuntimeError, if it writes to a connection that was aborted a moment ago."""
 
 
 class StartError(Exception):
@@ -38,7 +42,7 @@ def run(settings: RunSettings) -> int:
 
 
 async def _serve(settings: RunSettings) -> int:
-    asyncio.get_running_loop().set_exception_handler(_on_loop_error)
+    asyncio.get_running_loop().set_exception_handler(on_loop_error)
     try:
         connection = await load_connection(
             kubeconfig=settings.kubeconfig,
@@ -66,7 +70,7 @@ async def _serve(settings: RunSettings) -> int:
         raise StartError(str(error)) from error
 
 
-def _on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log an error of a task or callback that no code awaits.
 
     Of no interest are those of kopf's when it is stopped: it leaves generators half-way, which are
@@ -75,6 +79,8 @@ def _on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> 
     error = context.get("exception")
     if "asyncgen" in context or (error is not None and is_kopfs(error)):
         logger.debug("kopf did not stop cleanly: %s", context["message"])
+    elif context.get("message", "").startswith(_TLS_ERROR) and isinstance(error, RuntimeError):
+        logger.debug("a connection was ended during its TLS handshake: %s", error)
     else:
         loop.default_exception_handler(context)
 
