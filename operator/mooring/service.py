@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 _TLS_ERROR: Final = "Fatal error on SSL protocol"
-"""uvloop says so, with a RuntimeError, if it writes to a connection that was aborted a moment ago."""
+"""uvloop says so, with a RuntimeError, if it writes to a connection that was just aborted."""
 
 
 class StartError(Exception):
