@@ -9,19 +9,9 @@ from pathlib import Path
 
 from kubernetes_asyncio.client import models
 
+from mooring.simulate.object_fields import ROOTS
+
 TABLE = Path(__file__).parents[1] / "operator" / "mooring" / "simulate" / "object_fields.json"
-ROOTS = (
-    "CronJob",
-    "DaemonSet",
-    "Deployment",
-    "Job",
-    "LimitRange",
-    "Pod",
-    "ReplicaSet",
-    "ReplicationController",
-    "RuntimeClass",
-    "StatefulSet",
-)
 _QUANTITIES = frozenset(
     {
         "allocatedResources",
@@ -47,7 +37,7 @@ _MAP = re.compile(r"dict[\[(]str, (.*)[\])]")
 def table() -> str:
     """The table as JSON, a line per type."""
     types: dict[str, dict[str, str]] = {}
-    for root in ROOTS:
+    for root in sorted(ROOTS):
         _walk(f"V1{root}", types)
     lines = (f"{json.dumps(name)}: {json.dumps(types[name])}" for name in sorted(types))
     return "{\n" + ",\n".join(lines) + "\n}\n"

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from mooring.engine.groups.reports import GroupReports
+from mooring.engine.intake import Intake
 from mooring.engine.profiles import InForce, Profiles
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.registry import Registry
@@ -21,7 +22,7 @@ from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import cluster
 from mooring.testing.fakes import handle
 
-__all__ = ["SHIPPED_ONLY", "group_reports", "put_profile", "scheduler_state"]
+__all__ = ["SHIPPED_ONLY", "group_reports", "put_profile", "scheduler_state", "silent_intake"]
 
 SHIPPED_ONLY: Final = Registry(SHIPPED, {})
 
@@ -57,4 +58,17 @@ def group_reports(state: ClusterState, client: ApiClient) -> GroupReports:
         owns=lambda _pod: True,
         served=dict,
         placed=lambda _seconds: None,
+    )
+
+
+def silent_intake(shared: SchedulerState) -> Intake:
+    """An intake at time 0 that wakes nothing and tells nobody."""
+    return Intake(
+        shared,
+        clock=lambda: 0.0,
+        wake=lambda: None,
+        left=lambda _: None,
+        failed=lambda _pod, _message: None,
+        gated=lambda _pod, _message: None,
+        no_profile=lambda _pod, _message: None,
     )

@@ -19,7 +19,6 @@ from controlplane.client import Client
 from handlers.small_api import KOPF, SmallApi
 from kube.api_server import ApiServer, event, status_object
 from kube.virtual_clock import VirtualClock
-from mooring.engine.intake import Intake
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.handlers.operator import (
     ASK_AGAIN_SECONDS,
@@ -35,7 +34,7 @@ from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE
 from mooring.model.events import Kind
 from mooring.testing import builders
 from mooring.testing.builders import priority_class
-from scheduler_states import scheduler_state
+from scheduler_states import scheduler_state, silent_intake
 
 SECONDS = 60.0
 PROFILES = "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles"
@@ -61,15 +60,7 @@ def client(control_plane: ControlPlane) -> Iterator[Client]:
 async def kopf_serving(
     shared: SchedulerState, plane: ControlPlane, listed: Callable[[], None] = lambda: None
 ) -> AsyncIterator[None]:
-    intake = Intake(
-        shared,
-        clock=lambda: 0.0,
-        wake=lambda: None,
-        left=lambda _: None,
-        failed=lambda _pod, _message: None,
-        gated=lambda _pod, _message: None,
-        no_profile=lambda _pod, _message: None,
-    )
+    intake = silent_intake(shared)
     profile_handler = ProfileHandler(shared.profiles, intake)
     connection = await load_connection(
         kubeconfig=str(plane.access.admin_kubeconfig), user_agent="mooring-test"
@@ -190,15 +181,7 @@ async def kopf_against(
     server: ApiServer, shared: SchedulerState, **options: Any
 ) -> AsyncIterator[KopfOperator]:
     """A real kopf that works with a server whose faults the test decides."""
-    intake = Intake(
-        shared,
-        clock=lambda: 0.0,
-        wake=lambda: None,
-        left=lambda _: None,
-        failed=lambda _pod, _message: None,
-        gated=lambda _pod, _message: None,
-        no_profile=lambda _pod, _message: None,
-    )
+    intake = silent_intake(shared)
     profile_handler = ProfileHandler(shared.profiles, intake)
     connection = Connection(server.url, user_agent=KOPF)
     async with ApiClient(Connection(server.url)) as client:

@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 
-from mooring.engine.intake import Intake
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.handlers.profiles import ProfileHandler
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import pod
-from scheduler_states import scheduler_state
+from scheduler_states import scheduler_state, silent_intake
 
 Raw = dict[str, Any]
 
@@ -26,15 +25,7 @@ def shared() -> SchedulerState:
 
 @pytest.fixture
 def profile_handler(shared: SchedulerState) -> ProfileHandler:
-    intake = Intake(
-        shared,
-        clock=lambda: 0.0,
-        wake=lambda: None,
-        left=lambda _: None,
-        failed=lambda _pod, _message: None,
-        gated=lambda _pod, _message: None,
-        no_profile=lambda _pod, _message: None,
-    )
+    intake = silent_intake(shared)
     return ProfileHandler(shared.profiles, intake)
 
 

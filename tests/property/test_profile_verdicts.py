@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mooring.cli.checking import check_files
-from mooring.engine.intake import Intake
 from mooring.framework.handle import Handle
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import Unschedulable
@@ -21,7 +20,7 @@ from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import Manifest
 from mooring.simulate.profiles import InvalidProfile
 from mooring.simulate.simulation import simulate
-from scheduler_states import scheduler_state
+from scheduler_states import scheduler_state, silent_intake
 
 Verdict = str | dict[str, Any]
 """All mistakes as one text, or the effective policy."""
@@ -131,15 +130,7 @@ def simulated(raw: dict[str, Any]) -> Verdict:
 
 def operated(raw: dict[str, Any]) -> Verdict:
     shared = scheduler_state(registry=REGISTRY)
-    intake = Intake(
-        shared,
-        clock=lambda: 0.0,
-        wake=lambda: None,
-        left=lambda _: None,
-        failed=lambda _pod, _message: None,
-        gated=lambda _pod, _message: None,
-        no_profile=lambda _pod, _message: None,
-    )
+    intake = silent_intake(shared)
     status = ProfileHandler(shared.profiles, intake).applied(raw)
     assert status is not None
     (ready,) = status["conditions"]

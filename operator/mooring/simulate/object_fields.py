@@ -9,9 +9,9 @@ import orjson
 
 from mooring.policy.errors import FieldError, did_you_mean, join_path
 
-__all__ = ["field_mistakes"]
+__all__ = ["ROOTS", "field_mistakes"]
 
-_ROOTS: Final = frozenset(
+ROOTS: Final = frozenset(
     {
         "CronJob",
         "DaemonSet",
@@ -25,6 +25,7 @@ _ROOTS: Final = frozenset(
         "StatefulSet",
     }
 )
+"""Kinds of objects whose fields are in the table, with the fields of all that is in them."""
 _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "Container": ("name", "image"),
     "CronJobSpec": ("schedule", "jobTemplate"),
@@ -59,7 +60,7 @@ def field_mistakes(raw: Mapping[str, Any]) -> Iterator[FieldError]:
     Objects of other kinds have none. `status` is not looked at.
     """
     kind = raw.get("kind")
-    if isinstance(kind, str) and kind in _ROOTS:
+    if isinstance(kind, str) and kind in ROOTS:
         yield from _in_object({k: v for k, v in raw.items() if k != "status"}, kind, "")
 
 

@@ -343,12 +343,12 @@ class GroupSearch:
         """The members in several orders of their classes, then by backtracking in small groups."""
         best: Rows = {}
         why: Diagnosis | None = None
-        tries, budget = 0, self.budget
+        tries = 0
         for order in self._orders():
             for by_fit in (False, True):
                 tries += 1
                 with self._cluster.trial() as trial:
-                    rows, left = self._one_try(trial, order.items, allowed, budget, by_fit=by_fit)
+                    rows, left = self._one_try(trial, order.items, allowed, by_fit=by_fit)
                     if why is None and left:
                         why = self._why_not(self._classes[left[0]].pods[-1], allowed)
                 if not left:
@@ -356,9 +356,9 @@ class GroupSearch:
                 if len(rows) > len(best):
                     best = rows
             order.failed(left)
-            if tries >= _MOST_TRIES or budget.spent:
+            if tries >= _MOST_TRIES or self.budget.spent:
                 break
-        if len(self._members) <= _MOST_BACKTRACKED and not budget.spent:
+        if len(self._members) <= _MOST_BACKTRACKED and not self.budget.spent:
             tries += 1
             found = self._backtrack(allowed)
             if found is not None:
@@ -402,7 +402,6 @@ class GroupSearch:
         trial: Trial,
         order: Sequence[int],
         allowed: BoolArray,
-        budget: "SearchBudget",
         *,
         by_fit: bool,
     ) -> tuple[Rows, list[int]]:
@@ -417,7 +416,7 @@ class GroupSearch:
             counted = self._counted(members, allowed) if len(members.pods) > 1 else None
             if counted is not None:
                 at = self._counted_rows(members, counted)
-                budget.spend(_COUNTING)
+                self.budget.spend(_COUNTING)
                 for pod, row in zip(members.pods, at, strict=False):
                     trial.add(pod, row)
                     rows[pod.uid] = row
@@ -426,8 +425,8 @@ class GroupSearch:
                 continue
             for pod in members.pods:
                 found = self._choose(pod, members, allowed, by_fit=by_fit)
-                budget.spend(1)
-                if found is None or budget.spent:
+                self.budget.spend(1)
+                if found is None or self.budget.spent:
                     failed.append(index)
                     break  # the other members of the class are rejected likewise
                 trial.add(pod, found)
