@@ -230,7 +230,8 @@ class SchedulingLoop:
         Returns the call that must be made first. Without one, the attempt is decided: the pod is
         handed to its binding, or is in a queue again.
         """
-        pod = attempt.queued.pod
+        pod, metrics = attempt.queued.pod, attempt.pipeline.metrics
+        outer = metrics.begin_attempt()
         try:
             outcome = self._decide(attempt, answers)
             if isinstance(outcome, FilterCall | PreemptCall):
@@ -245,6 +246,8 @@ class SchedulingLoop:
             if not isinstance(error, PluginFailed):
                 logger.exception("scheduling pod %s failed", pod.key)
             self._fail(attempt, text_of(error))
+        finally:
+            metrics.end_attempt(outer)
         return None
 
     async def _call_extenders(self, attempt: _Attempt, extenders: tuple[Extender, ...]) -> None:
@@ -289,6 +292,7 @@ class SchedulingLoop:
     ) -> Outcome | FilterCall | PreemptCall:
         scheduler, queued, pipeline = self._scheduler, attempt.queued, attempt.pipeline
         began = self._clock()
+        pipeline.metrics.begin_decision()
         try:
             outcome = decide(
                 queued.pod,
@@ -301,6 +305,7 @@ class SchedulingLoop:
                 answers=answers,
             )
         finally:
+            pipeline.metrics.end_decision(pipeline.profile)
             took = self._clock() - began
             attempt.took += took
             self._slow.decided(pipeline, queued.pod.key, took)
@@ -323,6 +328,9 @@ class SchedulingLoop:
             return
         members = take_members(group, queued, scheduler)
         attempts = [_Attempt(member, queued.pipeline, now) for member in members]
+        pipeline, result = queued.pipeline, "error"
+        outer = pipeline.metrics.begin_attempt()
+        pipeline.metrics.begin_decision()
         try:
             obstacle = group.incomplete or _extender_obstacle(members)
             if obstacle is not None:
@@ -331,8 +339,10 @@ class SchedulingLoop:
                     self._reports.nomination_cleared(pod)
             else:
                 decision = self._assume_group(group, attempts)
+            result = "scheduled" if decision.rows else "unschedulable"
             if decision.tries and not decision.rows:
-                decision = self._preempt_for_group(group, attempts, decision)
+                decision, waits = self._preempt_for_group(group, attempts, decision)
+                result = "waiting_on_preemption" if waits else result
             if not decision.rows and obstacle is None:
                 self._reservation.update(group, members, now)
             self._group_reports.decided(group, decision)
@@ -341,9 +351,15 @@ class SchedulingLoop:
         except Exception as error:
             if not isinstance(error, PluginFailed):
                 logger.exception("scheduling the pod group %s failed", group.key)
+            result = "error"
             self._group_reports.failed(group, text_of(error))
             for attempt in attempts:
                 self._fail(attempt, text_of(error))
+        finally:
+            pipeline.metrics.end_decision(pipeline.profile)
+            pipeline.metrics.end_attempt(outer)
+            seconds = self._clock() - now
+            self._metrics.pod_group_attempted(result, pipeline.profile, seconds)
 
     def _assume_group(self, group: PodGroupState, attempts: list[_Attempt]) -> GroupDecision:
         """The members that fit together are assumed, and tasks that bind them begin.
@@ -361,6 +377,7 @@ class SchedulingLoop:
             assume=partial(self._assume_together, group, attempts),
         )
         took = self._clock() - attempts[0].began
+        self._metrics.pod_group_decided(took)
         self._slow.decided(pipeline, str(group.key), took / len(attempts))
         for attempt in attempts:
             attempt.took = took / len(attempts)
@@ -380,8 +397,11 @@ class SchedulingLoop:
 
     def _preempt_for_group(
         self, group: PodGroupState, attempts: list[_Attempt], decision: GroupDecision
-    ) -> GroupDecision:
-        """The members are nominated where preemption makes space for all, or nominated no more."""
+    ) -> tuple[GroupDecision, bool]:
+        """The members are nominated where preemption makes space for all, or nominated no more.
+
+        Returns the decision with its message, and whether the members wait for victims.
+        """
         scheduler, queued = self._scheduler, attempts[0].queued
         answer = preempt_for_group(
             group,
@@ -396,11 +416,11 @@ class SchedulingLoop:
             members = [attempt.queued for attempt in attempts]
             self._metrics.preemption_attempted()
             self._metrics.preempted(self._preemptions.begin_group(members, answer))
-            return decision
+            return decision, True
         if isinstance(answer, Unschedulable) and not self._reservation.holds(group):
             for attempt in attempts:
                 scheduler.state.withdraw(attempt.queued.pod.key)
-        return replace(decision, message=f"{decision.message} {answer.reason}".rstrip())
+        return replace(decision, message=f"{decision.message} {answer.reason}".rstrip()), False
 
     def _group_unschedulable(self, attempts: list[_Attempt], decision: GroupDecision) -> None:
         """These members have no node; their backoff is that of the group."""
@@ -535,7 +555,8 @@ class SchedulingLoop:
             scheduler.queue.done(queued, now)
             self._reports.scheduled(pod, assumed.node)
             self._count(attempt, "scheduled")
-            self._metrics.pod_bound(queued.attempts, now - queued.initial_attempt_timestamp)
+            seconds = now - queued.initial_attempt_timestamp
+            self._metrics.pod_bound(queued.attempts, seconds, flushed=queued.flushed)
             await after_binding(assumed)
             return True
         return False

@@ -31,6 +31,10 @@ class InFlight:
     def __iter__(self) -> Iterator[QueuedPod]:
         return (queued for queued, _ in self._pods.values())
 
+    def events(self) -> Iterator[ClusterEvent]:
+        """The events that are kept; at most 10,000."""
+        return iter(self._events)
+
     def enter(self, queued: QueuedPod) -> None:
         """The pod's attempt begins; no pod of its key may be in flight."""
         self._pods[queued.pod.key] = (queued, self._start + len(self._events))
