@@ -212,6 +212,7 @@ def test_a_failing_plugin_ends_its_extension_point_with_error() -> None:
     with pytest.raises(PluginFailed), measuring.attempt(sampled=True):
         measuring.decide(pod("web", labels={"break": "yes"}))
     assert ("Slow", "Filter", "Error", SECONDS["Slow"]) in measuring.recorded.calls
+    assert measuring.recorded.seconds("Filter") == [("Error", SECONDS["Slow"])]
     with measuring.attempt():
         measuring.decide(pod("other", cpu="1"))
     assert [status for status, _ in measuring.recorded.seconds("Filter")][-1] == "Success"

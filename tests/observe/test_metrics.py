@@ -133,7 +133,6 @@ WAITING = {"result": "waiting_on_preemption", "profile": "mooring"}
         ("scheduler_podgroup_schedule_attempts_total", WAITING, 1),
         ("scheduler_podgroup_scheduling_attempt_duration_seconds_sum", WAITING, 0.5),
         ("scheduler_podgroup_scheduling_algorithm_duration_seconds_sum", {}, 0.25),
-        ("scheduler_pod_scheduled_after_flush_total", {}, 0),
         ("mooring_reflector_relists_total", {"resource": "nodes"}, 1),
         ("mooring_build_info", {"version": __version__}, 1),
     ],

@@ -123,12 +123,11 @@ class PluginMetrics:
         try:
             yield
         except BaseException:
-            self.deciding = outer
+            self.deciding, self._last = outer, began
             self.failed(point)
             raise
-        finally:
-            self.deciding, self._last = outer, began
-            self.lap(point)
+        self.deciding, self._last = outer, began
+        self.lap(point)
 
     def ended_with(self, point: ExtensionPoint, status: Status) -> None:
         """The extension point ends with this status; without this it is Success."""
@@ -137,6 +136,7 @@ class PluginMetrics:
 
     def failed(self, point: ExtensionPoint) -> None:
         """A plugin failed at this point; it is the last one that the decision reaches."""
+        self.lap(point)
         self.ended_with(point, Status.ERROR)
 
     def end_decision(self, profile: str) -> None:

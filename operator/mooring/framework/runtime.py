@@ -150,8 +150,9 @@ def run_queueing_hint(
     try:
         hint = _timed(pipeline, plugin, point, plugin.queueing_hint, pod, event, cluster)
         if not isinstance(hint, QueueingHint):
-            problem = f"queueing_hint {_instead(hint, 'a QueueingHint')}"
-            raise _error(pipeline, plugin, point, problem)
+            raise _error(
+                pipeline, plugin, point, f"queueing_hint {_instead(hint, 'a QueueingHint')}"
+            )
         result = hint.value
         return hint
     finally:

@@ -325,14 +325,14 @@ class Metrics(Collector):
         self, point: ExtensionPoint, status: Status, profile: str, seconds: float
     ) -> None:
         """All plugins of an extension point have run."""
-        self._point_duration.child(point.value, status.value, profile).observe(seconds)
+        self._point_duration.child(point, status, profile).observe(seconds)
 
     def plugin_ran(
         self, plugin: str, point: ExtensionPoint, status: Status, seconds: float
     ) -> None:
         """One call of a plugin has ended."""
         name = self._plugin_label(plugin)
-        self._plugin_duration.child(name, point.value, status.value).observe(seconds)
+        self._plugin_duration.child(name, point, status).observe(seconds)
 
     def queueing_hint_ran(self, plugin: str, event: str, hint: str, seconds: float) -> None:
         """One queueing hint has run for this event; `hint` is Queue, QueueSkip or Error."""
@@ -340,7 +340,7 @@ class Metrics(Collector):
 
     def evaluations(self, plugin: str, point: ExtensionPoint, profile: str) -> Count:
         """The counter of the decisions that used the plugin's result, always the same one."""
-        return self._plugin_evaluations.child(self._plugin_label(plugin), point.value, profile)
+        return self._plugin_evaluations.child(self._plugin_label(plugin), point, profile)
 
     def event_handled(self, event: str, seconds: float) -> None:
         """An event of a watch has changed the state and the queue."""
