@@ -139,6 +139,16 @@ class PluginMetrics:
         self.lap(point)
         self.ended_with(point, Status.ERROR)
 
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Inside, the attempt pauses: other attempts may be measured, and are not part of it."""
+        held = self.deciding, self.sampled, self._seconds, self._statuses
+        self.deciding, self.sampled, self._seconds, self._statuses = False, False, {}, {}
+        try:
+            yield
+        finally:
+            self.deciding, self.sampled, self._seconds, self._statuses = held
+
     def end_decision(self, profile: str) -> None:
         """Records how long each extension point took."""
         if self._recorder is None or not self.deciding:
