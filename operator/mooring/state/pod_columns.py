@@ -15,6 +15,7 @@ from mooring.state.columns import Columns, IntArray, Interned, ResourceColumns, 
 __all__ = ["MutablePodColumns", "PodColumns"]
 
 _NOWHERE = -1
+_NO_GROUP = -1
 _NOT_STARTED = np.inf
 _NO_BACKFILL = -np.inf
 
@@ -34,6 +35,7 @@ class PodColumns:
         self._nominated = columns.add(np.bool_)
         self._evicting = columns.add(np.bool_)
         self._backfill_until = columns.add(np.float64)
+        self._groups = columns.add(np.int64, _NO_GROUP)
         self._namespaces: Interned[str] = Interned(columns, "")
         self._requests = ResourceColumns(columns)
         self._pods: list[Pod | None] = []
@@ -78,6 +80,15 @@ class PodColumns:
     def evicting(self) -> npt.NDArray[np.bool_]:
         """True for slots of pods that this scheduler is evicting."""
         return read_only(self._evicting.data[: len(self._pods)])
+
+    @property
+    def groups(self) -> IntArray:
+        """The number of each placed pod's group; -1 for pods in no group, and terminating ones."""
+        return read_only(self._groups.data[: len(self._pods)])
+
+    def in_groups(self, numbers: Iterable[int]) -> npt.NDArray[np.bool_]:
+        """True for slots of placed pods in groups of these numbers."""
+        return np.isin(self.groups, np.fromiter(numbers, np.int64))
 
     def in_namespaces(self, names: Iterable[str]) -> npt.NDArray[np.bool_]:
         """True for slots of pods in one of the namespaces."""
@@ -127,6 +138,7 @@ class MutablePodColumns(PodColumns):
         nominated: bool,
         evicting: bool = False,
         backfill_until: float = _NO_BACKFILL,
+        group: int | None = None,
     ) -> None:
         """Adds the pod on the row; a pod may be placed and nominated, each in its own slot."""
         slot = self._free.pop() if self._free else len(self._pods)
@@ -141,6 +153,7 @@ class MutablePodColumns(PodColumns):
         self._nominated.data[slot] = nominated
         self._evicting.data[slot] = evicting
         self._backfill_until.data[slot] = backfill_until
+        self._groups.data[slot] = _NO_GROUP if group is None else group
         self._namespaces.put(slot, pod.namespace)
         for resource, amount in pod.shape.demand.resources.items():
             self._requests.put(resource, slot, amount)
@@ -150,16 +163,18 @@ class MutablePodColumns(PodColumns):
         slot = self._slots.pop((pod.key, nominated))
         self._pods[slot] = None
         self._rows.data[slot] = _NOWHERE
+        self._groups.data[slot] = _NO_GROUP
         self._namespaces.put(slot, "")
         for resource in pod.shape.demand.resources:
             self._requests.put(resource, slot, 0)
         self._free.append(slot)
 
-    def renew(self, pod: Pod) -> None:
-        """Replaces a placed pod by a newer version that differs in no column but the start."""
+    def renew(self, pod: Pod, group: int | None = None) -> None:
+        """Replaces a placed pod by a newer version of which only start and group may differ."""
         slot = self._slots[pod.key, False]
         self._pods[slot] = pod
         self._started.data[slot] = _NOT_STARTED if pod.started is None else pod.started
+        self._groups.data[slot] = _NO_GROUP if group is None else group
 
     def mark_evicting(self, pod: Pod, *, evicting: bool) -> None:
         """Says whether the placed pod is being evicted; does nothing if it is on no node."""
