@@ -12,11 +12,13 @@ from hypothesis.strategies import SearchStrategy
 from mooring.model.events import Kind
 from mooring.model.pod import Pod, parse_pod
 from mooring.plugins.rules.evaluation import MOST_PER_POD, Evaluator
+from mooring.plugins.rules.results import Results
 from mooring.policy.errors import ProfileInvalid
 from mooring.policy.rules.expressions import Failed, Program, check
 from mooring.policy.rules.plan import Plan, plan_filter, plan_score
 from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
+from mooring.state.view import NodeView
 from mooring.testing.builders import cluster, namespace, node, pod
 from strategies import GPU, clusters_of_nodes
 
@@ -140,12 +142,18 @@ def _expected(source: str, state: ClusterState, incoming: Pod, name: str) -> Any
     )
 
 
+def results_of(evaluator: Evaluator, incoming: Pod, nodes: NodeView) -> Results:
+    """The results for the nodes of the view."""
+    results, rows = evaluator.run(incoming, nodes)
+    return results if rows is None else results.take(rows)
+
+
 def _compare(source: str, plan: Plan, state: ClusterState) -> None:
     incoming, snapshot = parse_pod(INCOMING), Snapshot(state)
     evaluator = Evaluator(plan, snapshot)
     rows = np.sort(snapshot.nodes_in_order)
     for nodes in (snapshot.nodes, snapshot.nodes.take(rows[::2]), snapshot.nodes):
-        results = evaluator.run(incoming, nodes)
+        results = results_of(evaluator, incoming, nodes)
         values, failed, texts = results.values, results.errors, results.texts
         for index in range(len(nodes)):
             if nodes.node(index) is None:
@@ -245,7 +253,7 @@ def test_an_evaluation_with_too_many_steps_fails_at_every_node() -> None:
     many = pod(labels={str(number): "x" for number in range(20_000)})
     state = cluster(node("n0"))
     evaluator = Evaluator(plan_filter("pod.labels.all(k, true)"), Snapshot(state))
-    results = evaluator.run(parse_pod(many), Snapshot(state).nodes)
+    results = results_of(evaluator, parse_pod(many), Snapshot(state).nodes)
     assert results.errors.tolist() == [1]
     assert results.texts == ("Iteration budget exceeded",)
 
@@ -255,11 +263,11 @@ def test_results_for_a_row_follow_the_nodes_labels() -> None:
     source = "int(node.labels.price)"
     evaluator, snapshot = Evaluator(plan_score(source), Snapshot(state)), Snapshot(state)
     incoming = parse_pod(INCOMING)
-    assert evaluator.run(incoming, snapshot.nodes).values.tolist() == [2, 3]
+    assert results_of(evaluator, incoming, snapshot.nodes).values.tolist() == [2, 3]
     changed = cluster(node("n1", labels={"price": "9"})).nodes.nodes[0]
     state.put(Kind.NODE, "n1", changed)
-    assert evaluator.run(incoming, snapshot.nodes).values.tolist() == [2, 9]
-    assert evaluator.run(incoming, snapshot.nodes.only("n1")).values.tolist() == [9]
+    assert results_of(evaluator, incoming, snapshot.nodes).values.tolist() == [2, 9]
+    assert results_of(evaluator, incoming, snapshot.nodes.only("n1")).values.tolist() == [9]
 
 
 def test_the_library_runs_once_per_distinct_value(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,8 +291,7 @@ def test_what_reads_the_pod_and_very_many_values_fails_instead_of_stalling() -> 
     labels = ({"serial": str(i)} for i in range(MOST_PER_POD + 1))
     state = cluster(*(node(f"n{i}", labels=each) for i, each in enumerate(labels)))
     source = "[pod.labels.n].exists(x, x + '!' == node.labels.serial)"
-    results = Evaluator(plan_filter(source), Snapshot(state)).run(
-        parse_pod(INCOMING), Snapshot(state).nodes
-    )
+    evaluator = Evaluator(plan_filter(source), Snapshot(state))
+    results = results_of(evaluator, parse_pod(INCOMING), Snapshot(state).nodes)
     assert results.errors.all()
     assert results.texts == (f"over {MOST_PER_POD} distinct values",)

@@ -122,10 +122,14 @@ class Library:
     """
 
     program: Program
-    reads: tuple[Read, ...]
     type: str
     of_node: tuple[Read, ...]
     of_pod: tuple[Read, ...]
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """Everything that is read."""
+        return (*self.of_node, *self.of_pod)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -200,7 +204,7 @@ def _library(checked: Checked, part: Expression, reads: Iterable[Read]) -> Libra
     in_order = _in_order(reads)
     of_node = tuple(read for read in in_order if _of_node([read]))
     of_pod = tuple(read for read in in_order if read not in of_node)
-    return Library(checked.program(part), in_order, part.type, of_node, of_pod)
+    return Library(checked.program(part), part.type, of_node, of_pod)
 
 
 def _walk(expression: Expression) -> Iterator[Expression]:
