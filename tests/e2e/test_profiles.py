@@ -2,7 +2,6 @@
 
 import json
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -14,13 +13,11 @@ import pytest
 from bench.loader import create
 from bench.observer import watched_binds
 from bench.requests import requests_so_far
-from controlplane import Access
-from controlplane.client import ApiError, Client
-from controlplane.namespaces import create_namespace, delete_namespace
+from controlplane.client import ApiError
 from controlplane.nodes import create_nodes
 from e2e.conftest import Cluster
 from e2e.node_pool import NodePool
-from e2e.replicas import PROFILES, bound, create_pods, eventually, pod, pods, profile, ready
+from e2e.replicas import PROFILES, eventually, pod, pods, profile, ready
 
 ROOT = Path(__file__).parents[2]
 
@@ -375,47 +372,3 @@ def test_a_hundred_profile_changes_during_a_drain_lose_and_double_nothing(
         assert policies[record["node"]] == str(made % POLICIES)
     assert len({record["profileGeneration"] for record in decided}) > CHANGES // 4
     pool.client.delete(path)
-
-
-def test_the_same_deployment_is_placed_by_the_policy_of_its_namespace(
-    pool: NodePool, cluster: Cluster
-) -> None:
-    """Its template names no scheduler; the shipped admission policy sets that of the namespace."""
-    cluster.access.kubectl("apply", "-k", str(ROOT / "manifests" / "admission"))
-    pool.add_nodes(2)
-    template = pod("replica", nodeSelector={"pool": pool.name})
-    del template["spec"]["schedulerName"]
-    client, placed = pool.client, dict[str, list[int]]()
-    for policy, spec in (("spread", SPREAD), ("pack", PACK)):
-        name = f"{pool.name}-{policy}"
-        client.post(PROFILES, profile(name, **spec))
-        with labelled_namespace(cluster.access, client, name) as namespace:
-            for number in range(4):
-                replica = {**template, "metadata": {"name": f"replica-{number}"}}
-                create_pods(client, namespace, replica)
-                found = eventually(
-                    lambda: bound(client, namespace),
-                    lambda nodes: len(nodes) == number + 1,  # noqa: B023 - called at once
-                    "a node",
-                )
-            placed[policy] = sorted(Counter(found.values()).values())
-        client.delete(f"{PROFILES}/{name}")
-    assert placed == {"spread": [2, 2], "pack": [4]}
-
-
-@contextmanager
-def labelled_namespace(access: Access, client: Client, scheduler: str) -> Iterator[str]:
-    """A namespace whose pods get this scheduler, once the API server does it."""
-    namespace = create_namespace(access, "tenant")
-    label = {"scheduling.mooring.dev/default-scheduler": scheduler}
-    client.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": label}})
-    path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
-    probe = pod("probe")
-    del probe["spec"]["schedulerName"]
-    eventually(
-        lambda: client.post(path, probe)["spec"]["schedulerName"],
-        lambda name: name == scheduler,
-        "the admission policy in force",
-    )
-    yield namespace
-    delete_namespace(access, namespace)

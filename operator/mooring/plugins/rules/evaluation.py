@@ -4,8 +4,9 @@ Library steps keep their results by the values that they read. What reads labels
 of nodes alone is kept by row, until a node is added or deleted or its labels or taints change.
 """
 
+import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -43,10 +44,12 @@ from mooring.state.labels import ABSENT
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import NodeView
 
-__all__ = ["MOST_PER_POD", "Evaluator"]
+__all__ = ["Evaluator"]
 
-MOST_PER_POD: Final = 1000
-"""Distinct values of a column up to which the library evaluates what reads the pod too."""
+_MOST_FOR_NODES: Final = 2_000_000
+"""Units of cost for all distinct values, about 0.4 s; the results are kept."""
+_MOST_FOR_POD: Final = 100_000
+"""The same where the pod is read too, about 20 ms: each pod may have values of its own."""
 _MOST_KEPT: Final = 65_536
 _NONE: Final = -2
 """The code of a text that no node has."""
@@ -92,6 +95,7 @@ class Evaluator:
         self._by_row: dict[Library, _Kept] = {}
         self._columns: OrderedDict[tuple[Any, ...], Results] = OrderedDict()
         self._columns_of = (-1, -1)
+        self._steps = [step for step in _libraries(plan.step) if step.of_node]
         self._of_pod_reads = [r for r in plan.reads if not r.variable.startswith("node.")]
         self._keeps_columns = not _has_pod_map(plan.reads) and all(
             read.variable in _STABLE for read in plan.reads if read not in self._of_pod_reads
@@ -100,7 +104,7 @@ class Evaluator:
     def run(self, pod: Pod, nodes: NodeView) -> tuple[Results, IntArray | None]:
         """Results, and the rows of them that are the nodes of the view; None: all, in order."""
         whole = self._plan.whole
-        if whole is not None and len(nodes) <= _FEW:
+        if whole is not None and len(nodes) <= _FEW and not self._is_too_dear(nodes):
             return self._one_by_one(whole, pod, nodes), None
         if not self._keeps_columns:
             return self._by_columns(pod, nodes), None
@@ -120,6 +124,13 @@ class Evaluator:
         else:
             self._columns.move_to_end(key)
         return results, None if nodes.rows is everything.rows else nodes.rows
+
+    def _is_too_dear(self, nodes: NodeView) -> bool:
+        """Whether a step does not run, which the whole expression would hide."""
+        return any(
+            self._too_dear(step, [self._codes(read, nodes) for read in step.of_node])
+            for step in self._steps
+        )
 
     def _by_columns(self, pod: Pod, nodes: NodeView) -> Results:
         errors = Errors()
@@ -251,12 +262,24 @@ class Evaluator:
     def _distinct(self, step: Library, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
         """Runs the library once per distinct combination of what the step reads of the nodes."""
         columns = [self._codes(read, nodes) for read in step.of_node]
-        if step.of_pod and max(len(column.table) for column in columns) > MOST_PER_POD:
-            return Value(_EMPTY[step.type], errors.number(f"over {MOST_PER_POD} distinct values"))
+        if (why := self._too_dear(step, columns)) is not None:
+            return Value(_EMPTY[step.type], errors.number(why))
         codes, tuples = _combined([column.compact() for column in columns])
         of_pod = tuple(self._of_pod(pod, read) for read in step.of_pod)
         results = [self._call(step, (*values, *of_pod)) for values in tuples]
         return gathered(codes, results, 0, errors, step.type)
+
+    def _too_dear(self, step: Library, columns: Sequence[Codes]) -> str | None:
+        """Why the step does not run; `columns` has the tables of what it reads of the nodes.
+
+        As many distinct values count as all nodes may have, so that it does not depend on which
+        nodes are looked at.
+        """
+        distinct = min(math.prod(len(c.table) for c in columns), len(self._cluster.nodes))
+        most = _MOST_FOR_POD if step.of_pod else _MOST_FOR_NODES
+        if distinct * step.cost <= most:
+            return None
+        return f"{distinct} distinct values at a cost of {step.cost} each exceed {most}"
 
     def _of_pod(self, pod: Pod, read: Read) -> Any:
         """A read of the pod or its namespace: a text, a number, or a map's sorted items."""
@@ -305,6 +328,20 @@ _OF_NODE: Final[Mapping[str, Callable[[Node, NodeView, int, str], Any]]] = {
     "node.unschedulable": lambda node, _, __, ___: node.unschedulable,
 }
 """By variable, a read of one node; it gets the node, its view, its position there and the key."""
+
+
+def _libraries(step: Step) -> Iterator[Library]:
+    """The library steps in a step."""
+    match step:
+        case Library():
+            yield step
+        case Operation(_, operands):
+            for operand in operands:
+                yield from _libraries(operand)
+        case Label(key) | HasLabel(key) | Amount(_, key):
+            yield from _libraries(key)
+        case _:
+            return
 
 
 def _differs(step: Step) -> bool:
@@ -364,19 +401,13 @@ def _data(reads: Sequence[Read], raws: Sequence[Any]) -> dict[str, Any]:
 def _combined(columns: Sequence[Codes]) -> tuple[IntArray, list[tuple[Any, ...]]]:
     """Several columns as one: codes, and by code the values of all columns."""
     first, *rest = columns
-    if not rest:
-        return first.codes, [(value,) for value in first.table]
-    codes = first.codes % len(first.table)
+    codes: Any = first.codes
+    found: list[tuple[Any, ...]] = [(value,) for value in first.table]
     for column in rest:
-        codes = codes * len(column.table) + column.codes % len(column.table)
-    used, codes = np.unique(codes, return_inverse=True)
-    found: list[tuple[Any, ...]] = []
-    for combination in used.tolist():
-        left, values = combination, list[Any]()
-        for column in reversed(rest):
-            left, at = divmod(left, len(column.table))
-            values.append(column.table[at])
-        found.append((first.table[left], *reversed(values)))
+        size = len(column.table)
+        pairs = codes % len(found) * size + column.codes % size
+        used, codes = np.unique(pairs, return_inverse=True)
+        found = [(*found[pair // size], column.table[pair % size]) for pair in used.tolist()]
     return codes, found
 
 
