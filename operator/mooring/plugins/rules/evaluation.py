@@ -47,9 +47,9 @@ from mooring.state.view import NodeView
 __all__ = ["Evaluator"]
 
 _MOST_FOR_NODES: Final = 2_000_000
-"""Units of cost for all distinct values, about 0.4 s; the results are kept."""
+"""Units of cost for all distinct values, about 0.2 s; the results are kept."""
 _MOST_FOR_POD: Final = 100_000
-"""The same where the pod is read too, about 20 ms: each pod may have values of its own."""
+"""The same where the pod is read too, about 10 ms: each pod may have values of its own."""
 _MOST_KEPT: Final = 65_536
 _NONE: Final = -2
 """The code of a text that no node has."""

@@ -50,7 +50,7 @@ _MOST_PARTS: Final = 256
 _MOST_ITEMS: Final = 64
 """Items of a list."""
 _MOST_COST: Final = 10_000
-"""Units of one evaluation, about 2 ms."""
+"""Units of one evaluation, about 1 ms."""
 _MOST_OF_WHOLE: Final = 500
 """Units of a whole expression that is evaluated anew for each node that changes."""
 
