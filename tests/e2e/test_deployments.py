@@ -1,8 +1,12 @@
 """One Deployment in two namespaces with two policies, made into pods by kube-controller-manager."""
 
 from collections import Counter
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+import pytest
 
 import replica
 from controlplane import Access, ControlPlane
@@ -13,6 +17,7 @@ from e2e.replicas import PROFILES, Replicas, bound, eventually, pod, profile
 
 ROOT = Path(__file__).parents[2]
 REPLICAS: Final = 6
+STRATEGIES: Final = {"spread": "LeastAllocated", "pack": "MostAllocated"}
 RESOURCES: Final = [{"name": "cpu", "weight": 1}]
 Raw = dict[str, Any]
 
@@ -55,30 +60,34 @@ def labelled_namespace(access: Access, client: Client, scheduler: str) -> str:
     return namespace
 
 
-def test_the_same_deployment_is_placed_by_the_policy_of_its_namespace(tmp_path: Path) -> None:
-    """The shipped admission policy sets the scheduler that the namespace's label names."""
-    with (
-        ControlPlane({"kube-controller-manager"}) as plane,
-        Replicas.of(plane.access, tmp_path) as replicas,
-        plane.access.client() as client,
-    ):
+@pytest.fixture
+def plane() -> Iterator[ControlPlane]:
+    """A cluster with controllers, the admission policy, and a profile for each strategy."""
+    with ControlPlane({"kube-controller-manager"}) as plane, plane.access.client() as client:
         replica.apply_manifests(plane.access)
         plane.access.kubectl("apply", "-k", str(ROOT / "manifests" / "admission"))
         create_nodes(plane.access, 3)
-        strategies = {"spread": "LeastAllocated", "pack": "MostAllocated"}
-        for name, strategy in strategies.items():
+        for name, strategy in STRATEGIES.items():
             client.post(PROFILES, profile(name, **scored_by(strategy)))
-        scheduler = replicas.start()
-        scheduler.wait_until_leads()
-        namespaces = {name: labelled_namespace(plane.access, client, name) for name in strategies}
-        placed: dict[str, list[int]] = {}
-        for name, namespace in namespaces.items():
+        yield plane
+
+
+def test_the_same_deployment_is_placed_by_the_policy_of_its_namespace(
+    plane: ControlPlane, replicas: Replicas
+) -> None:
+    """The shipped admission policy sets the scheduler that the namespace's label names."""
+    scheduler = replicas.start()
+    scheduler.wait_until_leads()
+    placed: dict[str, list[int]] = {}
+    with plane.access.client() as client:
+        for name in STRATEGIES:
+            namespace = labelled_namespace(plane.access, client, name)
             client.post(f"/apis/apps/v1/namespaces/{namespace}/deployments", deployment())
             found = eventually(
-                lambda: bound(client, namespace),  # noqa: B023 - called at once
+                partial(bound, client, namespace),
                 lambda nodes: len(nodes) == REPLICAS,
                 "nodes for all replicas",
             )
             placed[name] = sorted(Counter(found.values()).values())
-        assert placed == {"spread": [2, 2, 2], "pack": [6]}
-        assert scheduler.terminate() == 0
+    assert placed == {"spread": [2, 2, 2], "pack": [6]}
+    assert scheduler.terminate() == 0
