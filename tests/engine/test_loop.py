@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any, ClassVar
 
 import pytest
@@ -304,6 +305,23 @@ def only_in(zone: str) -> dict[str, object]:
     expression = {"key": ZONE, "operator": "In", "values": [zone]}
     term = {"matchExpressions": [expression]}
     return {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}
+
+
+async def test_the_hints_of_an_event_do_not_hold_up_a_decision(client: ApiClient) -> None:
+    """The clock advances by half a millisecond whenever it is read, which is after each hint."""
+    ticks = count()
+    engine = Engine(client, node("small", cpu="1"), clock=lambda: next(ticks) * 0.0005)
+    queue = engine.scheduler_state.queue
+    engine.pending(*(pod(f"big-{number}", cpu=f"{number + 4}") for number in range(50)))
+    with engine.running():
+        await until(lambda: queue.counts()["unschedulable"] == 50 and not queue.run_hints(0.0))
+        raw = node("small", cpu="2")
+        engine.scheduler_state.state.put(Kind.NODE, "small", parse_object(Kind.NODE, raw))
+        engine.pending(pod("web", cpu="3"))
+        await until(lambda: engine.decisions.of("default/web"))
+        assert queue.run_hints(0.0)
+        await until(lambda: not queue.run_hints(0.0))
+    assert queue.counts()["unschedulable"] == 51
 
 
 async def test_a_pod_is_tried_though_another_of_its_group_waits_for_another_zone(

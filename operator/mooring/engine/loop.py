@@ -59,6 +59,8 @@ __all__ = ["SchedulingLoop"]
 logger = logging.getLogger(__name__)
 
 _SLICE_SECONDS: Final = 0.002
+_HINT_SECONDS: Final = 0.001
+"""How long queueing hints run between two decisions; one hint at least."""
 _MOST_BINDING: Final = 256
 _CONFIRMATION_SECONDS: Final = 60.0
 """How long the watch may take to show a pod bound; then the API server is asked."""
@@ -156,9 +158,10 @@ class SchedulingLoop:
         slice_end = self._clock() + _SLICE_SECONDS
         while not self._halted:
             self._turned = now = self._clock()
+            more_hints = self._run_hints(now)
             queued = self._scheduler.queue.pop(now) if self._may_bind() else None
             if queued is None:
-                if not self._compare(slice_end):
+                if not more_hints and not self._compare(slice_end):
                     await self._idle(now)
             else:
                 self._attempt(queued)
@@ -185,6 +188,14 @@ class SchedulingLoop:
         """Ends nominations of members of groups that no attempt ends; to be called sometimes."""
         for pod in self._reservation.expire(self._clock()):
             self._reports.nomination_cleared(pod)
+
+    def _run_hints(self, now: float) -> bool:
+        """Runs queueing hints of unschedulable pods for a moment; True if there are more to run."""
+        until = now + _HINT_SECONDS
+        while self._scheduler.queue.run_hints(now):
+            if self._clock() >= until:
+                return True
+        return False
 
     def _may_bind(self) -> bool:
         """Whether one more binding may be in flight."""
