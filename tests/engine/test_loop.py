@@ -519,6 +519,26 @@ async def test_pods_that_wait_at_permit_do_not_block_other_bindings(
     assert len(engine.scheduler_state.state.pods) == 6
 
 
+async def test_a_pod_at_permit_is_called_off_when_its_profile_goes_and_runs_when_it_returns(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a", cpu="1"))
+    scheduler = engine.scheduler_state
+    engine.pending(pod("w", cpu="1", labels={"does": "wait"}))
+    with engine.running():
+        await until(lambda: len(scheduler.waiting))
+        scheduler.profiles.remove("default-scheduler")
+        engine.intake.profiles_changed()
+        await until(lambda: not engine.loop.binding)
+        assert not scheduler.state.pods.assumed
+        assert [*scheduler.without_profile] == ["default/w"]
+        assert bindings.statuses == []  # that no node fits would be wrong; Intake.report tells why
+        put_profile(scheduler, registry=PLUGINS)
+        engine.intake.profiles_changed()
+        await until(lambda: bindings.made)
+    assert bindings.made == [("w", "a")]
+
+
 async def test_a_scheduler_that_stops_writes_nothing_about_pods_at_permit(
     client: ApiClient, bindings: Bindings
 ) -> None:

@@ -472,13 +472,14 @@ class SchedulingLoop:
         """A Reserve or Permit plugin rejected the pod.
 
         A scheduler that stops has rejected those at Permit itself, and the next one decides anew:
-        nothing is written about them, because it would ask a cluster autoscaler for nodes.
+        nothing is written about them, because it would ask a cluster autoscaler for nodes. The same
+        is true of a pod that has left the queue, because it was deleted or no profile takes it.
         """
         self._count(attempt, "unschedulable")
-        plugins = frozenset((rejection.plugin,))
-        self._scheduler.queue.add_unschedulable(attempt.queued, plugins, self._clock())
-        if not self._halted:
-            self._reports.unschedulable(attempt.queued.pod, rejection.message)
+        queued, queue = attempt.queued, self._scheduler.queue
+        queue.add_unschedulable(queued, frozenset((rejection.plugin,)), self._clock())
+        if not self._halted and queue.get(queued.pod.key) is queued:
+            self._reports.unschedulable(queued.pod, rejection.message)
 
     def _assume(self, attempt: _Attempt, chosen: ScheduleResult) -> None:
         """The pod is assumed on the chosen node, and a task that binds it begins."""
