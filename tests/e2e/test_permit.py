@@ -36,6 +36,7 @@ class Holding(BaseModel):
 
 class Hold:
     name = "Hold"
+    row_local = True
     Args = Holding
 
     def __init__(self, args, handle):

@@ -345,9 +345,10 @@ async def run(engine: Engine, bindings: Bindings, kind: str, times: int = 2) -> 
             engine.intake.pending(parse_pod(pod(name, cpu="1m" if name in HOSTILE else "2m")))
         await until(lambda: engine.settled(bindings.made), tasks)
         if point == "QueueingHint":
-            for name in ("n3", "n4"):
+            for name, least in (("n3", 1), ("n4", times)):
                 raw = parse_object(Kind.NODE, node(name))
                 engine.state.state.put(Kind.NODE, name, raw)
+                await until(lambda n=least: engine.failures[wanted] >= n, tasks)
                 await until(lambda: engine.settled(bindings.made), tasks)
         assert engine.failures[wanted] >= times
         assert set(engine.failures) == {wanted}

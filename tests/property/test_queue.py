@@ -39,9 +39,7 @@ class FakeHints:
     def nominated_node(self, _queued: QueuedPod) -> str | None:
         return None
 
-    def is_worth_requeuing(
-        self, queued: QueuedPod, event: ClusterEvent, *, during_attempt: bool
-    ) -> bool:
+    def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent, **_: bool) -> bool:
         return bool(queued.unschedulable_plugins & HELPS[event])
 
 
