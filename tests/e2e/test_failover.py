@@ -27,8 +27,8 @@ from e2e.replicas import (
     ready,
 )
 
-FULL: Final = 12
-"""Pods of one core that fill the three nodes."""
+FULL: Final = 9
+"""Pods of 1.3 cores of which three fill each node; pods of other tests take thousandths."""
 SLOWLY: Final = ("--qps=20", "--burst=20")
 MANY: Final = 120
 """Pods whose bindings wait for longer in this limit than a quick lease lives."""
@@ -229,10 +229,10 @@ def test_a_new_leader_waits_for_victims_that_were_evicted_through_the_eviction_a
     leader.wait_until_leads()
     standby = replicas.start(*QUICK_LEASE)
     eventually(lambda: standby.get("/readyz"), lambda page: page[0] == 200, "a warm stand-by")
-    fill = (pod(f"low-{n}", cpu="1", priorityClassName=low) for n in range(FULL))
+    fill = (pod(f"low-{n}", cpu="1300m", priorityClassName=low) for n in range(FULL))
     create_pods(client, namespace, *fill)
     all_bound(client, namespace, FULL)
-    preemptor = pod("high", cpu="2", scheduler="strict", priorityClassName=high)
+    preemptor = pod("high", cpu="2500m", scheduler="strict", priorityClassName=high)
     create_pods(client, namespace, preemptor)
     victims = eventually(lambda: leaving(client, namespace), lambda v: len(v) == 2, "two victims")
     assert set(victims.values()) == {"EvictionByEvictionAPI"}

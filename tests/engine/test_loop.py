@@ -102,19 +102,21 @@ class Engine:
         *objects: dict[str, object],
         clock: Callable[[], float] | None = None,
         shadow: Callable[[SchedulerState, Metrics], Shadow] | None = None,
+        registry: Registry = PLUGINS,
     ) -> None:
         state = cluster(*objects)
         snapshot, waiting, writer = Snapshot(state), WaitingPods(), PodWriter(client)
         api = PluginApi(client, writer)
         handle = Handle(snapshot, waiting, api, state)
-        profiles = Profiles(PLUGINS, handle)
+        profiles = Profiles(registry, handle)
         queue = SchedulingQueue(QueueingHints(handle))
         self.scheduler_state = SchedulerState(state, snapshot, queue, profiles, waiting)
         points = {"multiPoint": {"enabled": [{"name": Marked.name}]}}
-        put_profile(self.scheduler_state, registry=PLUGINS, plugins=points)
+        put_profile(self.scheduler_state, registry=registry, plugins=points)
         self.decisions, self.metrics = DecisionLog(), Metrics()
         self.reports = reports = Reports(writer, EventRecorder(client, "mooring", "test"))
         self.clock = clock or asyncio.get_running_loop().time
+        self.group_reports = group_reports(state, client)
         self.loop = SchedulingLoop(
             self.scheduler_state,
             reports=reports,
@@ -129,7 +131,7 @@ class Engine:
             ),
             shadow=shadow(self.scheduler_state, self.metrics) if shadow is not None else None,
             extenders=Extenders(ApiObjects(client)),
-            group_reports=group_reports(state, client),
+            group_reports=self.group_reports,
             clock=self.clock,
         )
         self.intake = Intake(
@@ -177,6 +179,10 @@ class Bindings:
         if request.method == "PATCH":
             self.statuses.append(request.body["status"])
             request.reply({})
+            return
+        if request.method == "GET":
+            name = request.path.split("/")[-1]
+            request.reply({"metadata": {"name": name, "uid": f"pod-default-{name}"}, "spec": {}})
             return
         if request.method == "DELETE":
             self.deleted.append(request.path.split("/")[-1])

@@ -295,7 +295,9 @@ class ClusterState:
 
     def track_pod_groups(self, formats: tuple[GroupFormat, ...]) -> None:
         """Groups without an object are known in exactly these formats from now on."""
-        self._pod_groups.track(formats)
+        if self._pod_groups.track(formats):
+            for placed in self.pods:
+                self._pod_columns.renew(placed.pod, self._pod_groups.number_of(placed.pod.uid))
 
     def take_changed_groups(self) -> set[GroupKey]:
         """The pod groups that changed or went since the last call; the first call returns all."""
@@ -353,7 +355,7 @@ class ClusterState:
         known.pod, known.assumed, known.deadline, known.announced = pod, False, None, True
         self.pods.assumed.pop(pod.key, None)
         self._pod_groups.attach(known)
-        self._pod_columns.renew(pod)
+        self._pod_columns.renew(pod, self._pod_groups.number_of(pod.uid))
         if self.devices.renew(known):
             self.nodes.changes.mark(known.row)
         if not announced:
@@ -411,8 +413,13 @@ class ClusterState:
         self.storage.add_pod(placed.row, placed.pod)
         self.devices.attach(placed)
         self._pod_groups.attach(placed)
-        evicting = self.evictions.evicting(placed.pod)
-        self._pod_columns.put(placed.pod, placed.row, nominated=False, evicting=evicting)
+        self._pod_columns.put(
+            placed.pod,
+            placed.row,
+            nominated=False,
+            evicting=self.evictions.evicting(placed.pod),
+            group=self._pod_groups.number_of(placed.pod.uid),
+        )
 
     def _detach(self, key: str) -> PodState | None:
         placed = self.pods.pop(key)

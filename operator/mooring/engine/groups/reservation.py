@@ -13,7 +13,8 @@ import numpy as np
 
 from mooring.engine.groups.cycle import group_of
 from mooring.engine.groups.decision import placements_of
-from mooring.engine.groups.placement import Assignment, GroupSearch, SearchBudget
+from mooring.engine.groups.placement import Assignment, GroupSearch
+from mooring.engine.groups.slices import SearchBudget
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
