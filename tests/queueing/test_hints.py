@@ -118,6 +118,16 @@ def test_pods_of_another_shape_or_rejection_have_another_signature(
     assert queueing_hint.signature(rejected("TaintToleration")) != known
 
 
+def test_pods_that_run_for_another_time_have_another_signature(
+    queueing_hint: QueueingHints,
+) -> None:
+    """A shorter one may fit on a node that is reserved until it has ended."""
+    first, second = (
+        rejected("NodeResourcesFit", spec={"activeDeadlineSeconds": seconds}) for seconds in (9, 99)
+    )
+    assert queueing_hint.signature(first) != queueing_hint.signature(second)
+
+
 def test_every_event_queues_a_pod_whose_plugin_registers_no_events(
     queueing_hint: QueueingHints,
 ) -> None:

@@ -23,12 +23,13 @@ class QueueingHints:
     def signature(self, queued: QueuedPod) -> Hashable:
         """A value that is equal for pods which the same cluster events may make schedulable.
 
-        The answers of row-local plugins depend on the shape alone; others may read the rest. The
-        members of a pod group are tried together, so that each group is tried for itself.
+        The answers of row-local plugins depend on the shape alone; others may read the rest. How
+        long a pod runs decides whether it fits on a reserved node. The members of a pod group are
+        tried together, so that each group is tried for itself.
         """
         pod, pipeline = queued.pod, queued.pipeline
         group = self._cluster.pod_groups.key_of(pod) if pipeline.group_policy else None
-        rejected = (pod.shape, pipeline, queued.unschedulable_plugins, group)
+        rejected = (pod.shape, pipeline, queued.unschedulable_plugins, group, pod.longest_run)
         if queued.unschedulable_plugins <= pipeline.row_local:
             return rejected
         if EXTENDER in queued.unschedulable_plugins:
