@@ -90,7 +90,8 @@ def decide(
     those of the extenders that care for the pod; where one is missing, the call that gets it is
     returned instead of an outcome.
     """
-    search = Search(pod, pipeline, cluster, cache.of(pod, pipeline, cluster))
+    results = cache.of(pod, pipeline, cluster)
+    search = Search(pod, pipeline, cluster, results, pod.ends_by(now))
     pre_filtered = search.pre_filter() if cluster.node_count else search.diagnosis_without_nodes()
     if isinstance(pre_filtered, Diagnosis):
         return _fit_error(search, pre_filtered, None, now, seed, answers)
