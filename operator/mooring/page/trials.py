@@ -16,8 +16,9 @@ from typing import Any, Final
 
 import yaml
 
-from mooring.engine.groups.decision import decide_group
-from mooring.engine.groups.placement import SearchBudget
+from mooring.engine.groups.decision import GroupDecision, decide_group
+from mooring.engine.groups.placement import DecisionOutdated
+from mooring.engine.groups.slices import SearchBudget
 from mooring.engine.profiles import Profiles
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
@@ -62,8 +63,7 @@ _SECONDS: Final = 30.0
 """How long one request may take."""
 _REST: Final = 3.0
 _MOST_SUGGESTIONS: Final = 5
-_GROUP_STEPS: Final = 200
-"""Decisions that the search for a pod group may take; it runs in one step."""
+_OUTDATED: Final = "the cluster changed while nodes for the group were searched; try again"
 _MOST_MISTAKES: Final = 20
 _SCHEDULING_GATES: Final = "SchedulingGates"
 _GROUPS: Final = {
@@ -319,12 +319,12 @@ class Trials:
             used = chosen[pod.key]
             group = None
             if used is not None and used.group_policy is not None:
-                group = self._group(writer, pod)
+                group = self._group_of(writer, pod)
             unit = units.setdefault(pod.key if group is None else group.key, _Unit([], used, group))
             unit.pods.append(pod)
         return list(units.values())
 
-    def _group(self, writer: PodGroupsWriter, pod: Pod) -> PodGroupState | None:
+    def _group_of(self, writer: PodGroupsWriter, pod: Pod) -> PodGroupState | None:
         """The group of the pod, defined by the text or else in the cluster."""
         group = writer.groups.of(pod)
         if group is not None and group.definition is None:
@@ -342,8 +342,12 @@ class Trials:
         for unit in units:
             began = self._clock()
             try:
-                with self._overlaid(overlay):
-                    documents = self._decide(unit, overlay, cache, nodes)
+                if unit.group is not None and unit.pipeline is not None:
+                    group = unit.group
+                    documents = await self._group(unit, unit.pipeline, group, overlay, cache)
+                else:
+                    with self._overlaid(overlay):
+                        documents = self._decide(unit, overlay, cache, nodes)
             except (PluginFailed, PluginError) as error:
                 documents = [_without_node(pod, unit.pipeline, str(error)) for pod in unit.pods]
             yield documents
@@ -371,8 +375,6 @@ class Trials:
         pipeline, cluster = unit.pipeline, self._scheduler.cluster
         if pipeline is None:
             return [_without_node(p, None, _no_profile(p)) for p in unit.pods]
-        if unit.group is not None:
-            return self._decide_group(unit, pipeline, unit.group, overlay, cache)
         (pod,) = unit.pods
         if (limit := pod.limit_exceeded) is not None:
             return [_without_node(pod, pipeline, limit)]
@@ -385,7 +387,7 @@ class Trials:
             overlay.added.append((pod, cluster.nodes.name(row)))
         return [document]
 
-    def _decide_group(
+    async def _group(
         self,
         unit: "_Unit",
         pipeline: Pipeline,
@@ -393,31 +395,40 @@ class Trials:
         overlay: _Overlay,
         cache: ResultCache,
     ) -> list[dict[str, Any]]:
+        """The decision about all pods of a group, with a pause after each slice of the search."""
         gates = (_gate(pod, pipeline, only=_SCHEDULING_GATES) for pod in unit.pods)
         message = next(filter(None, gates), None) or group.incomplete
         if message is not None:
             return [_without_node(pod, pipeline, message) for pod in unit.pods]
         cluster = self._scheduler.cluster
-        decision = decide_group(
-            group,
-            unit.pods,
-            pipeline,
-            cluster,
-            cache,
-            seed=0,
-            rejected={},
-            budget=SearchBudget(_GROUP_STEPS),
+        budget = SearchBudget(clock=self._clock)
+        steps = decide_group(
+            group, unit.pods, pipeline, cluster, cache, seed=0, rejected={}, budget=budget
         )
-        documents = []
-        for pod in unit.pods:
-            row = decision.rows.get(pod.uid)
-            document = _without_node(pod, pipeline, decision.message)
-            if row is not None:
-                name = cluster.nodes.name(row)
-                overlay.added.append((pod, name))
-                document |= {"node": name, "message": None, "cause": None}
-            documents.append(document)
-        return documents
+        decision: GroupDecision | None = None
+        while decision is None:
+            began = self._clock()
+            try:
+                with self._overlaid(overlay):
+                    next(steps)
+            except StopIteration as ended:
+                decision = ended.value
+            except DecisionOutdated:
+                decision = GroupDecision({}, message=_OUTDATED)
+            await asyncio.sleep(_REST * (self._clock() - began))
+        return [self._member(pod, pipeline, decision, overlay) for pod in unit.pods]
+
+    def _member(
+        self, pod: Pod, pipeline: Pipeline, decision: GroupDecision, overlay: _Overlay
+    ) -> dict[str, Any]:
+        """The decision about one pod of a group; with a node it is in the overlay then."""
+        document = _without_node(pod, pipeline, decision.message)
+        row = decision.rows.get(pod.uid)
+        if row is None:
+            return document
+        name = self._scheduler.cluster.nodes.name(row)
+        overlay.added.append((pod, name))
+        return document | {"node": name, "message": None, "cause": None}
 
     async def _suggestions(
         self,
