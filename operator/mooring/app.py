@@ -116,7 +116,6 @@ class Scheduler:
         self._exit_code = 0
         self._leading = False
         self._metrics = Metrics()
-        self._decisions = DecisionLog()
         writer = PodWriter(client)
         self._recorder = EventRecorder(client, "mooring", self._identity, gives_way=self._is_busy)
         state = ClusterState()
@@ -138,7 +137,10 @@ class Scheduler:
             max_backoff=settings.max_backoff,
             namespaces_take_turns=settings.queue_fairness == "namespace",
         )
-        self._scheduler = SchedulerState(state, cluster, queue, profiles, waiting)
+        decisions = DecisionLog(limit=round(settings.decision_record_mib * 2**20))
+        self._scheduler = SchedulerState(
+            state, cluster, queue, profiles, waiting, decisions=decisions
+        )
         self._preemptions = PreemptionExecutor(
             self._scheduler,
             writer,
@@ -178,7 +180,6 @@ class Scheduler:
             self._scheduler,
             reports=self._reports,
             metrics=self._metrics,
-            decisions=self._decisions,
             preemptions=self._preemptions,
             shadow=self._shadow,
             extenders=self._extenders,
@@ -413,7 +414,7 @@ class Scheduler:
                 "shutdown": self._stopping,
             },
             metrics=self._metrics,
-            decisions=self._decisions,
+            decisions=self._scheduler.decisions,
             pod_report=PodReports(self._scheduler).of,
             pod_groups=self._group_reports.report,
             shadow=self._shadow.report,
