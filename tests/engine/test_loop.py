@@ -463,9 +463,9 @@ async def test_the_path_of_a_pod_at_permit_says_which_plugin_it_waits_for(
 async def test_the_path_of_a_preemptor_has_its_cause_and_victims_and_the_victims_path_both(
     client: ApiClient, bindings: Bindings
 ) -> None:
-    victim = pod("low", cpu="2", node="a", priority=1, uid="u-low")
+    victim = pod("low", cpu="2", node="a", priority=1)
     engine = Engine(client, node("a", cpu="2"), victim)
-    engine.decisions.seen("default/low", "u-low", engine.clock())
+    engine.decisions.seen("default/low", "u", engine.clock())
     engine.decisions.bound("default/low", "a", engine.clock())
     engine.pending(pod("high", cpu="2", priority=10))
     with engine.running():
@@ -485,7 +485,7 @@ async def test_the_path_of_a_pod_whose_binding_fails_has_the_error(
     engine.pending(pod("web", labels={"does": "fail in pre_bind"}))
     with engine.running():
         await until(lambda: bindings.statuses and not engine.loop.binding)
-    error = 'running PreBind plugin "Marked": UnprintableError: UnprintableError'
+    error = 'running PreBind plugin "Marked": UnprintableError'
     assert path_of(engine, "web")[2:] == [
         {"step": "assumed", "node": "a"},
         {"step": "error", "cause": error},

@@ -298,6 +298,13 @@ def test_nodes_left_out_by_the_caller_are_told_too() -> None:
     assert kept["truncated"] == {"scores": 5000, "rejections": 12}
 
 
+def test_a_decision_without_scores_has_none_left_out() -> None:
+    record = log()
+    record.decided(decision(node="n1"), 0, scored=1)
+    (kept,) = record.of(POD)
+    assert "truncated" not in kept
+
+
 def test_a_decision_with_text_that_is_no_unicode_is_kept_all_the_same() -> None:
     record = log()
     record.decided(decision(message="\ud800"), 0, cause="\ud800")

@@ -5,7 +5,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -189,21 +190,18 @@ def _wall(seconds: float) -> str:
 
 
 TestRecord = Record.TestCase
-TestRecord.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+TestRecord.settings = settings(max_examples=60, stateful_step_count=50)
 
 
-@settings(max_examples=8, deadline=None)
-@given(
-    decisions=st.sampled_from((1, 7, 100_000)),
-    steps=st.integers(1, 6),
-    name=st.integers(1, 200),
-    bound=st.booleans(),
+@pytest.mark.parametrize("bound", [True, False])
+@pytest.mark.parametrize(
+    ("decisions", "steps", "name"), [(1, 1, 1), (1, 6, 60), (100_000, 6, 1), (7, 2, 250)]
 )
 def test_python_uses_no_more_memory_than_the_limit(
     decisions: int, steps: int, name: int, *, bound: bool
 ) -> None:
     """`decisions` is the number of different ones, `name` the length of the pods' names."""
-    limit, pods = 2**20, 2_000
+    limit, pods = 2**19, 600
     tracemalloc.start()
     try:
         log = DecisionLog(limit=limit)
@@ -222,5 +220,5 @@ def test_python_uses_no_more_memory_than_the_limit(
     finally:
         tracemalloc.stop()
     assert log.bytes <= limit
-    assert used <= 1.05 * limit
-    assert len(log) > 100
+    assert used <= limit
+    assert 50 < len(log) < pods

@@ -24,7 +24,7 @@ _WORDS: Final = {
     "nominated": "nominated to {node}",
     "preemptionFailed": "preemption failed: {cause}",
     "assumed": "assumed on {node}",
-    "waitingAtPermit": "waiting at Permit on {node} for {plugins}",
+    "waitingAtPermit": "waiting at Permit on {node} for {named}",
     "rejected": "rejected{by_plugin}: {cause}",
     "error": "error: {cause}",
     "bound": "bound to {node}",
@@ -83,8 +83,8 @@ def path_rows(path: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _step(step: Mapping[str, Any]) -> str:
     """One step in words; how often and for how long it was repeated comes first."""
     name, plugins = step["step"], ", ".join(step.get("plugins", ()))
-    words = {"plugins": plugins, "by_plugin": f" by {plugins}" if plugins else ""}
-    text = _WORDS.get(name, name).format(**step | words)
+    words = {"named": plugins, "by_plugin": f" by {plugins}" if plugins else ""}
+    text: str = _WORDS.get(name, name).format(**step, **words)
     if name == "seen":
         text = f"seen at {step['time']}"
     if name == "nominated":

@@ -292,8 +292,8 @@ class Endpoints:
             raise web.HTTPBadRequest(text=f"limit must be between 1 and {_MOST_SUMMARIES}\n")
         found = self._decisions.summaries(namespace, int(limit))
         parts = list[bytes]()
-        while part := [orjson.dumps(summary) for summary in islice(found, _SLICE)]:
-            parts += part
+        while part := [*islice(found, _SLICE)]:
+            parts.append(orjson.dumps(part)[1:-1])
             await asyncio.sleep(0)
         counts = {"bytes": self._decisions.bytes, "limitBytes": self._decisions.limit}
         page = b'{"decisions":[%b],%b' % (b",".join(parts), orjson.dumps(counts)[1:])

@@ -37,7 +37,7 @@ _FIRST_STEPS: Final = 4
 _MOST_VICTIMS: Final = 10
 """Victims that a step names."""
 
-_PATH_BYTES: Final = 950
+_PATH_BYTES: Final = 900
 """A path without its steps and names, with its `StateTimes` and its entry in a dict."""
 _STEP_BYTES: Final = 64
 _TEXT_BYTES: Final = 240
@@ -144,18 +144,18 @@ class _Text:
 
 
 class _Entry(NamedTuple):
-    """One step as it is read from a path: `count` times in a row, from `first` to `last`."""
+    """One step as it is read from a path: `in_a_row` times, from `first` to `last`."""
 
     step: Step
     first: float
     last: float
-    count: int
+    in_a_row: int
     details: list[str]
     decision: bytes | None
 
     def to_json(self, wall: _WallTime) -> dict[str, Any]:
         """The step as JSON values; which details it has depends on the kind of step."""
-        times = {"time": wall(self.first), "until": wall(self.last), "count": self.count}
+        times = {"time": wall(self.first), "until": wall(self.last), "count": self.in_a_row}
         return {"step": self.step.value, **times, **_DETAILS[self.step](self.details)}
 
 
@@ -352,7 +352,7 @@ class DecisionLog:
             )
         view = _without_pod(decision)
         truncated = {}
-        if scored > len(decision.scores or ()):
+        if decision.scores is not None and scored > len(decision.scores):
             truncated["scores"] = scored
         if rejected > len(decision.rejections):
             truncated["rejections"] = rejected
@@ -551,6 +551,8 @@ class DecisionLog:
         """The text with this value, which has one user more."""
         text = self._texts.get(value)
         if text is None:
+            # A copy, because what orjson returns occupies 4 KiB however short it is.
+            value = memoryview(value).tobytes()
             text = self._texts[value] = _Text(value)
             self.bytes += text.size
         text.users += 1
@@ -596,7 +598,7 @@ def _record(pod: str, entry: _Entry, wall: _WallTime) -> dict[str, Any]:
         **view,
         "time": wall(entry.last),
         "since": wall(entry.first),
-        "count": entry.count,
+        "count": entry.in_a_row,
         "cause": cause,
     }
     return record | {"truncated": truncated} if truncated else record
