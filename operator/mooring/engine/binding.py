@@ -22,6 +22,8 @@ from mooring.engine.extenders.answers import interested
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders
 from mooring.engine.groups.binding import GroupBinding
+from mooring.engine.groups.placement import DecisionOutdated, MemberCheck
+from mooring.engine.groups.slices import Slices
 from mooring.engine.reports import PodScheduledReason, failure_reason
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
@@ -100,10 +102,12 @@ class AssumedPod:
     together: GroupBinding | None = None
     """The binding of the group that the pod was assumed with, if any."""
 
-    def failed(self, reason: str) -> None:
-        """The pod will not be bound: those that were assumed with it may be called off."""
-        if self.together is not None:
-            self.together.failed(f"member {self.pod.key} failed: {reason}")
+    def give_up(self, waiting: WaitingPods) -> None:
+        """Unreserves and forgets the pod, which no task binds yet."""
+        waiting.leave(self.pod.uid)
+        if self.permitted is not None and not self.permitted.cancel():
+            self.permitted.exception()  # nothing else looks at it
+        self.undo.close()
 
 
 def assume_reserve_and_permit(
@@ -147,36 +151,39 @@ def assume_and_reserve(pod: Pod, row: int, pipeline: Pipeline, state: ClusterSta
 
 def assume_together(
     members: Sequence[tuple[QueuedPod, int]],
-    needed: int,
+    together: GroupBinding,
     pipeline: Pipeline,
     scheduler: SchedulerState,
+    check: MemberCheck,
     *,
     now: float,
-) -> list[AssumedPod]:
+) -> Slices[list[AssumedPod]]:
     """All members are assumed on their rows and reserved, and permitted or waiting to be.
 
-    They are bound together, at least `needed` of them or none.
+    They must join `together`, and each must be announced when its binding begins. If this is closed
+    in a pause, no member is assumed any more.
 
     Raises:
         PodRejected: by a Reserve or Permit plugin; no member is assumed any more, and no event
             about any was delivered.
         PluginFailed: if one of them fails; the same.
+        DecisionOutdated: a member does not fit any more; the same.
     """
-    together = GroupBinding(len(members), needed)
     assumed = list[AssumedPod]()
     with ExitStack() as undo:
         for queued, row in members:
+            if not check.fits(queued.pod, row):
+                raise DecisionOutdated
             stack = assume_and_reserve(queued.pod, row, pipeline, scheduler.state)
             undo.callback(stack.close)
             node = scheduler.state.nodes.names[row]
             one = AssumedPod(queued, queued.pod, node, pipeline, stack, together=together)
             assumed.append(one)
+            yield from check.budget.pause()
         for one in assumed:
             undo.callback(scheduler.waiting.leave, one.pod.uid)
             one.permitted = _permit(one, scheduler.waiting, now)
         undo.pop_all()
-    for one in assumed:
-        scheduler.state.announce(one.pod)
     return assumed
 
 

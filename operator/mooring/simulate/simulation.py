@@ -13,6 +13,8 @@ from mooring.engine.extenders.answers import interested
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.groups.cycle import group_of, place_group
 from mooring.engine.groups.decision import GroupDecision, preempt_for_group
+from mooring.engine.groups.placement import MemberCheck
+from mooring.engine.groups.slices import run_whole
 from mooring.engine.outcome import FitError, Outcome, decision_of
 from mooring.engine.profiles import InForce, Profiles
 from mooring.engine.result_cache import ResultCache
@@ -198,15 +200,9 @@ class Simulation:
         decision = GroupDecision({}, message=message or "")
         try:
             if message is None:
-                decision = place_group(
-                    group,
-                    members,
-                    pipeline,
-                    self._cluster,
-                    self._shared,
-                    seed=seed,
-                    assume=partial(self._assume_together, members, pipeline),
-                )
+                assume = partial(self._assume_together, members, pipeline)
+                about = (group, members, pipeline, self._cluster, self._shared)
+                decision = run_whole(place_group(*about, seed=seed, assume=assume))
             if decision.tries and not decision.rows:
                 decision = self._preempt_for_group(group, members, pipeline, decision, seed)
         except PluginError as error:
@@ -217,14 +213,15 @@ class Simulation:
             yield self._member(pod, profile, node, decision)
 
     def _assume_together(
-        self, members: list[Pod], pipeline: Pipeline, decision: GroupDecision
-    ) -> None:
+        self, members: list[Pod], pipeline: Pipeline, decision: GroupDecision, _: MemberCheck
+    ) -> tuple[()]:
         with ExitStack() as undo:
             for pod in members:
                 row = decision.rows.get(pod.uid)
                 if row is not None:
                     undo.callback(assume_and_reserve(pod, row, pipeline, self._state).close)
             undo.pop_all()
+        return ()
 
     def _preempt_for_group(
         self,

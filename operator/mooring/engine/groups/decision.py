@@ -1,7 +1,7 @@
 """Decides about a pod group as a whole: a node for every member, or why there is none.
 
-See podGroupSchedulingPlacementAlgorithm in schedule_one_podgroup.go. A decision is pure and
-synchronous, like that about one pod.
+See podGroupSchedulingPlacementAlgorithm in schedule_one_podgroup.go. A decision is pure, like that
+about one pod. It may take long, and pauses then.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -11,7 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from mooring.engine.groups.placement import Assignment, GroupSearch, SearchBudget
+from mooring.engine.groups.placement import Assignment, GroupSearch
+from mooring.engine.groups.slices import SearchBudget, Slices, run_whole
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.placements import Placement, PodGroupAssignments
@@ -85,33 +86,35 @@ def decide_group(
     seed: int,
     rejected: Mapping[str, Collection[int]],
     budget: SearchBudget | None = None,
-) -> GroupDecision:
+) -> Slices[GroupDecision]:
     """Nodes for all these members, or for as many as the group's minimum needs beside the others.
 
     `members` are without a node. `rejected` has by uid the rows that a Reserve or Permit plugin
     rejected since the attempt began. If the minimum has its nodes already, as many members get
     one as fit. `budget` bounds the decisions of one attempt together.
+
+    Raises:
+        DecisionOutdated: in a pause.
     """
     needed = max(group.minimum - group.scheduled_pods_count, 1)
     if not members or len(members) < needed:
         return GroupDecision({}, message=f"{len(members)} of {needed} members can be scheduled now")
     if (lacking := _lacking(group, cluster)) is not None:
         return GroupDecision({}, message=lacking, plugins=frozenset(pipeline.resource_filters))
-    with cluster.trial() as trial:
-        for pod in members:
-            trial.withdraw(pod.key)
-        search = GroupSearch(
-            members, pipeline, cluster, cache, seed=seed, rejected=rejected, budget=budget
-        )
+    search = GroupSearch(
+        members, pipeline, cluster, cache, seed=seed, rejected=rejected, budget=budget
+    )
+    with search.beside():
         placements = placements_of(group, pipeline, cluster)
-        if isinstance(placements, Unschedulable):
-            reason = frozenset(p.name for p in pipeline.placement_generate)
-            return GroupDecision({}, message=placements.reason, plugins=reason)
-        tried = list[_Candidate]()
-        best = _complete(search, placements, tried) or _partial(tried, needed)
+    if isinstance(placements, Unschedulable):
+        reason = frozenset(p.name for p in pipeline.placement_generate)
+        return GroupDecision({}, message=placements.reason, plugins=reason)
+    tried = list[_Candidate]()
+    best = (yield from _complete(search, placements, tried)) or _partial(tried, needed)
+    with search.beside():
         chosen = _best(best, group, pipeline, cluster) if best else None
-        all_tried = len(tried) == len(placements)
-        return _decision(chosen, tried, search, pipeline, all_tried=all_tried)
+    all_tried = len(tried) == len(placements)
+    return _decision(chosen, tried, search, pipeline, all_tried=all_tried)
 
 
 def _lacking(group: PodGroupState, cluster: Snapshot) -> str | None:
@@ -215,7 +218,7 @@ class _GroupDryRun:
         placements = placements_of(self._group, self._pipeline, self._cluster)
         if isinstance(placements, Unschedulable):
             return None
-        found = _complete(search, placements, [])
+        found = run_whole(_complete(search, placements, []))
         if not found:
             return None
         best = _best(found, self._group, self._pipeline, self._cluster)
@@ -243,7 +246,7 @@ def placements_of(
 
 def _complete(
     search: GroupSearch, placements: Iterable[Placement], tried: list[_Candidate]
-) -> list[_Candidate]:
+) -> Slices[list[_Candidate]]:
     """The placements of the lowest tier that take all members; `tried` gets what was tried.
 
     No more are tried once the budget of the search is spent.
@@ -253,7 +256,8 @@ def _complete(
         for placement in tier:
             if tried and search.budget.spent:
                 return found
-            candidate = _Candidate(placement, search.place(placement.rows))
+            assignment = yield from search.place_in_slices(placement.rows)
+            candidate = _Candidate(placement, assignment)
             tried.append(candidate)
             if candidate.assignment.complete:
                 found.append(candidate)

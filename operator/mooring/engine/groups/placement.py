@@ -4,18 +4,23 @@ Members whose filters depend on other pods through requests alone are counted on
 (`packing`), however many there are. If any member has ports, inter-pod terms, spread
 constraints, volumes or devices, the members are placed in trials, and such members one by one.
 Every filter of the profile holds for each member beside all those placed before it.
+
+A long search pauses (`slices`). Its trial is closed then, because other tasks change the cluster,
+and made again afterwards. What it finds may not fit any more: `MemberCheck` says whether it does.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 
 from mooring.engine.filtering import Search
-from mooring.engine.groups.packing import Item, Order, Packing, pack
+from mooring.engine.groups.packing import Item, Order, Packing, pack, pack_in_slices
+from mooring.engine.groups.slices import SearchBudget, Slices, run_whole
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scoring import score
 from mooring.framework.diagnosis import Diagnosis
@@ -24,16 +29,13 @@ from mooring.framework.runtime import run_resource_requests
 from mooring.model.pod import Pod
 from mooring.model.shape import PodShape
 from mooring.model.volumes import PodVolume
-from mooring.state.cluster import Trial
 from mooring.state.columns import IntArray
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray
 
-__all__ = ["Assignment", "GroupSearch", "SearchBudget"]
+__all__ = ["Assignment", "DecisionOutdated", "GroupSearch", "MemberCheck"]
 
 _MOST_TRIES: Final = 24
-_MOST_DECISIONS: Final = 3_000
-"""What one decision about a group may cost in all its domains, in decisions about one pod."""
 _COUNTING: Final = 5
 """The cost of placing the members of one class by counting; it takes some milliseconds."""
 _MOST_SHAPES: Final = 500
@@ -50,6 +52,8 @@ _Fields = tuple[PodShape, frozenset[tuple[str, str]], tuple[PodVolume, ...], Any
 
 Rows = dict[str, int]
 """The row of each placed member, by its uid."""
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +93,89 @@ class _Counted:
     eligible: BoolArray
 
 
+class DecisionOutdated(Exception):  # noqa: N818 - says what happened; the decision begins anew
+    """In a pause the cluster changed so much that what was found before is of no use."""
+
+
+class _Beside:
+    """The members that are placed so far, in a trial in which no member is nominated to a node.
+
+    The trial is open inside `with`, but for pauses.
+    """
+
+    def __init__(
+        self, members: Sequence[Pod], cluster: Snapshot, budget: SearchBudget, version: object
+    ) -> None:
+        self._members = members
+        self._cluster = cluster
+        self._budget = budget
+        self._version = version
+        self._nominations = ExitStack()
+        self._placed: list[tuple[Pod, int, ExitStack]] = []
+
+    def __enter__(self) -> Self:
+        self._open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    @property
+    def rows(self) -> Rows:
+        """The row of each member that is placed, in the order in which they were placed."""
+        return {pod.uid: row for pod, row, _ in self._placed}
+
+    def add(self, pod: Pod, row: int) -> None:
+        """The member is on the row."""
+        self._placed.append((pod, row, self._added(pod, row)))
+
+    def drop_last(self) -> None:
+        """The member that was added last is on no node."""
+        self._placed.pop()[2].close()
+
+    def clear(self) -> None:
+        """No member is on a node."""
+        while self._placed:
+            self.drop_last()
+
+    def pause(self) -> Slices[None]:
+        """Pauses if that is due.
+
+        Raises:
+            DecisionOutdated: the rows of nodes, or topology domains, are not what they were.
+        """
+        if not self._budget.pause_due:
+            return
+        self._close()
+        yield
+        if _version(self._cluster) != self._version:
+            raise DecisionOutdated
+        self._open()
+        self._budget.resumed()
+
+    def _open(self) -> None:
+        if len(self._cluster.nominations):
+            trial = self._nominations.enter_context(self._cluster.trial())
+            for pod in self._members:
+                trial.withdraw(pod.key)
+        self._placed = [(pod, row, self._added(pod, row)) for pod, row, _ in self._placed]
+
+    def _close(self) -> None:
+        for _, _, added in reversed(self._placed):
+            added.close()
+        self._nominations.close()
+
+    def _added(self, pod: Pod, row: int) -> ExitStack:
+        with ExitStack() as undo:
+            undo.enter_context(self._cluster.trial()).add(pod, row)
+            return undo.pop_all()
+
+
+def _version(cluster: Snapshot) -> tuple[int, int]:
+    """Changes with the nodes that exist, their rows, labels and taints."""
+    return cluster.nodes.topology_version, len(cluster.nodes)
+
+
 class GroupSearch:
     """The search for nodes for these members, which are not placed and have one pipeline.
 
@@ -105,7 +192,7 @@ class GroupSearch:
         *,
         seed: int,
         rejected: Mapping[str, Collection[int]],
-        budget: "SearchBudget | None" = None,
+        budget: SearchBudget | None = None,
     ) -> None:
         self.budget = budget or SearchBudget()
         self._members = members
@@ -115,22 +202,84 @@ class GroupSearch:
         self._seed = seed
         self._rejected = rejected
         self._lowest = min(members, key=lambda pod: pod.shape.priority)
+        self._version = _version(cluster)
 
     def place(self, candidates: IntArray | None = None) -> Assignment:
         """The members on these rows (int64), or on any node; the state is as before afterwards.
 
         Once the budget is spent, hardly anything is tried.
         """
+        return run_whole(self.place_in_slices(candidates))
+
+    def place_in_slices(self, candidates: IntArray | None = None) -> Slices[Assignment]:
+        """The result of `place`.
+
+        After a pause it may not fit any more, which `MemberCheck` finds out.
+
+        Raises:
+            DecisionOutdated: in a pause.
+        """
         shapes = len({pod.shape for pod in self._members})
         if shapes > _MOST_SHAPES:
             cause = f"its members have {shapes} different specs, and at most {_MOST_SHAPES} can be"
             return Assignment({}, len(self._members), 0, cause=f"{cause} placed together")
-        allowed = self._allowed(candidates)
-        counted = [self._counted(c, allowed) for c in self._classes]
-        known = [c for c in counted if c is not None]
-        if len(known) == len(counted):
-            return self._by_counting(known)
-        return self._in_trials(allowed)
+        with self.beside() as beside:
+            yield from beside.pause()
+            allowed = self._allowed(candidates)
+            counted = list[_Counted]()
+            for members in self._classes:
+                found = self._counted(members, allowed)
+                if found is None:
+                    return (yield from self._in_trials(allowed, beside))
+                counted.append(found)
+                yield from beside.pause()
+            return (yield from self._by_counting(counted, beside))
+
+    def beside(self) -> _Beside:
+        """A trial in which no member is nominated or placed yet."""
+        return _Beside(self._members, self._cluster, self.budget, self._version)
+
+    @property
+    def nodes_changed(self) -> bool:
+        """Whether nodes came or went, or their labels or taints changed, since the beginning."""
+        return _version(self._cluster) != self._version
+
+    def left(self) -> "_Left | None":
+        """What is left for the members now; None if they are not all counted."""
+        with self.beside():
+            allowed = self._allowed(None)
+            counted = [self._counted(members, allowed) for members in self._classes]
+            known = [c for c in counted if c is not None]
+            if len(known) < len(counted):
+                return None
+            resources = [_PODS, *sorted({name for c in known for name in c.needs})]
+            free = self._free(resources)
+            items: dict[str, Item] = {}
+            for members, c in zip(self._classes, known, strict=True):
+                item = self._item_of(members, c, resources, free, allowed)
+                items |= dict.fromkeys((pod.uid for pod in members.pods), item)
+            return _Left(free, items)
+
+    def fits(self, pod: Pod, row: int) -> bool:
+        """Whether every filter accepts the member on the row, also with pods nominated to it.
+
+        Nominations of members do not count.
+        """
+        search = self._search(pod)
+        if search.rejections(row):
+            return False
+        at_row = self._cluster.nominations.at(row, pod.shape.priority, pod.key)
+        nominated = [other for other in at_row if other.key not in self._keys]
+        if not nominated:
+            return True
+        with self._cluster.trial() as trial:
+            for other in nominated:
+                trial.add(other, row)
+            return not search.rejections(row)
+
+    @cached_property
+    def _keys(self) -> frozenset[str]:
+        return frozenset(pod.key for pod in self._members)
 
     @cached_property
     def counted(self) -> bool:
@@ -176,10 +325,10 @@ class GroupSearch:
         left = next((pod for pod in self._members if pod.uid not in placed), None)
         if left is None:
             return None
-        with self._cluster.trial() as trial:
-            beside = (pod for pod in self._members if pod.uid in placed)
-            for pod in islice(beside, _MOST_DIAGNOSED):
-                trial.add(pod, placed[pod.uid])
+        with self.beside() as beside:
+            others = (pod for pod in self._members if pod.uid in placed)
+            for pod in islice(others, _MOST_DIAGNOSED):
+                beside.add(pod, placed[pod.uid])
             return self._why_not(left, self._allowed(candidates))
 
     def _why_not(self, pod: Pod, allowed: BoolArray) -> Diagnosis:
@@ -250,16 +399,16 @@ class GroupSearch:
                     needs |= run_resource_requests(self._pipeline, plugin, state)
         return _Counted(search, needs, search.results.fits_without_pods & allowed)
 
-    def _by_counting(self, counted: Sequence[_Counted]) -> Assignment:
-        """The members by their numbers, with no trial."""
+    def _by_counting(self, counted: Sequence[_Counted], beside: _Beside) -> Slices[Assignment]:
+        """The members by their numbers; none of them is in the trial."""
         self.budget.spend(_COUNTING * len(counted))
         resources = [_PODS, *sorted({name for c in counted for name in c.needs})]
         free = self._free(resources)
-        items = [
-            self._item(members, c, resources, free)
-            for members, c in zip(self._classes, counted, strict=True)
-        ]
-        packing = pack(items, free)
+        items = list[Item]()
+        for members, c in zip(self._classes, counted, strict=True):
+            items.append(self._item(members, c, resources, free))
+            yield from beside.pause()
+        packing = yield from _pausing(pack_in_slices(items, free), beside)
         cause = "" if packing.complete else _shortage(items, free, packing, resources)
         return self._assigned(packing, cause)
 
@@ -339,7 +488,7 @@ class GroupSearch:
         best, second = at if ranked[0] < ranked[1] else at[::-1]
         return bool(best >= second)
 
-    def _in_trials(self, allowed: BoolArray) -> Assignment:
+    def _in_trials(self, allowed: BoolArray, beside: _Beside) -> Slices[Assignment]:
         """The members in several orders of their classes, then by backtracking in small groups."""
         best: Rows = {}
         why: Diagnosis | None = None
@@ -347,10 +496,11 @@ class GroupSearch:
         for order in self._orders():
             for by_fit in (False, True):
                 tries += 1
-                with self._cluster.trial() as trial:
-                    rows, left = self._one_try(trial, order.items, allowed, by_fit=by_fit)
-                    if why is None and left:
-                        why = self._why_not(self._classes[left[0]].pods[-1], allowed)
+                left = yield from self._one_try(beside, order.items, allowed, by_fit=by_fit)
+                rows = beside.rows
+                if why is None and left:
+                    why = self._why_not(self._classes[left[0]].pods[-1], allowed)
+                beside.clear()
                 if not left:
                     return Assignment(rows, len(self._members), tries)
                 if len(rows) > len(best):
@@ -360,7 +510,7 @@ class GroupSearch:
                 break
         if len(self._members) <= _MOST_BACKTRACKED and not self.budget.spent:
             tries += 1
-            found = self._backtrack(allowed)
+            found = yield from self._backtrack(allowed, beside)
             if found is not None:
                 return Assignment(found, len(self._members), tries)
         cause = why.message if why is not None else ""
@@ -398,18 +548,12 @@ class GroupSearch:
         return {name: max(int(nodes.allocatable(name).sum()), 1) for name in names}
 
     def _one_try(
-        self,
-        trial: Trial,
-        order: Sequence[int],
-        allowed: BoolArray,
-        *,
-        by_fit: bool,
-    ) -> tuple[Rows, list[int]]:
-        """The members that find a node in this order, and the classes with others.
+        self, beside: _Beside, order: Sequence[int], allowed: BoolArray, *, by_fit: bool
+    ) -> Slices[list[int]]:
+        """Places the members that find a node in this order; returns the classes with others.
 
-        They are in the trial afterwards. Identical members that are counted cost one decision.
+        Identical members that are counted cost one decision.
         """
-        rows: Rows = {}
         failed: list[int] = []
         for index in order:
             members = self._classes[index]
@@ -418,8 +562,8 @@ class GroupSearch:
                 at = self._counted_rows(members, counted)
                 self.budget.spend(_COUNTING)
                 for pod, row in zip(members.pods, at, strict=False):
-                    trial.add(pod, row)
-                    rows[pod.uid] = row
+                    beside.add(pod, row)
+                    yield from beside.pause()
                 if len(at) < len(members.pods):
                     failed.append(index)
                 continue
@@ -429,9 +573,9 @@ class GroupSearch:
                 if found is None or self.budget.spent:
                     failed.append(index)
                     break  # the other members of the class are rejected likewise
-                trial.add(pod, found)
-                rows[pod.uid] = found
-        return rows, failed
+                beside.add(pod, found)
+                yield from beside.pause()
+        return failed
 
     def _counted_rows(self, members: _Class, counted: _Counted) -> list[int]:
         """A row for each member of one class, or for as many as fit."""
@@ -477,49 +621,90 @@ class GroupSearch:
             slack += (free * 1_000_000.0 / self._totals.get(name, 1)).astype(np.int64)
         return slack
 
-    def _backtrack(self, allowed: BoolArray) -> Rows | None:
+    def _backtrack(self, allowed: BoolArray, beside: _Beside) -> Slices[Rows | None]:
         """A row for every member, by trying nodes one after the other; None after many steps."""
         first = next(iter(self._orders())).items
         members = [(self._classes[i], pod) for i in first for pod in self._classes[i].pods]
-        rows: Rows = {}
         steps = SearchBudget(_MOST_STEPS)
 
-        def place(position: int) -> bool:
-            if position == len(members):
-                return True
+        def candidates(position: int) -> Iterator[int]:
             members_of, pod = members[position]
-            _, candidates = self._feasible(pod, members_of, allowed)
-            order = np.argsort(self._slack(pod, candidates), kind="stable")
-            for row in candidates[order].tolist():
-                steps.spend(1)
-                self.budget.spend(1)
-                if steps.spent or self.budget.spent:
-                    return False
-                with self._cluster.trial() as trial:
-                    trial.add(pod, row)
-                    rows[pod.uid] = row
-                    if place(position + 1):
-                        return True
-                    del rows[pod.uid]
+            _, rows = self._feasible(pod, members_of, allowed)
+            return iter(rows[np.argsort(self._slack(pod, rows), kind="stable")].tolist())
+
+        left = [candidates(0)]
+        """By position, the rows that were not tried yet for the member there."""
+        while left:
+            row = next(left[-1], None)
+            if row is None:
+                left.pop()
+                if left:
+                    beside.drop_last()
+                continue
+            steps.spend(1)
+            self.budget.spend(1)
+            if steps.spent or self.budget.spent:
+                return None
+            beside.add(members[len(left) - 1][1], row)
+            if len(left) == len(members):
+                return beside.rows
+            yield from beside.pause()
+            left.append(candidates(len(left)))
+        return None
+
+
+class MemberCheck:
+    """Whether members of a group still fit where a search placed them.
+
+    It is for the time in which they are assumed one after the other: a member that fits counts as
+    assumed. Other tasks may change the cluster in each pause of the search's budget.
+    """
+
+    def __init__(self, search: GroupSearch) -> None:
+        """Made before the search begins; the decision's search has the same budget."""
+        self.budget = search.budget
+        self._search = search
+        self._pauses = -1
+        self._left: _Left | None = None
+
+    def fits(self, pod: Pod, row: int) -> bool:
+        """Whether the node is as it was, and every filter accepts the member on it."""
+        search = self._search
+        if not self.budget.pauses:
+            return True
+        if search.nodes_changed:
             return False
+        if self._pauses != self.budget.pauses:
+            self._pauses = self.budget.pauses
+            self._left = search.left()
+        return self._left.take(pod, row) if self._left is not None else search.fits(pod, row)
 
-        return rows if place(0) else None
+
+class _Left:
+    """What is left for counted members: int64[resources, rows], and the item of each by its uid."""
+
+    def __init__(self, free: IntArray, items: Mapping[str, Item]) -> None:
+        self._free = free
+        self._items = items
+
+    def take(self, pod: Pod, row: int) -> bool:
+        """Whether the member fits on the row; what it requests there is taken then."""
+        item, free = self._items[pod.uid], self._free[:, row]
+        if not item.eligible[row] or (item.requests > free)[item.requests > 0].any():
+            return False
+        free -= item.requests
+        return True
 
 
-class SearchBudget:
-    """How many steps may be taken; each costs about as much as a decision about one pod."""
-
-    def __init__(self, steps: int = _MOST_DECISIONS) -> None:
-        self._left = steps
-
-    @property
-    def spent(self) -> bool:
-        """Whether more steps were taken than allowed."""
-        return self._left < 0
-
-    def spend(self, steps: int) -> None:
-        """Counts steps that were taken."""
-        self._left -= steps
+def _pausing(steps: Slices[_Result], beside: _Beside) -> Slices[_Result]:
+    """The result of steps that keep no trial open, in pauses of the search."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            result: _Result = ended.value
+            return result
+        yield from beside.pause()
 
 
 def _constraints(pod: Pod) -> int:
