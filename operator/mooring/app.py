@@ -123,7 +123,6 @@ class Scheduler:
         self._exit_code = 0
         self._leading = False
         self._metrics = Metrics()
-        self._decisions = DecisionLog()
         writer = PodWriter(client)
         self._recorder = EventRecorder(client, "mooring", self._identity, gives_way=self._is_busy)
         state = ClusterState()
@@ -149,7 +148,10 @@ class Scheduler:
             max_backoff=settings.max_backoff,
             namespaces_take_turns=settings.queue_fairness == "namespace",
         )
-        self._scheduler = SchedulerState(state, cluster, queue, profiles, waiting)
+        decisions = DecisionLog(limit=round(settings.decision_record_mib * 2**20))
+        self._scheduler = SchedulerState(
+            state, cluster, queue, profiles, waiting, decisions=decisions
+        )
         self._preemptions = PreemptionExecutor(
             self._scheduler,
             writer,
@@ -191,7 +193,6 @@ class Scheduler:
             self._scheduler,
             reports=self._reports,
             metrics=self._metrics,
-            decisions=self._decisions,
             preemptions=self._preemptions,
             shadow=self._shadow,
             extenders=self._extenders,
@@ -428,7 +429,7 @@ class Scheduler:
                 "shutdown": self._stopping,
             },
             metrics=self._metrics,
-            decisions=self._decisions,
+            decisions=self._scheduler.decisions,
             pod_report=pod_reports.of,
             pod_groups=self._group_reports.report,
             shadow=self._shadow.report,
@@ -448,7 +449,7 @@ class Scheduler:
     def _page(self, pod_reports: PodReports) -> Page:
         return Page(
             nodes=Nodes(self._scheduler),
-            pods=Pods(self._scheduler, self._decisions, pod_reports.of),
+            pods=Pods(self._scheduler, self._scheduler.decisions, pod_reports.of),
             policy=Policy(self._scheduler.profiles, self._profile_handler, self._shadow.report),
             trials=Trials(self._scheduler, self._registry),
             queue=Queue(self._scheduler, bound=lambda: self._metrics.pods_bound),
