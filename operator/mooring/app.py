@@ -59,6 +59,12 @@ from mooring.observe.metrics import Metrics
 from mooring.observe.readings import Readings
 from mooring.observe.records import DecisionLog
 from mooring.observe.tls import ServingTls
+from mooring.page.api import Page
+from mooring.page.nodes import Nodes
+from mooring.page.pods import Pods
+from mooring.page.policy import Policy
+from mooring.page.queue import Queue
+from mooring.page.trials import Trials
 from mooring.plugins import SHIPPED
 from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
@@ -116,13 +122,13 @@ class Scheduler:
         self._exit_code = 0
         self._leading = False
         self._metrics = Metrics()
-        self._decisions = DecisionLog()
         writer = PodWriter(client)
         self._recorder = EventRecorder(client, "mooring", self._identity, gives_way=self._is_busy)
         state = ClusterState()
         priority_classes = state.objects.of(Kind.PRIORITY_CLASS)
         self._reports = Reports(writer, self._recorder, priority_classes=priority_classes)
-        cluster, waiting, registry = Snapshot(state), WaitingPods(), Registry(SHIPPED)
+        cluster, waiting = Snapshot(state), WaitingPods()
+        registry = self._registry = Registry(SHIPPED)
         self._api = PluginApi(client, writer)
         handle = Handle(cluster, waiting, self._api, state)
         failures = PluginFailures(
@@ -138,7 +144,10 @@ class Scheduler:
             max_backoff=settings.max_backoff,
             namespaces_take_turns=settings.queue_fairness == "namespace",
         )
-        self._scheduler = SchedulerState(state, cluster, queue, profiles, waiting)
+        decisions = DecisionLog(limit=round(settings.decision_record_mib * 2**20))
+        self._scheduler = SchedulerState(
+            state, cluster, queue, profiles, waiting, decisions=decisions
+        )
         self._preemptions = PreemptionExecutor(
             self._scheduler,
             writer,
@@ -178,7 +187,6 @@ class Scheduler:
             self._scheduler,
             reports=self._reports,
             metrics=self._metrics,
-            decisions=self._decisions,
             preemptions=self._preemptions,
             shadow=self._shadow,
             extenders=self._extenders,
@@ -193,7 +201,7 @@ class Scheduler:
             gated=self._reports.gated,
             no_profile=self._reports.no_profile,
         )
-        profile_handler = ProfileHandler(profiles, self._intake)
+        profile_handler = self._profile_handler = ProfileHandler(profiles, self._intake)
         self._kopf = KopfOperator(
             self._intake,
             profile_handler,
@@ -400,6 +408,7 @@ class Scheduler:
 
     def _endpoints(self, reviews: Reviews) -> Endpoints:
         settings = self._settings
+        pod_reports = PodReports(self._scheduler)
         looks_up_ca = not settings.authentication_skip_lookup and settings.client_ca_file is None
         return Endpoints(
             live={
@@ -413,8 +422,8 @@ class Scheduler:
                 "shutdown": self._stopping,
             },
             metrics=self._metrics,
-            decisions=self._decisions,
-            pod_report=PodReports(self._scheduler).of,
+            decisions=self._scheduler.decisions,
+            pod_report=pod_reports.of,
             pod_groups=self._group_reports.report,
             shadow=self._shadow.report,
             configuration=partial(configuration, self._scheduler),
@@ -427,6 +436,17 @@ class Scheduler:
             ),
             reviews=reviews,
             always_allow_paths=settings.authorization_always_allow_paths.split(","),
+            page=self._page(pod_reports),
+        )
+
+    def _page(self, pod_reports: PodReports) -> Page:
+        return Page(
+            nodes=Nodes(self._scheduler),
+            pods=Pods(self._scheduler, self._scheduler.decisions, pod_reports.of),
+            policy=Policy(self._scheduler.profiles, self._profile_handler, self._shadow.report),
+            trials=Trials(self._scheduler, self._registry),
+            queue=Queue(self._scheduler, bound=lambda: self._metrics.pods_bound),
+            leading=lambda: self._leading,
         )
 
     def _is_busy(self) -> bool:

@@ -169,8 +169,8 @@ def _feasible(
     candidates = len(pre_filtered.candidate_rows)
     rows, evaluated_nodes = sampled(fits, cluster, search.pipeline, candidates, start)
     if answers is not None and len(rows):
-        names = tuple(map(cluster.nodes.name, rows.tolist()))
-        return FilterCall(names, evaluated_nodes)
+        names = cluster.node_names
+        return FilterCall(tuple([names[row] for row in rows.tolist()]), evaluated_nodes)
     return _Feasible(rows, evaluated_nodes, diagnosis)
 
 

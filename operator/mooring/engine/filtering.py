@@ -342,12 +342,12 @@ def passed_by_extenders(
     `fits` is bool[rows]. Nodes that do not fit any more are in neither.
     """
 
-    def feasible(names: Iterable[str]) -> list[int]:
-        rows = (cluster.row(name) for name in names)
-        return sorted(row for row in rows if row is not None and fits[row])
+    def feasible(names: Iterable[str]) -> IntArray:
+        known = [row for name in names if (row := cluster.row(name)) is not None]
+        rows = np.sort(np.array(known, np.int64))
+        return rows[fits[rows]]
 
-    passed = np.array(feasible(filtered.passed), np.int64)
-    failed = np.array(feasible(filtered.failed), np.int64)
+    passed, failed = feasible(filtered.passed), feasible(filtered.failed)
     if not len(failed):
         return passed, ()
     failures = [filtered.failed[cluster.nodes.name(row)] for row in failed.tolist()]

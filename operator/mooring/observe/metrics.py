@@ -62,6 +62,8 @@ class Metrics(Collector):
     """The registry of this process; write from the event loop's thread only."""
 
     def __init__(self) -> None:
+        self.pods_bound = 0
+        """How many pods have been bound since the start."""
         self._families: list[CounterFamily | HistogramFamily] = []
         self._readings: Readings | None = None
         self._build = GaugeMetricFamily(
@@ -207,6 +209,7 @@ class Metrics(Collector):
         label = str(attempts) if attempts < ATTEMPTS_LABEL_LIMIT else f"{ATTEMPTS_LABEL_LIMIT}+"
         self._sli_duration.child(label).observe(seconds)
         self._pod_attempts.child().observe(attempts)
+        self.pods_bound += 1
 
     def permit_waited(self, result: str, seconds: float) -> None:
         """Count a pod that has left Permit; `result` is kube-scheduler's status code."""
