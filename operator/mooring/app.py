@@ -281,6 +281,7 @@ class Scheduler:
         async with AsyncExitStack() as on_the_way_out:
             if not await self._unless_stopped(self._able_to_lead()):
                 return
+            _calm_the_collector()  # now, because it takes long, and pods wait for a new leader
             started = asyncio.Event()
             if self._elector is not None:
                 election = self._start(self._elector.run(started.set, self._lost, self._is_able))
@@ -290,7 +291,6 @@ class Scheduler:
             if not await self._unless_stopped(started.wait()):
                 return
             self._leading = True
-            _calm_the_collector()
             writers = [
                 self._start(part.run())
                 for part in (self._recorder, self._reports, self._group_reports)
