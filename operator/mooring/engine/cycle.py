@@ -20,13 +20,14 @@ from mooring.engine.result_cache import ResultCache
 from mooring.engine.scoring import score, with_extender_scores
 from mooring.framework.diagnosis import Diagnosis, RejectedNodes
 from mooring.framework.pipeline import Pipeline
+from mooring.framework.plugin_failures import ExtensionPoint
 from mooring.framework.post_filter import (
     Candidates,
     Nomination,
     NotEligible,
     PostFilterState,
 )
-from mooring.framework.runtime import run_post_filter
+from mooring.framework.runtime import run_post_filter, status_of
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
 from mooring.state.cluster import Trial
@@ -229,14 +230,26 @@ def _fit_error(
         preempt_extenders=answers is not None and answers.preempts,
         processed=answers.processed if answers is not None else None,
     )
+    metrics = search.pipeline.metrics
+    with metrics.all_at(ExtensionPoint.POST_FILTER):
+        outcome, last = _post_filter(search.pipeline, state, message)
+    metrics.ended_with(ExtensionPoint.POST_FILTER, status_of(last))
+    return outcome
+
+
+def _post_filter(
+    pipeline: Pipeline, state: PostFilterState, message: str
+) -> tuple[FitError | PreemptCall, object]:
+    """The outcome, and what the last plugin that ran returned."""
+    diagnosis, answer = state.diagnosis, None
     reasons: list[str] = []
     keeps_nomination = False
-    for plugin in search.pipeline.post_filter:
-        answer = run_post_filter(search.pipeline, plugin, state)
+    for plugin in pipeline.post_filter:
+        answer = run_post_filter(pipeline, plugin, state)
         if isinstance(answer, Nomination):
-            return FitError(diagnosis, message, answer)
+            return FitError(diagnosis, message, answer), answer
         if isinstance(answer, Candidates):
-            return PreemptCall(answer.candidates)
+            return PreemptCall(answer.candidates), answer
         if isinstance(answer, NotEligible) and answer.is_error:
             reasons, keeps_nomination = [answer.reason], True
             break
@@ -245,7 +258,8 @@ def _fit_error(
         if isinstance(answer, Unschedulable) and not answer.resolvable:
             break
     whole = " ".join(filter(None, (message, ", ".join(reasons))))
-    return FitError(diagnosis, whole[:_LONGEST_MESSAGE], keeps_nomination=keeps_nomination)
+    whole = whole[:_LONGEST_MESSAGE]
+    return FitError(diagnosis, whole, keeps_nomination=keeps_nomination), answer
 
 
 def tie_break_seed(uid: str, attempt: int, salt: int = 0) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 from mooring.engine.filtering import Search
 from mooring.framework.decision import NodeScore
 from mooring.framework.plugin import Normalize
+from mooring.framework.plugin_failures import ExtensionPoint
 from mooring.framework.runtime import run_pre_score, run_score
 from mooring.framework.scores import normalize_score
 from mooring.framework.verdicts import SKIP
@@ -67,11 +68,16 @@ class ScoreTable:
 def score(search: Search, rows: IntArray) -> ScoreTable:
     """Run the score plugins for the feasible rows (int64, as `sampled` returns them)."""
     pod, pipeline, cluster, results = search.pod, search.pipeline, search.cluster, search.results
+    metrics, evaluations = pipeline.metrics, results.evaluations
+    metrics.mark()
     nodes = search.nodes_at(rows)
     states = dict(results.pre_scored)
     for plugin in pipeline.pre_score:
         if plugin.name not in states:
             states[plugin.name] = run_pre_score(pipeline, plugin, pod, nodes, cluster)
+    metrics.lap(ExtensionPoint.PRE_SCORE)
+    metrics.evaluated(evaluations.pre_score)
+    metrics.evaluated(evaluations.scores)
     # If every row is feasible, which is common, the columns need not be gathered.
     index = slice(None) if len(rows) == len(results.unnormalized_total) else rows
     total = results.unnormalized_total[index]
@@ -85,14 +91,15 @@ def score(search: Search, rows: IntArray) -> ScoreTable:
             column = results.raw(scorer.name)
             weighted[scorer.name] = partial(_weighted_at, column, rows, scorer.weight)
             continue
-        raw = (
-            results.raw(scorer.name)[index]
-            if scorer.row_local
-            else run_score(pipeline, scorer.plugin, pod, nodes, state)
-        )
+        if scorer.row_local:
+            raw = results.raw(scorer.name)[index]
+        else:
+            raw = run_score(pipeline, scorer.plugin, pod, nodes, state)
+            metrics.evaluated(evaluations.others(ExtensionPoint.SCORE, scorer.name))
         scores = scorer.weight * normalize_score(raw, how)
         weighted[scorer.name] = scores.__getitem__
         total = total + scores
+    metrics.lap(ExtensionPoint.SCORE)
     return ScoreTable(nodes, total, np.flatnonzero(total == total.max()), weighted)
 
 
