@@ -122,7 +122,6 @@ class Scheduler:
         self._exit_code = 0
         self._leading = False
         self._metrics = Metrics()
-        self._decisions = DecisionLog()
         writer = PodWriter(client)
         self._recorder = EventRecorder(client, "mooring", self._identity, gives_way=self._is_busy)
         state = ClusterState()
@@ -145,7 +144,10 @@ class Scheduler:
             max_backoff=settings.max_backoff,
             namespaces_take_turns=settings.queue_fairness == "namespace",
         )
-        self._scheduler = SchedulerState(state, cluster, queue, profiles, waiting)
+        decisions = DecisionLog(limit=round(settings.decision_record_mib * 2**20))
+        self._scheduler = SchedulerState(
+            state, cluster, queue, profiles, waiting, decisions=decisions
+        )
         self._preemptions = PreemptionExecutor(
             self._scheduler,
             writer,
@@ -185,7 +187,6 @@ class Scheduler:
             self._scheduler,
             reports=self._reports,
             metrics=self._metrics,
-            decisions=self._decisions,
             preemptions=self._preemptions,
             shadow=self._shadow,
             extenders=self._extenders,
@@ -273,6 +274,7 @@ class Scheduler:
         async with AsyncExitStack() as on_the_way_out:
             if not await self._unless_stopped(self._able_to_lead()):
                 return
+            _calm_the_collector()  # now, because it takes long, and pods wait for a new leader
             started = asyncio.Event()
             if self._elector is not None:
                 election = self._start(self._elector.run(started.set, self._lost, self._is_able))
@@ -282,7 +284,6 @@ class Scheduler:
             if not await self._unless_stopped(started.wait()):
                 return
             self._leading = True
-            _calm_the_collector()
             writers = [
                 self._start(part.run())
                 for part in (self._recorder, self._reports, self._group_reports)
@@ -421,7 +422,7 @@ class Scheduler:
                 "shutdown": self._stopping,
             },
             metrics=self._metrics,
-            decisions=self._decisions,
+            decisions=self._scheduler.decisions,
             pod_report=pod_reports.of,
             pod_groups=self._group_reports.report,
             shadow=self._shadow.report,
@@ -441,7 +442,7 @@ class Scheduler:
     def _page(self, pod_reports: PodReports) -> Page:
         return Page(
             nodes=Nodes(self._scheduler),
-            pods=Pods(self._scheduler, self._decisions, pod_reports.of),
+            pods=Pods(self._scheduler, self._scheduler.decisions, pod_reports.of),
             policy=Policy(self._scheduler.profiles, self._profile_handler, self._shadow.report),
             trials=Trials(self._scheduler, self._registry),
             queue=Queue(self._scheduler, bound=lambda: self._metrics.pods_bound),

@@ -59,7 +59,7 @@ async def test_a_decision_now_does_not_preempt() -> None:
 
 async def test_an_ended_pod_has_its_last_decisions() -> None:
     log = DecisionLog()
-    log.add(Decision("shop/gone", "mooring", "n1", None, (), None, {}, None), time=1.0)
+    log.decided(Decision("shop/gone", "mooring", "n1", None, (), None, {}, None), 1.0)
     answer = await found(pods(scheduler_state(), log), "shop/gone")
     assert answer["report"] is None
     assert answer["now"] is None

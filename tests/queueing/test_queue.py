@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pytest
 
 from mooring.framework.plugin import QueuedPodInfo
-from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.queued_pod import PodState, QueuedPod, StateTimes
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
@@ -127,6 +127,29 @@ def test_a_popped_pod_is_in_flight_and_counted_nowhere(queue: SchedulingQueue) -
     assert not any(queue.counts().values())
     assert list(queue) == [queued]
     assert queue.get("default/web") is queued
+
+
+def test_the_time_in_each_queue_is_kept_with_the_pod(queue: SchedulingQueue) -> None:
+    queue.add(make_pod("web"), DEFAULT, 0.0, gated=True)
+    queue.add(make_pod("web"), DEFAULT, 3.0)
+    queued = popped(queue, 5.0)
+    queue.add_unschedulable(queued, TAINTS, 6.0)
+    assert happens(queue, TAINT_REMOVED, 6.25)
+    assert popped(queue, 9.0) is queued
+    assert queued.times.seconds(10.0) == {
+        "gated": 3.0,
+        "active": 2.0,
+        "in flight": 2.0,
+        "unschedulable": 0.25,
+        "backoff": 2.75,
+    }
+
+
+def test_a_pod_that_is_queued_again_goes_on_with_the_times_it_had(queue: SchedulingQueue) -> None:
+    times = StateTimes(0.0, PodState.NO_PROFILE)
+    queue.add(make_pod("web"), DEFAULT, 4.0, times=times)
+    assert popped(queue, 5.0).times is times
+    assert times.seconds(5.0) == {"without a profile": 4.0, "active": 1.0}
 
 
 def test_a_bound_pod_is_known_no_more(queue: SchedulingQueue) -> None:
@@ -659,16 +682,16 @@ def test_a_specific_pod_is_popped_from_whatever_queue_it_is_in(queue: Scheduling
     reject(queue, "waits")
     queue.add(make_pod("active"), pipeline(), 0.0)
     for name in ("waits", "active"):
-        queued = queue.pop_specific(f"default/{name}")
+        queued = queue.pop_specific(f"default/{name}", 0.0)
         assert queued is not None
         assert queued.queue is None
     assert not any(queue.counts().values())
-    assert queue.pop_specific("default/waits") is None
+    assert queue.pop_specific("default/waits", 0.0) is None
 
 
 def test_a_gated_pod_is_not_popped_with_its_group(queue: SchedulingQueue) -> None:
     queue.add(make_pod("gated"), pipeline(), 0.0, gated=True)
-    assert queue.pop_specific("default/gated") is None
+    assert queue.pop_specific("default/gated", 0.0) is None
     assert queue_of(queue, "gated") == "gated"
 
 
@@ -677,7 +700,7 @@ def test_a_postponed_pod_is_not_popped_before_its_time_and_has_not_been_tried(
 ) -> None:
     queue.add(make_pod("a"), pipeline(), 0.0)
     queued = popped(queue, 0.0)
-    queue.postpone(queued, 5.0)
+    queue.postpone(queued, 5.0, 0.0)
     assert queue.pop(4.0) is None
     assert queue.next_due() == 5.0
     assert popped(queue, 5.0) is queued

@@ -50,13 +50,13 @@ from mooring.framework.decision import Decision
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
 from mooring.framework.post_filter import GroupNomination
-from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.queued_pod import PodState, QueuedPod
 from mooring.framework.slow_decisions import SlowDecisions
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
 from mooring.model.pod_group import GroupKey, PodGroup
 from mooring.observe.metrics import Metrics
-from mooring.observe.records import DecisionLog
+from mooring.observe.records import Step
 from mooring.policy.extender import Extender
 from mooring.state.pod_groups import PodGroupState
 
@@ -114,7 +114,6 @@ class SchedulingLoop:
         *,
         reports: Reports,
         metrics: Metrics,
-        decisions: DecisionLog,
         preemptions: PreemptionExecutor,
         extenders: Extenders,
         group_reports: GroupReports,
@@ -124,7 +123,7 @@ class SchedulingLoop:
         self._scheduler = scheduler
         self._reports = reports
         self._metrics = metrics
-        self._decisions = decisions
+        self._decisions = scheduler.decisions
         self._preemptions = preemptions
         self._shadow = shadow
         self._extenders = extenders
@@ -342,12 +341,15 @@ class SchedulingLoop:
             return outcome
         if isinstance(outcome, ScheduleResult):
             self._start = (self._start + outcome.evaluated_nodes) % scheduler.cluster.node_count
-        self._decisions.add(
-            decision_of(queued.pod, pipeline, outcome, _RECORDED_NODES),
-            time=time.time(),
-            scored=outcome.feasible_nodes if isinstance(outcome, ScheduleResult) else None,
-            rejected=None if isinstance(outcome, ScheduleResult) else outcome.diagnosis.total,
-        )
+        if self._decisions.limit:
+            decision = decision_of(queued.pod, pipeline, outcome, _RECORDED_NODES)
+            if isinstance(outcome, ScheduleResult):
+                self._decisions.decided(decision, self._clock(), scored=outcome.feasible_nodes)
+            else:
+                why = outcome.diagnosis
+                self._decisions.decided(
+                    decision, self._clock(), cause=why.main_reason, rejected=why.total
+                )
         return outcome
 
     async def _attempt_group(self, group: PodGroupState, queued: QueuedPod) -> None:
@@ -355,7 +357,7 @@ class SchedulingLoop:
         scheduler, now = self._scheduler, self._clock()
         if self._group_backoffs.postpone(group, queued, scheduler, now):
             return
-        members = take_members(group, queued, scheduler)
+        members = take_members(group, queued, scheduler, now)
         attempts = [_Attempt(member, queued.pipeline, now) for member in members]
         try:
             await self._try_group(group, attempts)
@@ -524,6 +526,10 @@ class SchedulingLoop:
         )
         if isinstance(answer, GroupNomination):
             members = [attempt.queued for attempt in attempts]
+            victims, now = [victim.key for victim in answer.victims], self._clock()
+            for member in members:
+                if (node := answer.nodes.get(member.pod.uid)) is not None:
+                    self._decisions.nominated(member.pod.key, node, victims, now)
             self._metrics.preemption_attempted()
             self._metrics.preempted(self._preemptions.begin_group(members, answer))
             return decision
@@ -572,7 +578,7 @@ class SchedulingLoop:
             rejections={},
             message=message,
         )
-        self._decisions.add(decision, time=time.time())
+        self._decisions.decided(decision, self._clock(), cause=message or "")
 
     def _unschedulable(self, attempt: _Attempt, outcome: FitError) -> None:
         """No node can take the pod: it is nominated, keeps its nomination, or loses it."""
@@ -594,6 +600,7 @@ class SchedulingLoop:
     ) -> None:
         """The attempt ended in an error, which also ends a nomination, as in kube-scheduler."""
         self._count(attempt, "error")
+        self._decisions.note(attempt.queued.pod.key, Step.ERROR, self._clock(), message)
         self._scheduler.state.withdraw(attempt.queued.pod.key)
         self._scheduler.queue.add_after_error(attempt.queued, self._clock())
         self._reports.error(attempt.queued.pod, message, reason)
@@ -607,6 +614,8 @@ class SchedulingLoop:
         """
         self._count(attempt, "unschedulable")
         queued, queue = attempt.queued, self._scheduler.queue
+        details = rejection.plugin, rejection.reason
+        self._decisions.note(queued.pod.key, Step.REJECTED, self._clock(), *details)
         queue.add_unschedulable(queued, frozenset((rejection.plugin,)), self._clock())
         if not self._halted and queue.get(queued.pod.key) is queued:
             self._reports.unschedulable(queued.pod, rejection.message)
@@ -620,17 +629,30 @@ class SchedulingLoop:
     def _begin_binding(self, attempt: _Attempt, assumed: AssumedPod, now: float) -> None:
         """A task that binds the assumed pod begins."""
         attempt.binding = True
-        self._scheduler.queue.assumed(attempt.queued, now)
+        queued = attempt.queued
+        self._scheduler.queue.assumed(queued, now)
+        waiting = self._scheduler.waiting.get(assumed.pod.uid)
+        if assumed.permitted is None or waiting is None:
+            queued.times.enter(PodState.BINDING, now)
+        else:
+            queued.times.enter(PodState.PERMIT, now)
+            details = assumed.node, *waiting.pending
+            self._decisions.note(assumed.pod.key, Step.WAITING_AT_PERMIT, now, *details)
         if assumed.permitted is not None:
-            assumed.permitted.add_done_callback(partial(self._permitted, now))
+            assumed.permitted.add_done_callback(partial(self._permitted, queued, now))
         task = asyncio.create_task(self._bind(attempt, assumed))
         self._bindings.add(task)
         task.add_done_callback(partial(self._bound, assumed))
 
-    def _permitted(self, since: float, permitted: "asyncio.Future[None]") -> None:
+    def _permitted(
+        self, queued: QueuedPod, since: float, permitted: "asyncio.Future[None]"
+    ) -> None:
+        now = self._clock()
         rejected = permitted.cancelled() or permitted.exception() is not None
         result = "Unschedulable" if rejected else "Success"
-        self._metrics.permit_waited(result, self._clock() - since)
+        self._metrics.permit_waited(result, now - since)
+        if not rejected:
+            queued.times.enter(PodState.BINDING, now)
 
     def _bound(self, assumed: AssumedPod, task: "asyncio.Task[bool]") -> None:
         self._bindings.discard(task)
@@ -697,6 +719,7 @@ class SchedulingLoop:
             self._member_failed(assumed, str(failure))
             if failure.gone:
                 scheduler.queue.done(queued, self._clock())
+                self._decisions.gone(pod.key, pod.uid, self._clock())
                 self._reports.forget(pod.uid)
             else:
                 self._fail(attempt, str(failure), failure.condition)
@@ -714,6 +737,7 @@ class SchedulingLoop:
             now = self._clock()
             scheduler.state.expect_confirmation(pod, now + _CONFIRMATION_SECONDS)
             scheduler.queue.done(queued, now)
+            self._decisions.bound(pod.key, assumed.node, now)
             self._reports.scheduled(pod, assumed.node)
             self._count(attempt, "scheduled")
             self._metrics.pod_bound(queued.attempts, now - queued.initial_attempt_timestamp)

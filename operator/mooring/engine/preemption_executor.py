@@ -24,6 +24,7 @@ from mooring.kube.errors import (
 from mooring.kube.timestamps import time_now
 from mooring.kube.writes import PodWriter
 from mooring.model.pod import Pod
+from mooring.observe.records import Step
 
 __all__ = ["PreemptionExecutor"]
 
@@ -187,7 +188,11 @@ class PreemptionExecutor:
             call_off()
         elif not await self._delete(victim, preemptor, strict=nomination.strict):
             return  # it has gone by itself, or is another pod by now
-        self._reports.preempted(victim, preemptor, victim.node_name or nomination.node)
+        node = victim.node_name or nomination.node
+        self._scheduler.decisions.note(
+            victim.key, Step.PREEMPTED, self._clock(), preemptor.key, node
+        )
+        self._reports.preempted(victim, preemptor, node)
 
     async def _delete(self, victim: Pod, preemptor: Pod, *, strict: bool) -> bool:
         """Marks the victim as a disruption target and deletes it; if `strict`, evicts it instead.
@@ -232,6 +237,8 @@ class PreemptionExecutor:
         text = "preemption for pod %s is abandoned: %s"
         logger.warning(text, nominated[0].key, why, exc_info=unexpected)
         self._reports.preemption_failed(nominated[0], why)
+        for pod in nominated:
+            self._scheduler.decisions.note(pod.key, Step.PREEMPTION_FAILED, self._clock(), why)
         preemptors = {pod.key: pod for pod in nominated}
         for victim in victims.values():
             preemptors |= {p.key: p for p in self._scheduler.state.abandon_eviction(victim)}

@@ -127,6 +127,8 @@ class KopfOperator:
         self._unwatched: dict[str, float] = {}
         self._trouble = ""
         self._class_trouble: str | None = None
+        self._resources: tuple[Resource, ...] = ()
+        """What kopf may watch as far as `until_watchable` has found, and it has not begun to."""
 
     async def run(self, restore_signals: Callable[[], None]) -> NoReturn:
         """Serve until cancelled; `restore_signals` takes back the handlers that kopf replaces.
@@ -139,10 +141,9 @@ class KopfOperator:
         self._watches_nothing()
         try:
             while True:
-                for resource in _NEEDED:
-                    await self._until_watchable(resource, backoff)
-                began = self._clock()
-                errors = await self._serve(restore_signals, await self._watchable())
+                resources = self._resources or await self._watchable(backoff)
+                self._resources, began = (), self._clock()
+                errors = await self._serve(restore_signals, resources)
                 self._watches_nothing()
                 if errors is None:
                     continue
@@ -156,11 +157,14 @@ class KopfOperator:
             self._unwatched.clear()
 
     async def until_watchable(self) -> None:
-        """Wait until kopf may watch what it needs; a replica that must wait here is not able."""
-        backoff = Backoff(Random())  # noqa: S311 - spreads load, hides nothing
+        """Wait until kopf may watch what it needs; a replica that must wait here is not able.
+
+        `run` does not look again before it starts kopf: the pods of a leader that was killed wait.
+        """
         self._watches_nothing()
-        for resource in _NEEDED:
-            await self._until_watchable(resource, backoff)
+        self._resources = await self._watchable(
+            Backoff(Random())  # noqa: S311 - spreads load, hides nothing
+        )
         self._unwatched.clear()
 
     def lacking(self) -> str | None:
@@ -226,8 +230,10 @@ class KopfOperator:
         else:
             self._unwatched.setdefault(path, self._clock())
 
-    async def _watchable(self) -> tuple[Resource, ...]:
-        """What kopf may watch now: all that is needed, and PriorityClasses if they can be."""
+    async def _watchable(self, backoff: Backoff) -> tuple[Resource, ...]:
+        """What kopf may watch: all that is needed, which is waited for, and PriorityClasses."""
+        for resource in _NEEDED:
+            await self._until_watchable(resource, backoff)
         trouble = await self._trouble_with(PRIORITY_CLASS)
         if trouble is not None and trouble != self._class_trouble:
             logger.warning("pods are scheduled, but priorities are shown without name: %s", trouble)

@@ -14,6 +14,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from ipaddress import ip_address
+from itertools import islice
 from typing import Any, Final, Protocol, TypeVar
 
 import orjson
@@ -37,6 +38,9 @@ logger = logging.getLogger(__name__)
 
 RELOAD_SECONDS: Final = 10.0
 """Pause between two looks at the files of certificates."""
+_MOST_SUMMARIES: Final = 50_000
+_SLICE: Final = 200
+"""Short records that are made at a time; they take some milliseconds."""
 
 _Answer = TypeVar("_Answer")
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -96,7 +100,7 @@ class Endpoints:
         live: Checks by name whose failure means that only a restart helps. /healthz is the same.
         ready: Checks by name whose failure means that this replica cannot do its work yet.
         metrics: What /metrics shows.
-        decisions: What /debug/decisions?pod=NAMESPACE/NAME searches.
+        decisions: What /debug/decisions shows.
         pod_report: Gives what is known of the pod "namespace/name" now, as JSON values; None if
             the pod is not known.
         pod_groups: Gives what is known of the pod groups of this namespace and name now.
@@ -319,26 +323,42 @@ class Endpoints:
         return web.json_response({"podGroups": found})
 
     async def _show_decisions(self, request: web.Request) -> web.Response:
-        """Of ?pod=NAMESPACE/NAME, of ?namespace=NAMESPACE, or of all that are kept.
+        """Of ?pod=NAMESPACE/NAME with its path, of ?namespace=NAMESPACE, or of all that are kept.
 
-        Of ?podgroup=NAMESPACE/NAME the groups of this name, to those who may get the namespace's
-        pods.
+        With ?summary=true only short records, of at most ?limit=N pods. Of
+        ?podgroup=NAMESPACE/NAME the groups of this name, to those who may get the namespace's pods.
         """
         if (group := request.query.get("podgroup")) is not None:
             return await self._show_pod_groups(request, group)
         pod, namespace = request.query.get("pod"), request.query.get("namespace", "")
         if pod is None:
             await self._require(request, pod_read(namespace))
+            if request.query.get("summary") == "true":
+                return await self._show_summaries(namespace, request.query.get("limit", "1000"))
             return web.json_response({"decisions": self._decisions.latest(namespace)})
         found_namespace, name = _named("pod", pod)
         await self._require(request, pod_read(found_namespace, name))
-        report, records = await self._pod_report(pod), self._decisions.of(pod)
-        if report is None and not records:
+        report, path = await self._pod_report(pod), self._decisions.path(pod)
+        records = self._decisions.of(pod)
+        if report is None and path is None:
             raise web.HTTPNotFound(
                 text=f"no recent decision about pod {pod} is kept by this replica;"
                 " only the leading replica decides\n"
             )
-        return web.json_response({"pod": report, "decisions": records})
+        return web.json_response({"pod": report, "path": path, "decisions": records})
+
+    async def _show_summaries(self, namespace: str, limit: str) -> web.Response:
+        """Short records of this many pods, made in slices so that the event loop goes on."""
+        if not limit.isdecimal() or not 0 < int(limit) <= _MOST_SUMMARIES:
+            raise web.HTTPBadRequest(text=f"limit must be between 1 and {_MOST_SUMMARIES}\n")
+        found = self._decisions.summaries(namespace, int(limit))
+        parts = list[bytes]()
+        while part := [*islice(found, _SLICE)]:
+            parts.append(orjson.dumps(part)[1:-1])
+            await asyncio.sleep(0)
+        counts = {"bytes": self._decisions.bytes, "limitBytes": self._decisions.limit}
+        page = b'{"decisions":[%b],%b' % (b",".join(parts), orjson.dumps(counts)[1:])
+        return web.Response(body=page, content_type="application/json")
 
     async def _show_shadow(self, request: web.Request) -> web.Response:
         """The comparisons of shadow profiles: of ?namespace=NAMESPACE, or of all pods."""

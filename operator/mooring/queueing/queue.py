@@ -31,7 +31,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import count, islice
 from typing import TYPE_CHECKING, Final
 
-from mooring.framework.queued_pod import QueuedPod, SubQueue
+from mooring.framework.queued_pod import PodState, QueuedPod, StateTimes, SubQueue
 from mooring.model.events import ClusterEvent
 from mooring.model.pod import Pod
 from mooring.queueing.active import ActivePods, ActivePodsByNamespace
@@ -47,6 +47,7 @@ __all__ = ["SchedulingQueue"]
 
 UNSCHEDULABLE_TIMEOUT: Final = 300.0
 _MOST_FLUSHED: Final = 10_000
+_STATES: Final = {queue: PodState(queue.value) for queue in SubQueue}
 
 
 class SchedulingQueue:
@@ -89,18 +90,29 @@ class SchedulingQueue:
         """Unschedulable pods by (plugin, profile); a pod rejected by two plugins counts in both."""
         return self._unschedulable.counts()
 
-    def add(self, pod: Pod, pipeline: "Pipeline", now: float, *, gated: bool = False) -> None:
+    def add(
+        self,
+        pod: Pod,
+        pipeline: "Pipeline",
+        now: float,
+        *,
+        gated: bool = False,
+        times: StateTimes | None = None,
+    ) -> None:
         """Adds the pod, or puts its newer version or another pipeline in place of the known ones.
 
         An unschedulable pod whose spec, labels or pipeline changed is tried again, and an attempt
-        in flight does not count if it ends unschedulable.
+        in flight does not count if it ends unschedulable. `times` are those of a pod that is not
+        queued yet but known.
         """
         queued = self.get(pod.key)
         if queued is not None and queued.pod.uid != pod.uid:
             self.remove(pod.key, now)
             queued = None
         if queued is None:
-            queued = self._pods[pod.key] = QueuedPod(pod, pipeline, now, now, gated=gated)
+            times = times or StateTimes(now)
+            queued = QueuedPod(pod, pipeline, now, now, gated=gated, times=times)
+            self._pods[pod.key] = queued
             self._retry(queued, now)
             return
         changed = (
@@ -142,20 +154,20 @@ class SchedulingQueue:
             return None
         del self._pods[queued.pod.key]
         self._leave(queued)
-        self._enter(queued)
+        self._enter(queued, now)
         return queued
 
-    def pop_specific(self, key: str) -> QueuedPod | None:
+    def pop_specific(self, key: str, now: float) -> QueuedPod | None:
         """This pod, in flight from now on (PopSpecificPod); None if it is gated or in no queue."""
         queued = self._pods.get(key)
         if queued is None or queued.queue is SubQueue.GATED:
             return None
         del self._pods[key]
         self._leave(queued)
-        self._enter(queued)
+        self._enter(queued, now)
         return queued
 
-    def postpone(self, queued: QueuedPod, until: float) -> None:
+    def postpone(self, queued: QueuedPod, until: float, now: float) -> None:
         """The pod in flight is not tried now but after the backoff of its group."""
         if self._in_flight.get(queued.pod.key) is queued:
             self._in_flight.leave(queued.pod.key)
@@ -163,9 +175,9 @@ class SchedulingQueue:
             queued.backoff_expiration = until
             self._pods[queued.pod.key] = queued
             if queued.gated:
-                self._move(queued, SubQueue.GATED)
+                self._move(queued, SubQueue.GATED, now)
             else:
-                self._move_to_error_backoff(queued)
+                self._move_to_error_backoff(queued, now)
 
     def add_unschedulable(self, queued: QueuedPod, plugins: frozenset[str], now: float) -> None:
         """The attempt ended: these plugins rejected the pod (AddUnschedulablePodIfNotPresent).
@@ -185,7 +197,7 @@ class SchedulingQueue:
         if queued.gated or queued.outdated:
             self._retry(queued, now)
         else:
-            self._move(queued, SubQueue.UNSCHEDULABLE, since)
+            self._move(queued, SubQueue.UNSCHEDULABLE, now, since)
         if queued.tries_for == self._hints.signature(queued):
             queued.tries_for = None
         self._try_next(queued, now)
@@ -199,9 +211,9 @@ class SchedulingQueue:
         self._back_off(queued, queued.consecutive_errors_count, now)
         self._pods[queued.pod.key] = queued
         if queued.gated:
-            self._move(queued, SubQueue.GATED)
+            self._move(queued, SubQueue.GATED, now)
         else:
-            self._move_to_error_backoff(queued)
+            self._move_to_error_backoff(queued, now)
         self._try_next(queued, now)
 
     def put_back(self, queued: QueuedPod, now: float) -> None:
@@ -267,7 +279,7 @@ class SchedulingQueue:
         if queued.queue is SubQueue.UNSCHEDULABLE:
             self._try_for_group(queued, now)
         if queued.queue is SubQueue.BACKOFF:
-            self._move_to_error_backoff(queued)
+            self._move_to_error_backoff(queued, now)
 
     def flush_unschedulable(self, now: float) -> bool:
         """Moves pods that have been unschedulable for five minutes; True if there are any.
@@ -290,9 +302,10 @@ class SchedulingQueue:
         first = self._error_backoff.first()
         return first[0] if first is not None else None
 
-    def _enter(self, queued: QueuedPod) -> None:
+    def _enter(self, queued: QueuedPod, now: float) -> None:
         """The pod is in flight."""
         self._in_flight.enter(queued, self._events.end)
+        queued.times.enter(PodState.IN_FLIGHT, now)
         queued.attempts += 1
         queued.outdated = False
 
@@ -322,27 +335,30 @@ class SchedulingQueue:
     def _retry(self, queued: QueuedPod, now: float) -> None:
         """Moves the pod to the active queue, or to backoff while that runs; to gated if it is."""
         if queued.gated:
-            self._move(queued, SubQueue.GATED)
+            self._move(queued, SubQueue.GATED, now)
         elif queued.backoff_expiration > now:
-            self._move(queued, SubQueue.BACKOFF)
+            self._move(queued, SubQueue.BACKOFF, now)
             self._backoff.push(queued.backoff_expiration, queued)
         else:
-            self._move(queued, SubQueue.ACTIVE)
+            self._move(queued, SubQueue.ACTIVE, now)
 
-    def _move_to_error_backoff(self, queued: QueuedPod) -> None:
+    def _move_to_error_backoff(self, queued: QueuedPod, now: float) -> None:
         """Moves the pod to the backoff queue, from which it is not popped early."""
-        self._move(queued, SubQueue.BACKOFF)
+        self._move(queued, SubQueue.BACKOFF, now)
         self._error_backoff.push(queued.backoff_expiration, queued)
 
     def _flush_backoff(self, heap: PodHeap[float], now: float) -> None:
         """Moves the pods whose backoff has ended to the active queue."""
         while (first := heap.first()) is not None and first[0] <= now:
-            self._move(first[1], SubQueue.ACTIVE)
+            self._move(first[1], SubQueue.ACTIVE, now)
 
-    def _move(self, queued: QueuedPod, queue: SubQueue, since: int | None = None) -> None:
+    def _move(
+        self, queued: QueuedPod, queue: SubQueue, now: float, since: int | None = None
+    ) -> None:
         """Moves the pod; an unschedulable one missed the events from number `since` on."""
         self._leave(queued)
         queued.queue = queue
+        queued.times.enter(_STATES[queue], now)
         self._counts[queue] += 1
         if queue is SubQueue.ACTIVE:
             self._active.add(queued)
