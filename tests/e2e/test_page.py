@@ -148,6 +148,7 @@ def test_an_unschedulable_pod_is_found_in_the_queue_and_explained(
     expect(cause.get_by_role("heading").first).to_have_text("Cause: cpu")
     expect(cause).to_contain_text("of cpu instead of 64")
     expect(tab.page.locator("#funnel")).to_contain_text("6 Insufficient cpu")
+    expect(tab.page.locator('[data-step="unschedulable"]').last).to_contain_text("cpu")
 
 
 def test_a_user_sees_no_names_of_pods_that_it_may_not_get(tab: Tab, cluster: Cluster) -> None:
