@@ -344,15 +344,23 @@ def test_the_binding_of_a_pod_gone_in_pre_bind_is_called_off(open_door: Door) ->
     assert called_off == [in_pre_bind.uid]
 
 
-def test_an_event_that_moves_a_pod_wakes_the_loop(open_door: Door) -> None:
+def test_an_event_wakes_the_loop_if_hints_of_an_unschedulable_pod_have_to_run(
+    open_door: Door,
+) -> None:
+    state, queue = open_door.scheduler_state.state, open_door.scheduler_state.queue
+    before = open_door.woken
+    state.put(Kind.NODE, "a", parse_node(node("a", cpu="4")))
+    assert open_door.woken == before
     open_door.rejected()
     open_door.now, before = 20.0, open_door.woken
-    too_small = parse_node(node("b", cpu="8"))
-    open_door.scheduler_state.state.put(Kind.NODE, "b", too_small)
-    assert (open_door.queue(), open_door.woken) == (SubQueue.UNSCHEDULABLE, before)
-    enough = parse_node(node("b", cpu="100"))
-    open_door.scheduler_state.state.put(Kind.NODE, "b", enough)
-    assert (open_door.queue(), open_door.woken) == (SubQueue.ACTIVE, before + 1)
+    for number, (cpu, expected) in enumerate(
+        [("8", SubQueue.UNSCHEDULABLE), ("100", SubQueue.ACTIVE)], start=1
+    ):
+        state.put(Kind.NODE, "b", parse_node(node("b", cpu=cpu)))
+        assert open_door.woken == before + number
+        while queue.run_hints(open_door.now):
+            pass
+        assert open_door.queue() is expected
 
 
 def test_a_pre_enqueue_that_fails_gates_that_pod_alone_and_is_reported(

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any, ClassVar
 
 import pytest
@@ -312,6 +313,23 @@ def only_in(zone: str) -> dict[str, object]:
     return {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}
 
 
+async def test_the_hints_of_an_event_do_not_hold_up_a_decision(client: ApiClient) -> None:
+    """The clock advances by half a millisecond whenever it is read, which is after each hint."""
+    ticks = count()
+    engine = Engine(client, node("small", cpu="1"), clock=lambda: next(ticks) * 0.0005)
+    queue = engine.scheduler_state.queue
+    engine.pending(*(pod(f"big-{number}", cpu=f"{number + 4}") for number in range(50)))
+    with engine.running():
+        await until(lambda: queue.counts()["unschedulable"] == 50 and not queue.run_hints(0.0))
+        raw = node("small", cpu="2")
+        engine.scheduler_state.state.put(Kind.NODE, "small", parse_object(Kind.NODE, raw))
+        engine.pending(pod("web", cpu="3"))
+        await until(lambda: engine.decisions.of("default/web"))
+        assert queue.run_hints(0.0)
+        await until(lambda: not queue.run_hints(0.0))
+    assert queue.counts()["unschedulable"] == 51
+
+
 async def test_a_pod_is_tried_though_another_of_its_group_waits_for_another_zone(
     client: ApiClient, bindings: Bindings
 ) -> None:
@@ -505,6 +523,26 @@ async def test_pods_that_wait_at_permit_do_not_block_other_bindings(
     assert engine.metrics.registry.get_sample_value(waits, {"result": "Success"}) == 1
     assert engine.metrics.registry.get_sample_value(waits, {"result": "Unschedulable"}) == 4
     assert len(engine.scheduler_state.state.pods) == 6
+
+
+async def test_a_pod_at_permit_is_called_off_when_its_profile_goes_and_runs_when_it_returns(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a", cpu="1"))
+    scheduler = engine.scheduler_state
+    engine.pending(pod("w", cpu="1", labels={"does": "wait"}))
+    with engine.running():
+        await until(lambda: len(scheduler.waiting))
+        scheduler.profiles.remove("default-scheduler")
+        engine.intake.profiles_changed()
+        await until(lambda: not engine.loop.binding)
+        assert not scheduler.state.pods.assumed
+        assert [*scheduler.without_profile] == ["default/w"]
+        assert bindings.statuses == []  # that no node fits would be wrong; Intake.report tells why
+        put_profile(scheduler, registry=PLUGINS)
+        engine.intake.profiles_changed()
+        await until(lambda: bindings.made)
+    assert bindings.made == [("w", "a")]
 
 
 async def test_a_scheduler_that_stops_writes_nothing_about_pods_at_permit(

@@ -33,11 +33,16 @@ class FakeHints:
 
     def __init__(self) -> None:
         self.nominated: dict[str, str] = {}
+        self.run: list[tuple[str, ClusterEvent, bool]] = []
+        """Pod, event and whether it came during the pod's attempt, of each hint that has run."""
 
     def nominated_node(self, queued: QueuedPod) -> str | None:
         return self.nominated.get(queued.pod.name)
 
-    def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent) -> bool:
+    def is_worth_requeuing(
+        self, queued: QueuedPod, event: ClusterEvent, *, during_attempt: bool
+    ) -> bool:
+        self.run.append((queued.pod.name, event, during_attempt))
         return bool(queued.unschedulable_plugins & HELPS.get(event, FIT))
 
 
@@ -78,6 +83,19 @@ def reject(
     for name in names:
         queue.add(make_pod(name), DEFAULT, now)
         queue.add_unschedulable(popped(queue, now), plugins, now)
+
+
+def run_all_hints(queue: SchedulingQueue, now: float) -> None:
+    while queue.run_hints(now):
+        pass
+
+
+def happens(queue: SchedulingQueue, event: ClusterEvent, now: float) -> bool:
+    """The event comes and all hints run; whether a pod was moved."""
+    before = queue.counts()
+    queue.move_on_events([event], now)
+    run_all_hints(queue, now)
+    return queue.counts() != before
 
 
 def queue_of(queue: SchedulingQueue, name: str) -> str | None:
@@ -125,13 +143,13 @@ def test_an_unschedulable_pod_is_not_tried_again_without_an_event(queue: Schedul
 
 def test_an_event_that_does_not_help_moves_no_pod(queue: SchedulingQueue) -> None:
     reject(queue, "web", plugins=FIT)
-    assert not queue.move_on_events([TAINT_REMOVED], 100.0)
+    assert not happens(queue, TAINT_REMOVED, 100.0)
     assert queue.pop(100.0) is None
 
 
 def test_an_event_that_helps_moves_the_pod_to_the_active_queue(queue: SchedulingQueue) -> None:
     reject(queue, "web", plugins=TAINTS)
-    assert queue.move_on_events([TAINT_REMOVED], 100.0)
+    assert happens(queue, TAINT_REMOVED, 100.0)
     assert queue_of(queue, "web") == "active"
 
 
@@ -139,13 +157,13 @@ def test_an_event_within_the_backoff_moves_the_pod_to_the_backoff_queue(
     queue: SchedulingQueue,
 ) -> None:
     reject(queue, "web", now=5.0)
-    assert queue.move_on_events([NODE_ADDED], 5.5)
+    assert happens(queue, NODE_ADDED, 5.5)
     assert queue_of(queue, "web") == "backoff"
 
 
 def test_a_moved_pod_is_popped_early_when_nothing_else_is_active(queue: SchedulingQueue) -> None:
     reject(queue, "web", now=5.0)
-    queue.move_on_events([NODE_ADDED], 5.5)
+    happens(queue, NODE_ADDED, 5.5)
     queue.add(make_pod("other"), DEFAULT, 5.5)
     assert pop_all(queue, 5.5) == ["other", "web"]
 
@@ -160,7 +178,7 @@ def test_backoff_after_unschedulable_attempts_doubles_from_one_second_to_ten(
         queue.add_unschedulable(queued, FIT, now)
         waits.append(queued.backoff_expiration - now)
         now += 20.0
-        queue.move_on_events([NODE_ADDED], now)
+        happens(queue, NODE_ADDED, now)
     assert waits == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
 
 
@@ -184,7 +202,7 @@ def test_backoff_after_errors_counts_those_in_a_row(queue: SchedulingQueue) -> N
         assert queued.backoff_expiration - now == wait
         now += wait
     queue.add_unschedulable(popped(queue, now), FIT, now)
-    queue.move_on_events([NODE_ADDED], now)
+    happens(queue, NODE_ADDED, now)
     queued = popped(queue, now)
     queue.add_after_error(queued, now)
     assert queued.backoff_expiration - now == 1.0
@@ -206,7 +224,7 @@ def test_a_pod_unschedulable_for_five_minutes_is_tried_whatever_happened(
 
 def test_one_of_equal_pods_is_tried_for_all(queue: SchedulingQueue) -> None:
     reject(queue, "a", "b", "c")
-    queue.move_on_events([NODE_ADDED], 100.0)
+    happens(queue, NODE_ADDED, 100.0)
     assert pop_all(queue, 100.0) == ["a"]
 
 
@@ -214,7 +232,7 @@ def test_equal_pods_follow_one_another_as_long_as_they_find_nodes(
     queue: SchedulingQueue,
 ) -> None:
     reject(queue, "a", "b", "c")
-    queue.move_on_events([NODE_ADDED], 100.0)
+    happens(queue, NODE_ADDED, 100.0)
     queue.assumed(popped(queue, 100.0), 100.0)
     second = popped(queue, 100.0)
     assert second.pod.name == "b"
@@ -226,7 +244,7 @@ def test_the_next_is_tried_when_a_moved_pod_is_rejected_by_other_plugins(
     queue: SchedulingQueue,
 ) -> None:
     reject(queue, "a", "b", "c", plugins=FIT)
-    queue.move_on_events([NODE_ADDED], 100.0)
+    happens(queue, NODE_ADDED, 100.0)
     queue.add_unschedulable(popped(queue, 100.0), TAINTS, 100.0)
     second = popped(queue, 100.0)
     assert second.pod.name == "b"
@@ -236,7 +254,7 @@ def test_the_next_is_tried_when_a_moved_pod_is_rejected_by_other_plugins(
 
 def test_the_next_is_tried_when_a_moved_pod_is_rejected_at_permit(queue: SchedulingQueue) -> None:
     reject(queue, "a", "b", plugins=FIT)
-    queue.move_on_events([NODE_ADDED], 100.0)
+    happens(queue, NODE_ADDED, 100.0)
     waits_at_permit = popped(queue, 100.0)
     queue.assumed(waits_at_permit, 100.0)
     assert popped(queue, 100.0).pod.name == "b"
@@ -254,13 +272,13 @@ def test_an_equal_pod_that_was_never_unschedulable_moves_no_other(queue: Schedul
 def test_pods_rejected_by_other_plugins_are_tried_for_themselves(queue: SchedulingQueue) -> None:
     reject(queue, "a", plugins=FIT)
     reject(queue, "b", plugins=TAINTS)
-    queue.move_on_events([NODE_ADDED], 100.0)
+    happens(queue, NODE_ADDED, 100.0)
     assert sorted(pop_all(queue, 100.0)) == ["a", "b"]
 
 
 def test_the_next_is_tried_when_a_moved_pod_is_deleted(queue: SchedulingQueue) -> None:
     reject(queue, "a", "b")
-    queue.move_on_events([NODE_ADDED], 100.0)
+    happens(queue, NODE_ADDED, 100.0)
     queue.remove("default/a", 100.0)
     assert pop_all(queue, 100.0) == ["b"]
 
@@ -269,7 +287,7 @@ def test_the_next_is_tried_when_a_moved_pod_is_deleted_during_its_attempt(
     queue: SchedulingQueue,
 ) -> None:
     reject(queue, "a", "b")
-    queue.move_on_events([NODE_ADDED], 100.0)
+    happens(queue, NODE_ADDED, 100.0)
     popped(queue, 100.0)
     queue.remove("default/a", 100.0)
     assert pop_all(queue, 100.0) == ["b"]
@@ -279,28 +297,28 @@ def test_the_next_is_tried_when_a_moved_pod_is_replaced_by_another_of_its_name(
     queue: SchedulingQueue,
 ) -> None:
     reject(queue, "a", "b")
-    queue.move_on_events([NODE_ADDED], 100.0)
+    happens(queue, NODE_ADDED, 100.0)
     queue.add(make_pod("a", uid="successor"), DEFAULT, 100.0)
     assert sorted(pop_all(queue, 100.0)) == ["a", "b"]
 
 
 def test_the_next_is_tried_when_a_moved_pods_attempt_fails(queue: SchedulingQueue) -> None:
     reject(queue, "a", "b")
-    queue.move_on_events([NODE_ADDED], 100.0)
+    happens(queue, NODE_ADDED, 100.0)
     queue.add_after_error(popped(queue, 100.0), 100.0)
     assert pop_all(queue, 100.0) == ["b"]
 
 
 def test_the_next_is_tried_when_a_moved_pod_is_equal_no_more(queue: SchedulingQueue) -> None:
     reject(queue, "a", "b")
-    queue.move_on_events([NODE_ADDED], 100.0)
+    happens(queue, NODE_ADDED, 100.0)
     queue.add(make_pod("a", cpu=2), DEFAULT, 100.0)
     assert sorted(pop_all(queue, 100.0)) == ["a", "b"]
 
 
 def test_the_next_is_tried_when_a_moved_pod_is_gated(queue: SchedulingQueue) -> None:
     reject(queue, "a", "b")
-    queue.move_on_events([NODE_ADDED], 100.0)
+    happens(queue, NODE_ADDED, 100.0)
     queue.add(make_pod("a"), DEFAULT, 100.0, gated=True)
     assert pop_all(queue, 100.0) == ["b"]
 
@@ -363,18 +381,33 @@ def test_a_pod_changed_during_its_attempt_is_tried_again_though_rejected(
 def test_an_event_that_came_during_the_attempt_counts(queue: SchedulingQueue) -> None:
     queue.add(make_pod("web"), DEFAULT, 0.0)
     queued = popped(queue, 0.0)
-    queue.move_on_events([NODE_ADDED], 0.0)
+    happens(queue, NODE_ADDED, 0.0)
     queue.add_unschedulable(queued, FIT, 0.0)
+    run_all_hints(queue, 0.0)
     assert queue_of(queue, "web") == "backoff"
+
+
+def test_hints_know_whether_an_event_came_during_the_attempt(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    """A pod is not tried again for what its own attempt did and undid."""
+    queue.add(make_pod("web"), DEFAULT, 0.0)
+    queued = popped(queue, 0.0)
+    queue.move_on_events([TAINT_REMOVED], 0.0)
+    queue.add_unschedulable(queued, FIT, 0.0)
+    queue.move_on_events([TAINT_REMOVED], 0.0)
+    run_all_hints(queue, 0.0)
+    assert hints.run == [("web", TAINT_REMOVED, True), ("web", TAINT_REMOVED, False)]
 
 
 def test_an_event_that_came_before_the_attempt_does_not_count(queue: SchedulingQueue) -> None:
     queue.add(make_pod("early"), DEFAULT, 0.0)
     queue.add(make_pod("late"), DEFAULT, 1.0)
     early = popped(queue, 1.0)
-    queue.move_on_events([NODE_ADDED], 1.0)
+    happens(queue, NODE_ADDED, 1.0)
     queue.add_unschedulable(popped(queue, 1.0), FIT, 1.0)
     queue.add_unschedulable(early, FIT, 1.0)
+    run_all_hints(queue, 1.0)
     assert queue_of(queue, "late") == "unschedulable"
     assert queue_of(queue, "early") == "backoff"
 
@@ -384,7 +417,7 @@ def test_a_pod_that_goes_to_its_nominated_node_moves_no_other(
 ) -> None:
     hints.nominated = {"a": "node-a", "b": "node-b"}
     reject(queue, "a", "b")
-    assert queue.move_on_events([VICTIM_GONE], 100.0)
+    assert happens(queue, VICTIM_GONE, 100.0)
     moved = popped(queue, 100.0)
     assert moved.pod.name == "b"
     queue.assumed(moved, 100.0)
@@ -399,7 +432,7 @@ def test_a_pod_whose_nomination_was_withdrawn_is_tried_like_the_others(
     reject(queue, "a", "b")
     del hints.nominated["b"]
     withdrawn = ClusterEvent(Kind.POD, Action.DELETE, make_pod("b", nominated="node-b"), None)
-    queue.move_on_events([withdrawn], 100.0)
+    happens(queue, withdrawn, 100.0)
     assert popped(queue, 100.0).pod.name == "b"
 
 
@@ -579,7 +612,7 @@ def test_a_retry_is_not_popped_early_even_if_an_event_moved_the_pod_before(
     queue.add(make_pod("web"), DEFAULT, 0.0)
     queued = popped(queue, 0.0)
     queue.add_unschedulable(queued, FIT, 0.0)
-    queue.move_on_events([NODE_ADDED], 0.0)
+    happens(queue, NODE_ADDED, 0.0)
     queue.retry("default/web", 0.0)
     assert queue.pop(0.0) is None
     assert queue.next_due() == queued.backoff_expiration
@@ -618,7 +651,7 @@ def test_a_pod_whose_nomination_ends_is_tried_again_whatever_rejected_it(
     queue.add(make_pod("web"), DEFAULT, 0.0)
     queue.add_unschedulable(popped(queue, 0.0), TAINTS, 0.0)
     hints.nominated = {}
-    assert queue.move_on_events([event], 100.0)
+    assert happens(queue, event, 100.0)
     assert popped(queue, 100.0).pod.name == "web"
 
 
@@ -649,3 +682,108 @@ def test_a_postponed_pod_is_not_popped_before_its_time_and_has_not_been_tried(
     assert queue.next_due() == 5.0
     assert popped(queue, 5.0) is queued
     assert queued.attempts == 1
+
+
+def reject_unlike(queue: SchedulingQueue, number: int) -> None:
+    """So many pods with a signature each are rejected at time 0."""
+    for index in range(number):
+        queue.add(make_pod(f"pod-{index}", cpu=f"{index + 1}m"), DEFAULT, 0.0)
+    for _ in range(number):
+        queue.add_unschedulable(popped(queue, 0.0), FIT, 0.0)
+
+
+def test_an_event_runs_no_hint_until_there_is_time_for_it(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    reject_unlike(queue, 3)
+    assert queue.move_on_events([NODE_ADDED], 100.0)
+    assert (hints.run, queue.counts()["unschedulable"]) == ([], 3)
+
+
+def test_one_hint_runs_at_a_time_and_other_pods_are_popped_between_them(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    reject_unlike(queue, 3)
+    queue.move_on_events([NODE_ADDED], 100.0)
+    for number in (1, 2, 3):
+        queue.add(make_pod(f"new-{number}", priority=1), DEFAULT, 100.0)
+        assert queue.run_hints(100.0)
+        assert popped(queue, 100.0).pod.name == f"new-{number}"
+        assert (len(hints.run), queue.counts()["active"]) == (number, number)
+    assert not queue.run_hints(100.0)
+
+
+def test_a_pod_that_is_moved_stands_for_its_group_after_all_events_so_far(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    reject(queue, "a", "b")
+    queue.move_on_events([TAINT_REMOVED, NODE_ADDED, TAINT_REMOVED, NODE_ADDED], 100.0)
+    run_all_hints(queue, 100.0)
+    assert [event for _, event, _ in hints.run] == [TAINT_REMOVED, NODE_ADDED]
+    assert (queue_of(queue, "a"), queue_of(queue, "b")) == ("active", "unschedulable")
+
+
+def test_after_a_pod_of_the_group_is_moved_those_nominated_to_later_nodes_are_still_found(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    hints.nominated = {"b": "node-b"}
+    reject(queue, "a", "b")
+    queue.move_on_events([NODE_ADDED, VICTIM_GONE], 100.0)
+    run_all_hints(queue, 100.0)
+    assert (queue_of(queue, "a"), queue_of(queue, "b")) == ("active", "active")
+
+
+def test_a_pod_does_not_stand_for_its_group_in_an_event_before_it_came(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    """Its attempt ended after the event, so that it knows the cluster after it."""
+    reject(queue, "a")
+    queue.add(make_pod("b"), DEFAULT, 0.0)
+    queue.move_on_events([NODE_ADDED], 0.0)
+    queue.add_unschedulable(popped(queue, 0.0), FIT, 0.0)
+    queue.remove("default/a", 0.0)
+    run_all_hints(queue, 100.0)
+    assert (hints.run, queue_of(queue, "b")) == ([], "unschedulable")
+
+
+def test_a_nominated_pod_is_found_though_the_pods_without_a_nomination_came_after_the_event(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    hints.nominated = {"a": "node-b"}
+    reject(queue, "a")
+    queue.add(make_pod("b"), DEFAULT, 0.0)
+    queue.move_on_events([VICTIM_GONE], 0.0)
+    queue.add_unschedulable(popped(queue, 0.0), FIT, 0.0)
+    run_all_hints(queue, 100.0)
+    assert (queue_of(queue, "a"), queue_of(queue, "b")) == ("active", "unschedulable")
+
+
+@pytest.mark.parametrize(("groups", "events"), [(1, 30_001), (2_000, 17)])
+def test_groups_that_fall_far_behind_are_tried_without_their_hints(
+    queue: SchedulingQueue, hints: FakeHints, groups: int, events: int
+) -> None:
+    reject_unlike(queue, groups)
+    queue.move_on_events([TAINT_REMOVED] * events, 100.0)
+    assert queue.run_hints(100.0)
+    assert (hints.run, queue.counts()["active"]) == ([], 1)
+
+
+def test_a_group_that_is_tried_without_hints_is_tried_for_each_nominated_pod_too(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    hints.nominated = {"b": "node-b", "c": "node-c"}
+    reject(queue, "a", "b", "c", "d")
+    queue.move_on_events([TAINT_REMOVED] * 30_001, 100.0)
+    queue.run_hints(100.0)
+    assert [queue_of(queue, name) for name in "abcd"] == [*["active"] * 3, "unschedulable"]
+
+
+def test_a_pod_that_missed_too_many_events_is_tried_without_hints(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    queue.add(make_pod("web"), DEFAULT, 0.0)
+    queued = popped(queue, 0.0)
+    queue.move_on_events([TAINT_REMOVED] * 30_001, 0.0)
+    queue.add_unschedulable(queued, FIT, 0.0)
+    run_all_hints(queue, 0.0)
+    assert (hints.run, queue_of(queue, "web")) == ([], "backoff")

@@ -90,7 +90,8 @@ def decide(
     those of the extenders that care for the pod; where one is missing, the call that gets it is
     returned instead of an outcome.
     """
-    search = Search(pod, pipeline, cluster, cache.of(pod, pipeline, cluster))
+    results = cache.of(pod, pipeline, cluster)
+    search = Search(pod, pipeline, cluster, results, pod.ends_by(now))
     pre_filtered = search.pre_filter() if cluster.node_count else search.diagnosis_without_nodes()
     if isinstance(pre_filtered, Diagnosis):
         return _fit_error(search, pre_filtered, None, now, seed, answers)
@@ -168,8 +169,8 @@ def _feasible(
     candidates = len(pre_filtered.candidate_rows)
     rows, evaluated_nodes = sampled(fits, cluster, search.pipeline, candidates, start)
     if answers is not None and len(rows):
-        names = tuple(map(cluster.nodes.name, rows.tolist()))
-        return FilterCall(names, evaluated_nodes)
+        names = cluster.node_names
+        return FilterCall(tuple([names[row] for row in rows.tolist()]), evaluated_nodes)
     return _Feasible(rows, evaluated_nodes, diagnosis)
 
 

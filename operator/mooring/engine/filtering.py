@@ -4,6 +4,7 @@ In the order in which a decision needs it: `Search.pre_filter`, `Search.feasible
 `Search.rejected_with_nominated`, `sampled`, and `Search.shared_diagnosis` for the reasons.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -58,12 +59,17 @@ class PreFiltered:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Search:
-    """The search for nodes that fit one pod; `results` are those kept for the pod's shape."""
+    """The search for nodes that fit one pod; `results` are those kept for the pod's shape.
+
+    `ends` is when the pod has ended if it is bound now, in seconds since the epoch: nodes that are
+    reserved for longer are open to it.
+    """
 
     pod: Pod
     pipeline: Pipeline
     cluster: Snapshot
     results: ShapeResults
+    ends: float = math.inf
 
     def pre_filter(self) -> PreFiltered | Diagnosis:
         """Runs the pre_filter plugins; a Diagnosis if one of them rejects the pod."""
@@ -135,7 +141,7 @@ class Search:
         """Whether the pod fits on the row, also with the pods that are nominated to it."""
         if not fits[row]:
             return False
-        others = self.cluster.nominations.at(row, self.pod.shape.priority, self.pod.key)
+        others = self._nominated_at(row)
         return not (
             others and self._rejected_with_nominated(np.array([row], np.int64), pre_filtered)
         )
@@ -163,7 +169,7 @@ class Search:
         if resource_filter is None:
             return tuple(r for row in rows.tolist() for r in self.rejections_with_nominated(row))
         plugin, needs = resource_filter
-        with_nominated = self.cluster.nodes_with_nominated(rows, needs, self.pod)
+        with_nominated = self.cluster.nodes_with_nominated(rows, needs, self.pod, self.ends)
         state = pre_filtered.states[plugin.name]
         passed = run_filter(self.pipeline, plugin, self.pod, with_nominated, state)
         rejected = with_nominated.rows[~passed]
@@ -194,13 +200,18 @@ class Search:
 
     def rejections_with_nominated(self, row: int) -> Sequence[RejectedNodes]:
         """Why the row rejects the pod with the pods nominated to it; empty if it does not."""
-        nominated = self.cluster.nominations.at(row, self.pod.shape.priority, self.pod.key)
+        nominated = self._nominated_at(row)
         if not nominated:
             return ()
         with self.cluster.trial() as trial:
             for pod in nominated:
                 trial.add(pod, row)
             return self.rejections(row)
+
+    def _nominated_at(self, row: int) -> Sequence[Pod]:
+        """The pods nominated to the row to which this pod must leave what they request."""
+        pod = self.pod
+        return self.cluster.nominations.at(row, pod.shape.priority, pod.key, self.ends)
 
     def rejections(self, row: int) -> Sequence[RejectedNodes]:
         """Why one row rejects the pod in the present state; empty if it does not."""
@@ -331,12 +342,12 @@ def passed_by_extenders(
     `fits` is bool[rows]. Nodes that do not fit any more are in neither.
     """
 
-    def feasible(names: Iterable[str]) -> list[int]:
-        rows = (cluster.row(name) for name in names)
-        return sorted(row for row in rows if row is not None and fits[row])
+    def feasible(names: Iterable[str]) -> IntArray:
+        known = [row for name in names if (row := cluster.row(name)) is not None]
+        rows = np.sort(np.array(known, np.int64))
+        return rows[fits[rows]]
 
-    passed = np.array(feasible(filtered.passed), np.int64)
-    failed = np.array(feasible(filtered.failed), np.int64)
+    passed, failed = feasible(filtered.passed), feasible(filtered.failed)
     if not len(failed):
         return passed, ()
     failures = [filtered.failed[cluster.nodes.name(row)] for row in failed.tolist()]

@@ -232,8 +232,12 @@ class Intake:
         return profile.pipeline if profile is not None else None
 
     def _set_aside(self, pod: Pod) -> None:
-        """The pod waits for a profile that takes it, and is nominated no more."""
+        """The pod waits for a profile that takes it, and is nominated no more.
+
+        If it waits at Permit, its binding is called off: no plugin of its profile may ever answer.
+        """
         self._scheduler.queue.remove(pod.key, self._clock())
+        self._scheduler.waiting.reject(pod.uid, "", "no profile takes the pod any more")
         self._scheduler.state.withdraw(pod.key)
         former = self._scheduler.without_profile.get(pod.key)
         if former is not None and former.uid != pod.uid:

@@ -67,6 +67,8 @@ logger = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
 _SLICE_SECONDS: Final = 0.002
+_HINT_SECONDS: Final = 0.001
+"""How long queueing hints run between two decisions; one hint at least."""
 _PAUSE_SECONDS: Final = 0.002
 """The least time for other tasks between two slices of work about one group."""
 _MOST_BINDING: Final = 256
@@ -176,9 +178,10 @@ class SchedulingLoop:
         slice_end = self._clock() + _SLICE_SECONDS
         while not self._halted:
             self._turned = now = self._clock()
+            more_hints = self._run_hints(now)
             queued = self._scheduler.queue.pop(now) if self._may_bind() else None
             if queued is None:
-                if not self._compare(slice_end):
+                if not more_hints and not self._compare(slice_end):
                     await self._idle(now)
             else:
                 await self._attempt(queued)
@@ -205,6 +208,14 @@ class SchedulingLoop:
         """Ends nominations of members of groups that no attempt ends; to be called sometimes."""
         for pod in self._reservation.expire(self._clock()):
             self._reports.nomination_cleared(pod)
+
+    def _run_hints(self, now: float) -> bool:
+        """Runs queueing hints of unschedulable pods for a moment; True if there are more to run."""
+        until = now + _HINT_SECONDS
+        while self._scheduler.queue.run_hints(now):
+            if self._clock() >= until:
+                return True
+        return False
 
     def _may_bind(self) -> bool:
         """Whether one more binding may be in flight."""
@@ -591,13 +602,14 @@ class SchedulingLoop:
         """A Reserve or Permit plugin rejected the pod.
 
         A scheduler that stops has rejected those at Permit itself, and the next one decides anew:
-        nothing is written about them, because it would ask a cluster autoscaler for nodes.
+        nothing is written about them, because it would ask a cluster autoscaler for nodes. The same
+        is true of a pod that has left the queue, because it was deleted or no profile takes it.
         """
         self._count(attempt, "unschedulable")
-        plugins = frozenset((rejection.plugin,))
-        self._scheduler.queue.add_unschedulable(attempt.queued, plugins, self._clock())
-        if not self._halted:
-            self._reports.unschedulable(attempt.queued.pod, rejection.message)
+        queued, queue = attempt.queued, self._scheduler.queue
+        queue.add_unschedulable(queued, frozenset((rejection.plugin,)), self._clock())
+        if not self._halted and queue.get(queued.pod.key) is queued:
+            self._reports.unschedulable(queued.pod, rejection.message)
 
     def _assume(self, attempt: _Attempt, chosen: ScheduleResult) -> None:
         """The pod is assumed on the chosen node, and a task that binds it begins."""

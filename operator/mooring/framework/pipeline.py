@@ -35,7 +35,7 @@ from mooring.framework.plugin_failures import (
 from mooring.framework.registry import NoArgs, Registry
 from mooring.model.pod_group import GroupFormat
 from mooring.policy.errors import FieldError, ProfileInvalid
-from mooring.policy.extender import Extender
+from mooring.policy.extender import Extender, in_call_order
 from mooring.policy.points import Point
 from mooring.policy.profile import Preemption, SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.resolve import Effective
@@ -104,7 +104,7 @@ class Pipeline:
     failures: PluginFailures
     """Records what the plugins do wrong."""
     extenders: tuple[Extender, ...]
-    """The profile's extenders, those that are ignorable last (buildExtenders in scheduler.go)."""
+    """The profile's extenders in the order they are called."""
     placement_generate: tuple[PlacementGeneratePlugin, ...] = ()
     placement_scores: tuple[WeightedPlacementScorePlugin, ...] = ()
     group_policy: GroupPolicy | None = None
@@ -176,7 +176,7 @@ def build_pipeline(
         },
         distributions={name: registry.distribution(name) for name in built},
         failures=failures,
-        extenders=tuple(sorted(profile.spec.extenders, key=lambda extender: extender.ignorable)),
+        extenders=in_call_order(profile.spec.extenders),
         placement_generate=placement_generate,
         placement_scores=placement_scores,
         group_policy=next(

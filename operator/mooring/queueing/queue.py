@@ -21,41 +21,32 @@ Unschedulable pods are grouped by signature, and an event moves one pod of a gro
 for all of them. When it is rejected with the same signature again, the others stay where they are.
 When its attempt ends in any other way, or never comes, the next pod of the group is moved.
 
+An event is only noted when it comes. The loop then runs the hints one by one, some in each turn, so
+that neither many different unschedulable pods nor many events hold up a decision.
+
 A pod is in exactly one queue or in flight. Times are seconds on the caller's monotonic clock.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import count, islice
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.model.events import ClusterEvent
 from mooring.model.pod import Pod
 from mooring.queueing.active import ActivePods, ActivePodsByNamespace
+from mooring.queueing.events import EventLog
 from mooring.queueing.heap import PodHeap
 from mooring.queueing.in_flight import InFlight
-from mooring.queueing.unschedulable import UnschedulablePods
+from mooring.queueing.unschedulable import Hints, UnschedulablePods
 
 if TYPE_CHECKING:
     from mooring.framework.pipeline import Pipeline
 
-__all__ = ["Hints", "SchedulingQueue"]
+__all__ = ["SchedulingQueue"]
 
 UNSCHEDULABLE_TIMEOUT: Final = 300.0
 _MOST_FLUSHED: Final = 10_000
-
-
-class Hints(Protocol):
-    """What the queue must know about unschedulable pods; in operation `QueueingHints`."""
-
-    def signature(self, queued: QueuedPod) -> Hashable:
-        """A value that is equal for pods which the same cluster events may make schedulable."""
-
-    def nominated_node(self, queued: QueuedPod) -> str | None:
-        """The node to which the pod is nominated now."""
-
-    def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent) -> bool:
-        """Whether the pod may be schedulable after the event."""
 
 
 class SchedulingQueue:
@@ -73,11 +64,12 @@ class SchedulingQueue:
         self._initial_backoff = initial_backoff
         self._max_backoff = max_backoff
         self._pods: dict[str, QueuedPod] = {}
+        self._events = EventLog()
         self._in_flight = InFlight()
         self._active = ActivePodsByNamespace() if namespaces_take_turns else ActivePods()
         self._backoff = PodHeap[float]()
         self._error_backoff = PodHeap[float]()
-        self._unschedulable = UnschedulablePods(hints.signature, hints.nominated_node)
+        self._unschedulable = UnschedulablePods(self._events, hints)
         self._tickets = count(1)
         self._counts = dict.fromkeys(SubQueue, 0)
 
@@ -178,22 +170,22 @@ class SchedulingQueue:
     def add_unschedulable(self, queued: QueuedPod, plugins: frozenset[str], now: float) -> None:
         """The attempt ended: these plugins rejected the pod (AddUnschedulablePodIfNotPresent).
 
-        It is tried again if it was replaced or missed a helpful event meanwhile. If it was tried
-        for a group and is rejected with another signature, the next pod of that group is tried.
+        It is tried again if it was replaced meanwhile, or if `run_hints` finds that an event helps
+        which came meanwhile. If it was tried for a group and is rejected with another signature,
+        the next pod of that group is tried.
         """
         if self._in_flight.get(queued.pod.key) is not queued:
             return
-        missed = self._in_flight.leave(queued.pod.key)
+        since = self._in_flight.leave(queued.pod.key)
         queued.unschedulable_count += 1
         queued.consecutive_errors_count = 0
         queued.unschedulable_plugins = plugins
         self._back_off(queued, queued.unschedulable_count, now)
         self._pods[queued.pod.key] = queued
-        again = queued.gated or queued.outdated or missed is None
-        if again or self._is_worth_requeuing(queued, missed or ()):
+        if queued.gated or queued.outdated:
             self._retry(queued, now)
         else:
-            self._move(queued, SubQueue.UNSCHEDULABLE)
+            self._move(queued, SubQueue.UNSCHEDULABLE, since)
         if queued.tries_for == self._hints.signature(queued):
             queued.tries_for = None
         self._try_next(queued, now)
@@ -230,29 +222,38 @@ class SchedulingQueue:
             self.remove(queued.pod.key, now)
 
     def move_on_events(self, events: Iterable[ClusterEvent], now: float) -> bool:
-        """Moves the pods that may be schedulable after the events; True if there are any.
-
-        Hints run for one pod of each group, and that pod alone is moved, so that many equal
-        unschedulable pods cost no more than one (MoveAllToActiveOrBackoffQueue).
+        """Notes the events; True if a pod was moved or hints have to run (`run_hints`).
 
         A pod that lost its nomination is always moved: the resources it waited for are not its any
         more, and no other event may come (framework/preemption/executor.go activates it).
         """
         events = tuple(events)
-        self._in_flight.add_events(events)
+        if not self._in_flight and not self._unschedulable:
+            return False
+        self._events.extend(events)
         moved = False
         for event in events:
             for queued in self._unschedulable.update_nominations(event):
                 self._retry(queued, now)
                 moved = True
-            to_move = self._unschedulable.pods_to_move(event, self._hints.is_worth_requeuing)
-            for queued, for_group in to_move:
-                if for_group:
-                    self._try_for_group(queued, now)
-                else:
-                    self._retry(queued, now)
-                moved = True
-        return moved
+        return moved or self._unschedulable.has_hints_to_run()
+
+    def run_hints(self, now: float) -> bool:
+        """Runs the hints of one pod for one event; False if there are none left to run.
+
+        They run for one pod of each group, and that pod alone is moved, so that many equal
+        unschedulable pods cost no more than one (MoveAllToActiveOrBackoffQueue). Once it is moved,
+        no hints of its group run for the events that have come until then.
+        """
+        if not self._unschedulable.has_hints_to_run():
+            self._drop_events()
+            return False
+        for queued, for_group in self._unschedulable.run_hints():
+            if for_group:
+                self._try_for_group(queued, now)
+            else:
+                self._retry(queued, now)
+        return True
 
     def retry(self, key: str, now: float) -> None:
         """The preemption that the pod waited for has failed: it is tried again after its backoff.
@@ -291,12 +292,14 @@ class SchedulingQueue:
 
     def _enter(self, queued: QueuedPod) -> None:
         """The pod is in flight."""
-        self._in_flight.enter(queued)
+        self._in_flight.enter(queued, self._events.end)
         queued.attempts += 1
         queued.outdated = False
 
-    def _is_worth_requeuing(self, queued: QueuedPod, events: Iterable[ClusterEvent]) -> bool:
-        return any(self._hints.is_worth_requeuing(queued, event) for event in events)
+    def _drop_events(self) -> None:
+        """Drops the events that no pod has to be checked against; hints have run for all."""
+        oldest = self._in_flight.oldest()
+        self._events.drop_before(self._events.end if oldest is None else oldest)
 
     def _try_for_group(self, queued: QueuedPod, now: float) -> None:
         """Moves an unschedulable pod that is tried for all of its group."""
@@ -336,14 +339,15 @@ class SchedulingQueue:
         while (first := heap.first()) is not None and first[0] <= now:
             self._move(first[1], SubQueue.ACTIVE)
 
-    def _move(self, queued: QueuedPod, queue: SubQueue) -> None:
+    def _move(self, queued: QueuedPod, queue: SubQueue, since: int | None = None) -> None:
+        """Moves the pod; an unschedulable one missed the events from number `since` on."""
         self._leave(queued)
         queued.queue = queue
         self._counts[queue] += 1
         if queue is SubQueue.ACTIVE:
             self._active.add(queued)
         elif queue is SubQueue.UNSCHEDULABLE:
-            self._unschedulable.add(queued)
+            self._unschedulable.add(queued, since)
 
     def _leave(self, queued: QueuedPod) -> None:
         """Takes the pod off the queue it is in, if any."""

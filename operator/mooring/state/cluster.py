@@ -7,6 +7,7 @@ everything is changed, to the one sink of `on_events`. All of it is synchronous 
 thread, so there is nothing to lock and the live columns are the snapshot of a decision.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import fields, replace
@@ -227,12 +228,15 @@ class ClusterState:
         if placed is not None and placed.pod.uid == pod.uid:
             placed.deadline = deadline
 
-    def nominate(self, pod: Pod, node: str) -> None:
-        """The pod is nominated to the node, and to no other; an unknown node nominates nothing."""
+    def nominate(self, pod: Pod, node: str, *, backfill_until: float = -math.inf) -> None:
+        """The pod is nominated to the node, and to no other; an unknown node nominates nothing.
+
+        For `backfill_until` see Nominee.
+        """
         row = self.nodes.row_of.get(node)
         withdrawn = self._withdraw_elsewhere(pod, row)
         if row is not None and self.nodes.nodes[row] is not None:
-            self._nominations.put(pod, row)
+            self._nominations.put(pod, row, backfill_until)
         self._deliver(withdrawn)
 
     def withdraw(self, key: str) -> None:

@@ -17,6 +17,7 @@ __all__ = ["MutablePodColumns", "PodColumns"]
 _NOWHERE = -1
 _NO_GROUP = -1
 _NOT_STARTED = np.inf
+_NO_BACKFILL = -np.inf
 
 
 class PodColumns:
@@ -33,6 +34,7 @@ class PodColumns:
         self._started = columns.add(np.float64)
         self._nominated = columns.add(np.bool_)
         self._evicting = columns.add(np.bool_)
+        self._backfill_until = columns.add(np.float64)
         self._groups = columns.add(np.int64, _NO_GROUP)
         self._namespaces: Interned[str] = Interned(columns, "")
         self._requests = ResourceColumns(columns)
@@ -94,14 +96,21 @@ class PodColumns:
         return np.isin(self._namespaces.codes.data[: len(self._pods)], codes)
 
     def nominated_demand(
-        self, resources: Iterable[str], least_priority: int, other_than: str, rows: int
+        self,
+        resources: Iterable[str],
+        least_priority: int,
+        other_than: str,
+        rows: int,
+        ends: float = np.inf,
     ) -> tuple[IntArray, dict[str, IntArray]]:
         """How many pods are nominated to each row, and what they request of each resource.
 
-        Counts nominated pods of at least the priority, without the one of the key `other_than`.
-        All arrays are int64[rows].
+        Counts nominated pods of at least the priority, without the one of the key `other_than`, and
+        without those to which a pod that has ended by `ends` (seconds since the epoch) need not
+        leave what they request. All arrays are int64[rows].
         """
         chosen = self.nominated & (self.rows >= 0) & (self.priority >= least_priority)
+        chosen &= self._backfill_until.data[: len(self._pods)] < ends
         own = self.slot(other_than, nominated=True)
         if own is not None:
             chosen[own] = False
@@ -128,6 +137,7 @@ class MutablePodColumns(PodColumns):
         *,
         nominated: bool,
         evicting: bool = False,
+        backfill_until: float = _NO_BACKFILL,
         group: int | None = None,
     ) -> None:
         """Adds the pod on the row; a pod may be placed and nominated, each in its own slot."""
@@ -142,6 +152,7 @@ class MutablePodColumns(PodColumns):
         self._started.data[slot] = _NOT_STARTED if pod.started is None else pod.started
         self._nominated.data[slot] = nominated
         self._evicting.data[slot] = evicting
+        self._backfill_until.data[slot] = backfill_until
         self._groups.data[slot] = _NO_GROUP if group is None else group
         self._namespaces.put(slot, pod.namespace)
         for resource, amount in pod.shape.demand.resources.items():

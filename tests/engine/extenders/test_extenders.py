@@ -1,5 +1,6 @@
 """The extenders of a profile called one after the other, and what comes of their answers."""
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -8,7 +9,13 @@ from typing import Any
 import pytest
 
 from extending import Answers, GivenObjects, extender
-from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall, NodeFailure, PreemptCall
+from mooring.engine.extenders.answers import (
+    ExtenderAnswers,
+    FilterCall,
+    Filtered,
+    NodeFailure,
+    PreemptCall,
+)
 from mooring.engine.extenders.client import ExtenderError, NotLeading
 from mooring.engine.extenders.extenders import Extenders, PodGone, tls_problem
 from mooring.framework.post_filter import PreemptionCandidate, ProcessedCandidates
@@ -295,6 +302,28 @@ async def test_a_replica_that_does_not_lead_lets_no_extender_bind(stage: Stage) 
     with pytest.raises(NotLeading):
         await stage.extenders.bind([found], WEB, "n1")
     assert answers.asked == []
+
+
+async def test_of_too_many_extenders_those_not_called_for_longest_are_disconnected(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mooring.engine.extenders.extenders._MOST_CLIENTS", 2)
+    go, called = asyncio.Event(), asyncio.Event()
+
+    async def held(arguments: dict[str, Any]) -> object:
+        called.set()
+        await go.wait()
+        return {"NodeNames": arguments["NodeNames"]}
+
+    slow = await stage.serve(Answers(filter=held), "filter")
+    asked = asyncio.create_task(stage.filter(slow))
+    await called.wait()
+    every = Answers(filter={"NodeNames": [*NODES]})
+    others = [await stage.serve(every, "filter") for _ in range(3)]
+    for other in (*others, *others):
+        assert (await stage.filter(other)).filtered == Filtered(NODES, {})
+    go.set()
+    assert (await asked).filtered == Filtered(NODES, {})
 
 
 async def test_a_call_that_answers_with_an_error_is_counted_as_invalid(stage: Stage) -> None:

@@ -47,6 +47,8 @@ _MOST_SCORE: Final = 2**53
 """A weighted score beyond this is an error: sums must fit into 64 bits."""
 _MOST_CLIENTS: Final = 64
 """Extenders with kept connections; changed profiles would else add more and more."""
+_MOST_IN_ALL: Final = 1024
+"""Calls in flight to all extenders, because each has a connection of its own."""
 _NO_REASON: Final = "node(s) were filtered out by extender {}"
 
 
@@ -88,6 +90,7 @@ class Extenders:
         self._bound_node = bound_node
         self._bound = bound
         self._clients = OrderedDict[Extender, ExtenderClient]()
+        self._in_all = asyncio.Semaphore(_MOST_IN_ALL)
         self._closing: set[asyncio.Task[None]] = set()
 
     async def answer(
@@ -310,14 +313,20 @@ class Extenders:
         """The client of the extender; of too many, that which was not used for longest ends."""
         client = self._clients.get(extender)
         if client is None:
-            client = self._clients[extender] = ExtenderClient(extender, self._observe)
-            if len(self._clients) > _MOST_CLIENTS:
-                _, unused = self._clients.popitem(last=False)
-                task = asyncio.get_running_loop().create_task(unused.close())
-                self._closing.add(task)
-                task.add_done_callback(self._closing.discard)
+            if len(self._clients) >= _MOST_CLIENTS:
+                self._close_unused()
+            client = ExtenderClient(extender, self._observe, self._in_all)
+            self._clients[extender] = client
         self._clients.move_to_end(extender)
         return client
+
+    def _close_unused(self) -> None:
+        """Closes the client that was not used for longest, if one has no call in flight."""
+        unused = next((key for key, client in self._clients.items() if not client.in_use), None)
+        if unused is not None:
+            task = asyncio.get_running_loop().create_task(self._clients.pop(unused).close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
 
 
 def tls_problem(extender: Extender) -> str | None:
