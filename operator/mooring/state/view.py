@@ -177,7 +177,8 @@ class NodeView:
         table = self._table
         used = table.host_ports.get((port.protocol, port.port), {})
         if len(self) < len(used):
-            return np.array([not table.port_taken(row, port) for row in self._rows.tolist()])
+            asked = self._rows.tolist()
+            return np.array([not table.port_taken(row, port) for row in asked], np.bool_)
         free = np.ones(table.row_count, np.bool_)
         for row in used:
             free[row] = not table.port_taken(row, port)
