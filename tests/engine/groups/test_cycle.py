@@ -538,7 +538,7 @@ async def test_a_member_that_comes_while_its_group_is_called_off_waits_for_a_bac
         await until(lambda: len(engine.scheduler_state.waiting) == 1)
         engine.intake.gone("default/x", parse_pod(at_permit).uid)
         engine.pending(pod("late", group="g"))
-        await until(lambda: len(bindings.statuses) == 3)
+        await until(lambda: len(bindings.statuses) == 2)
         late = engine.scheduler_state.queue.get("default/late")
         assert late is not None
         assert (late.queue, late.consecutive_errors_count) == (SubQueue.BACKOFF, 1)
