@@ -153,6 +153,36 @@ def test_a_pod_without_a_profile_is_queued_when_its_profile_comes(door: Door) ->
     assert door.scheduler_state.without_profile == {}
 
 
+def steps(door: Door, name: str = "web") -> list[str]:
+    """The path of the pod."""
+    path = door.scheduler_state.decisions.path(f"default/{name}")
+    return [step["step"] for step in path["steps"]] if path is not None else []
+
+
+def test_the_path_of_a_pod_begins_before_it_has_a_profile_and_goes_on_when_it_has(
+    door: Door,
+) -> None:
+    door.comes()
+    door.now = 4.0
+    put_profile(door.scheduler_state)
+    door.intake.profiles_changed()
+    door.comes()
+    assert steps(door) == ["seen", "noProfile", "queued"]
+    path = door.scheduler_state.decisions.path("default/web")
+    assert path is not None
+    assert path["seconds"]["without a profile"] == 4.0
+
+
+def test_the_path_of_a_gated_pod_says_which_plugin_holds_it_back(open_door: Door) -> None:
+    gated = open_door.comes(gates=("example.com/wait",))
+    open_door.comes()
+    open_door.intake.gone(gated.key, gated.uid)
+    assert steps(open_door) == ["seen", "gated", "queued", "gone"]
+    path = open_door.scheduler_state.decisions.path("default/web")
+    assert path is not None
+    assert path["steps"][1]["plugins"] == ["SchedulingGates"]
+
+
 def test_a_pod_without_a_profile_is_queued_when_its_namespace_gets_the_label(door: Door) -> None:
     put_profile(door.scheduler_state, match=BATCH)
     door.namespace_is(env="web")

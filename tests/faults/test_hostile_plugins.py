@@ -42,7 +42,6 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.observe.metrics import Metrics
-from mooring.observe.records import DecisionLog
 from mooring.plugins import SHIPPED
 from mooring.policy.errors import ProfileInvalid
 from mooring.queueing.hints import QueueingHints
@@ -259,7 +258,6 @@ class Engine:
             self.state,
             reports=self.reports,
             metrics=self.metrics,
-            decisions=DecisionLog(),
             preemptions=PreemptionExecutor(
                 self.state,
                 writer,

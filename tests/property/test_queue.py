@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -330,6 +331,14 @@ class QueueMachine(RuleBasedStateMachine):
         assert not waiting.keys() & flying
         counted = Counter(queued.queue for queued in waiting.values())
         assert self.queue.counts() == {part.value: counted[part] for part in SubQueue}
+
+    @invariant()
+    def the_times_of_a_pod_know_its_queue_and_miss_no_time(self) -> None:
+        for queued in self.queue:
+            state = queued.queue.value if queued.queue is not None else "in flight"
+            assert queued.times.state == state
+            times = queued.times
+            assert sum(times.seconds(self.now).values()) == pytest.approx(self.now - times.began)
 
     @invariant()
     def unschedulable_pods_are_counted_as_a_recount_would(self) -> None:

@@ -30,7 +30,7 @@ from mooring.engine.outcome import FitError
 from mooring.engine.profiles import Profiles
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.hints import QueueingHint
-from mooring.framework.queued_pod import QueuedPod, SubQueue
+from mooring.framework.queued_pod import QueuedPod, StateTimes, SubQueue
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import SKIP, PreFilterResult, Unschedulable
 from mooring.model.events import ClusterEvent, Kind
@@ -464,6 +464,7 @@ class Refusals(RuleBasedStateMachine):
             0.0,
             queue=queue,
             unschedulable_plugins=outcome.diagnosis.plugins,
+            times=StateTimes(0.0),
         )
 
 

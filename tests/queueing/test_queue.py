@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pytest
 
 from mooring.framework.plugin import QueuedPodInfo
-from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.queued_pod import PodState, QueuedPod, StateTimes
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
@@ -127,6 +127,29 @@ def test_a_popped_pod_is_in_flight_and_counted_nowhere(queue: SchedulingQueue) -
     assert not any(queue.counts().values())
     assert list(queue) == [queued]
     assert queue.get("default/web") is queued
+
+
+def test_the_time_in_each_queue_is_kept_with_the_pod(queue: SchedulingQueue) -> None:
+    queue.add(make_pod("web"), DEFAULT, 0.0, gated=True)
+    queue.add(make_pod("web"), DEFAULT, 3.0)
+    queued = popped(queue, 5.0)
+    queue.add_unschedulable(queued, TAINTS, 6.0)
+    assert happens(queue, TAINT_REMOVED, 6.25)
+    assert popped(queue, 9.0) is queued
+    assert queued.times.seconds(10.0) == {
+        "gated": 3.0,
+        "active": 2.0,
+        "in flight": 2.0,
+        "unschedulable": 0.25,
+        "backoff": 2.75,
+    }
+
+
+def test_a_pod_that_is_queued_again_goes_on_with_the_times_it_had(queue: SchedulingQueue) -> None:
+    times = StateTimes(0.0, PodState.NO_PROFILE)
+    queue.add(make_pod("web"), DEFAULT, 4.0, times=times)
+    assert popped(queue, 5.0).times is times
+    assert times.seconds(5.0) == {"without a profile": 4.0, "active": 1.0}
 
 
 def test_a_bound_pod_is_known_no_more(queue: SchedulingQueue) -> None:
@@ -659,16 +682,16 @@ def test_a_specific_pod_is_popped_from_whatever_queue_it_is_in(queue: Scheduling
     reject(queue, "waits")
     queue.add(make_pod("active"), pipeline(), 0.0)
     for name in ("waits", "active"):
-        queued = queue.pop_specific(f"default/{name}")
+        queued = queue.pop_specific(f"default/{name}", 0.0)
         assert queued is not None
         assert queued.queue is None
     assert not any(queue.counts().values())
-    assert queue.pop_specific("default/waits") is None
+    assert queue.pop_specific("default/waits", 0.0) is None
 
 
 def test_a_gated_pod_is_not_popped_with_its_group(queue: SchedulingQueue) -> None:
     queue.add(make_pod("gated"), pipeline(), 0.0, gated=True)
-    assert queue.pop_specific("default/gated") is None
+    assert queue.pop_specific("default/gated", 0.0) is None
     assert queue_of(queue, "gated") == "gated"
 
 
@@ -677,11 +700,76 @@ def test_a_postponed_pod_is_not_popped_before_its_time_and_has_not_been_tried(
 ) -> None:
     queue.add(make_pod("a"), pipeline(), 0.0)
     queued = popped(queue, 0.0)
-    queue.postpone(queued, 5.0)
+    queue.postpone(queued, 5.0, 0.0)
     assert queue.pop(4.0) is None
     assert queue.next_due() == 5.0
     assert popped(queue, 5.0) is queued
     assert queued.attempts == 1
+
+
+def test_each_move_into_a_queue_is_counted_with_the_event_that_caused_it(
+    queue: SchedulingQueue,
+) -> None:
+    queue.add(make_pod("a"), DEFAULT, 0.0)
+    queue.add(make_pod("gated"), DEFAULT, 0.0, gated=True)
+    queue.add_unschedulable(popped(queue, 0.0), FIT, 0.0)
+    queue.move_on_events([NODE_ADDED], 0.5)
+    run_all_hints(queue, 0.5)
+    assert popped(queue, 0.5).pod.name == "a"
+    assert queue.incoming() == {
+        ("active", "UnscheduledPodAdd"): 1,
+        ("unschedulable", "UnscheduledPodAdd"): 1,
+        ("unschedulable", "ScheduleAttemptFailure"): 1,
+        ("backoff", "NodeAdd"): 1,
+        ("active", "PopFromBackoffQ"): 1,
+    }
+
+
+def test_a_backoff_that_ends_and_a_changed_pod_are_counted_too(queue: SchedulingQueue) -> None:
+    queue.add(make_pod("a"), DEFAULT, 0.0)
+    queue.add_after_error(popped(queue, 0.0), 0.0)
+    assert popped(queue, 5.0).pod.name == "a"
+    reject(queue, "b", now=5.0)
+    queue.add(make_pod("b", labels={"new": "yes"}), DEFAULT, 100.0)
+    queue.add(make_pod("b", labels={"new": "yes"}), DEFAULT, 100.0)
+    incoming = queue.incoming()
+    assert incoming["backoff", "ScheduleAttemptFailure"] == 1
+    assert incoming["active", "BackoffComplete"] == 1
+    assert incoming["active", "UnscheduledPodUpdate"] == 1
+
+
+def test_the_next_pod_of_a_group_is_counted_with_the_event_that_moved_the_first(
+    queue: SchedulingQueue,
+) -> None:
+    reject(queue, "a", "b")
+    queue.move_on_events([NODE_ADDED], 100.0)
+    run_all_hints(queue, 100.0)
+    queue.assumed(popped(queue, 100.0), 100.0)
+    assert queue.incoming()["active", "NodeAdd"] == 2
+
+
+def test_a_pod_that_only_time_moved_is_marked_until_it_is_rejected_again(
+    queue: SchedulingQueue,
+) -> None:
+    reject(queue, "a")
+    assert queue.flush_unschedulable(300.0)
+    queued = popped(queue, 300.0)
+    assert queued.flushed
+    assert queue.incoming()["active", "UnschedulableTimeout"] == 1
+    queue.add_unschedulable(queued, FIT, 300.0)
+    assert not queued.flushed
+
+
+def test_events_kept_for_pods_in_flight_are_counted_by_name(queue: SchedulingQueue) -> None:
+    assert queue.in_flight_events() == {"PodPopped": 0}
+    queue.add(make_pod("a"), DEFAULT, 0.0)
+    queued = popped(queue, 0.0)
+    queue.move_on_events([NODE_ADDED, VICTIM_GONE], 0.0)
+    expected = {"NodeAdd": 1, "AssignedPodDelete": 1, "PodPopped": 1}
+    assert queue.in_flight_events() == expected
+    queue.done(queued, 0.0)
+    run_all_hints(queue, 0.0)
+    assert queue.in_flight_events() == {"PodPopped": 0}
 
 
 def reject_unlike(queue: SchedulingQueue, number: int) -> None:

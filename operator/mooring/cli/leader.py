@@ -22,7 +22,7 @@ from mooring.kube.resources import LEASE
 from mooring.settings import RunSettings
 from mooring.simulate.manifests import InputError
 
-__all__ = ["Leader", "answer_of", "leader_options", "page_of"]
+__all__ = ["Leader", "answer_of", "holder_of", "leader_options", "page_of", "url_parts"]
 
 _SECONDS: Final = 15.0
 _DEFAULTS: Final = RunSettings()
@@ -182,7 +182,7 @@ async def _answer(leader: Leader, target: str) -> tuple[int, bytes]:
     )
     tls = leader.tls(connection)
     if leader.server is not None:
-        host, port, path = _parts(leader.server)
+        host, port, path = url_parts(leader.server)
         headers = await connection.credentials.headers()
         name = leader.tls_server_name or host
         try:
@@ -195,7 +195,7 @@ async def _answer(leader: Leader, target: str) -> tuple[int, bytes]:
                 "leave it out for a port-forward"
             ) from None
         return await _fetched(reached, tls, name, path + target, headers, leader.server)
-    pod = await _holder(connection, leader)
+    pod = await holder_of(connection, leader)
     headers = await connection.credentials.headers()
     where = f"pod {leader.lease_namespace}/{pod}"
     async with port_forward(connection, leader.lease_namespace, pod, leader.secure_port) as forward:
@@ -208,7 +208,7 @@ async def _answer(leader: Leader, target: str) -> tuple[int, bytes]:
             raise error from None
 
 
-def _parts(server: str) -> tuple[str, int, str]:
+def url_parts(server: str) -> tuple[str, int, str]:
     """Host, port and path of the URL that --server gives."""
     try:
         parts = urlsplit(server)
@@ -220,7 +220,7 @@ def _parts(server: str) -> tuple[str, int, str]:
     return host, 443 if port is None else port, parts.path.rstrip("/")
 
 
-async def _holder(connection: Connection, leader: Leader) -> str:
+async def holder_of(connection: Connection, leader: Leader) -> str:
     """The name of the pod that holds the Lease."""
     lease = f"{leader.lease_namespace}/{leader.lease_name}"
     async with ApiClient(connection) as client:

@@ -341,7 +341,7 @@ def test_the_backoff_of_a_group_is_the_longest_of_the_members_that_are_in_the_qu
     def popped(member: Pod, failed_at: float | None = None) -> QueuedPod:
         if queue.get(member.key) is None:
             queue.add(member, pipeline, 0.0)
-        queued = queue.pop_specific(member.key)
+        queued = queue.pop_specific(member.key, 0.0)
         assert queued is not None
         if failed_at is not None:
             queue.add_unschedulable(queued, frozenset(), failed_at)
