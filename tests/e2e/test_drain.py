@@ -64,10 +64,15 @@ def let_watches_fail(scene: Scene) -> None:
         scene.inject(Rule(kind, "GET", r"/(pods|nodes)\?.*watch", count=10, seconds=2.0))
 
 
+@pytest.mark.timeout(900)  # about a minute where nothing else runs; 4 where much does
 def test_2000_pods_are_placed_with_preemption_though_much_fails_and_the_leader_is_killed(
-    scene: Scene,
+    scene: Scene, record_property: Callable[[str, object], None]
 ) -> None:
-    """Nothing is lost, bound twice, too much for its node or evicted for nothing."""
+    """Nothing is lost, bound twice, too much for its node or evicted for nothing.
+
+    `pytest -o junit_family=xunit1 --junit-xml FILE` writes its figures down.
+    """
+    begun = time.monotonic()
     leader, _ = scene.start_pair()
     namespace = create_namespace(scene.plane.access)
     let_writes_fail(scene)
@@ -93,9 +98,15 @@ def test_2000_pods_are_placed_with_preemption_though_much_fails_and_the_leader_i
         assert bound() < PREEMPTORS, "all were bound before the leader was killed"
         wait(lambda: bound() == PREEMPTORS, f"{PREEMPTORS} preemptors bound")
     verdict = scene.settle()
+    struck = sum((proxy.counts() for proxy in scene.proxies), start=Counter[Kind]())
+    record_property("bound", verdict.bound)
+    record_property("evicted", verdict.evicted)
+    record_property("seconds", time.monotonic() - begun)
+    record_property("longest stall", verdict.longest_stall(begun, time.monotonic()))
+    for kind, times in struck.items():
+        record_property(kind, times)
     assert verdict.faults == []
     assert verdict.bound >= FILLING + PREEMPTORS
     assert verdict.evicted == 2 * PREEMPTORS
     assert scene.differences() == []
-    struck = sum((proxy.counts() for proxy in scene.proxies), start=Counter[str]())
     assert {kind for kind in (*WRITES, *WATCHES) if not struck[kind]} == set()

@@ -445,6 +445,14 @@ class DecisionLog:
             "steps": [path.entry(n).to_json(wall) for n in range(path.length)],
         }
 
+    def cause(self, pod: str) -> str | None:
+        """The dominant cause of the pod's last attempt that found no node; None if none is kept."""
+        path = self._find(pod)
+        for position in reversed(range(path.length)) if path is not None else ():
+            if path is not None and path.numbers[4 * position] == _CODES[Step.UNSCHEDULABLE]:
+                return path.entry(position).details[0]
+        return None
+
     def summaries(self, namespace: str = "", limit: int = LATEST) -> Iterator[dict[str, Any]]:
         """Short records of the `limit` pods that changed last, newest first.
 
