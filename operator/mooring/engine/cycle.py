@@ -6,7 +6,7 @@ It changes nothing but the result cache, which never changes a result.
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, overload
 from zlib import crc32
@@ -105,16 +105,20 @@ def decide(
         return found
     if not len(found.rows):
         return _fit_error(search, found.diagnosis(), pre_filtered, now, seed, answers)
-    return _highest(search, found, seed, answers)
+    return _highest(search, found, seed)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Feasible:
-    """The feasible rows (int64), how many nodes were evaluated, and why others are not feasible."""
+    """The feasible rows (int64), how many nodes were evaluated, and why others are not feasible.
+
+    `scores` has the weighted scores of these rows by extender (int64).
+    """
 
     rows: IntArray
     evaluated_nodes: int
     diagnosis: Callable[[], Diagnosis]
+    scores: Mapping[str, IntArray] = field(default_factory=dict)
 
 
 def _nominated_node(
@@ -163,10 +167,11 @@ def _feasible(
     diagnosis = partial(search.shared_diagnosis, pre_filtered, with_nominated)
     filtered = answers.filtered if answers is not None else None
     if answers is not None and filtered is not None:
-        rows, filtered_out = passed_by_extenders(fits, cluster, filtered)
+        rows, positions, filtered_out = passed_by_extenders(fits, cluster, filtered)
         if len(rows) or not filtered.passed:
             diagnosed = partial(_with_extenders, diagnosis, filtered_out)
-            return _Feasible(rows, answers.evaluated_nodes, diagnosed)
+            scores = {name: column[positions] for name, column in answers.scores.items()}
+            return _Feasible(rows, answers.evaluated_nodes, diagnosed, scores)
     candidates = len(pre_filtered.candidate_rows)
     rows, evaluated_nodes = sampled(fits, cluster, search.pipeline, candidates, start)
     if answers is not None and len(rows):
@@ -175,9 +180,7 @@ def _feasible(
     return _Feasible(rows, evaluated_nodes, diagnosis)
 
 
-def _highest(
-    search: Search, found: _Feasible, seed: int, answers: ExtenderAnswers | None
-) -> ScheduleResult:
+def _highest(search: Search, found: _Feasible, seed: int) -> ScheduleResult:
     """One of the feasible nodes with the highest total score; a single one is not scored."""
     rows, nodes = found.rows, search.cluster.nodes
     if len(rows) == 1:
@@ -185,10 +188,8 @@ def _highest(
         name = nodes.name(row)
         return ScheduleResult(row, name, 1, found.evaluated_nodes, None, found.diagnosis)
     table = score(search, rows)
-    if answers is not None and answers.scores:
-        names = search.cluster.node_names
-        of_rows = [names[row] for row in rows.tolist()]
-        table = with_extender_scores(table, of_rows, answers.scores)
+    if found.scores:
+        table = with_extender_scores(table, found.scores)
     chosen = int(table.best[seed % len(table.best)])
     row, scores = int(rows[chosen]), partial(table.by_node, chosen=chosen)
     evaluated, diagnosis = found.evaluated_nodes, found.diagnosis

@@ -354,23 +354,28 @@ def sampled(
 
 def passed_by_extenders(
     fits: BoolArray, cluster: Snapshot, filtered: Filtered
-) -> tuple[IntArray, tuple[RejectedNodes, ...]]:
-    """The feasible rows (int64, ascending) that the extenders passed, and those they filtered out.
+) -> tuple[IntArray, IntArray, tuple[RejectedNodes, ...]]:
+    """The feasible rows that the extenders passed, their positions, and those they filtered out.
 
-    `fits` is bool[rows]. Nodes that do not fit any more are in neither.
+    `fits` is bool[rows]. The rows are int64 and ascending, the positions count in
+    `filtered.passed`. Nodes that do not fit any more are in neither.
     """
 
-    def feasible(names: Iterable[str]) -> IntArray:
-        known = [row for name in names if (row := cluster.row(name)) is not None]
-        rows = np.sort(np.array(known, np.int64))
-        return rows[fits[rows]]
+    def feasible(names: Iterable[str]) -> tuple[IntArray, IntArray]:
+        rows = cluster.rows(names)
+        positions = np.flatnonzero((rows >= 0) & fits[rows])
+        positions = positions[np.argsort(rows[positions])]
+        return rows[positions], positions
 
-    passed, failed = feasible(filtered.passed), feasible(filtered.failed)
+    passed, positions = feasible(filtered.passed)
+    if not filtered.failed:
+        return passed, positions, ()
+    failed, _ = feasible(filtered.failed)
     if not len(failed):
-        return passed, ()
+        return passed, positions, ()
     failures = [filtered.failed[cluster.nodes.name(row)] for row in failed.tolist()]
     reasons = np.array([failure.reason for failure in failures])
     resolvable = np.array([failure.resolvable for failure in failures], np.bool_)
     masks = ((str(reason), reasons == reason) for reason in np.unique(reasons))
     why = Explanation.from_masks(masks, resolvable=resolvable)
-    return passed, (RejectedNodes(EXTENDER, failed, why),)
+    return passed, positions, (RejectedNodes(EXTENDER, failed, why),)

@@ -1,6 +1,6 @@
 """Scores the feasible nodes (schedule_one.go, prioritizeNodes)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -103,19 +103,10 @@ def score(search: Search, rows: IntArray) -> ScoreTable:
     return ScoreTable(nodes, total, np.flatnonzero(total == total.max()), weighted)
 
 
-def with_extender_scores(
-    table: ScoreTable, names: Sequence[str], scores: Mapping[str, Mapping[str, int]]
-) -> ScoreTable:
-    """The table with the extenders' weighted scores added, which are by extender and node name.
-
-    `names` are those of the table's nodes. A node that an extender did not score gets 0 from it.
-    """
-    columns = {
-        extender: np.array([of_extender.get(name, 0) for name in names], np.int64)
-        for extender, of_extender in scores.items()
-    }
-    total = table.total + sum(columns.values())
-    weighted = {**table.weighted, **{name: c.__getitem__ for name, c in columns.items()}}
+def with_extender_scores(table: ScoreTable, scores: Mapping[str, IntArray]) -> ScoreTable:
+    """The table with the extenders' weighted scores added: by extender, int64 at each position."""
+    total = table.total + sum(scores.values())
+    weighted = {**table.weighted, **{name: c.__getitem__ for name, c in scores.items()}}
     return ScoreTable(table.nodes, total, np.flatnonzero(total == total.max()), weighted)
 
 
