@@ -38,8 +38,11 @@ $(STAMP): requirements.lock
 controlplane: venv ## build etcd, Kubernetes and kwok once, into ~/.cache/mooring
 	@$(PY) -m controlplane build >/dev/null
 
-demo: venv controlplane ## a scheduler, 20 nodes, a changed policy; KEEP=1 leaves it running
-	@KEEP=$(KEEP) $(PY) -m demo
+# An exported KUBECONFIG is the cluster one works with; only one that is written here is meant.
+DEMO_ON := $(if $(filter command,$(firstword $(origin KUBECONFIG))),--kubeconfig=$(KUBECONFIG))
+
+demo: venv ## a scheduler, 20 nodes, a changed policy; KEEP=1 leaves it up; KUBECONFIG=FILE: there
+	@KEEP=$(KEEP) $(PY) -m demo --build $(DEMO_ON)
 
 test: check controlplane ## every test, those against a real control plane included
 	$(PY) -m pytest
