@@ -50,8 +50,11 @@ browser: ## find chromium for the tests of the page; as root on Debian install i
 		echo 'error: the tests of the page need chromium: apt install chromium, or make test CHROMIUM=PATH' >&2; \
 		exit 1; }
 
-demo: venv controlplane ## a scheduler, 20 nodes, a changed policy; KEEP=1 leaves it running
-	@KEEP=$(KEEP) $(PY) -m demo
+# An exported KUBECONFIG is the cluster one works with; only one that is written here is meant.
+DEMO_ON := $(if $(filter command,$(firstword $(origin KUBECONFIG))),--kubeconfig=$(KUBECONFIG))
+
+demo: venv ## a scheduler, 20 nodes, a changed policy; KEEP=1 leaves it up; KUBECONFIG=FILE: there
+	@KEEP=$(KEEP) $(PY) -m demo --build $(DEMO_ON)
 
 test: check controlplane browser ## every test, those against a real control plane included
 	$(PY) -m pytest
