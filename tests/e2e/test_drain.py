@@ -31,10 +31,10 @@ WAVE = 50
 KILLED_AT = 215
 """So many preemptors are bound when the leader is killed, in the middle of a wave."""
 WATCHES_FAIL_EVERY = 400
-WAIT_SECONDS = 150.0
+WAIT_SECONDS = 300.0
 LOOK_AGAIN = 0.5
 WRITES = (Kind.LOSE, Kind.DROP, Kind.INTERNAL, Kind.UNAVAILABLE, Kind.TOO_MANY, Kind.CONFLICT)
-WATCHES = (Kind.GONE, Kind.DUPLICATE, Kind.TRUNCATE, Kind.DROP)
+WATCHES = (Kind.GONE, Kind.TRUNCATE, Kind.DROP)
 
 
 @pytest.fixture
@@ -64,11 +64,13 @@ def let_writes_fail(scene: Scene) -> None:
 
 def let_watches_fail(scene: Scene) -> None:
     """Watches end, and repeat events."""
+    path = r"/(pods|nodes)\?.*watch"
     for kind in WATCHES:
-        scene.inject(Rule(kind, "GET", r"/(pods|nodes)\?.*watch", count=10, seconds=2.0))
+        scene.inject(Rule(kind, "GET", path, count=10, seconds=2.0))
+    scene.inject(Rule(Kind.DUPLICATE, "GET", path, count=50, seconds=30.0, probability=0.2))
 
 
-@pytest.mark.timeout(900)  # about a minute where nothing else runs; 4 where much does
+@pytest.mark.timeout(1200)  # it has taken 8 minutes where 30 other processes ran
 def test_2000_pods_are_placed_with_preemption_though_much_fails_and_the_leader_is_killed(
     scene: Scene, record_property: Callable[[str, object], None]
 ) -> None:
@@ -118,4 +120,4 @@ def test_2000_pods_are_placed_with_preemption_though_much_fails_and_the_leader_i
     assert verdict.bound >= FILLING + PREEMPTORS
     assert verdict.evicted >= PREEMPTORS
     assert scene.differences() == []
-    assert {kind for kind in (*WRITES, *WATCHES) if not struck[kind]} == set()
+    assert {kind for kind in (*WRITES, *WATCHES, Kind.DUPLICATE) if not struck[kind]} == set()
