@@ -345,6 +345,9 @@ def _exported() -> set[str]:
             kopf_restarts=int,
             gpu_mismatches=int,
             pod_groups=dict,
+            queue_incoming_pods=dict,
+            inflight_events=dict,
+            profiles_ready=dict,
             leading=bool,
         )
     )

@@ -38,6 +38,7 @@ from mooring.engine.scheduler_state import (
 from mooring.engine.shadow import Shadow, ShadowStatusWriter
 from mooring.framework.handle import Handle
 from mooring.framework.plugin_failures import PluginFailures
+from mooring.framework.plugin_metrics import PluginMetrics
 from mooring.framework.queued_pod import SubQueue
 from mooring.framework.registry import Registry
 from mooring.framework.waiting_pods import WaitingPods
@@ -137,7 +138,10 @@ class Scheduler:
             slow_seconds=settings.plugin_slow_seconds,
             timeout_seconds=settings.plugin_timeout_seconds,
         )
-        profiles = Profiles(registry, handle, failures, tls_problem=tls_problem)
+        plugin_metrics = PluginMetrics(self._metrics, clock=time.perf_counter)
+        profiles = Profiles(
+            registry, handle, failures, metrics=plugin_metrics, tls_problem=tls_problem
+        )
         queue = SchedulingQueue(
             QueueingHints(handle),
             initial_backoff=settings.initial_backoff,
@@ -154,6 +158,7 @@ class Scheduler:
             self._reports,
             clock=time.monotonic,
             wake=lambda: self._loop.wake(),  # noqa: PLW0108 - the loop is made below
+            ended=self._metrics.preemption_ended,
         )
         self._shadow = Shadow(
             self._scheduler,
@@ -173,7 +178,8 @@ class Scheduler:
             bound_node=lambda pod: writer.bound_node(pod.namespace, pod.name, pod.uid),
             bound=lambda pod: self._api.annotate(pod, {}),
         )
-        self._reflectors = Reflectors(client, Mirror(state), relisted=self._metrics.relisted)
+        mirror = Mirror(state, handled=self._metrics.event_handled)
+        self._reflectors = Reflectors(client, mirror, relisted=self._metrics.relisted)
         self._group_reports = GroupReports(
             state,
             PodGroupWriter(client),
@@ -210,6 +216,7 @@ class Scheduler:
             client,
             listed=self._compare_soon,
             seen=self._extender_objects.seen,
+            handled=self._metrics.event_handled,
         )
         self._comparer = CacheComparer(
             client,
@@ -445,7 +452,11 @@ class Scheduler:
             pods=Pods(self._scheduler, self._scheduler.decisions, pod_reports.of),
             policy=Policy(self._scheduler.profiles, self._profile_handler, self._shadow.report),
             trials=Trials(self._scheduler, self._registry),
-            queue=Queue(self._scheduler, bound=lambda: self._metrics.pods_bound),
+            queue=Queue(
+                self._scheduler,
+                bound=lambda: self._metrics.pods_bound,
+                cause=self._scheduler.decisions.cause,
+            ),
             leading=lambda: self._leading,
         )
 
@@ -470,6 +481,9 @@ class Scheduler:
             kopf_restarts=lambda: self._kopf.restarts,
             gpu_mismatches=lambda: scheduler.state.devices.mismatches,
             pod_groups=self._group_reports.phases,
+            queue_incoming_pods=scheduler.queue.incoming,
+            inflight_events=scheduler.queue.in_flight_events,
+            profiles_ready=self._profile_handler.ready,
             leading=lambda: self._leading,
         )
 

@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any, ClassVar
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from kube.api_server import ApiServer, Request
 from mooring.engine import loop as loop_module
@@ -21,6 +22,7 @@ from mooring.engine.reports import Reports
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.shadow import Shadow
 from mooring.framework.handle import Handle
+from mooring.framework.plugin_metrics import PluginMetrics
 from mooring.framework.queued_pod import SubQueue
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import SKIP, PluginError, Skip, Unschedulable, Wait
@@ -109,7 +111,8 @@ class Engine:
         snapshot, waiting, writer = Snapshot(state), WaitingPods(), PodWriter(client)
         api = PluginApi(client, writer)
         handle = Handle(snapshot, waiting, api, state)
-        profiles = Profiles(registry, handle)
+        self.metrics = Metrics()
+        profiles = Profiles(registry, handle, metrics=PluginMetrics(self.metrics))
         queue = SchedulingQueue(QueueingHints(handle))
         self.decisions = DecisionLog(limit=records, clock=asyncio.get_running_loop().time)
         self.scheduler_state = SchedulerState(
@@ -117,7 +120,6 @@ class Engine:
         )
         points = {"multiPoint": {"enabled": [{"name": Marked.name}]}}
         put_profile(self.scheduler_state, registry=registry, plugins=points)
-        self.metrics = Metrics()
         self.reports = reports = Reports(writer, EventRecorder(client, "mooring", "test"))
         self.clock = clock or asyncio.get_running_loop().time
         self.group_reports = group_reports(state, client)
@@ -219,6 +221,68 @@ async def test_pods_are_bound_the_most_important_first(
     assert engine.decisions.of("default/high")[0]["node"] == "a"
     assert len(engine.scheduler_state.state.pods.assumed) == 2
     assert engine.scheduler_state.queue.get("default/low") is None
+
+
+def measured(engine: Engine, name: str) -> dict[tuple[str, ...], float]:
+    """The values of all series of this name by their label values, sorted by label."""
+    page, _ = engine.metrics.exposition("")
+    return {
+        tuple(value for _, value in sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(page.decode())
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+async def test_every_extension_point_that_a_pod_passes_is_measured_once(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a"), node("b"))
+    engine.pending(*(pod(f"web-{i}", cpu="100m") for i in range(3)))
+    with engine.running():
+        await until(lambda: len(bindings.made) == 3 and not engine.loop.binding)
+    points = measured(engine, "scheduler_framework_extension_point_duration_seconds_count")
+    passed = ["PreEnqueue", "PreFilter", "Filter", "PreScore", "Score"]
+    passed += ["Reserve", "Permit", "PreBind", "Bind", "PostBind"]
+    assert points == {(point, "default-scheduler", "Success"): 3 for point in passed}
+    evaluations = measured(engine, "scheduler_plugin_evaluation_total")
+    assert evaluations["Filter", "NodeResourcesFit", "default-scheduler"] == 3
+    assert evaluations["Score", "NodeResourcesBalancedAllocation", "default-scheduler"] == 3
+
+
+async def test_how_an_extension_point_ends_is_measured(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a"))
+    marks = {"reject": "reject", "break": "break", "fail": "fail in pre_bind"}
+    for name, mark in marks.items():
+        engine.pending(pod(name, labels={"does": mark}))
+    engine.pending(pod("large", cpu="1000"))
+    with engine.running():
+        await until(lambda: not engine.loop.binding and not bindings.made and _tried(engine))
+    points = measured(engine, "scheduler_framework_extension_point_duration_seconds_count")
+    for key in (("Reserve", "UnschedulableAndUnresolvable"), ("PreFilter", "Error")):
+        assert points[key[0], "default-scheduler", key[1]] >= 1
+    assert points["PreBind", "default-scheduler", "Error"] >= 1
+    assert points["PostFilter", "default-scheduler", "Unschedulable"] >= 1
+    assert points["Unreserve", "default-scheduler", "Success"] >= 2
+
+
+def _tried(engine: Engine) -> bool:
+    """Whether an attempt of every pod has ended."""
+    queue = engine.scheduler_state.queue
+    return all(queued.attempts and queued.queue is not None for queued in queue)
+
+
+async def test_attempts_of_a_pod_group_are_measured(client: ApiClient, bindings: Bindings) -> None:
+    engine = Engine(client, node("a", cpu="4"), pod_group("gang", minimum=2))
+    engine.pending(*(pod(f"g-{i}", cpu="1", group="gang") for i in range(2)))
+    with engine.running():
+        await until(lambda: len(bindings.made) == 2 and not engine.loop.binding)
+    attempts = measured(engine, "scheduler_podgroup_schedule_attempts_total")
+    assert attempts == {("default-scheduler", "scheduled"): 1}
+    decided = "scheduler_podgroup_scheduling_algorithm_duration_seconds_count"
+    assert measured(engine, decided) == {(): 1}
 
 
 class WatchedShadow(Shadow):

@@ -103,6 +103,18 @@ def test_a_broken_profile_leaves_the_last_good_one_in_force(
     assert shared.profiles.in_force["packed"].profile.generation == 1
 
 
+def test_a_profile_is_ready_while_its_newest_spec_is_in_force(
+    profile_handler: ProfileHandler,
+) -> None:
+    profile_handler.applied(profile(1))
+    profile_handler.applied(profile(1, name="other", uid="u2", **BROKEN))
+    assert profile_handler.ready() == {"packed": True, "other": False}
+    profile_handler.applied(profile(2, **BROKEN))
+    assert not profile_handler.ready()["packed"]
+    profile_handler.gone("packed", "u1")
+    assert profile_handler.ready() == {"other": False}
+
+
 def test_what_was_in_force_before_a_restart_is_so_again(
     profile_handler: ProfileHandler, shared: SchedulerState
 ) -> None:

@@ -707,6 +707,71 @@ def test_a_postponed_pod_is_not_popped_before_its_time_and_has_not_been_tried(
     assert queued.attempts == 1
 
 
+def test_each_move_into_a_queue_is_counted_with_the_event_that_caused_it(
+    queue: SchedulingQueue,
+) -> None:
+    queue.add(make_pod("a"), DEFAULT, 0.0)
+    queue.add(make_pod("gated"), DEFAULT, 0.0, gated=True)
+    queue.add_unschedulable(popped(queue, 0.0), FIT, 0.0)
+    queue.move_on_events([NODE_ADDED], 0.5)
+    run_all_hints(queue, 0.5)
+    assert popped(queue, 0.5).pod.name == "a"
+    assert queue.incoming() == {
+        ("active", "UnscheduledPodAdd"): 1,
+        ("unschedulable", "UnscheduledPodAdd"): 1,
+        ("unschedulable", "ScheduleAttemptFailure"): 1,
+        ("backoff", "NodeAdd"): 1,
+        ("active", "PopFromBackoffQ"): 1,
+    }
+
+
+def test_a_backoff_that_ends_and_a_changed_pod_are_counted_too(queue: SchedulingQueue) -> None:
+    queue.add(make_pod("a"), DEFAULT, 0.0)
+    queue.add_after_error(popped(queue, 0.0), 0.0)
+    assert popped(queue, 5.0).pod.name == "a"
+    reject(queue, "b", now=5.0)
+    queue.add(make_pod("b", labels={"new": "yes"}), DEFAULT, 100.0)
+    queue.add(make_pod("b", labels={"new": "yes"}), DEFAULT, 100.0)
+    incoming = queue.incoming()
+    assert incoming["backoff", "ScheduleAttemptFailure"] == 1
+    assert incoming["active", "BackoffComplete"] == 1
+    assert incoming["active", "UnscheduledPodUpdate"] == 1
+
+
+def test_the_next_pod_of_a_group_is_counted_with_the_event_that_moved_the_first(
+    queue: SchedulingQueue,
+) -> None:
+    reject(queue, "a", "b")
+    queue.move_on_events([NODE_ADDED], 100.0)
+    run_all_hints(queue, 100.0)
+    queue.assumed(popped(queue, 100.0), 100.0)
+    assert queue.incoming()["active", "NodeAdd"] == 2
+
+
+def test_a_pod_that_only_time_moved_is_marked_until_it_is_rejected_again(
+    queue: SchedulingQueue,
+) -> None:
+    reject(queue, "a")
+    assert queue.flush_unschedulable(300.0)
+    queued = popped(queue, 300.0)
+    assert queued.flushed
+    assert queue.incoming()["active", "UnschedulableTimeout"] == 1
+    queue.add_unschedulable(queued, FIT, 300.0)
+    assert not queued.flushed
+
+
+def test_events_kept_for_pods_in_flight_are_counted_by_name(queue: SchedulingQueue) -> None:
+    assert queue.in_flight_events() == {"PodPopped": 0}
+    queue.add(make_pod("a"), DEFAULT, 0.0)
+    queued = popped(queue, 0.0)
+    queue.move_on_events([NODE_ADDED, VICTIM_GONE], 0.0)
+    expected = {"NodeAdd": 1, "AssignedPodDelete": 1, "PodPopped": 1}
+    assert queue.in_flight_events() == expected
+    queue.done(queued, 0.0)
+    run_all_hints(queue, 0.0)
+    assert queue.in_flight_events() == {"PodPopped": 0}
+
+
 def reject_unlike(queue: SchedulingQueue, number: int) -> None:
     """So many pods with a signature each are rejected at time 0."""
     for index in range(number):

@@ -9,9 +9,9 @@ from typing import Final
 
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
-from mooring.framework.plugin_failures import PluginFailed
+from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed
 from mooring.framework.queued_pod import QueuedPod, SubQueue
-from mooring.framework.runtime import run_pre_enqueue
+from mooring.framework.runtime import run_pre_enqueue, status_of
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.pod_group import PodGroup
@@ -276,17 +276,17 @@ class Intake:
             if queued is None or queued.pod is not pod:
                 self._failed(pod, limit)  # once for each version of the pod
             return ""
-        for plugin in pipeline.pre_enqueue:
-            try:
-                answer = run_pre_enqueue(pipeline, plugin, pod)
-                if answer is not None:
-                    if report and plugin.name != _SCHEDULING_GATES:
-                        self._gated(pod, answer.reason)
-                    return plugin.name
-            except PluginFailed as failure:
-                self._failed(pod, str(failure))
-                return ""
-        return None
+        try:
+            held = _held_back(pod, pipeline)
+        except PluginFailed as failure:
+            self._failed(pod, str(failure))
+            return ""
+        if held is None:
+            return None
+        plugin, reason = held
+        if report and plugin != _SCHEDULING_GATES:
+            self._gated(pod, reason)
+        return plugin
 
     def _take_back_after(self, event: ClusterEvent) -> None:
         """Finds the profile of a pod that lost its profile in flight and was not bound.
@@ -298,6 +298,26 @@ class Intake:
             pod = self._scheduler.without_profile.get(forgotten.key)
             if pod is not None and pod.uid == forgotten.uid:
                 self.pending(pod)
+
+
+def _held_back(pod: Pod, pipeline: Pipeline) -> tuple[str, str] | None:
+    """The PreEnqueue plugin that holds the pod back, and its reason; None if none does.
+
+    Raises:
+        PluginFailed: if one of them fails.
+    """
+    metrics = pipeline.metrics
+    outer = metrics.begin_attempt()
+    try:
+        with metrics.extension_point(ExtensionPoint.PRE_ENQUEUE, pipeline.profile) as point:
+            for plugin in pipeline.pre_enqueue:
+                answer = run_pre_enqueue(pipeline, plugin, pod)
+                if answer is not None:
+                    point.status = status_of(answer)
+                    return plugin.name, answer.reason
+    finally:
+        metrics.end_attempt(outer)
+    return None
 
 
 def _relabelled(event: ClusterEvent) -> str | None:

@@ -49,6 +49,7 @@ from mooring.engine.shadow import Shadow
 from mooring.framework.decision import Decision
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
+from mooring.framework.plugin_metrics import PluginMetrics
 from mooring.framework.post_filter import GroupNomination
 from mooring.framework.queued_pod import PodState, QueuedPod
 from mooring.framework.slow_decisions import SlowDecisions
@@ -263,7 +264,8 @@ class SchedulingLoop:
         Returns the call that must be made first. Without one, the attempt is decided: the pod is
         handed to its binding, or is in a queue again.
         """
-        pod = attempt.queued.pod
+        pod, metrics = attempt.queued.pod, attempt.pipeline.metrics
+        outer = metrics.begin_attempt()
         try:
             outcome = self._decide(attempt, answers)
             if isinstance(outcome, FilterCall | PreemptCall):
@@ -278,6 +280,8 @@ class SchedulingLoop:
             if not isinstance(error, PluginFailed):
                 logger.exception("scheduling pod %s failed", pod.key)
             self._fail(attempt, text_of(error))
+        finally:
+            metrics.end_attempt(outer)
         return None
 
     async def _call_extenders(self, attempt: _Attempt, extenders: tuple[Extender, ...]) -> None:
@@ -322,6 +326,7 @@ class SchedulingLoop:
     ) -> Outcome | FilterCall | PreemptCall:
         scheduler, queued, pipeline = self._scheduler, attempt.queued, attempt.pipeline
         began = self._clock()
+        pipeline.metrics.begin_decision()
         try:
             outcome = decide(
                 queued.pod,
@@ -334,6 +339,7 @@ class SchedulingLoop:
                 answers=answers,
             )
         finally:
+            pipeline.metrics.end_decision(pipeline.profile)
             took = self._clock() - began
             attempt.took += took
             self._slow.decided(pipeline, queued.pod.key, took)
@@ -359,41 +365,49 @@ class SchedulingLoop:
             return
         members = take_members(group, queued, scheduler, now)
         attempts = [_Attempt(member, queued.pipeline, now) for member in members]
+        metrics, profile, paused = queued.pipeline.metrics, queued.pipeline.profile, self._paused
+        outer = metrics.begin_attempt()
+        metrics.begin_decision()
         try:
-            await self._try_group(group, attempts)
+            result = await self._try_group(group, attempts)
+            seconds = self._clock() - now - (self._paused - paused)
+            self._metrics.pod_group_attempted(result, profile, seconds)
         except _GivenUp:
             for attempt in attempts:
                 if not attempt.binding:
                     scheduler.queue.put_back(attempt.queued, self._clock())
+        finally:
+            metrics.end_decision(profile)
+            metrics.end_attempt(outer)
 
-    async def _try_group(self, group: PodGroupState, attempts: list[_Attempt]) -> None:
+    async def _try_group(self, group: PodGroupState, attempts: list[_Attempt]) -> str:
         """Decides about the members; each is handed to its binding, or is in a queue again.
+
+        Returns the result as metrics name it.
 
         Raises:
             _GivenUp: because the group has changed meanwhile; members may still be in flight.
         """
         members, now = [attempt.queued for attempt in attempts], attempts[0].began
+        metrics = attempts[0].pipeline.metrics
         together = self._group_bindings.get(group.key)
         if together is not None and together.called_off is not None:
-            await self._in_slices(self._fail_members(attempts, together.called_off))
-            return
+            await self._in_slices(self._fail_members(attempts, together.called_off), metrics)
+            return "error"
         try:
             obstacle = group.incomplete or _extender_obstacle(members)
-            if obstacle is not None:
-                decision = GroupDecision({}, message=obstacle, plugins=_GANG)
-                for pod in self._reservation.withdraw(group):
-                    self._reports.nomination_cleared(pod)
-            else:
-                decision = await self._assume_group(group, attempts)
+            decision = await self._group_decision(group, attempts, obstacle)
+            result = "scheduled" if decision.rows else "unschedulable"
             if decision.tries and not decision.rows:
-                decision = self._preempt_for_group(group, attempts, decision)
+                decision, waits = self._preempt_for_group(group, attempts, decision)
+                result = "waiting_on_preemption" if waits else result
             if not decision.rows and obstacle is None:
                 self._reservation.update(group, members, now)
                 if not any(self._nominated_node(attempt) for attempt in attempts):
                     self._delete_half_group(group, attempts[0].pipeline)
             self._group_reports.decided(group, decision)
             left = [a for a in attempts if a.queued.pod.uid not in decision.rows]
-            await self._in_slices(self._group_unschedulable(left, decision))
+            await self._in_slices(self._group_unschedulable(left, decision), metrics)
         except _GivenUp:
             raise
         except Exception as error:
@@ -401,9 +415,12 @@ class SchedulingLoop:
                 logger.exception("scheduling the pod group %s failed", group.key)
             self._group_reports.failed(group, text_of(error))
             left = [attempt for attempt in attempts if not attempt.binding]
-            await self._in_slices(self._fail_members(left, text_of(error)))
+            await self._in_slices(self._fail_members(left, text_of(error)), metrics)
+            return "error"
+        else:
+            return result
 
-    async def _in_slices(self, work: Slices[_Result]) -> _Result:
+    async def _in_slices(self, work: Slices[_Result], metrics: PluginMetrics) -> _Result:
         """The result of work about a group; other tasks run in its pauses.
 
         Raises:
@@ -417,11 +434,22 @@ class SchedulingLoop:
                     result: _Result = ended.value
                     return result
                 paused = self._clock()
-                await asyncio.sleep(_PAUSE_SECONDS)
+                with metrics.suspended():
+                    await asyncio.sleep(_PAUSE_SECONDS)
                 self._turned = self._clock()
                 self._paused += self._turned - paused
                 if self._halted:
                     raise _GivenUp
+
+    async def _group_decision(
+        self, group: PodGroupState, attempts: list[_Attempt], obstacle: str | None
+    ) -> GroupDecision:
+        """The decision, with the members assumed; without one if there is an obstacle to it."""
+        if obstacle is None:
+            return await self._assume_group(group, attempts)
+        for pod in self._reservation.withdraw(group):
+            self._reports.nomination_cleared(pod)
+        return GroupDecision({}, message=obstacle, plugins=_GANG)
 
     async def _assume_group(self, group: PodGroupState, attempts: list[_Attempt]) -> GroupDecision:
         """The members that fit together are assumed, and tasks that bind them begin.
@@ -440,8 +468,9 @@ class SchedulingLoop:
             clock=self._clock,
         )
         paused = self._paused
-        decision = await self._in_slices(steps)
+        decision = await self._in_slices(steps, pipeline.metrics)
         took = self._clock() - attempts[0].began - (self._paused - paused)
+        self._metrics.pod_group_decided(took)
         self._slow.decided(pipeline, str(group.key), took / len(attempts))
         for attempt in attempts:
             attempt.took = took / len(attempts)
@@ -512,8 +541,11 @@ class SchedulingLoop:
 
     def _preempt_for_group(
         self, group: PodGroupState, attempts: list[_Attempt], decision: GroupDecision
-    ) -> GroupDecision:
-        """The members are nominated where preemption makes space for all, or nominated no more."""
+    ) -> tuple[GroupDecision, bool]:
+        """The members are nominated where preemption makes space for all, or nominated no more.
+
+        Returns the decision with its message, and whether the members wait for victims.
+        """
         scheduler, queued = self._scheduler, attempts[0].queued
         answer = preempt_for_group(
             group,
@@ -532,11 +564,11 @@ class SchedulingLoop:
                     self._decisions.nominated(member.pod.key, node, victims, now)
             self._metrics.preemption_attempted()
             self._metrics.preempted(self._preemptions.begin_group(members, answer))
-            return decision
+            return decision, True
         if isinstance(answer, Unschedulable) and not self._reservation.holds(group):
             for attempt in attempts:
                 scheduler.state.withdraw(attempt.queued.pod.key)
-        return replace(decision, message=f"{decision.message} {answer.reason}".rstrip())
+        return replace(decision, message=f"{decision.message} {answer.reason}".rstrip()), False
 
     def _fail_members(self, attempts: Iterable[_Attempt], message: str) -> Slices[None]:
         """The attempt ended in an error for each of these members."""
@@ -740,7 +772,8 @@ class SchedulingLoop:
             self._decisions.bound(pod.key, assumed.node, now)
             self._reports.scheduled(pod, assumed.node)
             self._count(attempt, "scheduled")
-            self._metrics.pod_bound(queued.attempts, now - queued.initial_attempt_timestamp)
+            seconds = now - queued.initial_attempt_timestamp
+            self._metrics.pod_bound(queued.attempts, seconds, flushed=queued.flushed)
             await after_binding(assumed)
             return True
         return False

@@ -47,7 +47,8 @@ class PreemptionExecutor:
     """Carries out nominations: clears lower ones, and evicts the victims.
 
     `wake` is called when the evictions of a preemption have ended, well or not: the queue may then
-    have a pod that is due earlier than the loop knows.
+    have a pod that is due earlier than the loop knows. `ended` is called with how the evictions of
+    a preemption ended, success or error, and the seconds that they took.
     """
 
     def __init__(
@@ -57,12 +58,14 @@ class PreemptionExecutor:
         reports: Reports,
         clock: Callable[[], float],
         wake: Callable[[], None],
+        ended: Callable[[str, float], None] = lambda _result, _seconds: None,
     ) -> None:
         self._scheduler = scheduler
         self._writer = writer
         self._reports = reports
         self._clock = clock
         self._wake = wake
+        self._ended = ended
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, queued: QueuedPod, nomination: Nomination) -> int:
@@ -151,6 +154,7 @@ class PreemptionExecutor:
     ) -> None:
         """Evicts the victims; `beside` are nominated together with the queued pod."""
         remaining = {victim.uid: victim for victim in victims}
+        began, result = self._clock(), "error"
 
         async def preempt(victim: Pod) -> None:
             await self._preempt(victim, queued.pod, nomination)
@@ -162,6 +166,7 @@ class PreemptionExecutor:
                 for victim in first:
                     group.create_task(preempt(victim))
             await preempt(last)
+            result = "success"
         except* _BudgetExhaustedError as exhausted:
             for error in exhausted.exceptions:
                 if isinstance(error, _BudgetExhaustedError):
@@ -175,6 +180,8 @@ class PreemptionExecutor:
         except* Exception as unexpected:  # noqa: BLE001 - the eviction must not stay under way
             text = str(unexpected.exceptions[0])
             self._abandon((queued.pod, *beside), remaining, text, unexpected)
+        finally:
+            self._ended(result, self._clock() - began)
 
     async def _preempt(self, victim: Pod, preemptor: Pod, nomination: Nomination) -> None:
         """Evicts the victim, or calls its binding off where it waits at Permit or PreBind."""

@@ -97,6 +97,10 @@ class QueuedPod:
     """The signature of the group of unschedulable pods that this pod was moved for, or None.
 
     When the attempt ends without the same rejection, the next pod of that group is moved."""
+    moved_by: str = field(default="", repr=False)
+    """The event that last moved the pod out of the unschedulable ones, as metrics name it."""
+    flushed: bool = False
+    """Whether it left the unschedulable ones because it had been there for five minutes."""
     outdated: bool = field(default=False, repr=False)
     """Whether the pod or its pipeline was replaced during the attempt: it must be tried again."""
     ticket: int = field(default=0, repr=False)

@@ -86,6 +86,10 @@ class ProfileHandler:
                 if patch:
                     yield name, patch
 
+    def ready(self) -> dict[str, bool]:
+        """By name, whether the newest spec of the profile is in force."""
+        return {name: verdict.ready for name, verdict in self._verdicts.items()}
+
     def known(self) -> dict[str, str]:
         """The uid of every profile that has come and not gone, by name."""
         return {name: verdict.uid for name, verdict in self._verdicts.items()}

@@ -1,6 +1,6 @@
 """The cluster events that some pod has still to be checked against, in the order they came."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from mooring.model.events import ClusterEvent
@@ -22,6 +22,10 @@ class EventLog:
     def __len__(self) -> int:
         """How many events are kept."""
         return len(self._events)
+
+    def __iter__(self) -> Iterator[ClusterEvent]:
+        """The events that are kept."""
+        return iter(self._events)
 
     def __getitem__(self, number: int) -> ClusterEvent:
         return self._events[number - self.start]

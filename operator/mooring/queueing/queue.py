@@ -27,12 +27,13 @@ that neither many different unschedulable pods nor many events hold up a decisio
 A pod is in exactly one queue or in flight. Times are seconds on the caller's monotonic clock.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import count, islice
 from typing import TYPE_CHECKING, Final
 
 from mooring.framework.queued_pod import PodState, QueuedPod, StateTimes, SubQueue
-from mooring.model.events import ClusterEvent
+from mooring.model.events import Action, ClusterEvent, Kind, event_label
 from mooring.model.pod import Pod
 from mooring.queueing.active import ActivePods, ActivePodsByNamespace
 from mooring.queueing.events import EventLog
@@ -48,6 +49,16 @@ __all__ = ["SchedulingQueue"]
 UNSCHEDULABLE_TIMEOUT: Final = 300.0
 _MOST_FLUSHED: Final = 10_000
 _STATES: Final = {queue: PodState(queue.value) for queue in SubQueue}
+
+# What moves pods, as kube-scheduler's metrics name it (framework/events.go).
+_ADDED: Final = event_label(Kind.UNSCHEDULED_POD, Action.ADD)
+_UPDATED: Final = event_label(Kind.UNSCHEDULED_POD, Action.UPDATE)
+_ATTEMPT_FAILED: Final = "ScheduleAttemptFailure"
+_BACKOFF_COMPLETE: Final = "BackoffComplete"
+_POPPED_EARLY: Final = "PopFromBackoffQ"
+_ACTIVATED: Final = "ForceActivate"
+_TIMED_OUT: Final = "UnschedulableTimeout"
+_POPPED: Final = "PodPopped"
 
 
 class SchedulingQueue:
@@ -73,6 +84,7 @@ class SchedulingQueue:
         self._unschedulable = UnschedulablePods(self._events, hints)
         self._tickets = count(1)
         self._counts = dict.fromkeys(SubQueue, 0)
+        self._incoming = Counter[tuple[str, str]]()
 
     def __iter__(self) -> Iterator[QueuedPod]:
         """All pods, those in flight too, in no particular order."""
@@ -85,6 +97,18 @@ class SchedulingQueue:
     def counts(self) -> dict[str, int]:
         """How many pods are in each queue, by its name."""
         return {queue.value: number for queue, number in self._counts.items()}
+
+    def incoming(self) -> Mapping[tuple[str, str], int]:
+        """How many pods have been added to each queue, by (queue, event) as metrics name them.
+
+        Gated pods count as unschedulable, as in kube-scheduler.
+        """
+        return dict(self._incoming)
+
+    def in_flight_events(self) -> Mapping[str, int]:
+        """The pods in flight, and the events that some pod has to be checked against, by name."""
+        events = Counter(event.label for event in self._events)
+        return {**events, _POPPED: len(self._in_flight)}
 
     def unschedulable_counts(self) -> Mapping[tuple[str, str], int]:
         """Unschedulable pods by (plugin, profile); a pod rejected by two plugins counts in both."""
@@ -113,7 +137,7 @@ class SchedulingQueue:
             times = times or StateTimes(now)
             queued = QueuedPod(pod, pipeline, now, now, gated=gated, times=times)
             self._pods[pod.key] = queued
-            self._retry(queued, now)
+            self._retry(queued, now, _ADDED)
             return
         changed = (
             queued.pod.shape is not pod.shape
@@ -126,9 +150,9 @@ class SchedulingQueue:
         elif gated or queued.queue is SubQueue.GATED:
             if queued.attempts == 0:
                 queued.initial_attempt_timestamp = now
-            self._retry(queued, now)
+            self._retry(queued, now, _UPDATED)
         elif changed and queued.queue is not SubQueue.BACKOFF:
-            self._retry(queued, now)
+            self._retry(queued, now, _UPDATED)
         if changed or gated:
             self._try_next(queued, now)
 
@@ -149,9 +173,12 @@ class SchedulingQueue:
         """The next pod to schedule, in flight from now on; None if there is none."""
         self._flush_backoff(self._backoff, now)
         self._flush_backoff(self._error_backoff, now)
-        queued = self._active.pop() or self._backoff.pop()
+        queued = self._active.pop()
         if queued is None:
-            return None
+            queued = self._backoff.pop()
+            if queued is None:
+                return None
+            self._incoming[SubQueue.ACTIVE.value, _POPPED_EARLY] += 1
         del self._pods[queued.pod.key]
         self._leave(queued)
         self._enter(queued, now)
@@ -174,10 +201,7 @@ class SchedulingQueue:
             queued.attempts -= 1
             queued.backoff_expiration = until
             self._pods[queued.pod.key] = queued
-            if queued.gated:
-                self._move(queued, SubQueue.GATED, now)
-            else:
-                self._move_to_error_backoff(queued, now)
+            self._move_to_error_backoff(queued, now, _ATTEMPT_FAILED)
 
     def add_unschedulable(self, queued: QueuedPod, plugins: frozenset[str], now: float) -> None:
         """The attempt ended: these plugins rejected the pod (AddUnschedulablePodIfNotPresent).
@@ -192,12 +216,13 @@ class SchedulingQueue:
         queued.unschedulable_count += 1
         queued.consecutive_errors_count = 0
         queued.unschedulable_plugins = plugins
+        queued.flushed = False
         self._back_off(queued, queued.unschedulable_count, now)
         self._pods[queued.pod.key] = queued
         if queued.gated or queued.outdated:
-            self._retry(queued, now)
+            self._retry(queued, now, _ATTEMPT_FAILED)
         else:
-            self._move(queued, SubQueue.UNSCHEDULABLE, now, since)
+            self._move(queued, SubQueue.UNSCHEDULABLE, now, _ATTEMPT_FAILED, since)
         if queued.tries_for == self._hints.signature(queued):
             queued.tries_for = None
         self._try_next(queued, now)
@@ -210,10 +235,7 @@ class SchedulingQueue:
         queued.consecutive_errors_count += 1
         self._back_off(queued, queued.consecutive_errors_count, now)
         self._pods[queued.pod.key] = queued
-        if queued.gated:
-            self._move(queued, SubQueue.GATED, now)
-        else:
-            self._move_to_error_backoff(queued, now)
+        self._move_to_error_backoff(queued, now, _ATTEMPT_FAILED)
         self._try_next(queued, now)
 
     def put_back(self, queued: QueuedPod, now: float) -> None:
@@ -222,7 +244,7 @@ class SchedulingQueue:
             return
         self._in_flight.leave(queued.pod.key)
         self._pods[queued.pod.key] = queued
-        self._retry(queued, now)
+        self._retry(queued, now, _ATTEMPT_FAILED)
 
     def assumed(self, queued: QueuedPod, now: float) -> None:
         """The pod in flight is assumed on a node: the next pod of its group may fit as well."""
@@ -246,7 +268,7 @@ class SchedulingQueue:
         moved = False
         for event in events:
             for queued in self._unschedulable.update_nominations(event):
-                self._retry(queued, now)
+                self._retry(queued, now, event.label)
                 moved = True
         return moved or self._unschedulable.has_hints_to_run()
 
@@ -262,9 +284,9 @@ class SchedulingQueue:
             return False
         for queued, for_group in self._unschedulable.run_hints():
             if for_group:
-                self._try_for_group(queued, now)
+                self._try_for_group(queued, now, queued.moved_by)
             else:
-                self._retry(queued, now)
+                self._retry(queued, now, queued.moved_by)
         return True
 
     def retry(self, key: str, now: float) -> None:
@@ -277,9 +299,9 @@ class SchedulingQueue:
         if queued is None or queued.queue not in (SubQueue.UNSCHEDULABLE, SubQueue.BACKOFF):
             return
         if queued.queue is SubQueue.UNSCHEDULABLE:
-            self._try_for_group(queued, now)
+            self._try_for_group(queued, now, _ACTIVATED)
         if queued.queue is SubQueue.BACKOFF:
-            self._move_to_error_backoff(queued, now)
+            self._move_to_error_backoff(queued, now, _ACTIVATED)
 
     def flush_unschedulable(self, now: float) -> bool:
         """Moves pods that have been unschedulable for five minutes; True if there are any.
@@ -294,7 +316,8 @@ class SchedulingQueue:
         )
         moved = tuple(islice(late, _MOST_FLUSHED))
         for queued in moved:
-            self._try_for_group(queued, now)
+            queued.flushed = True
+            self._try_for_group(queued, now, _TIMED_OUT)
         return bool(moved)
 
     def next_due(self) -> float | None:
@@ -314,17 +337,19 @@ class SchedulingQueue:
         oldest = self._in_flight.oldest()
         self._events.drop_before(self._events.end if oldest is None else oldest)
 
-    def _try_for_group(self, queued: QueuedPod, now: float) -> None:
+    def _try_for_group(self, queued: QueuedPod, now: float, event: str) -> None:
         """Moves an unschedulable pod that is tried for all of its group."""
         queued.tries_for = self._unschedulable.signature_of(queued.pod.key)
-        self._retry(queued, now)
+        queued.moved_by = event
+        self._retry(queued, now, event)
 
     def _try_next(self, queued: QueuedPod, now: float) -> None:
         """If the pod was tried for a group, moves the next pod of that group."""
         signature, queued.tries_for = queued.tries_for, None
         following = self._unschedulable.first_of(signature) if signature is not None else None
         if following is not None:
-            self._try_for_group(following, now)
+            following.flushed = queued.flushed
+            self._try_for_group(following, now, queued.moved_by)
 
     def _back_off(self, queued: QueuedPod, times: int, now: float) -> None:
         """Sets when the backoff after so many attempts ends."""
@@ -332,30 +357,44 @@ class SchedulingQueue:
         doubled = self._initial_backoff * 2.0 ** min(times - 1, 32)
         queued.backoff_expiration = now + min(doubled, self._max_backoff)
 
-    def _retry(self, queued: QueuedPod, now: float) -> None:
+    def _retry(self, queued: QueuedPod, now: float, event: str) -> None:
         """Moves the pod to the active queue, or to backoff while that runs; to gated if it is."""
         if queued.gated:
-            self._move(queued, SubQueue.GATED, now)
+            self._move(queued, SubQueue.GATED, now, event)
         elif queued.backoff_expiration > now:
-            self._move(queued, SubQueue.BACKOFF, now)
+            self._move(queued, SubQueue.BACKOFF, now, event)
             self._backoff.push(queued.backoff_expiration, queued)
         else:
-            self._move(queued, SubQueue.ACTIVE, now)
+            self._move(queued, SubQueue.ACTIVE, now, event)
 
-    def _move_to_error_backoff(self, queued: QueuedPod, now: float) -> None:
-        """Moves the pod to the backoff queue, from which it is not popped early."""
-        self._move(queued, SubQueue.BACKOFF, now)
+    def _move_to_error_backoff(self, queued: QueuedPod, now: float, event: str) -> None:
+        """Moves the pod to the backoff queue, from which it is not popped early; not if gated."""
+        if queued.gated:
+            self._move(queued, SubQueue.GATED, now, event)
+            return
+        self._move(queued, SubQueue.BACKOFF, now, event)
         self._error_backoff.push(queued.backoff_expiration, queued)
 
     def _flush_backoff(self, heap: PodHeap[float], now: float) -> None:
         """Moves the pods whose backoff has ended to the active queue."""
         while (first := heap.first()) is not None and first[0] <= now:
-            self._move(first[1], SubQueue.ACTIVE, now)
+            self._move(first[1], SubQueue.ACTIVE, now, _BACKOFF_COMPLETE)
 
     def _move(
-        self, queued: QueuedPod, queue: SubQueue, now: float, since: int | None = None
+        self,
+        queued: QueuedPod,
+        queue: SubQueue,
+        now: float,
+        event: str,
+        since: int | None = None,
     ) -> None:
-        """Moves the pod; an unschedulable one missed the events from number `since` on."""
+        """Moves the pod; `event` is what moves it, as metrics name it.
+
+        An unschedulable pod missed the cluster events from number `since` on.
+        """
+        if queued.queue is not queue:
+            counted = SubQueue.UNSCHEDULABLE if queue is SubQueue.GATED else queue
+            self._incoming[counted.value, event] += 1
         self._leave(queued)
         queued.queue = queue
         queued.times.enter(_STATES[queue], now)

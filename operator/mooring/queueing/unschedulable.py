@@ -24,6 +24,9 @@ __all__ = ["Hints", "UnschedulablePods"]
 
 _MOST_HINTS: Final = 30_000
 """If more hints than this wait to be run, about a second of them, groups are tried without them."""
+_MISSED: Final = "ScheduleAttemptFailure"
+_TOO_MANY_EVENTS: Final = "ForceActivate"
+"""What moves a pod without the hint of an event, as kube-scheduler's metrics name it."""
 _FEWEST_EVENTS: Final = 16
 """A group's hints run for so many events at least, however many groups there are."""
 
@@ -203,13 +206,16 @@ class UnschedulablePods:
             self._settle(signature, group)
             first = next(iter(group.free.values()), None)
             nominated = [q for pods in group.nominated.values() for q in pods.values()]
-            return [(q, False) for q in nominated] + ([(first, True)] if first else [])
+            return _moved(
+                [(q, False) for q in nominated] + ([(first, True)] if first else []),
+                _TOO_MANY_EVENTS,
+            )
         moved: list[tuple[QueuedPod, bool]] = []
         if number < events.end:
             event = events[number]
             asked = self._stands_for(group, number)
             if self._hints.is_worth_requeuing(asked, event, during_attempt=False):
-                moved = self._to_try(group, number, _node_of(event))
+                moved = _moved(self._to_try(group, number, _node_of(event)), event.label)
         group.next = number + 1
         if group.next >= events.end or (moved and not group.nominated):
             # The pod that is moved is tried after all of these events, for the whole group.
@@ -227,7 +233,7 @@ class UnschedulablePods:
                 missed.queued, self._events[number], during_attempt=True
             )
         ):
-            return [(missed.queued, False)]
+            return _moved([(missed.queued, False)], _MISSED)
         missed.next += 1
         if missed.next == missed.end:
             del self._missed[key]
@@ -268,6 +274,13 @@ class UnschedulablePods:
     def _most_events(waiting: int) -> int:
         """For how many events hints run, if so many pods or groups wait for them."""
         return max(_FEWEST_EVENTS, _MOST_HINTS // waiting)
+
+
+def _moved(pods: list[tuple[QueuedPod, bool]], event: str) -> list[tuple[QueuedPod, bool]]:
+    """The pods, which the event moves: that is noted for the metrics."""
+    for queued, _ in pods:
+        queued.moved_by = event
+    return pods
 
 
 def _node_of(event: ClusterEvent) -> str | None:

@@ -115,18 +115,18 @@ def decode_filter(body: bytes, sent: Collection[str], *, by_name: bool) -> Filte
             metadata = _get(_object(item, "Nodes.items"), "metadata")
             name = _get(_object(metadata, "Nodes.items.metadata"), "name")
             passed.append(_text(name, "Nodes.items.metadata.name"))
-    known = frozenset(sent)
-    if passed != [*sent]:
+    known, left = frozenset(sent), tuple(sent)
+    if tuple(passed) != left:
         for name in passed:
             if _text(name, "NodeNames") not in known:
                 text = f'claims a filtered node "{_short(name)}" which is not found in the input'
                 raise AnswerError(f"{text} node list")
-        passed = [*dict.fromkeys(passed)]
+        left = tuple(dict.fromkeys(passed))
     failed, unresolvable = (
         {node: reason for node, reason in _reasons(result, key).items() if node in known}
         for key in ("FailedNodes", "FailedAndUnresolvableNodes")
     )
-    return FilterAnswer(tuple(passed), failed, unresolvable)
+    return FilterAnswer(left, failed, unresolvable)
 
 
 def decode_priorities(body: bytes) -> dict[str, int]:

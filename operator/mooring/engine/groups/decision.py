@@ -17,11 +17,13 @@ from mooring.engine.result_cache import ResultCache
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.placements import Placement, PodGroupAssignments
 from mooring.framework.plugin import PodGroupPostFilterPlugin
+from mooring.framework.plugin_failures import ExtensionPoint
 from mooring.framework.post_filter import GroupNomination, NotEligible, PodGroupPostFilterState
 from mooring.framework.runtime import (
     run_generate_placements,
     run_pod_group_post_filter,
     run_score_placement,
+    status_of,
 )
 from mooring.framework.scores import normalize_score
 from mooring.framework.verdicts import Unschedulable
@@ -170,13 +172,17 @@ def preempt_for_group(
             trial.withdraw(pod.key)
         dry_run = _GroupDryRun(group, wanted, pipeline, cluster, cache, seed)
         state = PodGroupPostFilterState(
-            group, wanted, cluster, dry_run.place, pipeline.preemption, now
+            group, wanted, cluster, dry_run.place, dry_run.is_last, pipeline.preemption, now
         )
-        for plugin in pipeline.post_filter:
-            if isinstance(plugin, PodGroupPostFilterPlugin):
-                answer = run_pod_group_post_filter(pipeline, plugin, state)
-                if isinstance(answer, GroupNomination):
-                    return answer if not dry_run.budget.spent else Unschedulable(_TOO_LONG)
+        with pipeline.metrics.all_at(ExtensionPoint.POST_FILTER):
+            for plugin in pipeline.post_filter:
+                if isinstance(plugin, PodGroupPostFilterPlugin):
+                    answer = run_pod_group_post_filter(pipeline, plugin, state)
+                    if isinstance(answer, GroupNomination):
+                        break
+        pipeline.metrics.ended_with(ExtensionPoint.POST_FILTER, status_of(answer))
+    if dry_run.budget.spent:
+        return Unschedulable(_TOO_LONG)
     return answer
 
 
@@ -200,9 +206,21 @@ class _GroupDryRun:
         self._seed = seed
         self._placement: Placement | None = None
         self.budget = SearchBudget()
+        self._dearest = 0
+        """The most steps that one search has taken."""
+
+    def is_last(self) -> bool:
+        """Whether what is left of the budget may not be enough for two more searches."""
+        return self.budget.left < 2 * self._dearest
 
     def place(self) -> Mapping[str, int] | None:
         """The row of each member by uid; None if they do not all fit."""
+        before = self.budget.left
+        rows = self._search()
+        self._dearest = max(self._dearest, before - self.budget.left)
+        return rows
+
+    def _search(self) -> Mapping[str, int] | None:
         search = GroupSearch(
             self._members,
             self._pipeline,
@@ -231,14 +249,19 @@ def placements_of(
 ) -> list[Placement] | Unschedulable:
     """The placements of all plugins, each of which divides those of the one before it."""
     placements = [Placement(cluster.nodes_in_order)]
+    metrics, point = pipeline.metrics, ExtensionPoint.PLACEMENT_GENERATE
+    metrics.mark()
     for plugin in pipeline.placement_generate:
         divided = list[Placement]()
         for parent in placements:
             found = run_generate_placements(pipeline, plugin, group, parent, cluster)
             if isinstance(found, Unschedulable):
+                metrics.lap(point)
+                metrics.ended_with(point, status_of(found))
                 return found
             divided += found
         placements = divided
+    metrics.lap(point)
     if not placements:
         return Unschedulable("no plugin has a placement for the group")
     return sorted(placements, key=lambda placement: placement.tier)[:_MOST_PLACEMENTS]
@@ -280,6 +303,7 @@ def _best(
     """The candidate with the highest total score; the first of equals."""
     if len(found) == 1:
         return found[0]
+    pipeline.metrics.mark()
     totals = np.zeros(len(found), np.int64)
     for scorer in pipeline.placement_scores:
         scores = [
@@ -294,6 +318,7 @@ def _best(
         ]
         normalized = normalize_score(np.array(scores, np.int64), scorer.plugin.normalize)
         totals += scorer.weight * normalized
+    pipeline.metrics.lap(ExtensionPoint.PLACEMENT_SCORE)
     return found[int(np.argmax(totals))]
 
 
