@@ -54,7 +54,7 @@ def page(
     no_shadows: dict[str, Any] = {"profiles": {}, "pods": []}
     return Page(
         nodes=Nodes(shared),
-        queue=Queue(shared, bound=lambda: 0, clock=lambda: 0.0, now=lambda: 0.0),
+        queue=Queue(shared, bound=lambda: 0, cause=log.cause, clock=lambda: 0.0, now=lambda: 0.0),
         pods=Pods(shared, log, PodReports(shared, lambda: 0.0).of, now=lambda: 0.0),
         policy=Policy(shared.profiles, handler, lambda _: no_shadows),
         trials=Trials(shared, SHIPPED_ONLY, now=lambda: 0.0),

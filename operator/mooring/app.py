@@ -452,7 +452,11 @@ class Scheduler:
             pods=Pods(self._scheduler, self._scheduler.decisions, pod_reports.of),
             policy=Policy(self._scheduler.profiles, self._profile_handler, self._shadow.report),
             trials=Trials(self._scheduler, self._registry),
-            queue=Queue(self._scheduler, bound=lambda: self._metrics.pods_bound),
+            queue=Queue(
+                self._scheduler,
+                bound=lambda: self._metrics.pods_bound,
+                cause=self._scheduler.decisions.cause,
+            ),
             leading=lambda: self._leading,
         )
 

@@ -125,6 +125,15 @@ def test_of_attempts_in_a_row_with_the_same_cause_the_last_decision_is_kept() ->
     assert record.of("shop/cart-1") == []
 
 
+def test_the_cause_is_that_of_the_last_attempt_without_a_node() -> None:
+    record = log()
+    assert record.cause(POD) is None
+    record.decided(decision(message="0/1 nodes"), 1.0, cause="taint spot")
+    record.decided(decision(message="0/1 nodes"), 2.0, cause=CPU)
+    record.decided(decision(node="n1"), 3.0)
+    assert record.cause(POD) == CPU
+
+
 def test_the_path_of_a_pod_has_every_step_in_order_with_its_details() -> None:
     record = log()
     record.seen(POD, "u1", 0)

@@ -210,6 +210,27 @@ async def test_a_stream_begins_with_all_nodes_and_goes_on_with_changes() -> None
         assert (name, again["names"]) == ("snapshot", ["a", "b"])
 
 
+async def test_a_stream_is_never_silent_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mooring.page.api._BEAT_SECONDS", 0.0)
+    async with served(page(state())) as client, stream(client, "stream") as events:
+        names = [(await anext(events))[0] for _ in range(4)]
+    assert names == ["snapshot", "queue", "queue", "queue"]
+
+
+async def test_a_stream_ends_when_its_user_loses_the_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mooring.page.api._RIGHTS_SECONDS", 0.0)
+    rights = Rights(ann=may("stream"))
+    async with (
+        served(page(state()), rights=rights, user="ann") as client,
+        stream(client, "stream") as events,
+    ):
+        assert (await anext(events))[0] == "snapshot"
+        rights.rights["ann"].clear()
+        assert "snapshot" not in [name async for name, _ in events]
+
+
 async def test_streams_are_bounded_and_end_when_the_page_stops() -> None:
     shown = page(state())
     async with served(shown) as client:

@@ -79,6 +79,13 @@ SUGGESTION = {
 }
 DOCUMENT: dict[str, Any] = {
     "pod": "shop/web",
+    "path": {
+        "state": "unschedulable",
+        "steps": [
+            {"step": "nominated", "node": "n1", "victims": ["bank/vault"]},
+            {"step": "preempted", "node": "n1", "by": "bank/vault"},
+        ],
+    },
     "report": {"state": "unschedulable", "suggestions": [SUGGESTION]},
     "decisions": [{"pod": "shop/web", "victims": ["bank/vault", "shop/low"]}],
     "now": None,
@@ -90,6 +97,9 @@ def test_pods_of_other_namespaces_lose_their_names() -> None:
     shown = redacted(DOCUMENT, frozenset(["shop"]))
     assert "vault" not in str(shown)
     assert shown["report"]["suggestions"][0]["change"] == "when a pod on n1 ends"
+    nominated, preempted = shown["path"]["steps"]
+    assert nominated["victims"] == ["a pod of another namespace"]
+    assert preempted["by"] == "a pod of another namespace"
     assert shown["decisions"][0]["victims"] == ["a pod of another namespace", "shop/low"]
 
 

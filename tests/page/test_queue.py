@@ -22,8 +22,13 @@ class Stage:
         self.pipeline = put_profile(self.shared).pipeline
         self.now = 1000.0
         self.bound = 0
+        self.causes: dict[str, str] = {}
         self.queue = Queue(
-            self.shared, bound=lambda: self.bound, clock=lambda: self.now, now=lambda: self.now
+            self.shared,
+            bound=lambda: self.bound,
+            cause=self.causes.get,
+            clock=lambda: self.now,
+            now=lambda: self.now,
         )
 
     def add(self, name: str, *, gated: bool = False, **fields: Any) -> None:
@@ -69,6 +74,18 @@ async def test_pods_are_counted_by_state_cause_and_owner(stage: Stage) -> None:
         2,
     )
     assert groups["otherPods"] == 0
+
+
+async def test_the_dominant_cause_is_shown_where_it_is_known(stage: Stage) -> None:
+    for name in ("web", "job"):
+        stage.add(name)
+        stage.reject("NodeResourcesFit", "NodeAffinity")
+    stage.causes["default/web"] = "Insufficient cpu"
+    causes = (await stage.queue.pending()).groups(ALL)["causes"]
+    assert {each["cause"] for each in causes} == {
+        "Insufficient cpu",
+        "NodeAffinity, NodeResourcesFit",
+    }
 
 
 async def test_owners_and_pods_of_other_namespaces_are_counted_and_not_named(stage: Stage) -> None:

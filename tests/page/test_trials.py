@@ -159,7 +159,7 @@ async def test_certificates_that_an_edited_profile_names_are_not_read() -> None:
 async def test_a_pod_that_no_profile_takes_says_so() -> None:
     found = await tried(text(pod("web", spec={"schedulerName": "other"})))
     assert found["results"][0]["message"] == (
-        'no profile in force takes the pod (schedulerName "other")'
+        'no profile in force takes the pod (schedulerName "other"); choose one'
     )
 
 

@@ -23,8 +23,10 @@ import orjson
 from mooring.framework.decision import Decision, NodeScore, Rejection
 from mooring.framework.queued_pod import PodState, StateTimes
 
-__all__ = ["DEFAULT_LIMIT", "LATEST", "DecisionLog", "Step", "to_json"]
+__all__ = ["DEFAULT_LIMIT", "LATEST", "MOST_SUMMARIES", "DecisionLog", "Step", "to_json"]
 
+MOST_SUMMARIES: Final = 50_000
+"""Short records that one answer shows."""
 LATEST: Final = 100
 """Pods whose records one answer shows: bounds how long the event loop writes JSON."""
 DEFAULT_LIMIT: Final = 64 * 2**20
@@ -442,6 +444,14 @@ class DecisionLog:
             "leftOut": path.left_out,
             "steps": [path.entry(n).to_json(wall) for n in range(path.length)],
         }
+
+    def cause(self, pod: str) -> str | None:
+        """The dominant cause of the pod's last attempt that found no node; None if none is kept."""
+        path = self._find(pod)
+        for position in reversed(range(path.length)) if path is not None else ():
+            if path is not None and path.numbers[4 * position] == _CODES[Step.UNSCHEDULABLE]:
+                return path.entry(position).details[0]
+        return None
 
     def summaries(self, namespace: str = "", limit: int = LATEST) -> Iterator[dict[str, Any]]:
         """Short records of the `limit` pods that changed last, newest first.

@@ -37,6 +37,8 @@ _CHANGES_SECONDS: Final = 0.5
 """The shortest time between two messages about nodes."""
 _SNAPSHOT_SECONDS: Final = 2.0
 """The shortest time between two messages with all nodes."""
+_BEAT_SECONDS: Final = 5.0
+"""The counts are sent at least so often: a page that hears nothing for longer connects again."""
 _RIGHTS_SECONDS: Final = 10.0
 """How often the right of an open stream is looked up again."""
 _WRITE_SECONDS: Final = 30.0
@@ -267,7 +269,7 @@ class Page:
         now = asyncio.get_running_loop().time
         columns: Columns | None = None
         counts: Mapping[str, Any] = {}
-        snapshot_at, checked_at = 0.0, now()
+        snapshot_at, counts_at, checked_at = 0.0, 0.0, now()
         while not self._stopping.is_set():
             if now() - checked_at >= _RIGHTS_SECONDS:
                 checked_at = now()
@@ -282,8 +284,8 @@ class Page:
                 columns = current
                 yield "nodes", changes
             queue = {**self._queue.counts(), "leading": self._leading()}
-            if queue != counts:
-                counts = queue
+            if queue != counts or now() - counts_at >= _BEAT_SECONDS:
+                counts, counts_at = queue, now()
                 yield "queue", counts
             await self._pause(_CHANGES_SECONDS)
 

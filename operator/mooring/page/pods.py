@@ -16,6 +16,9 @@ from mooring.page.decisions import decision_document
 __all__ = ["Pods", "namespaces_in", "redacted"]
 
 _MOST_PIPELINES: Final = 64
+_DOCUMENTS: Final = ("report", "path", "details", "now")
+_LISTS: Final = ("decisions", "results", "steps")
+"""Fields of answers that may name other pods."""
 
 
 class Pods:
@@ -45,11 +48,13 @@ class Pods:
         made as if the pod were not there. It is None if no profile takes the pod.
         """
         report, decisions = await self._report(key), self._decisions.of(key)
-        if report is None and not decisions:
+        path = self._decisions.path(key)
+        if report is None and path is None:
             return None
         return {
             "pod": key,
             "report": report,
+            "path": path,
             "decisions": decisions,
             "now": self._decided_now(key),
         }
@@ -99,12 +104,14 @@ def redacted(document: Mapping[str, Any], visible: frozenset[str]) -> dict[str, 
     """The answer without the names of victims, and of pods that end, of other namespaces."""
     found = dict(document)
     for name, value in document.items():
-        if name in ("report", "details", "now") and value is not None:
+        if name in _DOCUMENTS and value is not None:
             found[name] = redacted(value, visible)
-        elif name in ("decisions", "results"):
+        elif name in _LISTS:
             found[name] = [redacted(each, visible) for each in value]
         elif name == "victims":
             found[name] = [_shown(key, visible) for key in value]
+        elif name == "by":
+            found[name] = _shown(value, visible)
         elif name == "suggestions":
             found[name] = [_redacted_suggestion(each, visible) for each in value]
     return found
@@ -113,13 +120,15 @@ def redacted(document: Mapping[str, Any], visible: frozenset[str]) -> dict[str, 
 def _named(document: Mapping[str, Any]) -> Iterator[str]:
     """The keys of the pods that `redacted` looks at."""
     for name, value in document.items():
-        if name in ("report", "details", "now") and value is not None:
+        if name in _DOCUMENTS and value is not None:
             yield from _named(value)
-        elif name in ("decisions", "results", "suggestions"):
+        elif name in (*_LISTS, "suggestions"):
             for each in value:
                 yield from _named(each)
         elif name in ("victims", "ended"):
             yield from value
+        elif name == "by":
+            yield value
 
 
 def _shown(key: str, visible: frozenset[str]) -> str:

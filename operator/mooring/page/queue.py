@@ -177,8 +177,9 @@ class PendingPods:
 class Queue:
     """Reads the scheduling queue.
 
-    `bound` counts the pods bound so far. `clock` is monotonic, `now` is the time since the epoch,
-    both in seconds.
+    `bound` counts the pods bound so far. `cause` returns the dominant cause of a pod's last attempt
+    that found no node, None if it is not kept. `clock` is monotonic, `now` is the time since the
+    epoch, both in seconds.
     """
 
     def __init__(
@@ -186,11 +187,13 @@ class Queue:
         scheduler: SchedulerState,
         *,
         bound: Callable[[], int],
+        cause: Callable[[str], str | None],
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._scheduler = scheduler
         self._bound = bound
+        self._cause = cause
         self._clock = clock
         self._now = now
         self._pending: PendingPods | None = None
@@ -227,7 +230,7 @@ class Queue:
                 rows.append(
                     (
                         STATES.index(self._state(queued)),
-                        causes.of(_cause(queued)),
+                        causes.of(self._cause_of(queued)),
                         namespaces.of(pod.namespace),
                         owners.of(_owner(pod)),
                         pod.shape.priority,
@@ -272,6 +275,14 @@ class Queue:
         placed = self._scheduler.cluster.pod(queued.pod.key)
         return "being bound" if placed is not None and placed.assumed else "in flight"
 
+    def _cause_of(self, queued: QueuedPod) -> str:
+        """What keeps the pod from having a node, in a few words; equal for many pods."""
+        if queued.queue is SubQueue.GATED:
+            return "gated"
+        if not queued.unschedulable_plugins:
+            return _UNKNOWN
+        return self._cause(queued.pod.key) or ", ".join(sorted(queued.unschedulable_plugins))
+
     async def sample_for_ever(self) -> None:
         """Notes the counts every ten seconds, for an hour."""
         while True:
@@ -297,10 +308,3 @@ def _owner(pod: Pod) -> tuple[str, str, str]:
     if owner is None:
         return pod.namespace, "Pod", pod.name
     return pod.namespace, owner.kind, owner.name
-
-
-def _cause(queued: QueuedPod) -> str:
-    """What keeps the pod from having a node, in a few words; equal for many pods."""
-    if queued.queue is SubQueue.GATED:
-        return "gated"
-    return ", ".join(sorted(queued.unschedulable_plugins)) or _UNKNOWN

@@ -584,7 +584,8 @@ def _gate(pod: Pod, pipeline: Pipeline, only: str = "") -> str | None:
 
 
 def _no_profile(pod: Pod) -> str:
-    return f'no profile in force takes the pod (schedulerName "{pod.shape.scheduler_name}")'
+    name = pod.shape.scheduler_name
+    return f'no profile in force takes the pod (schedulerName "{name}"); choose one'
 
 
 def _without_node(pod: Pod, pipeline: Pipeline | None, message: str) -> dict[str, Any]:

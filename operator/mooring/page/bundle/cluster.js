@@ -49,6 +49,17 @@ function side(width, count) {
   return Math.max(8, Math.min(28, Math.floor(Math.sqrt((width * 560) / count)) - 2));
 }
 
+// The place of each name in the order in which node-9 is before node-10. Comparing 5,000 names with a
+// collator would take ten times as long.
+function ranked(names) {
+  const keys = names.map((name) => name.replace(/\d+/g, (digits) => digits.padStart(12, "0")));
+  const ranks = new Int32Array(names.length);
+  keys.map((_, position) => position)
+    .sort((a, b) => (keys[a] < keys[b] ? -1 : 1))
+    .forEach((position, rank) => { ranks[position] = rank; });
+  return ranks;
+}
+
 function share(requested, allocatable) {
   if (allocatable > 0) return requested / allocatable;
   return requested > 0 ? 1 : -1;
@@ -139,6 +150,7 @@ export function clusterView(content, context, _rest, query) {
     const name = selected >= 0 ? nodes.names[selected] : null;
     nodes = {
       names: data.names,
+      ranks: ranked(data.names),
       codes: data.groups.codes,
       values: data.groups.values,
       allocatable: Float64Array.from(data.allocatable),
@@ -177,11 +189,8 @@ export function clusterView(content, context, _rest, query) {
       if (!members.has(code)) members.set(code, []);
       members.get(code).push(position);
     });
+    const { ranks } = nodes;
     const collator = new Intl.Collator("en", { numeric: true });
-    const ranks = new Int32Array(nodes.names.length);
-    nodes.names.map((_, position) => position)
-      .sort((a, b) => collator.compare(nodes.names[a], nodes.names[b]))
-      .forEach((position, rank) => { ranks[position] = rank; });
     const groups = [...members].map(([code, positions]) => ({
       title: code < 0 ? (labels.value ? "without the label" : "all nodes") : nodes.values[code],
       last: code < 0,

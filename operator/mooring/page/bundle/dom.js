@@ -9,7 +9,7 @@ function filled(element, properties, children) {
     else if (name === "value") element.value = value;
     else element.setAttribute(name, value === true ? "" : String(value));
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat(4).filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 
@@ -23,7 +23,7 @@ export function svg(tag, properties = {}, ...children) {
 }
 
 export function clear(element, ...children) {
-  element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.replaceChildren(...children.flat(4).filter((child) => child !== null && child !== undefined));
   return element;
 }
 

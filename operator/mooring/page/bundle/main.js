@@ -126,7 +126,7 @@ function frame(session) {
       if (link.dataset.view === view[0]) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
-    document.title = `${view[1]} – Mooring`;
+    document.title = `${view[1]} - Mooring`;
     if (shown?.name === view[0] && shown.update !== undefined) {
       shown.update(rest, query);
       return;

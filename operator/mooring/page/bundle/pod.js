@@ -55,6 +55,7 @@ function podDetails(found) {
     report === null ? h("p", {}, "It is not known to this replica any more; these are the last decisions about it.") :
       h("p", { class: "state", id: "state" }, state(report)),
     report === null ? null : cause(report, decisions[0]),
+    found.path === null ? null : timeline(found.path),
     decisionSection(found.now, report?.node),
     h("section", {}, h("h2", {}, "Decisions"), decisions.length ? decisions.map(record) :
       h("p", { class: "hint" }, "None is kept by this replica.")),
@@ -85,6 +86,39 @@ function cause(report, decision) {
     message ? h("p", {}, message) : null,
     suggestions?.length ? [h("h3", {}, "It would fit"), suggestionList(suggestions)] :
       suggestions ? h("p", {}, "No one or two of the changes that were tried would make it fit.") : null);
+}
+
+const STEPS = {
+  seen: () => ["seen without a node"],
+  noProfile: () => ["no profile takes it"],
+  gated: (step) => [`held back before the queue${step.plugins.length ? ` by ${step.plugins.join(", ")}` : ""}`],
+  queued: () => ["in the queue"],
+  unschedulable: (step) => ["no node: ", step.cause],
+  nominated: (step) => ["nominated to ", nodeLink(step.node), step.victims.length ? "; victims: " : "", pods(step.victims),
+    step.victimsInAll > step.victims.length ? ` and ${number(step.victimsInAll - step.victims.length)} more` : ""],
+  preemptionFailed: (step) => ["the evictions were given up: ", step.cause],
+  assumed: (step) => ["an attempt chose ", nodeLink(step.node)],
+  waitingAtPermit: (step) => ["waits at Permit on ", nodeLink(step.node), ` for ${step.plugins.join(", ")}`],
+  rejected: (step) => [`rejected by ${step.plugins.join(", ") || "a plugin"}: `, step.cause],
+  error: (step) => ["error: ", step.cause],
+  bound: (step) => ["bound to ", nodeLink(step.node)],
+  preempted: (step) => ["evicted from ", nodeLink(step.node), " for ", pods([step.by])],
+  gone: () => ["deleted, ended, or bound by another scheduler"],
+};
+
+// What happened to the pod, and how long it was in each state.
+function timeline(path) {
+  const states = Object.entries(path.seconds);
+  const total = states.reduce((sum, [, seconds]) => sum + seconds, 0);
+  const time = (text) => h("time", { datetime: text }, new Date(text).toLocaleTimeString());
+  return h("section", { class: "panel" }, h("h2", {}, "What happened"),
+    states.length ? h("dl", { class: "states" }, states.map(([state, seconds]) => h("div", {},
+      h("dt", {}, state), h("dd", {}, bar(total ? seconds / total : 0, `${duration(seconds)} ${state}`), ` ${duration(seconds)}`)))) : null,
+    h("ol", { class: "timeline", id: "timeline" }, path.steps.map((step, index) => [
+      path.leftOut && index === 4 ? h("li", { class: "hint" }, `${plural(path.leftOut, "step")} left out`) : null,
+      h("li", { "data-step": step.step }, time(step.time), step.count > 1 ? [" to ", time(step.until)] : null, " ",
+        (STEPS[step.step] ?? (() => [step.step]))(step), step.count > 1 ? ` (${number(step.count)} times)` : ""),
+    ])));
 }
 
 export function suggestionList(suggestions) {

@@ -44,8 +44,8 @@ export function tryView(content, context) {
     h("option", { value: "pending" }, "pending pods"), h("option", { value: "running" }, "running pods, placed anew"));
   const namespace = h("input", { id: "namespace", placeholder: "all", autocomplete: "off", value: kept.namespace ?? "", oninput: keep });
   const result = h("div", { id: "result", "aria-live": "polite", tabindex: "-1" });
-  const tryButton = h("button", { type: "submit", id: "try" }, "Try");
-  const compareButton = h("button", { type: "submit", id: "compare" }, "Compare");
+  const tryButton = h("button", { type: "submit", id: "try", disabled: true }, "Try");
+  const compareButton = h("button", { type: "submit", id: "compare", disabled: true }, "Compare");
 
   const tryForm = h("form", { class: "panel", onsubmit: (event) => {
     event.preventDefault();
@@ -102,7 +102,13 @@ export function tryView(content, context) {
       if (names.length < 2) second.value = "\u0000edited";
       const shown = known.find((each) => each.spec !== null);
       if (kept.text === undefined && shown !== undefined) text.value = written(shown);
+      const scheduler = known.find((each) => each.mode === "Active")?.effective.schedulerNames[0];
+      if (manifests.value === EXAMPLE && scheduler !== undefined && scheduler !== "default-scheduler") {
+        manifests.value = EXAMPLE.replace("spec:\n", `spec:\n  schedulerName: ${scheduler}\n`);
+      }
       chosen();
+      tryButton.disabled = false;
+      compareButton.disabled = false;
     } catch (error) {
       if (error.name !== "AbortError") clear(result, h("p", { class: "error", role: "alert" }, error.message));
     }
