@@ -92,8 +92,12 @@ class PendingPods:
         return [self.namespace_values[code] for code in np.argsort(-counts, kind="stable")]
 
     def groups(self, visible: frozenset[str]) -> dict[str, Any]:
-        """The pods by state, by cause and by owner; owners of visible namespaces only."""
+        """The pods by state, by cause and by owner; owners of visible namespaces only.
+
+        A cause is named if a visible pod has it: a plugin's text may name pods.
+        """
         seen = self._visible(visible)
+        named = np.isin(self.causes, self.causes[seen])
         return {
             "total": len(self.keys),
             "states": dict(
@@ -101,8 +105,9 @@ class PendingPods:
             ),
             "causes": [
                 {"cause": self.cause_values[code], **group}
-                for code, group in self._groups(self.causes, np.ones(len(self.keys), np.bool_))
+                for code, group in self._groups(self.causes, named)
             ],
+            "otherCauses": int((~named).sum()),
             "owners": [
                 dict(zip(("namespace", "kind", "name"), self.owner_values[code], strict=True))
                 | group
