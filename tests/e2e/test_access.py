@@ -68,10 +68,14 @@ class Cluster:
                 return refusal.code
 
     def explain(self, *words: str, user: str = "", kubeconfig: Path | None = None) -> Any:
+        """The finished `mooring explain`, as the user."""
+        return self.run("explain", *words, user=user, kubeconfig=kubeconfig)
+
+    def run(self, *words: str, user: str = "", kubeconfig: Path | None = None) -> Any:
         """The finished command, as the user."""
         config = kubeconfig or self.access.kubeconfig_for(user)
         return subprocess.run(
-            [sys.executable, "-m", "mooring", "explain", *words, f"--kubeconfig={config}"],
+            [sys.executable, "-m", "mooring", *words, f"--kubeconfig={config}"],
             capture_output=True,
             text=True,
             check=False,
@@ -306,6 +310,22 @@ def test_explain_asks_as_the_user_of_a_client_certificate(cluster: Cluster) -> N
         lambda done: done.returncode == 0 and "  on node-1  (profile" in done.stdout,
         "an explanation for carol",
     )
+
+
+def test_the_last_decisions_of_the_leader_are_replayed_with_two_policies(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    for name in ("old", "new"):
+        profile = {
+            "apiVersion": "scheduling.mooring.dev/v1alpha1",
+            "kind": "SchedulingProfile",
+            "metadata": {"name": name},
+        }
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(profile))
+    policies = (str(tmp_path / f"{name}.yaml") for name in ("old", "new"))
+    result = cluster.run("simulate", "--compare", *policies, "--replay", user="admin")
+    assert result.returncode == 0, result.stderr
+    assert "pods: 0 would move, 0 would lose their place" in result.stdout
 
 
 def test_explain_without_the_role_says_which_one_is_missing(cluster: Cluster) -> None:

@@ -5,7 +5,7 @@ import http.client
 import json
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -22,17 +22,27 @@ from mooring.kube.resources import LEASE
 from mooring.settings import RunSettings
 from mooring.simulate.manifests import InputError
 
-__all__ = ["Leader", "answer_of", "holder_of", "leader_options", "page_of", "url_parts"]
+__all__ = [
+    "Leader",
+    "answer_of",
+    "holder_of",
+    "leader_options",
+    "page_of",
+    "replica_options",
+    "url_parts",
+]
 
 _SECONDS: Final = 15.0
 _DEFAULTS: Final = RunSettings()
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-_OPTIONS: Final = (
+_CONNECTION: Final = (
     click.option(
         "--kubeconfig", type=click.Path(), help="Path of the kubeconfig. Without it: as kubectl."
     ),
     click.option("--context", help="Context in the kubeconfig. Without it: the current one."),
+)
+_REPLICA: Final = (
     click.option(
         "--lease-namespace",
         default=_DEFAULTS.lease_namespace,
@@ -77,7 +87,16 @@ _OPTIONS: Final = (
 
 def leader_options(command: _Command) -> _Command:
     """The options that say where the leading replica is: the fields of `Leader`."""
-    for option in reversed(_OPTIONS):
+    return _with(_CONNECTION, replica_options(command))
+
+
+def replica_options(command: _Command) -> _Command:
+    """The same without --kubeconfig and --context, which the command has already."""
+    return _with(_REPLICA, command)
+
+
+def _with(options: Sequence[Callable[[_Command], _Command]], command: _Command) -> _Command:
+    for option in reversed(options):
         command = option(command)
     return command
 

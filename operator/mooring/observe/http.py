@@ -29,7 +29,7 @@ from mooring.model.access import (
     pod_read,
 )
 from mooring.observe.metrics import Metrics
-from mooring.observe.records import DecisionLog
+from mooring.observe.records import MOST_SUMMARIES, DecisionLog
 from mooring.observe.tls import ServingTls, TlsError
 
 __all__ = ["Access", "Check", "Endpoints", "ListenError", "Page", "Reviews"]
@@ -38,7 +38,6 @@ logger = logging.getLogger(__name__)
 
 RELOAD_SECONDS: Final = 10.0
 """Pause between two looks at the files of certificates."""
-_MOST_SUMMARIES: Final = 50_000
 _SLICE: Final = 200
 """Short records that are made at a time; they take some milliseconds."""
 
@@ -349,8 +348,8 @@ class Endpoints:
 
     async def _show_summaries(self, namespace: str, limit: str) -> web.Response:
         """Short records of this many pods, made in slices so that the event loop goes on."""
-        if not limit.isdecimal() or not 0 < int(limit) <= _MOST_SUMMARIES:
-            raise web.HTTPBadRequest(text=f"limit must be between 1 and {_MOST_SUMMARIES}\n")
+        if not limit.isdecimal() or not 0 < int(limit) <= MOST_SUMMARIES:
+            raise web.HTTPBadRequest(text=f"limit must be between 1 and {MOST_SUMMARIES}\n")
         found = self._decisions.summaries(namespace, int(limit))
         parts = list[bytes]()
         while part := [*islice(found, _SLICE)]:

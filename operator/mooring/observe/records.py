@@ -23,8 +23,10 @@ import orjson
 from mooring.framework.decision import Decision, NodeScore, Rejection
 from mooring.framework.queued_pod import PodState, StateTimes
 
-__all__ = ["DEFAULT_LIMIT", "LATEST", "DecisionLog", "Step", "to_json"]
+__all__ = ["DEFAULT_LIMIT", "LATEST", "MOST_SUMMARIES", "DecisionLog", "Step", "to_json"]
 
+MOST_SUMMARIES: Final = 50_000
+"""Short records that one answer shows."""
 LATEST: Final = 100
 """Pods whose records one answer shows: bounds how long the event loop writes JSON."""
 DEFAULT_LIMIT: Final = 64 * 2**20
