@@ -123,6 +123,8 @@ def test_image_deployment_and_program_agree_on_the_port() -> None:
 def test_one_version_everywhere() -> None:
     (container,) = deployment()["containers"]
     assert container["image"] == f"mooring:{__version__}"
+    chart = yaml.safe_load((ROOT / "manifests/chart/Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == __version__
     (base,) = manifests("kustomization.yaml")
     assert base["labels"][0]["pairs"]["app.kubernetes.io/version"] == __version__
     cut = re.findall(r"^## \[(\d[^]]*)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
