@@ -472,11 +472,12 @@ def _drop(_events: tuple[ClusterEvent, ...]) -> None:
 class Trial:
     """Removes and adds pods for a dry run; see `ClusterState.trial`."""
 
-    __slots__ = ("_state", "_undo")
+    __slots__ = ("_removed", "_state", "_undo")
 
     def __init__(self, state: ClusterState, undo: ExitStack) -> None:
         self._state = state
         self._undo = undo
+        self._removed: dict[str, PodState] = {}
 
     def remove(self, key: str) -> None:
         """Removes the placed pod of this namespace/name.
@@ -487,6 +488,7 @@ class Trial:
         if placed is not None and self._state.nodes.nodes[placed.row] is not None:
             self._state._detach(key)  # noqa: SLF001 - the other half of one class
             self._undo.callback(self._state._attach, placed)  # noqa: SLF001
+            self._removed[key] = placed
 
     def withdraw(self, key: str) -> None:
         """The pod of this namespace/name is nominated nowhere."""
@@ -495,6 +497,12 @@ class Trial:
             self._undo.callback(self._state._nominations.put, *nominee)  # noqa: SLF001
 
     def add(self, pod: Pod, row: int) -> None:
-        """Adds the pod, which must not be placed in this trial yet, on the row."""
-        self._state._attach(PodState(pod, row, assumed=True))  # noqa: SLF001
+        """Adds the pod, which must not be placed in this trial yet, on the row.
+
+        A pod that was removed from this row is there as before, on the GPU cards that it had.
+        """
+        placed = self._removed.get(pod.key)
+        if placed is None or placed.pod is not pod or placed.row != row:
+            placed = PodState(pod, row, assumed=True)
+        self._state._attach(placed)  # noqa: SLF001
         self._undo.callback(self._state._detach, pod.key)  # noqa: SLF001

@@ -18,6 +18,7 @@ from mooring.engine.filtering import Search
 from mooring.engine.groups.packing import Item, Order, Packing, pack
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scoring import score
+from mooring.framework.card_plugin import assign_cards
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.runtime import run_resource_requests
@@ -179,7 +180,7 @@ class GroupSearch:
         with self._cluster.trial() as trial:
             beside = (pod for pod in self._members if pod.uid in placed)
             for pod in islice(beside, _MOST_DIAGNOSED):
-                trial.add(pod, placed[pod.uid])
+                self._add(trial, pod, placed[pod.uid])
             return self._why_not(left, self._allowed(candidates))
 
     def _why_not(self, pod: Pod, allowed: BoolArray) -> Diagnosis:
@@ -331,7 +332,7 @@ class GroupSearch:
     def _prefers_full_nodes(self, members: _Class, ranked: IntArray) -> bool | None:
         """Whether the best node is still the best with a member on it; None if it is full then."""
         with self._cluster.trial() as trial:
-            trial.add(members.pods[0], int(ranked[0]))
+            self._add(trial, members.pods[0], int(ranked[0]))
             again = self._search(members.pods[1])
             if not again.results.fits[ranked[0]]:
                 return None
@@ -418,7 +419,7 @@ class GroupSearch:
                 at = self._counted_rows(members, counted)
                 self.budget.spend(_COUNTING)
                 for pod, row in zip(members.pods, at, strict=False):
-                    trial.add(pod, row)
+                    self._add(trial, pod, row)
                     rows[pod.uid] = row
                 if len(at) < len(members.pods):
                     failed.append(index)
@@ -429,9 +430,14 @@ class GroupSearch:
                 if found is None or self.budget.spent:
                     failed.append(index)
                     break  # the other members of the class are rejected likewise
-                trial.add(pod, found)
+                self._add(trial, pod, found)
                 rows[pod.uid] = found
         return rows, failed
+
+    def _add(self, trial: Trial, pod: Pod, row: int) -> None:
+        """The member is on the row, and on the GPU cards that it would get there."""
+        trial.add(pod, row)
+        assign_cards(self._pipeline.reserve, pod, row)
 
     def _counted_rows(self, members: _Class, counted: _Counted) -> list[int]:
         """A row for each member of one class, or for as many as fit."""
@@ -496,7 +502,7 @@ class GroupSearch:
                 if steps.spent or self.budget.spent:
                     return False
                 with self._cluster.trial() as trial:
-                    trial.add(pod, row)
+                    self._add(trial, pod, row)
                     rows[pod.uid] = row
                     if place(position + 1):
                         return True
