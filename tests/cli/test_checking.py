@@ -43,6 +43,34 @@ def test_every_document_and_every_item_of_a_list_is_checked(tmp_path: Path) -> N
     ]
 
 
+@pytest.mark.parametrize(
+    ("managed", "which"),
+    [
+        ("", "pod groups stay"),
+        (
+            ", managedResources: [{name: example.com/a}]",
+            "pod groups that request a managed resource",
+        ),
+    ],
+)
+def test_that_extenders_are_not_called_for_groups_is_said(
+    managed: str, which: str, tmp_path: Path
+) -> None:
+    extender = f"{{urlPrefix: http://x/y, filterVerb: filter{managed}}}"
+    (checked,) = report_of(profile(spec=f"{{extenders: [{extender}]}}"), tmp_path).profiles
+    (said,) = checked.notes
+    assert said.path == "spec.extenders"
+    assert said.message.startswith(which)
+
+
+def test_nothing_is_said_of_extenders_where_the_profile_schedules_no_groups(tmp_path: Path) -> None:
+    extenders = "[{urlPrefix: http://x/y, filterVerb: filter}]"
+    disabled = "{multiPoint: {disabled: [{name: GangScheduling}]}}"
+    spec = f"{{extenders: {extenders}, plugins: {disabled}}}"
+    (checked,) = report_of(profile(spec=spec), tmp_path).profiles
+    assert not checked.notes
+
+
 def test_a_field_that_is_missing_has_the_line_of_its_object(tmp_path: Path) -> None:
     report = report_of(profile(spec="\n  pluginConfig:\n  - args: {}\n"), tmp_path)
     assert places(report) == [(7, "spec.pluginConfig[0].name")]

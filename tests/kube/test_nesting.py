@@ -35,6 +35,21 @@ def test_what_is_too_deep_becomes_a_string(levels: int) -> None:
     assert b"(nested too deeply)" in cut_nesting(text)
 
 
+@pytest.mark.parametrize("text", ["{}", "[]", "{}[]"])
+def test_text_that_looks_like_empty_objects_does_not_hide_the_depth(text: str) -> None:
+    value: object = "x"
+    for _ in range(DEEPEST + 1):
+        value = {text: value}
+    cut = json.loads(cut_nesting(json.dumps(value).encode()))
+    assert depth(cut) == DEEPEST
+
+
+def test_an_empty_object_at_the_deepest_level_is_kept_and_below_it_is_cut() -> None:
+    kept = b"[" * (DEEPEST - 1) + b"{}" + b"]" * (DEEPEST - 1)
+    assert cut_nesting(kept) == kept
+    assert depth(json.loads(cut_nesting(b"[%b]" % kept))) == DEEPEST
+
+
 def test_the_deepest_level_is_kept() -> None:
     text = nested(DEEPEST)
     assert cut_nesting(text) == text

@@ -1,3 +1,4 @@
+import math
 from typing import Any
 
 import pytest
@@ -149,3 +150,17 @@ def test_a_time_must_be_valid_and_have_a_time_zone(time: str) -> None:
     assert caught.value.problem == (
         f"{time!r} is not a time; write one such as 2026-01-31T12:00:00Z"
     )
+
+
+def test_a_pod_with_a_deadline_has_ended_after_it_its_grace_period_and_a_minute() -> None:
+    limited = parse_pod(pod(spec={"activeDeadlineSeconds": 100}))
+    assert limited.longest_run == 130
+    assert limited.ends_by(1000.0) == 1190.0
+    at_once = parse_pod(
+        pod(spec={"activeDeadlineSeconds": 100, "terminationGracePeriodSeconds": 0})
+    )
+    assert at_once.ends_by(0.0) == 160.0
+
+
+def test_a_pod_without_a_deadline_never_ends() -> None:
+    assert parse_pod(pod()).ends_by(0.0) == math.inf

@@ -2,9 +2,12 @@ from datetime import timedelta
 
 import pytest
 
+from mooring.model.pod import parse_pod
+from mooring.model.pod_group import GroupFormat
 from mooring.policy.errors import ProfileInvalid
 from mooring.policy.gang_args import GangSchedulingArgs
 from mooring.policy.reading import read
+from mooring.testing.builders import pod
 
 
 def test_no_label_names_a_group_by_default() -> None:
@@ -15,6 +18,64 @@ def test_nodes_are_reserved_after_five_minutes_and_nothing_is_deleted_by_default
     args = read(GangSchedulingArgs, {}, "args")
     assert args.reserve_after == timedelta(minutes=5)
     assert not args.delete_bound_members
+
+
+@pytest.mark.parametrize(
+    ("preset", "labels"),
+    [
+        (
+            "Coscheduling",
+            {
+                "pod-group.scheduling.sigs.k8s.io/name": "train",
+                "pod-group.scheduling.sigs.k8s.io/min-available": "3",
+            },
+        ),
+        (
+            "Koordinator",
+            {
+                "gang.scheduling.koordinator.sh/name": "train",
+                "gang.scheduling.koordinator.sh/min-available": "3",
+            },
+        ),
+        (
+            "Volcano",
+            {
+                "scheduling.k8s.io/group-name": "train",
+                "scheduling.volcano.sh/group-min-member": "3",
+            },
+        ),
+        (
+            "Volcano",
+            {
+                "scheduling.volcano.sh/group-name": "train",
+                "scheduling.volcano.sh/group-min-member": "3",
+            },
+        ),
+    ],
+)
+def test_a_preset_knows_the_labels_of_another_scheduler(
+    preset: str, labels: dict[str, str]
+) -> None:
+    """The annotations are those of the schedulers' documentation; here a pod has them as such."""
+    member = parse_pod(pod(annotations=labels))
+    args = read(GangSchedulingArgs, {"podGroupPresets": [preset]}, "args")
+    formats = [GroupFormat(label.name, label.minimum) for label in args.all_labels]
+    found = [form for form in formats if form.name_of(member) is not None]
+    assert [(form.name_of(member), form.minimum_of(member)) for form in found] == [("train", "3")]
+
+
+def test_labels_of_the_sites_own_count_before_presets() -> None:
+    raw = {"podGroupLabels": [{"name": "example.com/group"}], "podGroupPresets": ["Koordinator"]}
+    args = read(GangSchedulingArgs, raw, "args")
+    assert [label.name for label in args.all_labels] == [
+        "example.com/group",
+        "gang.scheduling.koordinator.sh/name",
+    ]
+
+
+def test_an_unknown_preset_is_a_mistake() -> None:
+    with pytest.raises(ProfileInvalid, match=r"podGroupPresets\[0\]: must be one of .*Koordinator"):
+        read(GangSchedulingArgs, {"podGroupPresets": ["Kueue"]}, "args")
 
 
 def test_a_label_must_be_a_qualified_name() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -263,6 +264,13 @@ class Groups(RuleBasedStateMachine):
             )
             assert group.missing == max(0, minimum - len(staying))
             assert group.priority == max((k.features["priority"] for k in staying), default=0)
+        surplus = [group for group in found.values() if group.minimum and group.surplus]
+        assert {id(group) for group in self.state.pod_groups.with_surplus} == set(map(id, surplus))
+        columns = self.state.pod_columns
+        for group in found.values():
+            at = np.flatnonzero(columns.in_groups([group.number])).tolist()
+            uids = {pod.uid for slot in at if (pod := columns.pods[slot]) is not None}
+            assert uids == {*group.assigned, *group.assumed}
 
 
 TestGroups = Groups.TestCase

@@ -71,3 +71,19 @@ def test_a_withdrawn_nomination_is_an_event_like_the_deletion_of_a_pod() -> None
     (change,) = heard
     assert isinstance(change.before, Pod)
     assert (change.action, change.before.nominated_node) == (Action.DELETE, "n1")
+
+
+def test_a_nominated_pod_does_not_count_for_one_that_ends_before_its_node_is_free() -> None:
+    writer = NominationsWriter(MutablePodColumns())
+    writer.put(parse_pod(pod("g0")), 1, backfill_until=100.0)
+    assert [p.name for p in writer.nominations.at(1, 0, "", ends=101.0)] == ["g0"]
+    assert writer.nominations.at(1, 0, "", ends=100.0) == []
+
+
+def test_a_trial_gives_a_nomination_back_as_it_was() -> None:
+    state = cluster(node("n1"))
+    state.nominate(parse_pod(pod("g0")), "n1", backfill_until=100.0)
+    before = state.nominations.get("default/g0")
+    with state.trial() as trial:
+        trial.withdraw("default/g0")
+    assert state.nominations.get("default/g0") == before

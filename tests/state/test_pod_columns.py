@@ -43,6 +43,16 @@ def test_a_newer_version_of_a_pod_renews_its_start() -> None:
     assert columns.started.tolist() == [10.0]
 
 
+def test_slots_are_found_by_the_number_of_the_group() -> None:
+    columns = MutablePodColumns()
+    for i, number in enumerate((4, None, 7, 4)):
+        columns.put(parse_pod(pod(f"p{i}")), 0, nominated=False, group=number)
+    assert columns.in_groups([4]).tolist() == [True, False, False, True]
+    columns.renew(parse_pod(pod("p0")), 7)
+    columns.drop(parse_pod(pod("p3")), nominated=False)
+    assert columns.groups.tolist() == [7, -1, 7, -1]
+
+
 def test_slots_are_found_by_namespace() -> None:
     columns = MutablePodColumns()
     for namespace in ("x", "y", "x"):

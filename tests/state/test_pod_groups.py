@@ -225,3 +225,12 @@ def test_surplus_is_what_a_group_can_lose() -> None:
         node("n"), pod_group("train", 2), *(pod(f"p{i}", group="train", node="n") for i in range(5))
     )
     assert group(state).surplus == 3
+    assert list(state.pod_groups.with_surplus) == [group(state)]
+
+
+def test_groups_that_are_disrupted_as_a_whole_are_known_as_long_as_they_are() -> None:
+    whole = pod_group("train", 2, disruption_mode="PodGroup")
+    state = cluster(whole, pod_group("serve", 2))
+    assert list(state.pod_groups.disrupted_whole) == [group(state)]
+    state.put(Kind.POD_GROUP, "default/train", parse_object(Kind.POD_GROUP, pod_group("train", 2)))
+    assert not state.pod_groups.disrupted_whole

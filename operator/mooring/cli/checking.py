@@ -66,7 +66,16 @@ class CheckedProfile:
         """What a user should know about the profile although it is valid."""
         name = self.loaded.profile.name
         conflicts = (FieldError(name, self.conflict),) if self.conflict else ()
-        return (*self.loaded.notes, *conflicts)
+        return (*self.loaded.notes, *conflicts, *self._groups_with_extenders())
+
+    def _groups_with_extenders(self) -> Iterator[FieldError]:
+        """That extenders are not called for pod groups, if the profile schedules any."""
+        extenders = self.loaded.profile.spec.extenders
+        if extenders and "GangScheduling" in self.loaded.effective.args:
+            everything = any(not extender.managed_resources for extender in extenders)
+            which = "pod groups" if everything else "pod groups that request a managed resource"
+            text = f"{which} stay unschedulable: extenders are called for single pods only"
+            yield FieldError("spec.extenders", text)
 
 
 @dataclass(slots=True)

@@ -7,10 +7,12 @@ yields to the event loop after every slice of work, so that watches and bindings
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from mooring.engine.binding import (
     AssumedPod,
@@ -31,11 +33,13 @@ from mooring.engine.extenders.answers import (
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders, PodGone
 from mooring.engine.extenders.two_halves import TwoHalves
-from mooring.engine.groups.binding import CalledOff
+from mooring.engine.groups.binding import CalledOff, GroupBinding
 from mooring.engine.groups.cycle import GroupBackoffs, group_of, place_group, take_members
 from mooring.engine.groups.decision import GroupDecision, preempt_for_group
+from mooring.engine.groups.placement import MemberCheck
 from mooring.engine.groups.reports import GroupReports
 from mooring.engine.groups.reservation import GroupReservation
+from mooring.engine.groups.slices import SearchBudget, Slices
 from mooring.engine.outcome import FitError, Outcome, ScheduleResult, decision_of
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.reports import PodScheduledReason, Reports
@@ -45,12 +49,15 @@ from mooring.engine.shadow import Shadow
 from mooring.framework.decision import Decision
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
+from mooring.framework.plugin_metrics import PluginMetrics
 from mooring.framework.post_filter import GroupNomination
-from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.queued_pod import PodState, QueuedPod
 from mooring.framework.slow_decisions import SlowDecisions
 from mooring.framework.verdicts import Unschedulable
+from mooring.model.pod import Pod
+from mooring.model.pod_group import GroupKey, PodGroup
 from mooring.observe.metrics import Metrics
-from mooring.observe.records import DecisionLog
+from mooring.observe.records import Step
 from mooring.policy.extender import Extender
 from mooring.state.pod_groups import PodGroupState
 
@@ -58,7 +65,13 @@ __all__ = ["SchedulingLoop"]
 
 logger = logging.getLogger(__name__)
 
+_Result = TypeVar("_Result")
+
 _SLICE_SECONDS: Final = 0.002
+_HINT_SECONDS: Final = 0.001
+"""How long queueing hints run between two decisions; one hint at least."""
+_PAUSE_SECONDS: Final = 0.002
+"""The least time for other tasks between two slices of work about one group."""
 _MOST_BINDING: Final = 256
 _CONFIRMATION_SECONDS: Final = 60.0
 """How long the watch may take to show a pod bound; then the API server is asked."""
@@ -85,6 +98,12 @@ class _Attempt:
     pipeline: Pipeline
     began: float
     took: float = 0.0
+    binding: bool = False
+    """Whether a task binds the pod; it says how the attempt ends."""
+
+
+class _GivenUp(Exception):  # noqa: N818 - says what happened
+    """The attempt about a group ends without a result."""
 
 
 class SchedulingLoop:
@@ -96,7 +115,6 @@ class SchedulingLoop:
         *,
         reports: Reports,
         metrics: Metrics,
-        decisions: DecisionLog,
         preemptions: PreemptionExecutor,
         extenders: Extenders,
         group_reports: GroupReports,
@@ -106,7 +124,7 @@ class SchedulingLoop:
         self._scheduler = scheduler
         self._reports = reports
         self._metrics = metrics
-        self._decisions = decisions
+        self._decisions = scheduler.decisions
         self._preemptions = preemptions
         self._shadow = shadow
         self._extenders = extenders
@@ -116,11 +134,15 @@ class SchedulingLoop:
         self._shared = ResultCache(scheduler.state.nodes)
         self._reservation = GroupReservation(scheduler, self._shared)
         self._group_backoffs = GroupBackoffs()
+        self._group_bindings: dict[GroupKey, GroupBinding] = {}
+        """The bindings of groups that are not over."""
         self._slow = SlowDecisions()
         self._work = asyncio.Event()
         self._bindings: set[asyncio.Task[bool]] = set()
         self._start = 0
         self._halted = False
+        self._paused = 0.0
+        """Seconds of all pauses in work about groups."""
         self._turned: float | None = None
 
     @property
@@ -156,12 +178,13 @@ class SchedulingLoop:
         slice_end = self._clock() + _SLICE_SECONDS
         while not self._halted:
             self._turned = now = self._clock()
+            more_hints = self._run_hints(now)
             queued = self._scheduler.queue.pop(now) if self._may_bind() else None
             if queued is None:
-                if not self._compare(slice_end):
+                if not more_hints and not self._compare(slice_end):
                     await self._idle(now)
             else:
-                self._attempt(queued)
+                await self._attempt(queued)
             if self._clock() >= slice_end:
                 await asyncio.sleep(0)
                 slice_end = self._clock() + _SLICE_SECONDS
@@ -186,6 +209,14 @@ class SchedulingLoop:
         for pod in self._reservation.expire(self._clock()):
             self._reports.nomination_cleared(pod)
 
+    def _run_hints(self, now: float) -> bool:
+        """Runs queueing hints of unschedulable pods for a moment; True if there are more to run."""
+        until = now + _HINT_SECONDS
+        while self._scheduler.queue.run_hints(now):
+            if self._clock() >= until:
+                return True
+        return False
+
     def _may_bind(self) -> bool:
         """Whether one more binding may be in flight."""
         return self.requesting < _MOST_BINDING
@@ -205,15 +236,18 @@ class SchedulingLoop:
         except TimeoutError:
             return
 
-    def _attempt(self, queued: QueuedPod) -> None:
-        """Runs one attempt: the pod is handed to its binding, or is in a queue again."""
+    async def _attempt(self, queued: QueuedPod) -> None:
+        """Runs one attempt: the pod is handed to its binding, or is in a queue again.
+
+        Only an attempt about a group may await; no other pod is popped meanwhile.
+        """
         scheduler, pod = self._scheduler, queued.pod
         if pod.terminating:
             scheduler.queue.done(queued, self._clock())
             return
         group = group_of(pod, queued.pipeline, scheduler.cluster)
         if group is not None:
-            self._attempt_group(group, queued)
+            await self._attempt_group(group, queued)
             return
         attempt = _Attempt(queued, queued.pipeline, self._clock())
         extenders = interested(queued.pipeline, pod)
@@ -230,7 +264,8 @@ class SchedulingLoop:
         Returns the call that must be made first. Without one, the attempt is decided: the pod is
         handed to its binding, or is in a queue again.
         """
-        pod = attempt.queued.pod
+        pod, metrics = attempt.queued.pod, attempt.pipeline.metrics
+        outer = metrics.begin_attempt()
         try:
             outcome = self._decide(attempt, answers)
             if isinstance(outcome, FilterCall | PreemptCall):
@@ -245,6 +280,8 @@ class SchedulingLoop:
             if not isinstance(error, PluginFailed):
                 logger.exception("scheduling pod %s failed", pod.key)
             self._fail(attempt, text_of(error))
+        finally:
+            metrics.end_attempt(outer)
         return None
 
     async def _call_extenders(self, attempt: _Attempt, extenders: tuple[Extender, ...]) -> None:
@@ -289,6 +326,7 @@ class SchedulingLoop:
     ) -> Outcome | FilterCall | PreemptCall:
         scheduler, queued, pipeline = self._scheduler, attempt.queued, attempt.pipeline
         began = self._clock()
+        pipeline.metrics.begin_decision()
         try:
             outcome = decide(
                 queued.pod,
@@ -301,6 +339,7 @@ class SchedulingLoop:
                 answers=answers,
             )
         finally:
+            pipeline.metrics.end_decision(pipeline.profile)
             took = self._clock() - began
             attempt.took += took
             self._slow.decided(pipeline, queued.pod.key, took)
@@ -308,80 +347,205 @@ class SchedulingLoop:
             return outcome
         if isinstance(outcome, ScheduleResult):
             self._start = (self._start + outcome.evaluated_nodes) % scheduler.cluster.node_count
-        self._decisions.add(
-            decision_of(queued.pod, pipeline, outcome, _RECORDED_NODES),
-            time=time.time(),
-            scored=outcome.feasible_nodes if isinstance(outcome, ScheduleResult) else None,
-            rejected=None if isinstance(outcome, ScheduleResult) else outcome.diagnosis.total,
-        )
+        if self._decisions.limit:
+            decision = decision_of(queued.pod, pipeline, outcome, _RECORDED_NODES)
+            if isinstance(outcome, ScheduleResult):
+                self._decisions.decided(decision, self._clock(), scored=outcome.feasible_nodes)
+            else:
+                why = outcome.diagnosis
+                self._decisions.decided(
+                    decision, self._clock(), cause=why.main_reason, rejected=why.total
+                )
         return outcome
 
-    def _attempt_group(self, group: PodGroupState, queued: QueuedPod) -> None:
+    async def _attempt_group(self, group: PodGroupState, queued: QueuedPod) -> None:
         """Runs one attempt of all members of a group that have no node."""
         scheduler, now = self._scheduler, self._clock()
         if self._group_backoffs.postpone(group, queued, scheduler, now):
             return
-        members = take_members(group, queued, scheduler)
+        members = take_members(group, queued, scheduler, now)
         attempts = [_Attempt(member, queued.pipeline, now) for member in members]
+        metrics, profile, paused = queued.pipeline.metrics, queued.pipeline.profile, self._paused
+        outer = metrics.begin_attempt()
+        metrics.begin_decision()
+        try:
+            result = await self._try_group(group, attempts)
+            seconds = self._clock() - now - (self._paused - paused)
+            self._metrics.pod_group_attempted(result, profile, seconds)
+        except _GivenUp:
+            for attempt in attempts:
+                if not attempt.binding:
+                    scheduler.queue.put_back(attempt.queued, self._clock())
+        finally:
+            metrics.end_decision(profile)
+            metrics.end_attempt(outer)
+
+    async def _try_group(self, group: PodGroupState, attempts: list[_Attempt]) -> str:
+        """Decides about the members; each is handed to its binding, or is in a queue again.
+
+        Returns the result as metrics name it.
+
+        Raises:
+            _GivenUp: because the group has changed meanwhile; members may still be in flight.
+        """
+        members, now = [attempt.queued for attempt in attempts], attempts[0].began
+        metrics = attempts[0].pipeline.metrics
+        together = self._group_bindings.get(group.key)
+        if together is not None and together.called_off is not None:
+            await self._in_slices(self._fail_members(attempts, together.called_off), metrics)
+            return "error"
         try:
             obstacle = group.incomplete or _extender_obstacle(members)
-            if obstacle is not None:
-                decision = GroupDecision({}, message=obstacle, plugins=_GANG)
-                for pod in self._reservation.withdraw(group):
-                    self._reports.nomination_cleared(pod)
-            else:
-                decision = self._assume_group(group, attempts)
+            decision = await self._group_decision(group, attempts, obstacle)
+            result = "scheduled" if decision.rows else "unschedulable"
             if decision.tries and not decision.rows:
-                decision = self._preempt_for_group(group, attempts, decision)
+                decision, waits = self._preempt_for_group(group, attempts, decision)
+                result = "waiting_on_preemption" if waits else result
             if not decision.rows and obstacle is None:
                 self._reservation.update(group, members, now)
+                if not any(self._nominated_node(attempt) for attempt in attempts):
+                    self._delete_half_group(group, attempts[0].pipeline)
             self._group_reports.decided(group, decision)
             left = [a for a in attempts if a.queued.pod.uid not in decision.rows]
-            self._group_unschedulable(left, decision)
+            await self._in_slices(self._group_unschedulable(left, decision), metrics)
+        except _GivenUp:
+            raise
         except Exception as error:
             if not isinstance(error, PluginFailed):
                 logger.exception("scheduling the pod group %s failed", group.key)
             self._group_reports.failed(group, text_of(error))
-            for attempt in attempts:
-                self._fail(attempt, text_of(error))
+            left = [attempt for attempt in attempts if not attempt.binding]
+            await self._in_slices(self._fail_members(left, text_of(error)), metrics)
+            return "error"
+        else:
+            return result
 
-    def _assume_group(self, group: PodGroupState, attempts: list[_Attempt]) -> GroupDecision:
+    async def _in_slices(self, work: Slices[_Result], metrics: PluginMetrics) -> _Result:
+        """The result of work about a group; other tasks run in its pauses.
+
+        Raises:
+            _GivenUp: this scheduler decides nothing more.
+        """
+        with closing(work):
+            while True:
+                try:
+                    next(work)
+                except StopIteration as ended:
+                    result: _Result = ended.value
+                    return result
+                paused = self._clock()
+                with metrics.suspended():
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                self._turned = self._clock()
+                self._paused += self._turned - paused
+                if self._halted:
+                    raise _GivenUp
+
+    async def _group_decision(
+        self, group: PodGroupState, attempts: list[_Attempt], obstacle: str | None
+    ) -> GroupDecision:
+        """The decision, with the members assumed; without one if there is an obstacle to it."""
+        if obstacle is None:
+            return await self._assume_group(group, attempts)
+        for pod in self._reservation.withdraw(group):
+            self._reports.nomination_cleared(pod)
+        return GroupDecision({}, message=obstacle, plugins=_GANG)
+
+    async def _assume_group(self, group: PodGroupState, attempts: list[_Attempt]) -> GroupDecision:
         """The members that fit together are assumed, and tasks that bind them begin.
 
         Returns the decision; nothing is assumed if it has no rows.
         """
         queued, pipeline = attempts[0].queued, attempts[0].pipeline
-        decision = place_group(
+        steps = place_group(
             group,
             [attempt.queued.pod for attempt in attempts],
             self._slow.pipeline_for(pipeline),
             self._scheduler.cluster,
             self._shared,
             seed=tie_break_seed(queued.pod.uid, queued.attempts),
-            assume=partial(self._assume_together, group, attempts),
+            assume=partial(self._assume_together, group, group.definition, attempts),
+            clock=self._clock,
         )
-        took = self._clock() - attempts[0].began
+        paused = self._paused
+        decision = await self._in_slices(steps, pipeline.metrics)
+        took = self._clock() - attempts[0].began - (self._paused - paused)
+        self._metrics.pod_group_decided(took)
         self._slow.decided(pipeline, str(group.key), took / len(attempts))
         for attempt in attempts:
             attempt.took = took / len(attempts)
         return decision
 
     def _assume_together(
-        self, group: PodGroupState, attempts: list[_Attempt], decision: GroupDecision
-    ) -> None:
-        now, needed = self._clock(), group.minimum - group.scheduled_pods_count
+        self,
+        group: PodGroupState,
+        definition: PodGroup | None,
+        attempts: list[_Attempt],
+        decision: GroupDecision,
+        check: MemberCheck,
+    ) -> Slices[None]:
+        """Assumes the members on their rows, and begins their bindings.
+
+        Raises:
+            _GivenUp: in a pause the group or one of these members was changed.
+        """
+        scheduler, now = self._scheduler, self._clock()
         chosen = [a for a in attempts if a.queued.pod.uid in decision.rows]
-        members = [(a.queued, decision.rows[a.queued.pod.uid]) for a in chosen]
-        pipeline = attempts[0].pipeline
-        assumed = assume_together(members, needed, pipeline, self._scheduler, now=now)
-        for attempt, one in zip(chosen, assumed, strict=True):
-            self._record(attempt, one.node, None)
-            self._begin_binding(attempt, one, now)
+        needed = group.minimum - group.scheduled_pods_count
+        if check.budget.pauses and (
+            needed > len(chosen) or not _same_requirements(definition, group.definition)
+        ):
+            raise _GivenUp
+        together = self._group_bindings.get(group.key) or GroupBinding(0, needed)
+        assumed = yield from assume_together(
+            [(a.queued, decision.rows[a.queued.pod.uid]) for a in chosen],
+            together,
+            attempts[0].pipeline,
+            scheduler,
+            check,
+            now=now,
+        )
+        changed = check.budget.pauses and not all(map(self._is_current, chosen))
+        if changed or together.called_off is not None:
+            for one in assumed:
+                one.give_up(scheduler.waiting)
+            raise _GivenUp
+        together.join(len(assumed))
+        self._group_bindings[group.key] = together
+        left = deque(zip(chosen, assumed, strict=True))
+        try:
+            while left:
+                attempt, one = left.popleft()
+                if scheduler.queue.get(one.pod.key) is not attempt.queued:
+                    self._give_up(one, "it was deleted")
+                    continue
+                scheduler.state.announce(one.pod)
+                self._record(attempt, one.node, None)
+                self._begin_binding(attempt, one, now)
+                yield from check.budget.pause()
+        finally:
+            for _, one in left:
+                self._give_up(one, "the scheduler is stopping")
+
+    def _give_up(self, assumed: AssumedPod, reason: str) -> None:
+        """Unreserves and forgets a member of a group that no task binds yet."""
+        assumed.give_up(self._scheduler.waiting)
+        self._member_failed(assumed, reason)
+        self._member_ended(assumed, None)
+
+    def _is_current(self, attempt: _Attempt) -> bool:
+        """Whether the pod is still in flight and as it was when the attempt began."""
+        queued = attempt.queued
+        in_flight = self._scheduler.queue.get(queued.pod.key) is queued
+        return in_flight and not queued.outdated and not queued.gated
 
     def _preempt_for_group(
         self, group: PodGroupState, attempts: list[_Attempt], decision: GroupDecision
-    ) -> GroupDecision:
-        """The members are nominated where preemption makes space for all, or nominated no more."""
+    ) -> tuple[GroupDecision, bool]:
+        """The members are nominated where preemption makes space for all, or nominated no more.
+
+        Returns the decision with its message, and whether the members wait for victims.
+        """
         scheduler, queued = self._scheduler, attempts[0].queued
         answer = preempt_for_group(
             group,
@@ -394,16 +558,30 @@ class SchedulingLoop:
         )
         if isinstance(answer, GroupNomination):
             members = [attempt.queued for attempt in attempts]
+            victims, now = [victim.key for victim in answer.victims], self._clock()
+            for member in members:
+                if (node := answer.nodes.get(member.pod.uid)) is not None:
+                    self._decisions.nominated(member.pod.key, node, victims, now)
             self._metrics.preemption_attempted()
             self._metrics.preempted(self._preemptions.begin_group(members, answer))
-            return decision
+            return decision, True
         if isinstance(answer, Unschedulable) and not self._reservation.holds(group):
             for attempt in attempts:
                 scheduler.state.withdraw(attempt.queued.pod.key)
-        return replace(decision, message=f"{decision.message} {answer.reason}".rstrip())
+        return replace(decision, message=f"{decision.message} {answer.reason}".rstrip()), False
 
-    def _group_unschedulable(self, attempts: list[_Attempt], decision: GroupDecision) -> None:
+    def _fail_members(self, attempts: Iterable[_Attempt], message: str) -> Slices[None]:
+        """The attempt ended in an error for each of these members."""
+        budget = SearchBudget(clock=self._clock)
+        for attempt in attempts:
+            self._fail(attempt, message)
+            yield from budget.pause()
+
+    def _group_unschedulable(
+        self, attempts: Sequence[_Attempt], decision: GroupDecision
+    ) -> Slices[None]:
         """These members have no node; their backoff is that of the group."""
+        budget = SearchBudget(clock=self._clock)
         count = max((a.queued.unschedulable_count for a in attempts), default=0)
         for attempt in attempts:
             self._count(attempt, "unschedulable")
@@ -411,10 +589,13 @@ class SchedulingLoop:
             queued.unschedulable_count = count
             self._scheduler.queue.add_unschedulable(queued, decision.plugins, self._clock())
             self._record(attempt, None, decision.message)
-            nominee = self._scheduler.state.nominations.get(queued.pod.key)
-            nodes = self._scheduler.state.nodes.names
-            nominated = nodes[nominee.row] if nominee is not None else None
-            self._reports.unschedulable(queued.pod, decision.message, nominated)
+            self._reports.unschedulable(queued.pod, decision.message, self._nominated_node(attempt))
+            yield from budget.pause()
+
+    def _nominated_node(self, attempt: _Attempt) -> str | None:
+        """The node that the pod is nominated to."""
+        nominee = self._scheduler.state.nominations.get(attempt.queued.pod.key)
+        return self._scheduler.state.nodes.names[nominee.row] if nominee is not None else None
 
     def _record(self, attempt: _Attempt, node: str | None, message: str | None) -> None:
         """Keeps the decision about a member of a group, which was not scored by itself."""
@@ -429,7 +610,7 @@ class SchedulingLoop:
             rejections={},
             message=message,
         )
-        self._decisions.add(decision, time=time.time())
+        self._decisions.decided(decision, self._clock(), cause=message or "")
 
     def _unschedulable(self, attempt: _Attempt, outcome: FitError) -> None:
         """No node can take the pod: it is nominated, keeps its nomination, or loses it."""
@@ -441,9 +622,7 @@ class SchedulingLoop:
         elif not outcome.keeps_nomination:
             scheduler.state.withdraw(pod.key)
         scheduler.queue.add_unschedulable(queued, outcome.diagnosis.plugins, self._clock())
-        nominee = scheduler.state.nominations.get(pod.key)
-        nominated = scheduler.state.nodes.names[nominee.row] if nominee is not None else None
-        self._reports.unschedulable(pod, outcome.message, nominated)
+        self._reports.unschedulable(pod, outcome.message, self._nominated_node(attempt))
 
     def _fail(
         self,
@@ -453,6 +632,7 @@ class SchedulingLoop:
     ) -> None:
         """The attempt ended in an error, which also ends a nomination, as in kube-scheduler."""
         self._count(attempt, "error")
+        self._decisions.note(attempt.queued.pod.key, Step.ERROR, self._clock(), message)
         self._scheduler.state.withdraw(attempt.queued.pod.key)
         self._scheduler.queue.add_after_error(attempt.queued, self._clock())
         self._reports.error(attempt.queued.pod, message, reason)
@@ -461,13 +641,16 @@ class SchedulingLoop:
         """A Reserve or Permit plugin rejected the pod.
 
         A scheduler that stops has rejected those at Permit itself, and the next one decides anew:
-        nothing is written about them, because it would ask a cluster autoscaler for nodes.
+        nothing is written about them, because it would ask a cluster autoscaler for nodes. The same
+        is true of a pod that has left the queue, because it was deleted or no profile takes it.
         """
         self._count(attempt, "unschedulable")
-        plugins = frozenset((rejection.plugin,))
-        self._scheduler.queue.add_unschedulable(attempt.queued, plugins, self._clock())
-        if not self._halted:
-            self._reports.unschedulable(attempt.queued.pod, rejection.message)
+        queued, queue = attempt.queued, self._scheduler.queue
+        details = rejection.plugin, rejection.reason
+        self._decisions.note(queued.pod.key, Step.REJECTED, self._clock(), *details)
+        queue.add_unschedulable(queued, frozenset((rejection.plugin,)), self._clock())
+        if not self._halted and queue.get(queued.pod.key) is queued:
+            self._reports.unschedulable(queued.pod, rejection.message)
 
     def _assume(self, attempt: _Attempt, chosen: ScheduleResult) -> None:
         """The pod is assumed on the chosen node, and a task that binds it begins."""
@@ -477,27 +660,79 @@ class SchedulingLoop:
 
     def _begin_binding(self, attempt: _Attempt, assumed: AssumedPod, now: float) -> None:
         """A task that binds the assumed pod begins."""
-        self._scheduler.queue.assumed(attempt.queued, now)
+        attempt.binding = True
+        queued = attempt.queued
+        self._scheduler.queue.assumed(queued, now)
+        waiting = self._scheduler.waiting.get(assumed.pod.uid)
+        if assumed.permitted is None or waiting is None:
+            queued.times.enter(PodState.BINDING, now)
+        else:
+            queued.times.enter(PodState.PERMIT, now)
+            details = assumed.node, *waiting.pending
+            self._decisions.note(assumed.pod.key, Step.WAITING_AT_PERMIT, now, *details)
         if assumed.permitted is not None:
-            assumed.permitted.add_done_callback(partial(self._permitted, now))
+            assumed.permitted.add_done_callback(partial(self._permitted, queued, now))
         task = asyncio.create_task(self._bind(attempt, assumed))
         self._bindings.add(task)
         task.add_done_callback(partial(self._bound, assumed))
 
-    def _permitted(self, since: float, permitted: "asyncio.Future[None]") -> None:
+    def _permitted(
+        self, queued: QueuedPod, since: float, permitted: "asyncio.Future[None]"
+    ) -> None:
+        now = self._clock()
         rejected = permitted.cancelled() or permitted.exception() is not None
         result = "Unschedulable" if rejected else "Success"
-        self._metrics.permit_waited(result, self._clock() - since)
+        self._metrics.permit_waited(result, now - since)
+        if not rejected:
+            queued.times.enter(PodState.BINDING, now)
 
     def _bound(self, assumed: AssumedPod, task: "asyncio.Task[bool]") -> None:
         self._bindings.discard(task)
-        policy, together = assumed.pipeline.group_policy, assumed.together
-        if together is not None:
-            bound = not task.cancelled() and task.exception() is None and task.result()
-            half = together.ended(assumed.pod if bound else None)
-            if half and policy is not None and policy.delete_bound_members:
-                self._preemptions.delete_members(half)
+        bound = not task.cancelled() and task.exception() is None and task.result()
+        self._member_ended(assumed, assumed.pod if bound else None)
         self.wake()
+
+    def _member_failed(self, assumed: AssumedPod, reason: str) -> None:
+        """If the pod was assumed with its group, the others may be called off."""
+        together = assumed.together
+        if together is None:
+            return
+        together.failed(f"member {assumed.pod.key} failed: {reason}")
+        group = self._scheduler.state.pod_groups.of(assumed.pod)
+        if together.called_off is not None and group is not None and not self._halted:
+            self._group_reports.failed(group, together.called_off)
+
+    def _member_ended(self, assumed: AssumedPod, bound: Pod | None) -> None:
+        """The pod is bound, or (None) will not be; it may be the last one of its group."""
+        together, groups = assumed.together, self._scheduler.state.pod_groups
+        key = groups.key_of(assumed.pod)
+        if together is None or key is None:
+            return
+        half = together.ended(bound)
+        if not together.over:
+            return
+        if self._group_bindings.get(key) is together:
+            del self._group_bindings[key]
+        group = groups.get(key)
+        if together.called_off is not None and group is not None:
+            self._delete_half_group(group, assumed.pipeline, half)
+
+    def _delete_half_group(
+        self, group: PodGroupState, pipeline: Pipeline, bound: Sequence[Pod] = ()
+    ) -> None:
+        """Deletes the members that are bound though the group could not be, if the profile says so.
+
+        They are those that were `bound` just now, and if the group was never bound whole, those
+        that were bound before, maybe by a former leader.
+        """
+        policy, definition = pipeline.group_policy, group.definition
+        if policy is None or not policy.delete_bound_members or definition is None:
+            return
+        half = {pod.uid: pod for pod in bound}
+        if definition.uid and not definition.initially_scheduled:
+            half |= {placed.pod.uid: placed.pod for placed in group.assigned.values()}
+        if half and len(half) < group.minimum and group.key not in self._group_bindings:
+            self._preemptions.delete_members(tuple(half.values()))
 
     async def _bind(self, attempt: _Attempt, assumed: AssumedPod) -> bool:
         """Binds the pod, or puts it in a queue again; whether it is bound."""
@@ -506,36 +741,39 @@ class SchedulingLoop:
             await self._reports.cancel_pending(pod)
             await bind(assumed, scheduler.in_pre_bind, self._extenders)
         except PodRejected as rejection:
-            assumed.failed(rejection.message)
+            self._member_failed(assumed, rejection.message)
             self._rejected(attempt, rejection)
         except CalledOff as called_off:
             if (group := scheduler.state.pod_groups.of(pod)) is not None:
                 self._group_reports.failed(group, str(called_off))
             self._fail(attempt, str(called_off))
         except BindingFailed as failure:
-            assumed.failed(str(failure))
+            self._member_failed(assumed, str(failure))
             if failure.gone:
                 scheduler.queue.done(queued, self._clock())
+                self._decisions.gone(pod.key, pod.uid, self._clock())
                 self._reports.forget(pod.uid)
             else:
                 self._fail(attempt, str(failure), failure.condition)
         except asyncio.CancelledError:
             assumed.undo.close()
-            assumed.failed("its binding was called off")
+            self._member_failed(assumed, "its binding was called off")
             scheduler.queue.add_after_error(queued, self._clock())
             raise
         except Exception as error:
             logger.exception("binding pod %s failed", pod.key)
             assumed.undo.close()
-            assumed.failed(text_of(error))
+            self._member_failed(assumed, text_of(error))
             self._fail(attempt, text_of(error))
         else:
             now = self._clock()
             scheduler.state.expect_confirmation(pod, now + _CONFIRMATION_SECONDS)
             scheduler.queue.done(queued, now)
+            self._decisions.bound(pod.key, assumed.node, now)
             self._reports.scheduled(pod, assumed.node)
             self._count(attempt, "scheduled")
-            self._metrics.pod_bound(queued.attempts, now - queued.initial_attempt_timestamp)
+            seconds = now - queued.initial_attempt_timestamp
+            self._metrics.pod_bound(queued.attempts, seconds, flushed=queued.flushed)
             await after_binding(assumed)
             return True
         return False
@@ -543,6 +781,13 @@ class SchedulingLoop:
     def _count(self, attempt: _Attempt, result: str) -> None:
         seconds = self._clock() - attempt.began
         self._metrics.for_profile(attempt.pipeline.profile).attempt(result, attempt.took, seconds)
+
+
+def _same_requirements(before: PodGroup | None, after: PodGroup | None) -> bool:
+    """Whether nothing but the status differs."""
+    if before is None or after is None:
+        return before is after
+    return replace(before, status=after.status) == after
 
 
 def _extender_obstacle(members: Sequence[QueuedPod]) -> str | None:

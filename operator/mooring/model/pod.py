@@ -1,10 +1,12 @@
 """The fields of a pod that scheduling decisions read."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from mooring.model.fields import (
+    integer,
     mapping,
     mappings,
     name_of,
@@ -20,6 +22,10 @@ from mooring.model.shape import PodShape, pod_shape
 from mooring.model.volumes import PodVolume, pod_volumes
 
 __all__ = ["OwnerRef", "Pod", "parse_pod"]
+
+_DEFAULT_GRACE: Final = 30
+_START_SECONDS: Final = 60
+"""How long the binding and the start of a pod, and the end of its containers, may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +69,29 @@ class Pod:
     """The reason of that condition."""
     scheduling_group: str | None = None
     """The PodGroup of scheduling.k8s.io that `spec.schedulingGroup` names, None without one."""
+    active_deadline_seconds: int | None = None
+    """How long the pod may run; None: for ever."""
+    termination_grace_period_seconds: int = _DEFAULT_GRACE
 
     @property
     def finished(self) -> bool:
         """Whether the pod has ended and no longer uses resources."""
         return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def longest_run(self) -> int | None:
+        """The seconds after its start by which the pod has ended; None if nothing limits them."""
+        if self.active_deadline_seconds is None:
+            return None
+        return self.active_deadline_seconds + self.termination_grace_period_seconds
+
+    def ends_by(self, now: float) -> float:
+        """When the pod has ended if it is bound `now`; infinite if nothing limits how long it runs.
+
+        Both are in seconds since the epoch. One minute is added for binding, start and end.
+        """
+        longest = self.longest_run
+        return math.inf if longest is None else now + _START_SECONDS + longest
 
     @property
     def limit_exceeded(self) -> str | None:
@@ -85,6 +109,7 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
     unscheduled, disruption = _conditions(mappings(status, "conditions", "status"))
     annotations = strings(metadata, "annotations", "metadata")
     group = mapping(spec, "schedulingGroup", "spec")
+    grace = integer(spec, "terminationGracePeriodSeconds", "spec")
     return Pod(
         key=f"{namespace}/{name}",
         namespace=namespace,
@@ -106,6 +131,8 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         unscheduled_message=unscheduled[1] if unscheduled is not None else None,
         unscheduled_reason=unscheduled[0] if unscheduled is not None else None,
         scheduling_group=text(group, "podGroupName", "spec.schedulingGroup") or None,
+        active_deadline_seconds=integer(spec, "activeDeadlineSeconds", "spec"),
+        termination_grace_period_seconds=_DEFAULT_GRACE if grace is None else grace,
     )
 
 

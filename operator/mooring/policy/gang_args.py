@@ -1,6 +1,8 @@
 """Arguments of the plugin GangScheduling."""
 
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Final, Literal
 
 from pydantic import Field
 
@@ -8,7 +10,10 @@ from mooring.policy.durations import Duration
 from mooring.policy.names import QualifiedName
 from mooring.policy.reading import PolicyModel
 
-__all__ = ["GangSchedulingArgs", "PodGroupLabel"]
+__all__ = ["GangSchedulingArgs", "PodGroupLabel", "PodGroupPreset"]
+
+PodGroupPreset = Literal["Coscheduling", "Koordinator", "Volcano"]
+"""Another scheduler whose labels and annotations name groups."""
 
 
 class PodGroupLabel(PolicyModel):
@@ -20,11 +25,39 @@ class PodGroupLabel(PolicyModel):
     """The label or annotation that says how many members are placed together; absent: 1."""
 
 
+_PRESETS: Final[Mapping[PodGroupPreset, tuple[PodGroupLabel, ...]]] = {
+    "Coscheduling": (
+        PodGroupLabel(
+            name="pod-group.scheduling.sigs.k8s.io/name",
+            minimum="pod-group.scheduling.sigs.k8s.io/min-available",
+        ),
+    ),
+    "Koordinator": (
+        PodGroupLabel(
+            name="gang.scheduling.koordinator.sh/name",
+            minimum="gang.scheduling.koordinator.sh/min-available",
+        ),
+    ),
+    "Volcano": (
+        PodGroupLabel(
+            name="scheduling.k8s.io/group-name",
+            minimum="scheduling.volcano.sh/group-min-member",
+        ),
+        PodGroupLabel(
+            name="scheduling.volcano.sh/group-name",
+            minimum="scheduling.volcano.sh/group-min-member",
+        ),
+    ),
+}
+
+
 class GangSchedulingArgs(PolicyModel):
     """How pods name groups that have no object, and what is done for groups that wait or break."""
 
     pod_group_labels: tuple[PodGroupLabel, ...] = Field((), max_length=16)
     """Looked up in this order, in a pod's labels and then in its annotations."""
+    pod_group_presets: tuple[PodGroupPreset, ...] = Field((), max_length=len(_PRESETS))
+    """The labels and annotations of other schedulers, looked up after `pod_group_labels`."""
     reserve_after: Duration = timedelta(minutes=5)
     """After so long without a place, nodes are reserved for a group, for as long; `0`: never."""
     delete_bound_members: bool = False
@@ -33,3 +66,9 @@ class GangSchedulingArgs(PolicyModel):
     Only if all of these have a controller, which makes them again; so that no half gang keeps its
     nodes.
     """
+
+    @property
+    def all_labels(self) -> tuple[PodGroupLabel, ...]:
+        """The labels and annotations that name groups, in the order in which they count."""
+        presets = (label for preset in self.pod_group_presets for label in _PRESETS[preset])
+        return (*self.pod_group_labels, *presets)

@@ -13,13 +13,15 @@ from mooring.engine.extenders.answers import interested
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.groups.cycle import group_of, place_group
 from mooring.engine.groups.decision import GroupDecision, preempt_for_group
+from mooring.engine.groups.placement import MemberCheck
+from mooring.engine.groups.slices import run_whole
 from mooring.engine.outcome import FitError, Outcome, decision_of
 from mooring.engine.profiles import InForce, Profiles
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.decision import Decision
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.post_filter import GroupNomination
-from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.queued_pod import QueuedPod, StateTimes
 from mooring.framework.registry import Registry
 from mooring.framework.runtime import run_pre_enqueue
 from mooring.framework.verdicts import PluginError
@@ -198,15 +200,9 @@ class Simulation:
         decision = GroupDecision({}, message=message or "")
         try:
             if message is None:
-                decision = place_group(
-                    group,
-                    members,
-                    pipeline,
-                    self._cluster,
-                    self._shared,
-                    seed=seed,
-                    assume=partial(self._assume_together, members, pipeline),
-                )
+                assume = partial(self._assume_together, members, pipeline)
+                about = (group, members, pipeline, self._cluster, self._shared)
+                decision = run_whole(place_group(*about, seed=seed, assume=assume))
             if decision.tries and not decision.rows:
                 decision = self._preempt_for_group(group, members, pipeline, decision, seed)
         except PluginError as error:
@@ -217,14 +213,15 @@ class Simulation:
             yield self._member(pod, profile, node, decision)
 
     def _assume_together(
-        self, members: list[Pod], pipeline: Pipeline, decision: GroupDecision
-    ) -> None:
+        self, members: list[Pod], pipeline: Pipeline, decision: GroupDecision, _: MemberCheck
+    ) -> tuple[()]:
         with ExitStack() as undo:
             for pod in members:
                 row = decision.rows.get(pod.uid)
                 if row is not None:
                     undo.callback(assume_and_reserve(pod, row, pipeline, self._state).close)
             undo.pop_all()
+        return ()
 
     def _preempt_for_group(
         self,
@@ -335,7 +332,7 @@ def _default_profile(registry: Registry) -> LoadedProfile:
 def _queued(pod: Pod, pipeline: Pipeline, *, ticket: int) -> QueuedPod:
     """The pod as if it had been queued when it was made; one that was never stored, after those."""
     entered = pod.created or inf
-    return QueuedPod(pod, pipeline, entered, entered, ticket=ticket)
+    return QueuedPod(pod, pipeline, entered, entered, ticket=ticket, times=StateTimes(entered))
 
 
 def _gate(pod: Pod, profile: InForce) -> str | None:

@@ -7,6 +7,7 @@ everything is changed, to the one sink of `on_events`. All of it is synchronous 
 thread, so there is nothing to lock and the live columns are the snapshot of a decision.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import fields, replace
@@ -227,12 +228,15 @@ class ClusterState:
         if placed is not None and placed.pod.uid == pod.uid:
             placed.deadline = deadline
 
-    def nominate(self, pod: Pod, node: str) -> None:
-        """The pod is nominated to the node, and to no other; an unknown node nominates nothing."""
+    def nominate(self, pod: Pod, node: str, *, backfill_until: float = -math.inf) -> None:
+        """The pod is nominated to the node, and to no other; an unknown node nominates nothing.
+
+        For `backfill_until` see Nominee.
+        """
         row = self.nodes.row_of.get(node)
         withdrawn = self._withdraw_elsewhere(pod, row)
         if row is not None and self.nodes.nodes[row] is not None:
-            self._nominations.put(pod, row)
+            self._nominations.put(pod, row, backfill_until)
         self._deliver(withdrawn)
 
     def withdraw(self, key: str) -> None:
@@ -295,7 +299,9 @@ class ClusterState:
 
     def track_pod_groups(self, formats: tuple[GroupFormat, ...]) -> None:
         """Groups without an object are known in exactly these formats from now on."""
-        self._pod_groups.track(formats)
+        if self._pod_groups.track(formats):
+            for placed in self.pods:
+                self._pod_columns.renew(placed.pod, self._pod_groups.number_of(placed.pod.uid))
 
     def take_changed_groups(self) -> set[GroupKey]:
         """The pod groups that changed or went since the last call; the first call returns all."""
@@ -353,7 +359,7 @@ class ClusterState:
         known.pod, known.assumed, known.deadline, known.announced = pod, False, None, True
         self.pods.assumed.pop(pod.key, None)
         self._pod_groups.attach(known)
-        self._pod_columns.renew(pod)
+        self._pod_columns.renew(pod, self._pod_groups.number_of(pod.uid))
         if self.devices.renew(known):
             self.nodes.changes.mark(known.row)
         if not announced:
@@ -411,8 +417,13 @@ class ClusterState:
         self.storage.add_pod(placed.row, placed.pod)
         self.devices.attach(placed)
         self._pod_groups.attach(placed)
-        evicting = self.evictions.evicting(placed.pod)
-        self._pod_columns.put(placed.pod, placed.row, nominated=False, evicting=evicting)
+        self._pod_columns.put(
+            placed.pod,
+            placed.row,
+            nominated=False,
+            evicting=self.evictions.evicting(placed.pod),
+            group=self._pod_groups.number_of(placed.pod.uid),
+        )
 
     def _detach(self, key: str) -> PodState | None:
         placed = self.pods.pop(key)

@@ -3,6 +3,7 @@
 See backend/queue/nominator.go.
 """
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -13,10 +14,15 @@ __all__ = ["Nominations", "NominationsWriter", "Nominee"]
 
 
 class Nominee(NamedTuple):
-    """A nominated pod and the row of its nominated node."""
+    """A nominated pod and the row of its nominated node.
+
+    Pods that have ended by `backfill_until`, in seconds since the epoch, need not leave it what it
+    requests, because the node is not free for it before.
+    """
 
     pod: Pod
     row: int
+    backfill_until: float = -math.inf
 
 
 class Nominations:
@@ -51,12 +57,20 @@ class Nominations:
         here = self.on(row) if row is not None else ()
         return [pod for pod in here if pod.shape.priority < priority]
 
-    def at(self, row: int, least_priority: int, other_than: str) -> list[Pod]:
-        """The row's nominated pods of at least this priority, without the one of that key."""
+    def at(
+        self, row: int, least_priority: int, other_than: str, ends: float = math.inf
+    ) -> list[Pod]:
+        """The row's nominated pods of at least this priority, without the one of that key.
+
+        They are those that a pod which has ended by `ends` (seconds since the epoch) must leave
+        what they request.
+        """
         return [
             pod
             for pod in self.on(row)
-            if pod.shape.priority >= least_priority and pod.key != other_than
+            if pod.shape.priority >= least_priority
+            and pod.key != other_than
+            and self._by_key[pod.key].backfill_until < ends
         ]
 
 
@@ -72,12 +86,12 @@ class NominationsWriter:
         self._by_row: dict[int, dict[str, Pod]] = {}
         self.nominations = Nominations(self._by_key, self._by_row)
 
-    def put(self, pod: Pod, row: int) -> None:
-        """The pod is nominated to the row, and to no other."""
+    def put(self, pod: Pod, row: int, backfill_until: float = -math.inf) -> None:
+        """The pod is nominated to the row, and to no other; see Nominee."""
         self.drop(pod.key)
-        self._by_key[pod.key] = Nominee(pod, row)
+        self._by_key[pod.key] = Nominee(pod, row, backfill_until)
         self._by_row.setdefault(row, {})[pod.key] = pod
-        self._columns.put(pod, row, nominated=True)
+        self._columns.put(pod, row, nominated=True, backfill_until=backfill_until)
 
     def drop(self, key: str) -> Nominee | None:
         """The pod of this namespace/name is not nominated any more; returns where it was."""

@@ -15,7 +15,9 @@ from mooring.state.columns import Columns, IntArray, Interned, ResourceColumns, 
 __all__ = ["MutablePodColumns", "PodColumns"]
 
 _NOWHERE = -1
+_NO_GROUP = -1
 _NOT_STARTED = np.inf
+_NO_BACKFILL = -np.inf
 
 
 class PodColumns:
@@ -32,6 +34,8 @@ class PodColumns:
         self._started = columns.add(np.float64)
         self._nominated = columns.add(np.bool_)
         self._evicting = columns.add(np.bool_)
+        self._backfill_until = columns.add(np.float64)
+        self._groups = columns.add(np.int64, _NO_GROUP)
         self._namespaces: Interned[str] = Interned(columns, "")
         self._requests = ResourceColumns(columns)
         self._pods: list[Pod | None] = []
@@ -77,20 +81,36 @@ class PodColumns:
         """True for slots of pods that this scheduler is evicting."""
         return read_only(self._evicting.data[: len(self._pods)])
 
+    @property
+    def groups(self) -> IntArray:
+        """The number of each placed pod's group; -1 for pods in no group, and terminating ones."""
+        return read_only(self._groups.data[: len(self._pods)])
+
+    def in_groups(self, numbers: Iterable[int]) -> npt.NDArray[np.bool_]:
+        """True for slots of placed pods in groups of these numbers."""
+        return np.isin(self.groups, np.fromiter(numbers, np.int64))
+
     def in_namespaces(self, names: Iterable[str]) -> npt.NDArray[np.bool_]:
         """True for slots of pods in one of the namespaces."""
         codes = [code for name in names if (code := self._namespaces.code_of(name)) is not None]
         return np.isin(self._namespaces.codes.data[: len(self._pods)], codes)
 
     def nominated_demand(
-        self, resources: Iterable[str], least_priority: int, other_than: str, rows: int
+        self,
+        resources: Iterable[str],
+        least_priority: int,
+        other_than: str,
+        rows: int,
+        ends: float = np.inf,
     ) -> tuple[IntArray, dict[str, IntArray]]:
         """How many pods are nominated to each row, and what they request of each resource.
 
-        Counts nominated pods of at least the priority, without the one of the key `other_than`.
-        All arrays are int64[rows].
+        Counts nominated pods of at least the priority, without the one of the key `other_than`, and
+        without those to which a pod that has ended by `ends` (seconds since the epoch) need not
+        leave what they request. All arrays are int64[rows].
         """
         chosen = self.nominated & (self.rows >= 0) & (self.priority >= least_priority)
+        chosen &= self._backfill_until.data[: len(self._pods)] < ends
         own = self.slot(other_than, nominated=True)
         if own is not None:
             chosen[own] = False
@@ -110,7 +130,16 @@ class PodColumns:
 class MutablePodColumns(PodColumns):
     """Pod columns as ClusterState changes them."""
 
-    def put(self, pod: Pod, row: int, *, nominated: bool, evicting: bool = False) -> None:
+    def put(
+        self,
+        pod: Pod,
+        row: int,
+        *,
+        nominated: bool,
+        evicting: bool = False,
+        backfill_until: float = _NO_BACKFILL,
+        group: int | None = None,
+    ) -> None:
         """Adds the pod on the row; a pod may be placed and nominated, each in its own slot."""
         slot = self._free.pop() if self._free else len(self._pods)
         if slot == len(self._pods):
@@ -123,6 +152,8 @@ class MutablePodColumns(PodColumns):
         self._started.data[slot] = _NOT_STARTED if pod.started is None else pod.started
         self._nominated.data[slot] = nominated
         self._evicting.data[slot] = evicting
+        self._backfill_until.data[slot] = backfill_until
+        self._groups.data[slot] = _NO_GROUP if group is None else group
         self._namespaces.put(slot, pod.namespace)
         for resource, amount in pod.shape.demand.resources.items():
             self._requests.put(resource, slot, amount)
@@ -132,16 +163,18 @@ class MutablePodColumns(PodColumns):
         slot = self._slots.pop((pod.key, nominated))
         self._pods[slot] = None
         self._rows.data[slot] = _NOWHERE
+        self._groups.data[slot] = _NO_GROUP
         self._namespaces.put(slot, "")
         for resource in pod.shape.demand.resources:
             self._requests.put(resource, slot, 0)
         self._free.append(slot)
 
-    def renew(self, pod: Pod) -> None:
-        """Replaces a placed pod by a newer version that differs in no column but the start."""
+    def renew(self, pod: Pod, group: int | None = None) -> None:
+        """Replaces a placed pod by a newer version of which only start and group may differ."""
         slot = self._slots[pod.key, False]
         self._pods[slot] = pod
         self._started.data[slot] = _NOT_STARTED if pod.started is None else pod.started
+        self._groups.data[slot] = _NO_GROUP if group is None else group
 
     def mark_evicting(self, pod: Pod, *, evicting: bool) -> None:
         """Says whether the placed pod is being evicted; does nothing if it is on no node."""

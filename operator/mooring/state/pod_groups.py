@@ -9,8 +9,9 @@ they are on their way out, and a group must not be complete because of them.
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
@@ -19,6 +20,7 @@ from mooring.model.pod import Pod
 from mooring.model.pod_group import (
     COSCHEDULING_LABEL,
     DeclaredByPod,
+    DisruptionMode,
     GroupFormat,
     GroupKey,
     GroupSource,
@@ -90,12 +92,15 @@ class PodGroupState:
         "definition",
         "key",
         "left",
+        "number",
         "terminating",
         "unscheduled",
     )
 
-    def __init__(self, key: GroupKey) -> None:
+    def __init__(self, key: GroupKey, number: int = 0) -> None:
         self.key = key
+        self.number = number
+        """What the pod columns call the group; no other group ever has it."""
         self.definition: PodGroup | None = None
         """What is required of the group; None if its members name an object that is not there."""
         self.left = 0
@@ -206,6 +211,18 @@ class PodGroups:
     def __init__(self) -> None:
         self._groups: dict[GroupKey, PodGroupState] = {}
         self._formats: tuple[GroupFormat, ...] = ()
+        self._with_surplus: dict[GroupKey, PodGroupState] = {}
+        self._disrupted_whole: dict[GroupKey, PodGroupState] = {}
+
+    @property
+    def with_surplus(self) -> Collection[PodGroupState]:
+        """The groups with more members on nodes than their minimum, which is not 0."""
+        return self._with_surplus.values()
+
+    @property
+    def disrupted_whole(self) -> Collection[PodGroupState]:
+        """The groups that are disrupted as a whole or not at all."""
+        return self._disrupted_whole.values()
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -258,6 +275,7 @@ class PodGroupsWriter:
         self._unscheduled: dict[str, Pod] = {}
         self._placed: dict[str, PodState] = {}
         self._members: dict[str, _Member] = {}
+        self._numbers = count()
         self._changed: set[GroupKey] | None = None
 
     def take_changed(self) -> set[GroupKey]:
@@ -269,18 +287,24 @@ class PodGroupsWriter:
         self._changed = set()
         return changed
 
-    def track(self, formats: tuple[GroupFormat, ...]) -> None:
+    def track(self, formats: tuple[GroupFormat, ...]) -> bool:
         """Groups without an object are known in these formats from now on; the first match counts.
 
-        If they are others than before, every pod is counted anew.
+        If they are others than before, every pod is counted anew, and True is returned.
         """
         if formats == self.groups._formats:  # noqa: SLF001 - see above
-            return
+            return False
         self.groups._formats = formats  # noqa: SLF001
         for placed in self._pods:
             self.attach(placed)
         for uid in tuple(self._unscheduled):
             self._count(uid)
+        return True
+
+    def number_of(self, uid: str) -> int | None:
+        """The number of the group of the pod of this uid; None without one, or if terminating."""
+        member = self._members.get(uid)
+        return member.group.number if member is not None and not member.pod.terminating else None
 
     def define(self, kind: Kind, key: str, definition: PodGroup | None) -> None:
         """The object of this kind and namespace/name is like this; None: it does not exist."""
@@ -346,15 +370,28 @@ class PodGroupsWriter:
             self._drop_if_empty(member.group)
 
     def _note(self, group: PodGroupState) -> None:
+        """The group has changed."""
         if self._changed is not None:
             self._changed.add(group.key)
+        definition, groups = group.definition, self.groups
+        whole = definition is not None and definition.disruption_mode is DisruptionMode.POD_GROUP
+        _index(groups._with_surplus, group, applies=bool(group.minimum and group.surplus))  # noqa: SLF001 - see above
+        _index(groups._disrupted_whole, group, applies=whole)  # noqa: SLF001
 
     def _group(self, key: GroupKey) -> PodGroupState:
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = PodGroupState(key)
+            group = self._groups[key] = PodGroupState(key, next(self._numbers))
         return group
 
     def _drop_if_empty(self, group: PodGroupState) -> None:
         if group.definition is None and not group.all_pods_count and not group.terminating:
             self._groups.pop(group.key, None)
+
+
+def _index(groups: dict[GroupKey, PodGroupState], group: PodGroupState, *, applies: bool) -> None:
+    """The group is among these groups if this applies to it."""
+    if applies:
+        groups[group.key] = group
+    else:
+        groups.pop(group.key, None)

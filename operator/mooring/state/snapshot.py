@@ -1,8 +1,12 @@
 """The cluster as decisions and plugins read it."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import repeat
 from typing import Any
+
+import numpy as np
 
 from mooring.model.events import Kind
 from mooring.model.node import Node
@@ -84,11 +88,20 @@ class Snapshot:
         """The row of a node's name, if it has one."""
         return self._state.nodes.row_of.get(node)
 
-    def nodes_with_nominated(self, rows: IntArray, resources: Iterable[str], pod: Pod) -> NodeView:
-        """A view of rows with the nominated pods that this pod must leave their requests."""
+    def rows(self, nodes: Iterable[str]) -> IntArray:
+        """The rows of several names (int64); -1 for a name without one."""
+        return np.array([*map(self._state.nodes.row_of.get, nodes, repeat(-1))], np.int64)
+
+    def nodes_with_nominated(
+        self, rows: IntArray, resources: Iterable[str], pod: Pod, ends: float = math.inf
+    ) -> NodeView:
+        """A view of rows with the nominated pods that this pod must leave their requests.
+
+        `ends` is when the pod has ended, in seconds since the epoch.
+        """
         table, columns = self._state.nodes, self._state.pod_columns
         more_pods, more_requested = columns.nominated_demand(
-            resources, pod.shape.priority, pod.key, table.row_count
+            resources, pod.shape.priority, pod.key, table.row_count, ends
         )
         return NodeViewWithNominated(table, rows, more_pods, more_requested)
 

@@ -100,3 +100,45 @@ async def test_a_binding_that_has_not_begun_is_called_off() -> None:
 
     with pytest.raises(CalledOff, match="quota"):
         await group.bind(call, FailedError)
+
+
+async def test_members_of_a_large_group_go_on_a_few_at_a_time() -> None:
+    """What each does next would else hold up everything else."""
+    group, passed = GroupBinding(300, needed=300), 0
+
+    async def member() -> None:
+        nonlocal passed
+        await group.all_permitted()
+        passed += 1
+
+    waiting = [asyncio.create_task(member()) for _ in range(299)]
+    assert await arrived(*waiting) == 0
+    waiting.append(asyncio.create_task(member()))
+    async with asyncio.timeout(SECONDS):
+        most = 0
+        while passed < 300:
+            before = passed
+            await asyncio.sleep(0)
+            most = max(most, passed - before)
+    assert 0 < most <= 64
+
+
+async def test_members_of_a_large_group_are_called_off_a_few_at_a_time() -> None:
+    group, called_off = GroupBinding(200, needed=200), 0
+
+    async def member() -> None:
+        nonlocal called_off
+        with pytest.raises(CalledOff):
+            await group.all_ready()
+        called_off += 1
+
+    waiting = [asyncio.create_task(member()) for _ in range(199)]
+    assert await arrived(*waiting) == 0
+    group.failed("no volume")
+    async with asyncio.timeout(SECONDS):
+        most = 0
+        while called_off < 199:
+            before = called_off
+            await asyncio.sleep(0)
+            most = max(most, called_off - before)
+    assert 0 < most <= 64

@@ -1,19 +1,26 @@
 """Groups in the loop: all members at once or none, against an API server on loopback."""
 
-from collections.abc import AsyncIterator
-from typing import Any
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from itertools import count, pairwise
+from typing import Any, ClassVar
 
 import pytest
 
-from engine.test_loop import PLUGINS, Bindings, Engine, until
+from engine.test_loop import PLUGINS, Bindings, Engine, Marked, until
 from kube.api_server import ApiServer
 from mooring.engine.groups.cycle import GroupBackoffs
+from mooring.framework.handle import Handle
 from mooring.framework.queued_pod import QueuedPod, SubQueue
+from mooring.framework.registry import NoArgs, Registry
+from mooring.framework.verdicts import SKIP, Skip
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
+from mooring.plugins import SHIPPED
+from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import node, pod, pod_group
 from scheduler_states import put_profile, scheduler_state
 
@@ -334,7 +341,7 @@ def test_the_backoff_of_a_group_is_the_longest_of_the_members_that_are_in_the_qu
     def popped(member: Pod, failed_at: float | None = None) -> QueuedPod:
         if queue.get(member.key) is None:
             queue.add(member, pipeline, 0.0)
-        queued = queue.pop_specific(member.key)
+        queued = queue.pop_specific(member.key, 0.0)
         assert queued is not None
         if failed_at is not None:
             queue.add_unschedulable(queued, frozenset(), failed_at)
@@ -354,3 +361,229 @@ def test_the_backoff_of_a_group_is_the_longest_of_the_members_that_are_in_the_qu
     assert backoffs.postpone(group, last, scheduler, 4.5)
     assert last.backoff_expiration == 5.0
     assert not backoffs.postpone(group, popped(pods[3]), scheduler, 5.0)
+
+
+class Counting:
+    """Counts the decisions about pods."""
+
+    name: ClassVar[str] = "Counting"
+    row_local: ClassVar[bool] = False
+    decisions: ClassVar[int] = 0
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+
+    def pre_filter(self, _pod: Pod, _cluster: Snapshot) -> Skip:
+        """It filters nothing."""
+        Counting.decisions += 1
+        return SKIP
+
+
+def ticking() -> Callable[[], float]:
+    """A clock on which each reading is ten milliseconds later: a slice is a few decisions."""
+    ticks = count()
+    return lambda: next(ticks) / 100
+
+
+async def test_other_tasks_run_after_a_few_decisions_about_a_large_group(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    """Members with host ports are decided about one by one."""
+    nodes = [node(f"n{i}", cpu="8") for i in range(60)]
+    registry = Registry((*SHIPPED, Marked, Counting), {})
+    engine = Engine(client, *nodes, pod_group("g", 60), clock=ticking(), registry=registry)
+    points = {"multiPoint": {"enabled": [{"name": "Counting"}]}}
+    put_profile(engine.scheduler_state, registry=registry, plugins=points)
+    engine.pending(*members("g", 60, ports=(80,)))
+    decided = list[int]()
+
+    async def turns() -> None:
+        while True:
+            decided.append(Counting.decisions)
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(turns())
+    with engine.running():
+        await until(lambda: len(bindings.made) == 60)
+    other.cancel()
+    at_once = [after - before for before, after in pairwise(decided)]
+    assert sum(at_once) >= 60
+    assert max(at_once) <= 20
+
+
+async def test_a_member_that_is_deleted_while_its_group_is_decided_about_is_not_bound(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, *(node(n) for n in "abc"), pod_group("g", 2), clock=ticking())
+    raws = members("g", 3, ports=(80,))
+    engine.pending(*raws)
+    queue = engine.scheduler_state.queue
+
+    def in_flight() -> bool:
+        queued = queue.get("default/g-2")
+        return queued is not None and queued.queue is None
+
+    with engine.running():
+        await until(in_flight)
+        engine.intake.gone("default/g-2", parse_pod(raws[2]).uid)
+        assert not bindings.made
+        await until(lambda: len(bindings.made) == 2 and not engine.loop.binding)
+    assert sorted(name for name, _ in bindings.made) == ["g-0", "g-1"]
+    assert len(engine.scheduler_state.state.pods.assumed) == 2
+    assert not queue.counts()[SubQueue.ACTIVE]
+
+
+async def test_nothing_is_assumed_when_the_scheduler_stops_while_it_decides_about_a_group(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, *(node(n) for n in "abc"), pod_group("g", 3), clock=ticking())
+    engine.pending(*members("g", 3, ports=(80,)))
+    run = asyncio.create_task(engine.loop.run())
+    await until(lambda: not engine.scheduler_state.queue.counts()[SubQueue.ACTIVE])
+    engine.loop.halt()
+    await run
+    assert not engine.scheduler_state.state.pods.assumed
+    assert not engine.loop.binding
+    assert not bindings.made
+
+
+async def test_a_group_whose_nodes_are_taken_in_a_pause_is_decided_about_again(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, *(node(n) for n in "abcd"), pod_group("g", 2), clock=ticking())
+    engine.pending(*members("g", 2, ports=(80,)))
+    state = engine.scheduler_state.state
+    with engine.running():
+        await until(lambda: not engine.scheduler_state.queue.counts()[SubQueue.ACTIVE])
+        for taken in "ab":
+            state.put(
+                Kind.POD, f"default/x{taken}", parse_pod(pod(f"x{taken}", ports=(80,), node=taken))
+            )
+        assert not bindings.made
+        await until(lambda: len(bindings.made) == 2)
+    assert sorted(target for _, target in bindings.made) == ["c", "d"]
+
+
+def status_of(engine: Engine, name: str = "g") -> str:
+    """What the status of the group would say now."""
+    (report,) = engine.group_reports.report("default", name)
+    return str(report["message"])
+
+
+async def test_the_status_of_a_half_bound_gang_says_so_and_why(
+    client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mooring.engine.groups.binding._PAUSES_SECONDS", (0.0, 0.0))
+    engine = Engine(client, node("a"), pod_group("g", 2))
+    raws = members("g", 2)
+    bindings.refuse["g-1"] = 403
+    engine.pending(*raws)
+    with engine.running():
+        await until(lambda: bindings.statuses and not engine.loop.binding)
+        bound = parse_pod(pod("g-0", group="g", node="a"))
+        engine.scheduler_state.state.put(Kind.POD, "default/g-0", bound)
+    assert status_of(engine) == (
+        "1 of 2 members are bound; member default/g-1 failed: binding rejected: "
+        'running Bind plugin "DefaultBinder": create pods/binding default/g-1: no (403 Refused)'
+    )
+
+
+@pytest.mark.parametrize("code", [400, 403, 404, 409, 422])
+async def test_a_gang_of_which_one_binding_is_refused_is_bound_whole_once_it_is_not(
+    client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """A pod that is not found is gone, and its controller makes another one."""
+    monkeypatch.setattr("mooring.engine.groups.binding._PAUSES_SECONDS", (0.0, 0.0))
+    engine = Engine(client, node("a"), pod_group("g", 8))
+    state = engine.scheduler_state.state
+    raws = members("g", 8)
+    bindings.refuse["g-3"] = code
+    engine.pending(*raws)
+    with engine.running():
+        await until(lambda: len(bindings.made) >= 1 and not engine.loop.binding)
+        bound = len(bindings.made)
+        assert bound < 8
+        for name, target in bindings.made:
+            state.put(Kind.POD, f"default/{name}", parse_pod(pod(name, group="g", node=target)))
+        assert f"{bound} of 8 members are bound; " in status_of(engine)
+        del bindings.refuse["g-3"]
+        if code == 404:
+            engine.intake.gone("default/g-3", parse_pod(raws[3]).uid)
+            engine.pending(pod("again", group="g"))
+        await until(lambda: len(bindings.made) == 8)
+
+
+async def test_a_member_that_comes_while_others_are_at_permit_is_not_bound_without_them(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a"), pod_group("g", 2))
+    engine.pending(*members("g", 2, labels={"does": "wait"}))
+    waiting = engine.scheduler_state.waiting
+    with engine.running():
+        await until(lambda: len(waiting) == 2)
+        engine.pending(pod("late", group="g"))
+        await until(lambda: len(engine.scheduler_state.in_pre_bind) == 1)
+        for at_permit in waiting:
+            waiting.reject(at_permit.pod.uid, "Marked", "no")
+        await until(lambda: not engine.scheduler_state.state.pods.assumed)
+    assert not bindings.made
+
+
+async def test_a_member_that_comes_while_its_group_is_called_off_waits_for_a_backoff(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a"), pod_group("g", 2), clock=lambda: 0.0)
+    at_permit = pod("x", group="g", labels={"does": "wait"})
+    engine.pending(*members("g", 1), at_permit)
+    with engine.running():
+        await until(lambda: len(engine.scheduler_state.waiting) == 1)
+        engine.intake.gone("default/x", parse_pod(at_permit).uid)
+        engine.pending(pod("late", group="g"))
+        await until(lambda: len(bindings.statuses) == 2)
+        late = engine.scheduler_state.queue.get("default/late")
+        assert late is not None
+        assert (late.queue, late.consecutive_errors_count) == (SubQueue.BACKOFF, 1)
+    assert not bindings.made
+
+
+async def half_bound_before(
+    client: ApiClient, *objects: Raw, scheduled: str = "False", **fields: Any
+) -> Engine:
+    """A gang of which a former leader has bound one member, and whose profile deletes such."""
+    condition = {"type": "PodGroupScheduled", "status": scheduled}
+    group = pod_group("g", 2)
+    group["status"] = {"conditions": [condition]}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j"}
+    engine = Engine(client, group, pod("g-0", group="g", node="a", owner=owner), *objects)
+    config = [{"name": "GangScheduling", "args": {"deleteBoundMembers": True}}]
+    put_profile(engine.scheduler_state, pluginConfig=config)
+    engine.pending(pod("g-1", group="g", owner=owner, **fields))
+    return engine
+
+
+async def test_members_that_a_former_leader_bound_are_deleted_if_the_rest_cannot_be_bound(
+    client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mooring.engine.groups.binding._PAUSES_SECONDS", (0.0, 0.0))
+    bindings.refuse["g-1"] = 403
+    engine = await half_bound_before(client, node("a"))
+    with engine.running():
+        await until(lambda: bindings.deleted == ["g-0"])
+    assert not bindings.made
+
+
+async def test_members_that_a_former_leader_bound_are_deleted_if_the_rest_does_not_fit(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = await half_bound_before(client, node("a", cpu="1"), cpu="2")
+    with engine.running():
+        await until(lambda: bindings.deleted == ["g-0"])
+    assert status_of(engine).startswith("1 of 2 members are bound; the group of 1 does not fit")
+
+
+async def test_members_of_a_gang_that_was_whole_once_are_not_deleted(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = await half_bound_before(client, node("a", cpu="1"), scheduled="True", cpu="2")
+    with engine.running():
+        await until(lambda: bindings.statuses)
+    assert not bindings.deleted

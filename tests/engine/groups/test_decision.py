@@ -6,7 +6,7 @@ from typing import Any
 from deciding import Deciding
 from devices.objects import gpu_node, whole_pod
 from mooring.engine.groups.decision import GroupDecision, decide_group
-from mooring.engine.groups.placement import SearchBudget
+from mooring.engine.groups.slices import SearchBudget, run_whole
 from mooring.model.pod import parse_pod
 from mooring.model.pod_group import COSCHEDULING_LABEL
 from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group
@@ -24,15 +24,8 @@ def decided(deciding: Deciding, raws: list[Raw]) -> GroupDecision:
         deciding.state.put_unscheduled(one)
     group = deciding.state.pod_groups.of(pods[0])
     assert group is not None
-    return decide_group(
-        group,
-        pods,
-        deciding.pipeline,
-        deciding.cluster,
-        deciding.shared,
-        seed=0,
-        rejected={},
-    )
+    about = (group, pods, deciding.pipeline, deciding.cluster, deciding.shared)
+    return run_whole(decide_group(*about, seed=0, rejected={}))
 
 
 def nodes_of(deciding: Deciding, decision: GroupDecision) -> set[str]:
@@ -209,16 +202,8 @@ def test_the_domains_of_a_group_share_one_budget() -> None:
     pods = [parse_pod(raw) for raw in port]
     group = deciding.state.pod_groups.of(pods[0])
     assert group is not None
-    bounded = decide_group(
-        group,
-        pods,
-        deciding.pipeline,
-        deciding.cluster,
-        deciding.shared,
-        seed=0,
-        rejected={},
-        budget=SearchBudget(20),
-    )
+    about = (group, pods, deciding.pipeline, deciding.cluster, deciding.shared)
+    bounded = run_whole(decide_group(*about, seed=0, rejected={}, budget=SearchBudget(20)))
     assert 1 <= len(bounded.tried) < 10
     assert bounded.bounded
     assert "was found within" in bounded.message

@@ -1,34 +1,86 @@
 """Groups placed in a trial, against a checker that tries every placement of small groups."""
 
 import random
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from itertools import count
+from typing import Any, TypeVar
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deciding import Deciding
-from mooring.engine.groups.placement import Assignment, GroupSearch
+from mooring.engine.groups.cycle import place_group
+from mooring.engine.groups.decision import GroupDecision
+from mooring.engine.groups.placement import (
+    Assignment,
+    DecisionOutdated,
+    GroupSearch,
+    MemberCheck,
+)
+from mooring.engine.groups.slices import SearchBudget, Slices
+from mooring.model.events import Kind
 from mooring.model.node import HOSTNAME
-from mooring.model.pod import parse_pod
-from mooring.testing.builders import node, pod
+from mooring.model.objects import parse_object
+from mooring.model.pod import Pod, parse_pod
+from mooring.testing.builders import node, pod, pod_group
 
 Raw = dict[str, Any]
 
 
-def placed(
-    deciding: Deciding, members: list[Raw], rejected: dict[str, list[int]] | None = None
-) -> Assignment:
-    pods = [parse_pod(raw) for raw in members]
-    search = GroupSearch(
-        pods,
+def search_for(
+    deciding: Deciding,
+    members: list[Raw],
+    rejected: dict[str, list[int]] | None = None,
+    budget: SearchBudget | None = None,
+) -> GroupSearch:
+    return GroupSearch(
+        [parse_pod(raw) for raw in members],
         deciding.pipeline,
         deciding.cluster,
         deciding.shared,
         seed=0,
         rejected=rejected or {},
+        budget=budget,
     )
-    return search.place()
+
+
+def placed(
+    deciding: Deciding, members: list[Raw], rejected: dict[str, list[int]] | None = None
+) -> Assignment:
+    return search_for(deciding, members, rejected).place()
+
+
+def pausing() -> SearchBudget:
+    """A budget that pauses as often as the search can."""
+    seconds = count()
+    return SearchBudget(clock=lambda: float(next(seconds)))
+
+
+_Result = TypeVar("_Result")
+
+
+def driven(
+    steps: Slices[_Result], in_pause: Callable[[], object] = lambda: None
+) -> tuple[_Result, int]:
+    """The result of the steps, and how many pauses there were."""
+    results, pauses = list[_Result](), 0
+
+    def kept() -> Slices[None]:
+        results.append((yield from steps))
+
+    for _ in kept():
+        pauses += 1
+        in_pause()
+    return results[0], pauses
+
+
+def placed_in_slices(
+    deciding: Deciding, members: list[Raw], in_pause: Callable[[], object] = lambda: None
+) -> tuple[Assignment, int]:
+    """What a search finds that pauses as often as it can, and how often that is."""
+    return driven(search_for(deciding, members, budget=pausing()).place_in_slices(), in_pause)
 
 
 def by_name(deciding: Deciding, assignment: Assignment) -> dict[str, str]:
@@ -100,6 +152,112 @@ def test_the_cause_of_a_group_that_fits_in_total_is_that_no_node_has_enough() ->
     deciding = Deciding(node("a", cpu="4"), node("b", cpu="4"))
     assignment = placed(deciding, [pod(f"w{i}", cpu="2500m") for i in range(3)])
     assert assignment.cause == "no node has enough left for 1 of its members"
+
+
+def test_a_search_pauses_and_no_member_is_on_a_node_then() -> None:
+    nodes = [node(f"n{i}", cpu="2") for i in range(20)]
+    deciding = Deciding(*nodes, pod("other", cpu="1", node="n0"))
+    deciding.nominate(pod("x0", cpu="1"), "n1")
+    members = [pod(f"x{i}", cpu="1", ports=(80,)) for i in range(20)]
+    on_nodes, nominated = list[int](), list[int]()
+
+    def look() -> None:
+        on_nodes.append(len(deciding.state.pods))
+        nominated.append(len(deciding.state.nominations))
+
+    assignment, pauses = placed_in_slices(deciding, members, look)
+    assert assignment.complete
+    assert pauses >= 5
+    assert set(on_nodes) == set(nominated) == {1}
+
+
+def test_what_is_found_in_slices_is_what_is_found_at_once() -> None:
+    rng = random.Random(5)  # noqa: S311 - has to be repeatable
+    pauses = 0
+    for _ in range(100):
+        members, nodes = drawn(rng)
+        raws = [member.raw(f"m{i}") for i, member in enumerate(members)]
+        sizes = [size.raw(f"n{i}") for i, size in enumerate(nodes)]
+        whole = placed(Deciding(*sizes), raws)
+        sliced, paused = placed_in_slices(Deciding(*sizes), raws)
+        pauses += paused
+        assert sliced == whole or (
+            (sliced.rows, sliced.tries, sliced.impossible, sliced.cause)
+            == (whole.rows, whole.tries, whole.impossible, whole.cause)
+        )
+    assert pauses > 100
+
+
+def test_a_search_ends_when_a_node_comes_in_a_pause() -> None:
+    deciding = Deciding(node("a"), node("b"))
+    members = [pod(f"x{i}", cpu="1", ports=(80,)) for i in range(2)]
+
+    def add_node() -> None:
+        deciding.state.put(Kind.NODE, "c", parse_object(Kind.NODE, node("c")))
+
+    with pytest.raises(DecisionOutdated):
+        placed_in_slices(deciding, members, add_node)
+    assert len(deciding.state.pods) == 0
+
+
+def test_a_search_that_is_closed_in_a_pause_leaves_nothing() -> None:
+    deciding = Deciding(node("a"), node("b"))
+    members = [pod(f"x{i}", cpu="1", ports=(80,)) for i in range(2)]
+    steps = search_for(deciding, members, budget=pausing()).place_in_slices()
+    next(steps)
+    next(steps)
+    steps.close()
+    assert len(deciding.state.pods) == 0
+
+
+def checked(deciding: Deciding, members: list[Raw]) -> tuple[MemberCheck, list[Pod]]:
+    """The check of members after a pause."""
+    budget = pausing()
+    search = search_for(deciding, members, budget=budget)
+    check = MemberCheck(search)
+    budget.resumed()
+    return check, [parse_pod(raw) for raw in members]
+
+
+def test_members_that_are_counted_are_checked_beside_those_before_them() -> None:
+    deciding = Deciding(node("a", cpu="2"))
+    check, pods = checked(deciding, [pod(f"m{i}", cpu="1") for i in range(3)])
+    row = deciding.state.nodes.row_of["a"]
+    fits = []
+    for member in pods:
+        fits.append(check.fits(member, row))
+        if fits[-1]:
+            deciding.state.assume(member, row)
+    assert fits == [True, True, False]
+
+
+def test_a_member_with_a_port_is_checked_against_the_pods_of_now() -> None:
+    deciding = Deciding(node("a"), node("b"))
+    check, pods = checked(deciding, [pod(f"m{i}", ports=(80,)) for i in range(2)])
+    deciding.place(pod("other", ports=(80,)), "a")
+    rows = deciding.state.nodes.row_of
+    assert [check.fits(pods[0], rows["a"]), check.fits(pods[1], rows["b"])] == [False, True]
+
+
+@pytest.mark.parametrize("ports", [(), (80,)])
+def test_what_another_pod_is_nominated_to_is_not_free_but_what_a_member_is(
+    ports: tuple[int, ...],
+) -> None:
+    deciding = Deciding(node("a", cpu="1"), node("b", cpu="1"))
+    raws = [pod(f"m{i}", cpu="1", ports=ports) for i in range(2)]
+    deciding.nominate(raws[1], "a")
+    deciding.nominate(pod("other", cpu="1"), "b")
+    check, pods = checked(deciding, raws)
+    rows = deciding.state.nodes.row_of
+    assert [check.fits(pods[0], rows["a"]), check.fits(pods[1], rows["b"])] == [True, False]
+
+
+def test_no_member_fits_any_more_when_the_labels_of_a_node_changed() -> None:
+    deciding = Deciding(node("a", labels={"rack": "r1"}))
+    check, pods = checked(deciding, [pod("m")])
+    raw = node("a", labels={"rack": "r2"})
+    deciding.state.put(Kind.NODE, "a", parse_object(Kind.NODE, raw))
+    assert not check.fits(pods[0], deciding.state.nodes.row_of["a"])
 
 
 @dataclass(frozen=True)
@@ -240,3 +398,102 @@ def test_no_group_is_placed_wrongly_or_wrongly_said_not_to_fit(seed: int) -> Non
     assert all(agree(here, size) for here, size in zip(on, nodes, strict=True))
     assert assignment.complete == (sum(map(len, on)) == len(members))
     assert not (assignment.impossible and exists(members, nodes))
+
+
+class Disturbed:
+    """A group that is placed while pods and nodes of others come and go in every pause."""
+
+    def __init__(self, rng: random.Random) -> None:
+        members, nodes = drawn(rng)
+        self.rng = rng
+        self.sizes = {f"n{i}": size for i, size in enumerate(nodes)}
+        self.others: dict[str, Member] = {}
+        self.members = {f"m{i}": member for i, member in enumerate(members)}
+        objects = [size.raw(name) for name, size in self.sizes.items()]
+        minimum = rng.randint(1, len(members))
+        self.deciding = Deciding(*objects, pod_group("g", minimum))
+        self.minimum = minimum
+        self.pods = []
+        for name, member in self.members.items():
+            raw = member.raw(name)
+            raw["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+            self.pods.append(parse_pod(raw))
+            self.deciding.state.put_unscheduled(self.pods[-1])
+
+    def disturb(self) -> None:
+        """A pod of another scheduler is bound where it fits beside all pods, or one ends."""
+        rng, state = self.rng, self.deciding.state
+        what = rng.random()
+        if what < 0.3:
+            kind, target = rng.choice([*self.members.values()]), rng.choice([*self.sizes])
+            other = Member(1, 1, kind.port, None, kind.app, apart=False)
+            on = self.on(target)
+            if agree([*on, other], self.sizes[target]):
+                name = f"o{len(state.pods)}-{rng.random()}"
+                self.others[name] = other
+                raw = other.raw(name)
+                raw["spec"]["nodeName"] = target
+                state.put(Kind.POD, f"default/{name}", parse_pod(raw))
+        elif what < 0.5 and self.others:
+            gone = rng.choice([*self.others])
+            del self.others[gone]
+            state.delete(Kind.POD, f"default/{gone}")
+        elif what < 0.55:
+            name = f"n{len(self.sizes)}"
+            self.sizes[name] = Size(1, 1, 1, "r1")
+            state.put(Kind.NODE, name, parse_object(Kind.NODE, self.sizes[name].raw(name)))
+
+    def on(self, target: str) -> list[Member]:
+        """Who is on the node."""
+        row = self.deciding.state.nodes.row_of[target]
+        known = {**self.others, **self.members}
+        return [known[placed.pod.name] for placed in self.deciding.cluster.pods_on(row)]
+
+    def assume(self, decision: GroupDecision, check: MemberCheck) -> Iterator[None]:
+        """As the loop does: one after the other, with a pause after each; or none."""
+        state, assumed = self.deciding.state, list[Pod]()
+        for member in self.pods:
+            row = decision.rows.get(member.uid)
+            if row is None:
+                continue
+            if not check.fits(member, row):
+                for other in assumed:
+                    state.forget(other)
+                raise DecisionOutdated
+            state.assume(member, row)
+            assumed.append(member)
+            yield from check.budget.pause()
+
+    def run(self) -> tuple[GroupDecision, int]:
+        """The decision, and how many pauses there were."""
+        group = self.deciding.state.pod_groups.of(self.pods[0])
+        assert group is not None
+        seconds = count()
+        steps = place_group(
+            group,
+            self.pods,
+            self.deciding.pipeline,
+            self.deciding.cluster,
+            self.deciding.shared,
+            seed=0,
+            assume=self.assume,
+            clock=lambda: float(next(seconds)),
+        )
+        return driven(steps, self.disturb)
+
+
+def test_a_group_is_placed_rightly_or_not_at_all_while_the_cluster_changes() -> None:
+    """The independent checker says whether all pods of a node may be there together."""
+    whole = paused = 0
+    for seed in range(150):
+        case = Disturbed(random.Random(seed))  # noqa: S311 - has to be repeatable
+        decision, pauses = case.run()
+        paused += bool(pauses)
+        assert all(agree(case.on(name), size) for name, size in case.sizes.items())
+        group = case.deciding.state.pod_groups.of(case.pods[0])
+        assert group is not None
+        assert len(group.assumed) == len(decision.rows)
+        assert not decision.rows or len(decision.rows) >= case.minimum
+        whole += len(decision.rows) == len(case.pods)
+    assert paused > 75
+    assert whole > 5

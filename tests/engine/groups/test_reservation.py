@@ -1,13 +1,16 @@
 """Nodes are reserved for a group that has waited too long: for one group, for a limited time."""
 
+from datetime import datetime
 from typing import Any, Final
 
 import pytest
 
+from mooring.engine.cycle import decide
 from mooring.engine.groups.reservation import GroupReservation
+from mooring.engine.outcome import ScheduleResult
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
-from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.queued_pod import QueuedPod, StateTimes
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
@@ -19,6 +22,7 @@ from scheduler_states import put_profile, scheduler_state
 Raw = dict[str, Any]
 
 AFTER: Final = 60.0
+STARTED: Final = "2026-01-01T12:00:00Z"
 
 
 class Scene:
@@ -42,7 +46,9 @@ class Scene:
             self.scheduler.queue.add(one, self.pipeline, 0.0)
         found = self.scheduler.state.pod_groups.of(pods[0])
         assert found is not None
-        return found, [QueuedPod(one, self.pipeline, 0.0, 0.0) for one in pods]
+        return found, [
+            QueuedPod(one, self.pipeline, 0.0, 0.0, times=StateTimes(0.0)) for one in pods
+        ]
 
     def nominated(self) -> dict[str, str]:
         names = self.scheduler.state.nodes.names
@@ -209,15 +215,14 @@ def test_a_search_removes_a_limited_number_of_pods(
 
 
 def test_nodes_that_were_not_found_are_searched_for_again_after_as_long() -> None:
-    scene = Scene(*full(), pod_group("g", 5))
-    waiting = scene.waits("g", 5)
+    scene = Scene(*full(), pod("high", cpu="1", node="b", priority=9), pod_group("g", 4))
+    waiting = scene.waits("g", 4)
     scene.reservation.update(*waiting, AFTER)
-    large = parse_object(Kind.NODE, node("large", cpu="8"))
-    scene.scheduler.state.put(Kind.NODE, "large", large)
+    scene.scheduler.state.delete(Kind.POD, "default/high")
     scene.reservation.update(*waiting, 2 * AFTER - 1)
     assert not scene.nominated()
     scene.reservation.update(*waiting, 2 * AFTER)
-    assert {*scene.nominated().values()} == {"large"}
+    assert scene.nominated().keys() == {"g0", "g1", "g2", "g3"}
 
 
 def test_a_reservation_runs_out_although_the_group_is_not_tried_again() -> None:
@@ -282,3 +287,96 @@ def test_the_nomination_of_a_pod_without_a_group_stays() -> None:
     scene.reservation.expire(0.0)
     scene.reservation.expire(2 * AFTER)
     assert scene.nominated() == {"web": "a"}
+
+
+def test_nodes_are_searched_for_again_soon_after_one_was_added() -> None:
+    scene = Scene(*full(), pod_group("g", 5))
+    waiting = scene.waits("g", 5)
+    scene.reservation.update(*waiting, AFTER)
+    large = parse_object(Kind.NODE, node("large", cpu="8"))
+    scene.scheduler.state.put(Kind.NODE, "large", large)
+    scene.reservation.update(*waiting, 1.1 * AFTER - 1)
+    assert not scene.nominated()
+    scene.reservation.update(*waiting, 1.1 * AFTER)
+    assert {*scene.nominated().values()} == {"large"}
+
+
+def busy_for(seconds: int | None, *others: Raw) -> Scene:
+    """A node of 2 CPUs, full with a pod that runs so long, and a free one, both reserved."""
+    limit = {"activeDeadlineSeconds": seconds} if seconds is not None else {}
+    full_node = [node("a", cpu="2"), pod("s", cpu="2", node="a", started=STARTED, spec=limit)]
+    scene = Scene(*full_node, node("b", cpu="2"), *others, pod_group("g", 4))
+    scene.reservation.update(*scene.waits("g", 4), AFTER)
+    return scene
+
+
+def backfilled(scene: Scene, seconds: int | None, *, after: float = 0.0, grace: int = 30) -> bool:
+    """Whether a pod that runs so long is put on the free node, so long after the start of `s`."""
+    spec = {"activeDeadlineSeconds": seconds} if seconds is not None else {}
+    small = parse_pod(pod("new", cpu="1", spec=spec | {"terminationGracePeriodSeconds": grace}))
+    scheduler = scene.scheduler
+    cache, now = (
+        ResultCache(scheduler.state.nodes),
+        datetime.fromisoformat(STARTED).timestamp() + after,
+    )
+    found = decide(small, scene.pipeline, scheduler.cluster, cache, seed=0, now=now)
+    return isinstance(found, ScheduleResult)
+
+
+def test_a_pod_that_ends_before_the_last_reserved_node_is_free_is_put_on_another() -> None:
+    """A minute is added for its start, and half a minute for its grace period."""
+    scene = busy_for(3600)
+    assert backfilled(scene, 3600 - 90)
+    assert not backfilled(scene, 3600 - 89)
+    assert not backfilled(scene, 3600 - 90, after=1.0)
+    assert not backfilled(scene, 3600 - 90, grace=31)
+
+
+def test_a_pod_without_a_deadline_is_not_put_on_reserved_nodes() -> None:
+    assert not backfilled(busy_for(3600), None)
+
+
+def test_beside_pods_that_may_end_at_any_moment_nothing_is_put_on_reserved_nodes() -> None:
+    assert not backfilled(busy_for(None), 1)
+
+
+def test_a_pod_that_has_been_told_to_end_allows_no_backfill() -> None:
+    ending = pod("t", cpu="1", node="c", terminating=True, spec={"activeDeadlineSeconds": 3600})
+    scene = Scene(node("c", cpu="1"), node("d", cpu="1"), ending, pod_group("g", 2))
+    scene.reservation.update(*scene.waits("g", 2), AFTER)
+    assert not backfilled(scene, 1)
+
+
+def test_of_several_pods_on_a_node_the_one_whose_end_makes_enough_free_counts() -> None:
+    def on_c(name: str, seconds: int) -> Raw:
+        spec = {"activeDeadlineSeconds": seconds}
+        return pod(name, cpu="1", node="c", started=STARTED, spec=spec)
+
+    running = [on_c("short", 1000), on_c("long", 9000)]
+    scene = Scene(node("c", cpu="2"), node("d", cpu="1"), *running, pod_group("g", 2))
+    scene.reservation.update(*scene.waits("g", 2), AFTER)
+    assert backfilled(scene, 1000 - 90)
+    assert not backfilled(scene, 1000 - 89)
+
+
+def test_backfill_ends_when_a_pod_has_ended_before_its_deadline() -> None:
+    scene = busy_for(3600)
+    group, members = groups_of(scene, "g")
+    scene.scheduler.state.delete(Kind.POD, "default/s")
+    scene.reservation.update(group, members, AFTER + 1)
+    assert not backfilled(scene, 1)
+
+
+def test_a_pod_is_not_put_on_what_a_preemption_frees() -> None:
+    scene = busy_for(3600)
+    for member in [nominee.pod for nominee in scene.scheduler.state.nominations]:
+        scene.scheduler.state.nominate(member, "b")
+    assert not backfilled(scene, 1)
+
+
+def groups_of(scene: Scene, name: str) -> tuple[PodGroupState, list[QueuedPod]]:
+    """The group that waits, as an attempt sees it."""
+    pods = [n.pod for n in scene.scheduler.state.nominations if n.pod.scheduling_group == name]
+    group = scene.scheduler.state.pod_groups.of(pods[0])
+    assert group is not None
+    return group, [QueuedPod(one, scene.pipeline, 0.0, 0.0, times=StateTimes(0.0)) for one in pods]

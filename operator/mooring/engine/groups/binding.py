@@ -7,6 +7,7 @@ later, it is tried again, and then those that have not begun are called off.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
@@ -18,6 +19,8 @@ _Result = TypeVar("_Result")
 
 _MOST_REQUESTS: Final = 64
 """Members of one group that are bound at the same time."""
+_MOST_AT_ONCE: Final = 64
+"""Members of one group that go on in the same turn of the event loop."""
 _PAUSES_SECONDS: Final = (0.2, 1.0, 3.0)
 """Before each repetition of a binding that failed."""
 
@@ -30,6 +33,7 @@ class GroupBinding:
     """The binding of members of one group that were assumed together.
 
     `needed` of the members must be bound; if that becomes impossible, the others are called off.
+    Members that come later join it until it is over, so that none is bound if the others are not.
     """
 
     def __init__(self, members: int, needed: int) -> None:
@@ -44,6 +48,16 @@ class GroupBinding:
         """Why the members that are not bound are called off; None if they are not."""
         self._unfinished = members
         self._bound = list[Pod]()
+
+    @property
+    def over(self) -> bool:
+        """Whether every member is bound or will not be."""
+        return not self._unfinished
+
+    def join(self, members: int) -> None:
+        """So many more members were assumed."""
+        self._left += members
+        self._unfinished += members
 
     async def all_permitted(self) -> None:
         """Returns when every member is permitted, or has failed and is not needed.
@@ -61,7 +75,7 @@ class GroupBinding:
         meeting.came += 1
         self._look()
         try:
-            await meeting.over.wait()
+            await meeting.wait()
         except asyncio.CancelledError:
             meeting.came -= 1
             raise
@@ -109,7 +123,7 @@ class GroupBinding:
         """Ends the meetings at which all are, or none is expected any more."""
         for meeting in (self._permitted, self._ready):
             if self.called_off is not None or meeting.came >= self._left:
-                meeting.over.set()
+                meeting.end()
 
     def _check(self) -> None:
         if self.called_off is not None:
@@ -117,8 +131,35 @@ class GroupBinding:
 
 
 class _Meeting:
-    """A point that members pass when enough have come."""
+    """A point that members pass when enough have come.
+
+    They pass a few at a time, because a group may have thousands of members, and what they do next
+    would hold up everything else.
+    """
 
     def __init__(self) -> None:
         self.came = 0
-        self.over = asyncio.Event()
+        self._over = False
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def wait(self) -> None:
+        """Returns when the meeting is over, at once or in a later turn of the event loop."""
+        if self._over and not self._waiting:
+            return
+        passed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(passed)
+        await passed
+
+    def end(self) -> None:
+        """The members may go on."""
+        if not self._over:
+            self._over = True
+            self._let_pass()
+
+    def _let_pass(self) -> None:
+        for _ in range(min(_MOST_AT_ONCE, len(self._waiting))):
+            passed = self._waiting.popleft()
+            if not passed.done():
+                passed.set_result(None)
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._let_pass)

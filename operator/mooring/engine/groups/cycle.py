@@ -1,11 +1,12 @@
 """The members of a group leave the queue together, get nodes together, and wait together."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from mooring.engine.binding import PodRejected
 from mooring.engine.groups.decision import GroupDecision, decide_group
-from mooring.engine.groups.placement import SearchBudget
+from mooring.engine.groups.placement import DecisionOutdated, GroupSearch, MemberCheck
+from mooring.engine.groups.slices import SearchBudget, Slices
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
@@ -17,8 +18,9 @@ from mooring.state.snapshot import Snapshot
 
 __all__ = ["GroupBackoffs", "group_of", "place_group", "take_members"]
 
-_MOST_REJECTIONS: Final = 8
-"""A group whose members Reserve or Permit rejected so often is decided about no more for now."""
+_MOST_DECISIONS: Final = 8
+"""In one attempt: Reserve or Permit may reject a member, or the cluster may change in pauses."""
+_ALWAYS_OUTDATED: Final = "the cluster changed each time while nodes were searched for"
 _MOST_REMEMBERED: Final = 4_096
 """Groups of which the member with the latest end of its backoff is remembered."""
 
@@ -39,7 +41,7 @@ def group_of(pod: Pod, pipeline: Pipeline, cluster: Snapshot) -> PodGroupState |
 
 
 def take_members(
-    group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState
+    group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState, now: float
 ) -> list[QueuedPod]:
     """The members in flight from now on: this one first, then the others of its profile.
 
@@ -47,7 +49,7 @@ def take_members(
     """
     members = list[QueuedPod]()
     for other in _others(group, queued, scheduler):
-        member = scheduler.queue.pop_specific(other.pod.key)
+        member = scheduler.queue.pop_specific(other.pod.key, now)
         if member is not None:
             members.append(member)
     members.sort(key=lambda m: (-m.pod.shape.priority, m.initial_attempt_timestamp))
@@ -84,7 +86,7 @@ class GroupBackoffs:
             if len(self._latest) >= _MOST_REMEMBERED:
                 self._latest.clear()
             self._latest[key] = latest
-        scheduler.queue.postpone(queued, latest.backoff_expiration)
+        scheduler.queue.postpone(queued, latest.backoff_expiration, now)
         return True
 
 
@@ -121,30 +123,38 @@ def place_group(
     cache: ResultCache,
     *,
     seed: int,
-    assume: Callable[[GroupDecision], None],
-) -> GroupDecision:
+    assume: Callable[[GroupDecision, MemberCheck], Iterable[None]],
+    clock: Callable[[], float] | None = None,
+) -> Slices[GroupDecision]:
     """The decision about the group, after `assume` has assumed its members on the rows.
 
-    If `assume` raises PodRejected, the group is decided about again without that row for that
-    member. The decision has no rows if nothing is assumed.
+    With a `clock` (seconds) there are pauses; `assume` pauses each time it yields. If it raises
+    PodRejected, the group is decided about again without that row for that member. It raises
+    DecisionOutdated if a member does not fit any more, which the MemberCheck says, and the group is
+    decided about again. The decision has no rows if nothing is assumed.
     """
     rejected: dict[str, set[int]] = {}
-    budget = SearchBudget()
-    message, plugins = "", frozenset[str]()
-    for _ in range(_MOST_REJECTIONS):
-        decision = decide_group(
-            group, members, pipeline, cluster, cache, seed=seed, rejected=rejected, budget=budget
-        )
-        if not decision.rows:
-            if not message:
-                return decision
-            break
+    budget = SearchBudget(clock=clock)
+    message, plugins = _ALWAYS_OUTDATED, frozenset(pipeline.resource_filters)
+    for _ in range(_MOST_DECISIONS):
+        about = (members, pipeline, cluster, cache)
+        check = MemberCheck(GroupSearch(*about, seed=seed, rejected=rejected, budget=budget))
         try:
-            assume(decision)
+            decision = yield from decide_group(
+                group, *about, seed=seed, rejected=rejected, budget=budget
+            )
+            if not decision.rows:
+                if rejected:
+                    break
+                return decision
+            yield from assume(decision, check)
+        except DecisionOutdated:
+            budget = SearchBudget(clock=clock)
         except PodRejected as rejection:
             if rejection.pod is None:
                 raise
-            uid, plugins = rejection.pod.uid, plugins | {rejection.plugin}
+            uid = rejection.pod.uid
+            plugins = (plugins if rejected else frozenset()) | {rejection.plugin}
             rejected.setdefault(uid, set()).add(decision.rows[uid])
             message = f"member {rejection.pod.key}: {rejection.message}"
         else:

@@ -1,7 +1,7 @@
 """Decides about a pod group as a whole: a node for every member, or why there is none.
 
-See podGroupSchedulingPlacementAlgorithm in schedule_one_podgroup.go. A decision is pure and
-synchronous, like that about one pod.
+See podGroupSchedulingPlacementAlgorithm in schedule_one_podgroup.go. A decision is pure, like that
+about one pod. It may take long, and pauses then.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -11,16 +11,19 @@ from typing import Final
 
 import numpy as np
 
-from mooring.engine.groups.placement import Assignment, GroupSearch, SearchBudget
+from mooring.engine.groups.placement import Assignment, GroupSearch
+from mooring.engine.groups.slices import SearchBudget, Slices, run_whole
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.placements import Placement, PodGroupAssignments
 from mooring.framework.plugin import PodGroupPostFilterPlugin
+from mooring.framework.plugin_failures import ExtensionPoint
 from mooring.framework.post_filter import GroupNomination, NotEligible, PodGroupPostFilterState
 from mooring.framework.runtime import (
     run_generate_placements,
     run_pod_group_post_filter,
     run_score_placement,
+    status_of,
 )
 from mooring.framework.scores import normalize_score
 from mooring.framework.verdicts import Unschedulable
@@ -85,33 +88,35 @@ def decide_group(
     seed: int,
     rejected: Mapping[str, Collection[int]],
     budget: SearchBudget | None = None,
-) -> GroupDecision:
+) -> Slices[GroupDecision]:
     """Nodes for all these members, or for as many as the group's minimum needs beside the others.
 
     `members` are without a node. `rejected` has by uid the rows that a Reserve or Permit plugin
     rejected since the attempt began. If the minimum has its nodes already, as many members get
     one as fit. `budget` bounds the decisions of one attempt together.
+
+    Raises:
+        DecisionOutdated: in a pause.
     """
     needed = max(group.minimum - group.scheduled_pods_count, 1)
     if not members or len(members) < needed:
         return GroupDecision({}, message=f"{len(members)} of {needed} members can be scheduled now")
     if (lacking := _lacking(group, cluster)) is not None:
         return GroupDecision({}, message=lacking, plugins=frozenset(pipeline.resource_filters))
-    with cluster.trial() as trial:
-        for pod in members:
-            trial.withdraw(pod.key)
-        search = GroupSearch(
-            members, pipeline, cluster, cache, seed=seed, rejected=rejected, budget=budget
-        )
+    search = GroupSearch(
+        members, pipeline, cluster, cache, seed=seed, rejected=rejected, budget=budget
+    )
+    with search.beside():
         placements = placements_of(group, pipeline, cluster)
-        if isinstance(placements, Unschedulable):
-            reason = frozenset(p.name for p in pipeline.placement_generate)
-            return GroupDecision({}, message=placements.reason, plugins=reason)
-        tried = list[_Candidate]()
-        best = _complete(search, placements, tried) or _partial(tried, needed)
+    if isinstance(placements, Unschedulable):
+        reason = frozenset(p.name for p in pipeline.placement_generate)
+        return GroupDecision({}, message=placements.reason, plugins=reason)
+    tried = list[_Candidate]()
+    best = (yield from _complete(search, placements, tried)) or _partial(tried, needed)
+    with search.beside():
         chosen = _best(best, group, pipeline, cluster) if best else None
-        all_tried = len(tried) == len(placements)
-        return _decision(chosen, tried, search, pipeline, all_tried=all_tried)
+    all_tried = len(tried) == len(placements)
+    return _decision(chosen, tried, search, pipeline, all_tried=all_tried)
 
 
 def _lacking(group: PodGroupState, cluster: Snapshot) -> str | None:
@@ -169,11 +174,15 @@ def preempt_for_group(
         state = PodGroupPostFilterState(
             group, wanted, cluster, dry_run.place, pipeline.preemption, now
         )
-        for plugin in pipeline.post_filter:
-            if isinstance(plugin, PodGroupPostFilterPlugin):
-                answer = run_pod_group_post_filter(pipeline, plugin, state)
-                if isinstance(answer, GroupNomination):
-                    return answer if not dry_run.budget.spent else Unschedulable(_TOO_LONG)
+        with pipeline.metrics.all_at(ExtensionPoint.POST_FILTER):
+            for plugin in pipeline.post_filter:
+                if isinstance(plugin, PodGroupPostFilterPlugin):
+                    answer = run_pod_group_post_filter(pipeline, plugin, state)
+                    if isinstance(answer, GroupNomination):
+                        break
+        pipeline.metrics.ended_with(ExtensionPoint.POST_FILTER, status_of(answer))
+    if isinstance(answer, GroupNomination) and dry_run.budget.spent:
+        return Unschedulable(_TOO_LONG)
     return answer
 
 
@@ -215,7 +224,7 @@ class _GroupDryRun:
         placements = placements_of(self._group, self._pipeline, self._cluster)
         if isinstance(placements, Unschedulable):
             return None
-        found = _complete(search, placements, [])
+        found = run_whole(_complete(search, placements, []))
         if not found:
             return None
         best = _best(found, self._group, self._pipeline, self._cluster)
@@ -228,14 +237,19 @@ def placements_of(
 ) -> list[Placement] | Unschedulable:
     """The placements of all plugins, each of which divides those of the one before it."""
     placements = [Placement(cluster.nodes_in_order)]
+    metrics, point = pipeline.metrics, ExtensionPoint.PLACEMENT_GENERATE
+    metrics.mark()
     for plugin in pipeline.placement_generate:
         divided = list[Placement]()
         for parent in placements:
             found = run_generate_placements(pipeline, plugin, group, parent, cluster)
             if isinstance(found, Unschedulable):
+                metrics.lap(point)
+                metrics.ended_with(point, status_of(found))
                 return found
             divided += found
         placements = divided
+    metrics.lap(point)
     if not placements:
         return Unschedulable("no plugin has a placement for the group")
     return sorted(placements, key=lambda placement: placement.tier)[:_MOST_PLACEMENTS]
@@ -243,7 +257,7 @@ def placements_of(
 
 def _complete(
     search: GroupSearch, placements: Iterable[Placement], tried: list[_Candidate]
-) -> list[_Candidate]:
+) -> Slices[list[_Candidate]]:
     """The placements of the lowest tier that take all members; `tried` gets what was tried.
 
     No more are tried once the budget of the search is spent.
@@ -253,7 +267,8 @@ def _complete(
         for placement in tier:
             if tried and search.budget.spent:
                 return found
-            candidate = _Candidate(placement, search.place(placement.rows))
+            assignment = yield from search.place_in_slices(placement.rows)
+            candidate = _Candidate(placement, assignment)
             tried.append(candidate)
             if candidate.assignment.complete:
                 found.append(candidate)
@@ -276,6 +291,7 @@ def _best(
     """The candidate with the highest total score; the first of equals."""
     if len(found) == 1:
         return found[0]
+    pipeline.metrics.mark()
     totals = np.zeros(len(found), np.int64)
     for scorer in pipeline.placement_scores:
         scores = [
@@ -290,6 +306,7 @@ def _best(
         ]
         normalized = normalize_score(np.array(scores, np.int64), scorer.plugin.normalize)
         totals += scorer.weight * normalized
+    pipeline.metrics.lap(ExtensionPoint.PLACEMENT_SCORE)
     return found[int(np.argmax(totals))]
 
 

@@ -12,10 +12,11 @@ from typing import Final
 
 import numpy as np
 
+from mooring.engine.groups.slices import Slices, run_whole
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
-__all__ = ["Item", "Order", "Packing", "pack"]
+__all__ = ["Item", "Order", "Packing", "pack", "pack_in_slices"]
 
 _MOST_TRIES: Final = 32
 """Orders and ways to choose nodes that are tried for one group in one domain."""
@@ -80,6 +81,13 @@ def pack(items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES
 
     If not all of them can be placed, or are not within the tries, as many as one try could place.
     """
+    return run_whole(pack_in_slices(items, free, most_tries=most_tries))
+
+
+def pack_in_slices(
+    items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES
+) -> Slices[Packing]:
+    """The result of `pack`, with a pause after each try."""
     first = tuple(range(len(items)))
     if len(items) > 1:
         first = _starting_orders(items, free)[0]
@@ -94,6 +102,7 @@ def pack(items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES
     for order, choice in _attempts(items, free, impossible=impossible):
         if tries >= most_tries:
             break
+        yield
         tries += 1
         members, failed = _try(items, free, order.items, choice)
         if not failed:

@@ -4,18 +4,23 @@ Members whose filters depend on other pods through requests alone are counted on
 (`packing`), however many there are. If any member has ports, inter-pod terms, spread
 constraints, volumes or devices, the members are placed in trials, and such members one by one.
 Every filter of the profile holds for each member beside all those placed before it.
+
+A long search pauses (`slices`). Its trial is closed then, because other tasks change the cluster,
+and made again afterwards. What it finds may not fit any more: `MemberCheck` says whether it does.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 
 from mooring.engine.filtering import Search
-from mooring.engine.groups.packing import Item, Order, Packing, pack
+from mooring.engine.groups.packing import Item, Order, Packing, pack, pack_in_slices
+from mooring.engine.groups.slices import SearchBudget, Slices, run_whole
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scoring import score
 from mooring.framework.card_plugin import assign_cards
@@ -25,16 +30,13 @@ from mooring.framework.runtime import run_resource_requests
 from mooring.model.pod import Pod
 from mooring.model.shape import PodShape
 from mooring.model.volumes import PodVolume
-from mooring.state.cluster import Trial
 from mooring.state.columns import IntArray
 from mooring.state.snapshot import Snapshot
-from mooring.state.view import BoolArray
+from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["Assignment", "GroupSearch", "SearchBudget"]
+__all__ = ["Assignment", "DecisionOutdated", "GroupSearch", "MemberCheck"]
 
 _MOST_TRIES: Final = 24
-_MOST_DECISIONS: Final = 3_000
-"""What one decision about a group may cost in all its domains, in decisions about one pod."""
 _COUNTING: Final = 5
 """The cost of placing the members of one class by counting; it takes some milliseconds."""
 _MOST_SHAPES: Final = 500
@@ -51,6 +53,8 @@ _Fields = tuple[PodShape, frozenset[tuple[str, str]], tuple[PodVolume, ...], Any
 
 Rows = dict[str, int]
 """The row of each placed member, by its uid."""
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,6 +94,100 @@ class _Counted:
     eligible: BoolArray
 
 
+class DecisionOutdated(Exception):  # noqa: N818 - says what happened; the decision begins anew
+    """In a pause the cluster changed so much that what was found before is of no use."""
+
+
+class _Beside:
+    """The members that are placed so far, in a trial in which no member is nominated to a node.
+
+    The trial is open inside `with`, but for pauses.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Pod],
+        pipeline: Pipeline,
+        cluster: Snapshot,
+        budget: SearchBudget,
+        version: object,
+    ) -> None:
+        self._members = members
+        self._pipeline = pipeline
+        self._cluster = cluster
+        self._budget = budget
+        self._version = version
+        self._nominations = ExitStack()
+        self._placed: list[tuple[Pod, int, ExitStack]] = []
+
+    def __enter__(self) -> Self:
+        self._open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    @property
+    def rows(self) -> Rows:
+        """The row of each member that is placed, in the order in which they were placed."""
+        return {pod.uid: row for pod, row, _ in self._placed}
+
+    def add(self, pod: Pod, row: int) -> None:
+        """The member is on the row, and on the GPU cards that it would get there."""
+        self._placed.append((pod, row, self._added(pod, row)))
+
+    def drop_last(self) -> None:
+        """The member that was added last is on no node."""
+        self._placed.pop()[2].close()
+
+    def clear(self) -> None:
+        """No member is on a node."""
+        while self._placed:
+            self.drop_last()
+
+    def pause(self) -> Slices[None]:
+        """Pauses if that is due.
+
+        Raises:
+            DecisionOutdated: the rows of nodes, or topology domains, are not what they were.
+        """
+        budget = self._budget
+        if not budget.pause_due:
+            return
+        closing = budget.now()
+        self._close()
+        closed = budget.now()
+        yield
+        if _version(self._cluster) != self._version:
+            raise DecisionOutdated
+        opening = budget.now()
+        self._open()
+        budget.resumed(budget.now() - opening + closed - closing)
+
+    def _open(self) -> None:
+        if len(self._cluster.nominations):
+            trial = self._nominations.enter_context(self._cluster.trial())
+            for pod in self._members:
+                trial.withdraw(pod.key)
+        self._placed = [(pod, row, self._added(pod, row)) for pod, row, _ in self._placed]
+
+    def _close(self) -> None:
+        for _, _, added in reversed(self._placed):
+            added.close()
+        self._nominations.close()
+
+    def _added(self, pod: Pod, row: int) -> ExitStack:
+        with ExitStack() as undo:
+            undo.enter_context(self._cluster.trial()).add(pod, row)
+            assign_cards(self._pipeline.reserve, pod, row)
+            return undo.pop_all()
+
+
+def _version(cluster: Snapshot) -> tuple[int, int]:
+    """Changes with the nodes that exist, their rows, labels and taints."""
+    return cluster.nodes.topology_version, len(cluster.nodes)
+
+
 class GroupSearch:
     """The search for nodes for these members, which are not placed and have one pipeline.
 
@@ -106,7 +204,7 @@ class GroupSearch:
         *,
         seed: int,
         rejected: Mapping[str, Collection[int]],
-        budget: "SearchBudget | None" = None,
+        budget: SearchBudget | None = None,
     ) -> None:
         self.budget = budget or SearchBudget()
         self._members = members
@@ -116,28 +214,89 @@ class GroupSearch:
         self._seed = seed
         self._rejected = rejected
         self._lowest = min(members, key=lambda pod: pod.shape.priority)
+        self._version = _version(cluster)
+        self._known_classes: list[_Class] | None = None
+        self._known_counts: tuple[int, list[_Counted] | None] = (-1, None)
 
     def place(self, candidates: IntArray | None = None) -> Assignment:
         """The members on these rows (int64), or on any node; the state is as before afterwards.
 
         Once the budget is spent, hardly anything is tried.
         """
+        return run_whole(self.place_in_slices(candidates))
+
+    def place_in_slices(self, candidates: IntArray | None = None) -> Slices[Assignment]:
+        """The result of `place`.
+
+        After a pause it may not fit any more, which `MemberCheck` finds out.
+
+        Raises:
+            DecisionOutdated: in a pause.
+        """
         shapes = len({pod.shape for pod in self._members})
         if shapes > _MOST_SHAPES:
             cause = f"its members have {shapes} different specs, and at most {_MOST_SHAPES} can be"
             return Assignment({}, len(self._members), 0, cause=f"{cause} placed together")
-        allowed = self._allowed(candidates)
-        counted = [self._counted(c, allowed) for c in self._classes]
-        known = [c for c in counted if c is not None]
-        if len(known) == len(counted):
-            return self._by_counting(known)
-        return self._in_trials(allowed)
+        with self.beside() as beside:
+            yield from beside.pause()
+            yield from _pausing(self._find_classes(), beside)
+            counted = yield from self._all_counted(beside)
+            allowed = self._allowed(candidates)
+            if counted is None:
+                return (yield from self._in_trials(allowed, beside))
+            if len(counted) == 1 and not len(self._cluster.nominations):
+                return self._by_counting_one(self._classes[0], counted[0], allowed)
+            return (yield from self._by_counting(counted, allowed, beside))
+
+    def beside(self) -> _Beside:
+        """A trial in which no member is nominated or placed yet."""
+        return _Beside(self._members, self._pipeline, self._cluster, self.budget, self._version)
+
+    @property
+    def nodes_changed(self) -> bool:
+        """Whether nodes came or went, or their labels or taints changed, since the beginning."""
+        return _version(self._cluster) != self._version
+
+    def left(self) -> "_Left | None":
+        """What is left for the members now; None if they are not all counted."""
+        with self.beside() as beside:
+            counted = run_whole(self._all_counted(beside))
+            if counted is None:
+                return None
+            resources = _resources(counted)
+            free, present = self._free(resources), self._cluster.nodes.present
+            items: dict[str, Item] = {}
+            for members, c in zip(self._classes, counted, strict=True):
+                item = self._item_of(members, c, resources, free, present)
+                items |= dict.fromkeys((pod.uid for pod in members.pods), item)
+            return _Left(free, items)
+
+    def fits(self, pod: Pod, row: int) -> bool:
+        """Whether every filter accepts the member on the row, also with pods nominated to it.
+
+        Nominations of members do not count.
+        """
+        search = self._search(pod)
+        if search.rejections(row):
+            return False
+        at_row = self._cluster.nominations.at(row, pod.shape.priority, pod.key)
+        nominated = [other for other in at_row if other.key not in self._keys]
+        if not nominated:
+            return True
+        with self._cluster.trial() as trial:
+            for other in nominated:
+                trial.add(other, row)
+                assign_cards(self._pipeline.reserve, other, row)
+            return not search.rejections(row)
+
+    @cached_property
+    def _keys(self) -> frozenset[str]:
+        return frozenset(pod.key for pod in self._members)
 
     @cached_property
     def counted(self) -> bool:
         """Whether the filters of all members depend on other pods through requests alone."""
-        allowed = self._allowed(None)
-        return all(self._counted(members, allowed) is not None for members in self._classes)
+        return all(self._counted(members) is not None for members in self._classes)
 
     def once_ended(self, slots: IntArray) -> Callable[[IntArray], Assignment]:
         """Places the members by counting, as if the pods of these pod columns' slots had ended.
@@ -147,9 +306,8 @@ class GroupSearch:
         are not `counted`, they may be rejected where it places them; what it says is impossible
         is impossible.
         """
-        allowed = self._allowed(None)
-        counted = [self._counted(c, allowed) or self._requesting(c, allowed) for c in self._classes]
-        resources = [_PODS, *sorted({name for c in counted for name in c.needs})]
+        counted = [self._counted(c) or self._requesting(c) for c in self._classes]
+        resources = _resources(counted)
         columns = self._cluster.pod_columns
         at, free = columns.rows[slots], self._free(resources)
         free[0] += np.bincount(at, minlength=free.shape[1])
@@ -177,10 +335,10 @@ class GroupSearch:
         left = next((pod for pod in self._members if pod.uid not in placed), None)
         if left is None:
             return None
-        with self._cluster.trial() as trial:
-            beside = (pod for pod in self._members if pod.uid in placed)
-            for pod in islice(beside, _MOST_DIAGNOSED):
-                self._add(trial, pod, placed[pod.uid])
+        with self.beside() as beside:
+            others = (pod for pod in self._members if pod.uid in placed)
+            for pod in islice(others, _MOST_DIAGNOSED):
+                beside.add(pod, placed[pod.uid])
             return self._why_not(left, self._allowed(candidates))
 
     def _why_not(self, pod: Pod, allowed: BoolArray) -> Diagnosis:
@@ -197,34 +355,56 @@ class GroupSearch:
             allowed[candidates] = True
         return allowed & self._cluster.nodes.present
 
-    @cached_property
+    @property
     def _classes(self) -> list[_Class]:
         """The members by what a filter may read of them; by their shape alone if all are counted.
 
         Beside members with inter-pod terms, labels may matter that do not matter now.
         """
+        if self._known_classes is None:
+            run_whole(self._find_classes())
+        return self._known_classes or []
+
+    def _find_classes(self) -> Slices[None]:
+        """Finds the classes once; there are as many as members if each has a label of its own."""
+        if self._known_classes is not None:
+            return
         by_fields: dict[_Fields, _Class] = {}
         for pod in self._members:
             rejected = frozenset(self._rejected.get(pod.uid, ()))
             labels = frozenset(pod.labels.items())
             fields = (pod.shape, labels, pod.volumes, pod.owner, rejected)
             by_fields.setdefault(fields, _Class(rejected)).pods.append(pod)
-        if len(by_fields) == 1:
-            return list(by_fields.values())
-        allowed = self._allowed(None)
-        if any(self._counted(found, allowed) is None for found in by_fields.values()):
-            return list(by_fields.values())
-        by_shape: dict[tuple[PodShape, frozenset[int]], _Class] = {}
-        for (shape, *_), found in by_fields.items():
-            members = by_shape.setdefault((shape, found.rejected), _Class(found.rejected))
-            members.pods.extend(found.pods)
-        return list(by_shape.values())
+        classes = list(by_fields.values())
+        if len(classes) > 1:
+            for found in classes:
+                if self._counted(found) is None:
+                    break
+                yield
+            else:
+                classes = _merged(by_fields)
+        self._known_classes = classes
 
     def _search(self, pod: Pod) -> Search:
         results = self._cache.of(pod, self._pipeline, self._cluster)
         return Search(pod, self._pipeline, self._cluster, results)
 
-    def _counted(self, members: _Class, allowed: BoolArray) -> _Counted | None:
+    def _all_counted(self, beside: _Beside) -> Slices[list[_Counted] | None]:
+        """Each class as it is counted while no member is placed; None if one of them is not."""
+        pauses = self.budget.pauses
+        if self._known_counts[0] != pauses:
+            counted = list[_Counted]()
+            for members in self._classes:
+                found = self._counted(members)
+                if found is None:
+                    break
+                counted.append(found)
+                yield from beside.pause()
+            complete = len(counted) == len(self._classes)
+            self._known_counts = (pauses, counted if complete else None)
+        return self._known_counts[1]
+
+    def _counted(self, members: _Class) -> _Counted | None:
         """The class as it is counted; None if its members must be placed one by one."""
         search = self._search(members.pods[0])
         pre_filtered = search.pre_filter()
@@ -233,13 +413,13 @@ class GroupSearch:
         resource_filter = search.resource_filter(pre_filtered)
         if resource_filter is None:
             return None
-        eligible = search.results.fits_without_pods & allowed
+        eligible = search.results.fits_without_pods
         if pre_filtered.restricted_by:
             eligible &= _mask(pre_filtered.candidate_rows, len(eligible))
         eligible[list(members.rejected)] = False
         return _Counted(search, resource_filter[1], eligible)
 
-    def _requesting(self, members: _Class, allowed: BoolArray) -> _Counted:
+    def _requesting(self, members: _Class) -> _Counted:
         """The class as if only the requests that are filtered depended on other pods."""
         search = self._search(members.pods[0])
         pre_filtered = search.pre_filter()
@@ -249,18 +429,41 @@ class GroupSearch:
                 if name in pre_filtered.states:
                     state = pre_filtered.states[name]
                     needs |= run_resource_requests(self._pipeline, plugin, state)
-        return _Counted(search, needs, search.results.fits_without_pods & allowed)
+        return _Counted(search, needs, search.results.fits_without_pods)
 
-    def _by_counting(self, counted: Sequence[_Counted]) -> Assignment:
-        """The members by their numbers, with no trial."""
+    def _by_counting_one(
+        self, members: _Class, counted: _Counted, allowed: BoolArray
+    ) -> Assignment:
+        """The members of the only class, by their number, while no pod is nominated to a node.
+
+        Only the rows that the scores prefer are counted, because members fit on each of them.
+        """
+        self.budget.spend(_COUNTING)
+        rows = np.flatnonzero(counted.search.results.fits & counted.eligible & allowed)
+        ranked, fills = self._ranked(members, counted.search, rows)
+        resources = _resources((counted,))
+        requests = np.array([1, *(counted.needs[name] for name in resources[1:])], np.int64)
+        places = np.arange(len(ranked))
+        item = Item(len(members.pods), requests, np.ones(len(ranked), np.bool_), places, fills)
+        free = self._free(resources, self._cluster.nodes.take(ranked))
+        packing = pack((item,), free)
+        cause = "" if packing.complete else _shortage((item,), free, packing, resources)
+        at = np.repeat(ranked, packing.members[0]).tolist()
+        found = {pod.uid: row for pod, row in zip(members.pods, at, strict=False)}
+        return Assignment(found, item.count, packing.tries, packing.impossible, cause)
+
+    def _by_counting(
+        self, counted: Sequence[_Counted], allowed: BoolArray, beside: _Beside
+    ) -> Slices[Assignment]:
+        """The members by their numbers; none of them is in the trial."""
         self.budget.spend(_COUNTING * len(counted))
-        resources = [_PODS, *sorted({name for c in counted for name in c.needs})]
+        resources = _resources(counted)
         free = self._free(resources)
-        items = [
-            self._item(members, c, resources, free)
-            for members, c in zip(self._classes, counted, strict=True)
-        ]
-        packing = pack(items, free)
+        items = list[Item]()
+        for members, c in zip(self._classes, counted, strict=True):
+            items.append(self._item(members, c, resources, free, allowed))
+            yield from beside.pause()
+        packing = yield from _pausing(pack_in_slices(items, free), beside)
         cause = "" if packing.complete else _shortage(items, free, packing, resources)
         return self._assigned(packing, cause)
 
@@ -274,19 +477,28 @@ class GroupSearch:
         wanted = len(self._members)
         return Assignment(rows, wanted, packing.tries, packing.impossible, cause)
 
-    def _free(self, resources: Sequence[str]) -> IntArray:
-        """int64[resources, rows]: what is free beside the pods nominated to a node."""
-        cluster, nodes = self._cluster, self._cluster.nodes
-        if len(cluster.nominations):
+    def _free(self, resources: Sequence[str], at: NodeView | None = None) -> IntArray:
+        """int64[resources, rows]: what is free beside the pods nominated to a node.
+
+        On all rows, or without regard to nominated pods on those of a view.
+        """
+        cluster, nodes = self._cluster, at if at is not None else self._cluster.nodes
+        if at is None and len(cluster.nominations):
             nodes = cluster.nodes_with_nominated(nodes.rows, resources[1:], self._lowest)
         free = [nodes.pod_slots - nodes.pod_count]
         free += [nodes.allocatable(name) - nodes.requested(name) for name in resources[1:]]
         return np.stack(free)
 
     def _item(
-        self, members: _Class, counted: _Counted, resources: Sequence[str], free: IntArray
+        self,
+        members: _Class,
+        counted: _Counted,
+        resources: Sequence[str],
+        free: IntArray,
+        among: BoolArray,
     ) -> Item:
-        item = self._item_of(members, counted, resources, free, counted.eligible)
+        """The class on the rows among these (bool[rows]) where one of it fits."""
+        item = self._item_of(members, counted, resources, free, among)
         ranked, fills = self._ranked(members, counted.search, item.ranked)
         return replace(item, ranked=ranked, fills=fills)
 
@@ -313,15 +525,14 @@ class GroupSearch:
         """
         if len(rows) < 2:
             return rows, False
-        rolled = np.roll(np.arange(len(rows)), self._seed % len(rows))
-        lost = -score(search, rows).total[rolled]
-        most = len(self._members)
+        total, most = score(search, rows).total, len(self._members)
         if most < len(rows):
-            highest = np.partition(lost, most - 1)[most - 1]
-            better, equal = np.flatnonzero(lost < highest), np.flatnonzero(lost == highest)
-            kept = np.concatenate((better, equal[: most - len(better)]))
-            rolled, lost = rolled[kept], lost[kept]
-        ranked = rows[rolled[np.argsort(lost, kind="stable")]]
+            least = np.partition(total, -most)[-most]
+            better, equal = np.flatnonzero(total > least), np.flatnonzero(total == least)
+            kept = np.concatenate((better, _turned(equal, self._seed)[: most - len(better)]))
+        else:
+            kept = _turned(np.arange(len(rows)), self._seed)
+        ranked = rows[kept[np.argsort(-total[kept], kind="stable")]]
         if len(members.pods) == 1:
             return ranked, False
         results = search.results
@@ -332,7 +543,8 @@ class GroupSearch:
     def _prefers_full_nodes(self, members: _Class, ranked: IntArray) -> bool | None:
         """Whether the best node is still the best with a member on it; None if it is full then."""
         with self._cluster.trial() as trial:
-            self._add(trial, members.pods[0], int(ranked[0]))
+            trial.add(members.pods[0], int(ranked[0]))
+            assign_cards(self._pipeline.reserve, members.pods[0], int(ranked[0]))
             again = self._search(members.pods[1])
             if not again.results.fits[ranked[0]]:
                 return None
@@ -340,7 +552,7 @@ class GroupSearch:
         best, second = at if ranked[0] < ranked[1] else at[::-1]
         return bool(best >= second)
 
-    def _in_trials(self, allowed: BoolArray) -> Assignment:
+    def _in_trials(self, allowed: BoolArray, beside: _Beside) -> Slices[Assignment]:
         """The members in several orders of their classes, then by backtracking in small groups."""
         best: Rows = {}
         why: Diagnosis | None = None
@@ -348,10 +560,11 @@ class GroupSearch:
         for order in self._orders():
             for by_fit in (False, True):
                 tries += 1
-                with self._cluster.trial() as trial:
-                    rows, left = self._one_try(trial, order.items, allowed, by_fit=by_fit)
-                    if why is None and left:
-                        why = self._why_not(self._classes[left[0]].pods[-1], allowed)
+                left = yield from self._one_try(beside, order.items, allowed, by_fit=by_fit)
+                rows = beside.rows
+                if why is None and left:
+                    why = self._why_not(self._classes[left[0]].pods[-1], allowed)
+                beside.clear()
                 if not left:
                     return Assignment(rows, len(self._members), tries)
                 if len(rows) > len(best):
@@ -361,7 +574,7 @@ class GroupSearch:
                 break
         if len(self._members) <= _MOST_BACKTRACKED and not self.budget.spent:
             tries += 1
-            found = self._backtrack(allowed)
+            found = yield from self._backtrack(allowed, beside)
             if found is not None:
                 return Assignment(found, len(self._members), tries)
         cause = why.message if why is not None else ""
@@ -399,28 +612,22 @@ class GroupSearch:
         return {name: max(int(nodes.allocatable(name).sum()), 1) for name in names}
 
     def _one_try(
-        self,
-        trial: Trial,
-        order: Sequence[int],
-        allowed: BoolArray,
-        *,
-        by_fit: bool,
-    ) -> tuple[Rows, list[int]]:
-        """The members that find a node in this order, and the classes with others.
+        self, beside: _Beside, order: Sequence[int], allowed: BoolArray, *, by_fit: bool
+    ) -> Slices[list[int]]:
+        """Places the members that find a node in this order; returns the classes with others.
 
-        They are in the trial afterwards. Identical members that are counted cost one decision.
+        Identical members that are counted cost one decision.
         """
-        rows: Rows = {}
         failed: list[int] = []
         for index in order:
             members = self._classes[index]
-            counted = self._counted(members, allowed) if len(members.pods) > 1 else None
+            counted = self._counted(members) if len(members.pods) > 1 else None
             if counted is not None:
-                at = self._counted_rows(members, counted)
+                at = self._counted_rows(members, counted, allowed)
                 self.budget.spend(_COUNTING)
                 for pod, row in zip(members.pods, at, strict=False):
-                    self._add(trial, pod, row)
-                    rows[pod.uid] = row
+                    beside.add(pod, row)
+                    yield from beside.pause()
                 if len(at) < len(members.pods):
                     failed.append(index)
                 continue
@@ -430,20 +637,15 @@ class GroupSearch:
                 if found is None or self.budget.spent:
                     failed.append(index)
                     break  # the other members of the class are rejected likewise
-                self._add(trial, pod, found)
-                rows[pod.uid] = found
-        return rows, failed
+                beside.add(pod, found)
+                yield from beside.pause()
+        return failed
 
-    def _add(self, trial: Trial, pod: Pod, row: int) -> None:
-        """The member is on the row, and on the GPU cards that it would get there."""
-        trial.add(pod, row)
-        assign_cards(self._pipeline.reserve, pod, row)
-
-    def _counted_rows(self, members: _Class, counted: _Counted) -> list[int]:
+    def _counted_rows(self, members: _Class, counted: _Counted, allowed: BoolArray) -> list[int]:
         """A row for each member of one class, or for as many as fit."""
-        resources = [_PODS, *sorted(counted.needs)]
+        resources = _resources((counted,))
         free = self._free(resources)
-        packing = pack([self._item(members, counted, resources, free)], free)
+        packing = pack([self._item(members, counted, resources, free, allowed)], free)
         chosen = np.flatnonzero(packing.members[0])
         at: list[int] = np.repeat(chosen, packing.members[0][chosen]).tolist()
         return at
@@ -483,49 +685,110 @@ class GroupSearch:
             slack += (free * 1_000_000.0 / self._totals.get(name, 1)).astype(np.int64)
         return slack
 
-    def _backtrack(self, allowed: BoolArray) -> Rows | None:
+    def _backtrack(self, allowed: BoolArray, beside: _Beside) -> Slices[Rows | None]:
         """A row for every member, by trying nodes one after the other; None after many steps."""
         first = next(iter(self._orders())).items
         members = [(self._classes[i], pod) for i in first for pod in self._classes[i].pods]
-        rows: Rows = {}
         steps = SearchBudget(_MOST_STEPS)
 
-        def place(position: int) -> bool:
-            if position == len(members):
-                return True
+        def candidates(position: int) -> Iterator[int]:
             members_of, pod = members[position]
-            _, candidates = self._feasible(pod, members_of, allowed)
-            order = np.argsort(self._slack(pod, candidates), kind="stable")
-            for row in candidates[order].tolist():
-                steps.spend(1)
-                self.budget.spend(1)
-                if steps.spent or self.budget.spent:
-                    return False
-                with self._cluster.trial() as trial:
-                    self._add(trial, pod, row)
-                    rows[pod.uid] = row
-                    if place(position + 1):
-                        return True
-                    del rows[pod.uid]
+            _, rows = self._feasible(pod, members_of, allowed)
+            return iter(rows[np.argsort(self._slack(pod, rows), kind="stable")].tolist())
+
+        left = [candidates(0)]
+        """By position, the rows that were not tried yet for the member there."""
+        while left:
+            row = next(left[-1], None)
+            if row is None:
+                left.pop()
+                if left:
+                    beside.drop_last()
+                continue
+            steps.spend(1)
+            self.budget.spend(1)
+            if steps.spent or self.budget.spent:
+                return None
+            beside.add(members[len(left) - 1][1], row)
+            if len(left) == len(members):
+                return beside.rows
+            yield from beside.pause()
+            left.append(candidates(len(left)))
+        return None
+
+
+class MemberCheck:
+    """Whether members of a group still fit where a search placed them.
+
+    It is for the time in which they are assumed one after the other: a member that fits counts as
+    assumed. Other tasks may change the cluster in each pause of the search's budget.
+    """
+
+    def __init__(self, search: GroupSearch) -> None:
+        """Made before the search begins; the decision's search has the same budget."""
+        self.budget = search.budget
+        self._search = search
+        self._pauses = -1
+        self._left: _Left | None = None
+
+    def fits(self, pod: Pod, row: int) -> bool:
+        """Whether the node is as it was, and every filter accepts the member on it."""
+        search = self._search
+        if not self.budget.pauses:
+            return True
+        if search.nodes_changed:
             return False
+        if self._pauses != self.budget.pauses:
+            self._pauses = self.budget.pauses
+            self._left = search.left()
+        return self._left.take(pod, row) if self._left is not None else search.fits(pod, row)
 
-        return rows if place(0) else None
+
+class _Left:
+    """What is left for counted members: int64[resources, rows], and the item of each by its uid."""
+
+    def __init__(self, free: IntArray, items: Mapping[str, Item]) -> None:
+        self._free = free
+        self._items = items
+
+    def take(self, pod: Pod, row: int) -> bool:
+        """Whether the member fits on the row; what it requests there is taken then."""
+        item, free = self._items[pod.uid], self._free[:, row]
+        if not item.eligible[row] or (item.requests > free)[item.requests > 0].any():
+            return False
+        free -= item.requests
+        return True
 
 
-class SearchBudget:
-    """How many steps may be taken; each costs about as much as a decision about one pod."""
+def _merged(by_fields: Mapping[_Fields, _Class]) -> list[_Class]:
+    """The classes by shape and rejected rows alone."""
+    by_shape: dict[tuple[PodShape, frozenset[int]], _Class] = {}
+    for (shape, *_), found in by_fields.items():
+        members = by_shape.setdefault((shape, found.rejected), _Class(found.rejected))
+        members.pods.extend(found.pods)
+    return list(by_shape.values())
 
-    def __init__(self, steps: int = _MOST_DECISIONS) -> None:
-        self._left = steps
 
-    @property
-    def spent(self) -> bool:
-        """Whether more steps were taken than allowed."""
-        return self._left < 0
+def _resources(counted: Sequence[_Counted]) -> list[str]:
+    """Pod slots, and all resources that are filtered for any of these classes."""
+    return [_PODS, *sorted({name for c in counted for name in c.needs})]
 
-    def spend(self, steps: int) -> None:
-        """Counts steps that were taken."""
-        self._left -= steps
+
+def _turned(positions: IntArray, seed: int) -> IntArray:
+    """The positions in their order, but with the seed's one first."""
+    first = seed % len(positions)
+    return np.concatenate((positions[first:], positions[:first]))
+
+
+def _pausing(steps: Slices[_Result], beside: _Beside) -> Slices[_Result]:
+    """The result of steps that keep no trial open, in pauses of the search."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            result: _Result = ended.value
+            return result
+        yield from beside.pause()
 
 
 def _constraints(pod: Pod) -> int:

@@ -4,16 +4,23 @@ The members are nominated to nodes on which all of them fit once the pods of low
 that run there have ended. As for any nominated pod, pods of lower or equal priority leave them what
 they request. At most one group has nodes reserved at a time, and for a limited time, so that no two
 groups keep nodes from each other and no node is idle for a group that never fits.
+
+Backfill: pods that end before the reserved nodes can be free for the group are put there. Both
+times follow from `activeDeadlineSeconds`. Pods that run until their deadline keep the group from
+its nodes until then; a pod without a deadline may end at any moment, so it allows no backfill.
 """
 
+import math
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from mooring.engine.groups.cycle import group_of
 from mooring.engine.groups.decision import placements_of
-from mooring.engine.groups.placement import Assignment, GroupSearch, SearchBudget
+from mooring.engine.groups.placement import Assignment, GroupSearch
+from mooring.engine.groups.slices import SearchBudget
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
@@ -24,12 +31,23 @@ from mooring.model.pod import Pod
 from mooring.model.pod_group import GroupKey
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
+from mooring.state.pods import PodState
 from mooring.state.view import BoolArray
 
 __all__ = ["GroupReservation"]
 
 _MOST_REMOVED: Final = 5_000
 """Pods that one search for nodes removes in its trials; each costs about 40 microseconds."""
+_PODS: Final = "pods"
+_SEARCHES: Final = 10
+"""If nodes change all the time, so many searches are made in the time of a reservation."""
+
+
+class _NotFound(NamedTuple):
+    """A search for nodes that found none: when it was, and which nodes there were."""
+
+    at: float
+    topology_version: int
 
 
 class GroupReservation:
@@ -46,8 +64,9 @@ class GroupReservation:
         """Since when groups are known to have nominated members that wait for no victims."""
         self._ended: tuple[GroupKey, float] | None = None
         """The group whose reservation ran out last, and when."""
-        self._next_search: dict[GroupKey, float] = {}
-        """Groups for which no nodes were found, and when nodes are searched for again."""
+        self._not_found: dict[GroupKey, _NotFound] = {}
+        """Groups for which no nodes were found."""
+        self._backfill_until = -math.inf
 
     def holds(self, group: PodGroupState) -> bool:
         """Whether the reservation is this group's."""
@@ -57,7 +76,8 @@ class GroupReservation:
         """Reserves nodes for a group without a place, if it has waited long enough, or ends that.
 
         A reservation ends after as long as the group had to wait for it; then it is another's turn.
-        If no nodes are found, they are searched for again after as long.
+        If no nodes are found, they are searched for again after as long, or when nodes are added or
+        changed.
         """
         pipeline = members[0].pipeline
         after = _after(pipeline)
@@ -68,22 +88,96 @@ class GroupReservation:
             if now - self._since >= after:
                 self._ended = (group.key, now)
                 self.withdraw(group)
+            else:
+                self._update_backfill(group)
             return
         since = min(member.initial_attempt_timestamp for member in members)
         if self._ended is not None and self._ended[0] == group.key:
             since = max(since, self._ended[1])
-        if now - since < after or now < self._next_search.get(group.key, now) or self._is_taken():
+        if now - since < after or not self._is_due(group, after, now) or self._is_taken():
             return
         pods = [member.pod for member in members]
         rows = self._rows(group, pods, pipeline)
         if rows is None:
-            self._next_search[group.key] = now + after
+            self._not_found[group.key] = _NotFound(now, self._cluster.nodes.topology_version)
             return
-        self._next_search.pop(group.key, None)
+        self._not_found.pop(group.key, None)
         self._group, self._since = group.key, now
+        reserved = [(pod, rows[pod.uid]) for pod in pods if pod.uid in rows]
+        self._reserve(reserved, self._busy_until(group, reserved))
+
+    def _reserve(self, reserved: Sequence[tuple[Pod, int]], backfill_until: float) -> None:
+        """Nominates each pod to its row."""
+        self._backfill_until = backfill_until
+        for pod, row in reserved:
+            node = self._state.nodes.names[row]
+            self._state.nominate(pod, node, backfill_until=backfill_until)
+
+    def _update_backfill(self, group: PodGroupState) -> None:
+        """Looks again at when the reserved nodes can be free: pods have ended, or others came."""
+        nominations = self._cluster.nominations
+        nominees = map(nominations.get, (pod.key for pod in group.unscheduled.values()))
+        reserved = [(nominee.pod, nominee.row) for nominee in nominees if nominee is not None]
+        until = self._busy_until(group, reserved)
+        if until != self._backfill_until:
+            self._reserve(reserved, until)
+
+    def _is_due(self, group: PodGroupState, after: float, now: float) -> bool:
+        """Whether nodes are searched for, after a search that found none."""
+        last = self._not_found.get(group.key)
+        if last is None:
+            return True
+        changed = last.topology_version != self._cluster.nodes.topology_version
+        return now - last.at >= (after / _SEARCHES if changed else after)
+
+    def _busy_until(self, group: PodGroupState, reserved: Sequence[tuple[Pod, int]]) -> float:
+        """The earliest time at which these pods of the group can all be on these rows.
+
+        It is in seconds since the epoch, and minus infinity if it may be any moment. Pods run until
+        their deadline, and those without one may end at once.
+        """
+        by_row = defaultdict[int, list[Pod]](list)
+        for pod, row in reserved:
+            by_row[row].append(pod)
+        busy = (self._row_busy_until(group, row, pods) for row, pods in by_row.items())
+        return max(busy, default=-math.inf)
+
+    def _row_busy_until(self, group: PodGroupState, row: int, pods: Sequence[Pod]) -> float:
+        """The earliest time at which what these pods request can be free on the row."""
+        nodes = self._cluster.nodes
+        missing = Counter[str]()
         for pod in pods:
-            if pod.uid in rows:
-                self._state.nominate(pod, self._state.nodes.names[rows[pod.uid]])
+            missing.update(pod.shape.demand.resources)
+        for name in missing:
+            missing[name] -= int(nodes.allocatable(name)[row] - nodes.requested(name)[row])
+        missing[_PODS] = len(pods) - int(nodes.pod_slots[row] - nodes.pod_count[row])
+        leaving = [placed for placed in self._cluster.pods_on(row) if self._leaves(placed, group)]
+        free_at = -math.inf
+        for placed in sorted(leaving, key=self._earliest_end):
+            if max(missing.values()) <= 0:
+                return free_at
+            free_at = self._earliest_end(placed)
+            missing.subtract({**placed.pod.shape.demand.resources, _PODS: 1})
+        return free_at if max(missing.values()) <= 0 else -math.inf
+
+    def _leaves(self, placed: PodState, group: PodGroupState) -> bool:
+        """Whether the pod, once it has ended, leaves to the group what it requests."""
+        pod = placed.pod
+        member = pod.uid in group.assumed or pod.uid in group.assigned
+        return pod.shape.priority <= group.priority and not _of_daemon_set(pod) and not member
+
+    def _earliest_end(self, placed: PodState) -> float:
+        """When the pod ends if it runs until its deadline; minus infinity if it may be any moment.
+
+        A pod that has not started is regarded as started when it was created.
+        """
+        pod, columns = placed.pod, self._cluster.pod_columns
+        slot = columns.slot(pod.key, nominated=False)
+        evicting = slot is None or columns.evicting[slot]
+        if pod.active_deadline_seconds is None or pod.terminating or evicting:
+            return -math.inf
+        since = pod.created if pod.started is None else pod.started
+        return since + pod.active_deadline_seconds
 
     def expire(self, now: float) -> list[Pod]:
         """Withdraws nominations of members that no attempt may withdraw; returns these members.
@@ -92,7 +186,12 @@ class GroupReservation:
         members or the PodGroup are missing, and those that have lasted as long as a reservation
         may. Those of a former leader, whose reservation is not known, run out in the same way.
         """
-        self._next_search = {key: due for key, due in self._next_search.items() if due > now}
+        groups = self._cluster.pod_groups
+        self._not_found = {
+            key: last
+            for key, last in self._not_found.items()
+            if (waiting := groups.get(key)) is not None and waiting.unscheduled
+        }
         nominated, known = self._nominated_groups(), self._nominated_since
         since = self._nominated_since = {key: known.get(key, now) for key in nominated}
         if self._group in since:
@@ -210,7 +309,7 @@ class GroupReservation:
         leaving = (columns.rows >= 0) & ~columns.nominated & (columns.priority <= group.priority)
         for slot in np.flatnonzero(leaving).tolist():
             pod = columns.pods[slot]
-            if pod is None or (pod.owner is not None and pod.owner.kind == "DaemonSet"):
+            if pod is None or _of_daemon_set(pod):
                 leaving[slot] = False
         for member in (*group.assumed.values(), *group.assigned.values()):
             own = columns.slot(member.pod.key, nominated=False)
@@ -247,6 +346,10 @@ class GroupReservation:
             for pod in removed:
                 trial.remove(pod.key)
             return self._search(pods, pipeline, budget).place(rows)
+
+
+def _of_daemon_set(pod: Pod) -> bool:
+    return pod.owner is not None and pod.owner.kind == "DaemonSet"
 
 
 def _after(pipeline: Pipeline) -> float | None:

@@ -57,19 +57,20 @@ def view_of(
     definition = group.definition
     running = sum(placed.pod.phase == "Running" for placed in group.assigned.values())
     before = definition is not None and definition.initially_scheduled
+    bound = f"{len(group.assigned)} of {minimum} members are bound; " if group.assigned else ""
     scheduled = before or len(group.assigned) + finished.succeeded >= minimum
     if scheduled:
         reason, message = "Scheduled", ""
     elif (incomplete := group.incomplete) is not None:
-        reason, message = "Unschedulable", incomplete
+        reason, message = "Unschedulable", f"{bound}{incomplete}"
     elif error:
-        bound = f"{len(group.assigned)} of {minimum} members are bound; " if group.assigned else ""
         reason, message = "SchedulerError", f"{bound}{error}"
     elif group.scheduled_pods_count >= minimum:
         reason = "Unschedulable"
         message = f"{len(group.assigned)} of {minimum} members are bound; the others will be soon"
     else:
-        reason, message = "Unschedulable", failure or "the group has not been tried yet"
+        reason = "Unschedulable"
+        message = f"{bound}{failure or 'the group has not been tried yet'}"
     phase = _phase(group, running, finished)
     return GroupView(phase, scheduled, running, finished, reason, message[:_LONGEST_MESSAGE])
 

@@ -17,12 +17,10 @@ import numpy.typing as npt
 from mooring.framework.post_filter import GroupNomination, NotEligible, PodGroupPostFilterState
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
-from mooring.model.pod_group import DisruptionMode
 from mooring.state.cluster import Trial
 from mooring.state.evictions import Evictions
-from mooring.state.pod_groups import PodGroups, PodGroupState
 
-__all__ = ["preempt_for_group", "whole_groups"]
+__all__ = ["preempt_for_group"]
 
 _NEVER: Final = "preemption: not eligible due to preemptionPolicy=Never."
 _TERMINATING: Final = "preemption: not eligible due to terminating pods on the nominated nodes."
@@ -94,14 +92,6 @@ def preempt_for_group(
     return GroupNomination(nodes, (*victims, *freeing), strict)
 
 
-def whole_groups(groups: PodGroups) -> Iterator[PodGroupState]:
-    """The groups that are disrupted as a whole or not at all."""
-    for group in groups:
-        definition = group.definition
-        if definition is not None and definition.disruption_mode is DisruptionMode.POD_GROUP:
-            yield group
-
-
 def _potential(state: PodGroupPostFilterState) -> Iterator[_Unit]:
     """The units of lower priority than the group, without pods that are being evicted already.
 
@@ -109,17 +99,17 @@ def _potential(state: PodGroupPostFilterState) -> Iterator[_Unit]:
     important of all units.
     """
     cluster, priority = state.cluster, state.group.priority
-    whole = set[str]()
-    for group in whole_groups(cluster.pod_groups):
+    whole = cluster.pod_groups.disrupted_whole
+    for group in whole:
+        if group.priority >= priority or group.key == state.group.key:
+            continue
         placed = [*group.assumed.values(), *group.assigned.values()]
-        whole.update(one.pod.uid for one in placed)
-        on_nodes = all(cluster.node(one.row) is not None for one in placed)
-        if placed and on_nodes and group.priority < priority and group.key != state.group.key:
+        if placed and all(cluster.node(one.row) is not None for one in placed):
             pods = tuple((one.pod, one.row) for one in placed)
             yield _Unit(pods, group.priority, is_group=True)
     columns = cluster.pod_columns
     lower = (columns.rows >= 0) & ~columns.nominated & (columns.priority < priority)
-    lower &= ~columns.evicting
+    lower &= ~columns.evicting & ~columns.in_groups(group.number for group in whole)
     if state.limits.min_runtime_seconds:
         lower &= columns.started <= state.now - state.limits.min_runtime_seconds
     surplus = _surplus(state)
@@ -130,7 +120,7 @@ def _potential(state: PodGroupPostFilterState) -> Iterator[_Unit]:
     for slot in slots[ranked[::-1]].tolist():
         pod = columns.pods[slot]
         row = int(columns.rows[slot])
-        if pod is None or pod.uid in whole or pod.terminating or cluster.node(row) is None:
+        if pod is None or pod.terminating or cluster.node(row) is None:
             continue
         single[slot] = _Unit(((pod, row),), pod.shape.priority, surplus=bool(surplus[slot]))
         if len(single) >= _MOST_UNITS:
@@ -141,15 +131,14 @@ def _potential(state: PodGroupPostFilterState) -> Iterator[_Unit]:
 
 def _surplus(state: PodGroupPostFilterState) -> npt.NDArray[np.bool_]:
     """bool[slots]: the members beyond the minimum of their group, those that started last."""
-    columns = state.cluster.pod_columns
+    columns, groups = state.cluster.pod_columns, state.cluster.pod_groups.with_surplus
     found = np.zeros(len(columns.pods), np.bool_)
-    for group in state.cluster.pod_groups:
-        if group.minimum and group.surplus:
-            placed = (*group.assumed.values(), *group.assigned.values())
-            known = (columns.slot(one.pod.key, nominated=False) for one in placed)
-            slots = np.array([slot for slot in known if slot is not None], np.int64)
-            ranked = np.lexsort((columns.started[slots], -columns.priority[slots]))
-            found[slots[ranked[-group.surplus :]]] = True
+    slots = np.flatnonzero(columns.in_groups(group.number for group in groups))
+    keys = (columns.started[slots], -columns.priority[slots], columns.groups[slots])
+    slots = slots[np.lexsort(keys)]
+    ends = np.searchsorted(columns.groups[slots], [group.number for group in groups], side="right")
+    for group, end in zip(groups, ends.tolist(), strict=True):
+        found[slots[end - group.surplus : end]] = True
     return found
 
 

@@ -33,7 +33,7 @@ from mooring.plugins.default_preemption.candidates import (
     select_candidate,
     select_victims,
 )
-from mooring.plugins.default_preemption.groups import preempt_for_group, whole_groups
+from mooring.plugins.default_preemption.groups import preempt_for_group
 from mooring.plugins.default_preemption.potential_victims import PotentialVictims
 from mooring.policy.args import DefaultPreemptionArgs
 from mooring.state.columns import IntArray
@@ -270,13 +270,9 @@ def _protected(state: PostFilterState) -> npt.NDArray[np.bool_] | None:
     protected: npt.NDArray[np.bool_] | None = None
     if state.limits.min_runtime_seconds:
         protected = np.asarray(columns.started > state.now - state.limits.min_runtime_seconds)
-    for group in whole_groups(state.cluster.pod_groups):
-        if protected is None:
-            protected = np.zeros(len(columns.pods), np.bool_)
-        for placed in (*group.assumed.values(), *group.assigned.values()):
-            slot = columns.slot(placed.pod.key, nominated=False)
-            if slot is not None:
-                protected[slot] = True
+    if whole := state.cluster.pod_groups.disrupted_whole:
+        members = columns.in_groups(group.number for group in whole)
+        protected = members if protected is None else protected | members
     return protected
 
 

@@ -40,7 +40,7 @@ class GangScheduling:
     def __init__(self, args: GangSchedulingArgs, handle: Handle) -> None:
         self._cluster = handle.cluster
         self.pod_group_formats = tuple(
-            GroupFormat(label.name, label.minimum) for label in args.pod_group_labels
+            GroupFormat(label.name, label.minimum) for label in args.all_labels
         )
         self.group_policy = GroupPolicy(
             args.reserve_after.total_seconds() or None, args.delete_bound_members

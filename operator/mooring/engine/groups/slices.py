@@ -1,0 +1,76 @@
+"""Work in slices: a search about a group pauses from time to time, and other tasks run in between.
+
+A search is a generator. Each `yield` is a pause: watches may change the cluster until the search
+goes on, so that it leaves no trial open.
+"""
+
+from collections.abc import Callable, Generator
+from typing import Final, TypeAlias, TypeVar
+
+__all__ = ["SearchBudget", "Slices", "run_whole"]
+
+_Result = TypeVar("_Result")
+
+Slices: TypeAlias = Generator[None, None, _Result]
+"""Work with pauses, and its result."""
+
+_MOST_STEPS: Final = 3_000
+"""What one decision about a group may cost in all its domains, in decisions about one pod."""
+_SLICE_SECONDS: Final = 0.05
+
+
+class SearchBudget:
+    """How many steps may be taken in all, and for how long without a pause.
+
+    A step costs about as much as a decision about one pod. Without a `clock` (seconds), there is no
+    pause.
+    """
+
+    def __init__(self, steps: int = _MOST_STEPS, clock: Callable[[], float] | None = None) -> None:
+        self.pauses = 0
+        """How many pauses there were; other tasks may have changed the cluster in each."""
+        self._left = steps
+        self._clock = clock
+        self._slice_end = self.now() + _SLICE_SECONDS
+
+    @property
+    def spent(self) -> bool:
+        """Whether more steps were taken than allowed."""
+        return self._left < 0
+
+    def spend(self, steps: int) -> None:
+        """Counts steps that were taken."""
+        self._left -= steps
+
+    @property
+    def pause_due(self) -> bool:
+        """Whether the present slice has lasted long enough."""
+        return self._clock is not None and self._clock() >= self._slice_end
+
+    def now(self) -> float:
+        """The time in seconds; 0 without a clock."""
+        return self._clock() if self._clock is not None else 0.0
+
+    def resumed(self, cost: float = 0.0) -> None:
+        """A pause is over, and the next slice begins.
+
+        It lasts at least as long as what the pause has cost (seconds), so that the work goes on.
+        """
+        self.pauses += 1
+        self._slice_end = self.now() + max(_SLICE_SECONDS, cost)
+
+    def pause(self) -> Slices[None]:
+        """Pauses if that is due; to be called where no trial is open."""
+        if self.pause_due:
+            yield
+            self.resumed()
+
+
+def run_whole(steps: Slices[_Result]) -> _Result:
+    """The result of work, with nothing done in its pauses."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            result: _Result = ended.value
+            return result

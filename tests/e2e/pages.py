@@ -1,0 +1,66 @@
+"""Runs the commands of a page of the documents, in their order, as a reader would."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from controlplane import Access
+from controlplane.processes import free_ports
+
+__all__ = ["run_page"]
+
+ROOT: Final = Path(__file__).parents[2]
+PORT: Final = "10259"
+SECONDS: Final = 280
+
+_PIP = f"""
+set -euo pipefail
+trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
+pip() {{  # what it does for this project, without an index of packages
+  [ "$*" = "install ." ]
+  printf '#!/bin/sh\\nexec {sys.executable} -m mooring "$@"\\n' > "$VIRTUAL_ENV/bin/mooring"
+  chmod +x "$VIRTUAL_ENV/bin/mooring"
+}}
+"""
+
+
+def run_page(
+    page: str, access: Access, home: Path, *, before: str = "", stand_ins: tuple[str, ...] = ()
+) -> str:
+    """What all commands of `docs/<page>` print; AssertionError if one of them fails.
+
+    `before` are commands that run first. The programs of `stand_ins` print their arguments and do
+    nothing else. Files are written to the folder `home`.
+    """
+    blocks = re.findall(
+        r"^```sh\n(.*?)^```$", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert len(blocks) > 5
+    programs = home / "bin"
+    programs.mkdir()
+    (programs / "kubectl").symlink_to(access.kubectl_program)
+    functions = [f'{name}() {{ echo "{name} $*"; }}\n' for name in stand_ins]
+    script = "".join((_PIP, *functions, before, "\n", "\n".join(blocks)))
+    script = script.replace(PORT, str(free_ports(1)[0])).replace("mooring.log", f"{home}/log")
+    output = home / "output.txt"
+    with output.open("w") as out:
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=ROOT,
+            env={
+                "HOME": str(home),
+                "PATH": f"{programs}:{os.environ['PATH']}",
+                "PYTHONPATH": str(ROOT / "operator"),
+                "KUBECONFIG": str(access.admin_kubeconfig),
+            },
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            timeout=SECONDS,
+            check=False,
+        )
+    text = output.read_text()
+    assert done.returncode == 0, text
+    return text

@@ -1,0 +1,93 @@
+"""The command `python -m website`."""
+
+import argparse
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Final
+
+from sphinx.cmd.build import build_main
+
+from website.reference import command_line, custom_resources
+
+__all__ = ["build", "stage"]
+
+ROOT: Final = Path(__file__).parents[2]
+HERE: Final = Path(__file__).parent
+_LINK: Final = re.compile(r"\[([^]]*)\]\(([^)#:\s]+)\)")
+
+_MORE: Final = """```{{toctree}}
+:caption: More
+:maxdepth: 1
+
+{}
+```
+"""
+_RECORDS: Final = """# Decisions
+
+Choices that cannot be taken back easily, each with its reasons.
+
+```{toctree}
+:glob:
+:maxdepth: 1
+
+0*
+```
+"""
+
+
+def stage(root: Path, folder: Path) -> None:
+    """Copies everything that is a page, and what pages link to, into the folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    ignored = shutil.ignore_patterns("__pycache__", "*.py")
+    for name in ("docs", "manifests", "crds"):
+        shutil.copytree(root / name, folder / name, ignore=ignored)
+    beside = (root / name for name in ("LICENSE", "Dockerfile", ".importlinter"))
+    for path in (*root.glob("*.md"), *beside):
+        shutil.copy(path, folder)
+    (folder / "index.md").write_text(_index(folder))
+    for path in folder.rglob("*.md"):
+        path.write_text(_without_folders(path))
+    (folder / "docs" / "adr" / "index.md").write_text(_RECORDS)
+    reference = folder / "reference"
+    reference.mkdir()
+    (reference / "command-line.md").write_text(command_line())
+    for name, page in custom_resources(root / "crds").items():
+        (reference / f"{name}.md").write_text(page)
+
+
+def _index(folder: Path) -> str:
+    """The front page; pages that it does not name yet are listed last."""
+    index = (HERE / "index.md").read_text()
+    named = index.splitlines()
+    pages = sorted(f"docs/{page.stem}" for page in (folder / "docs").glob("*.md"))
+    more = "\n".join(page for page in pages if page not in named)
+    return f"{index}\n{_MORE.format(more)}" if more else index
+
+
+def _without_folders(page: Path) -> str:
+    """The page's text, in which links to folders are text, because a site cannot show them."""
+
+    def shown(link: re.Match[str]) -> str:
+        return link[1] if (page.parent / link[2]).is_dir() else link[0]
+
+    return _LINK.sub(shown, page.read_text())
+
+
+def build(root: Path, folder: Path) -> int:
+    """Builds the site of a repository into `html` of the folder; 0 if all links are right."""
+    source, html = folder / "source", folder / "html"
+    stage(root, source)
+    shutil.rmtree(html, ignore_errors=True)
+    strict = ["--quiet", "--fail-on-warning", "--keep-going", "--nitpicky"]
+    caches = ["-d", str(folder / "doctrees")]
+    return build_main([*strict, *caches, "-c", str(HERE), "-b", "html", str(source), str(html)])
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m website", description="Build the site.")
+    parser.add_argument("--root", type=Path, default=ROOT, help="default: this repository")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "website")
+    chosen = parser.parse_args()
+    sys.exit(build(chosen.root, chosen.out))
