@@ -18,6 +18,7 @@ __all__ = [
     "apply_manifests",
     "command",
     "environment",
+    "is_established",
     "wait_until_ready",
 ]
 
@@ -75,12 +76,13 @@ def _wait_until_established(access: Access) -> None:
     """Objects of all CRDs can be created; `kubectl wait` fails on a CRD without conditions yet."""
     deadline = time.monotonic() + READY_SECONDS
     with access.client() as client:
-        while not all(map(_is_established, client.get(CRDS)["items"])):
+        while not all(map(is_established, client.get(CRDS)["items"])):
             if time.monotonic() > deadline:
                 raise ControlPlaneError(f"crds/ not established within {READY_SECONDS:.0f} s")
             time.sleep(LOOK_AGAIN)
 
 
-def _is_established(crd: Mapping[str, Any]) -> bool:
+def is_established(crd: Mapping[str, Any]) -> bool:
+    """Whether objects of the CRD can be created."""
     conditions = crd.get("status", {}).get("conditions") or []
     return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)

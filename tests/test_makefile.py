@@ -54,6 +54,7 @@ def test_help_lists_every_target(tmp_path: Path) -> None:
         "site",
         "audit",
         "sbom",
+        "image",
         "bench",
         "soak",
         "lock",
@@ -89,3 +90,17 @@ def test_a_browser_that_is_named_is_taken(tmp_path: Path) -> None:
     shutil.copy(ROOT / "Makefile", tmp_path)
     (tmp_path / "requirements.lock").touch()
     subprocess.check_call(["make", "browser", "CHROMIUM=/my/chromium"], cwd=tmp_path)
+
+
+def test_an_image_is_built_on_a_base_named_by_digest_or_not_at_all(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "requirements.lock").touch()
+    made = subprocess.run(
+        ["make", "image", "BASE=python:3.11-slim"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode != 0
+    assert "error: name the base by its digest: make image BASE=python@sha256:..." in made.stderr

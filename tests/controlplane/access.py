@@ -53,7 +53,7 @@ class Access:
 
     def client(self, user: str = ADMIN) -> Client:
         """A JSON client acting as the user."""
-        return Client(self.url, self.tokens[user], self.ca_file)
+        return Client.to(self.url, self.tokens[user], self.ca_file)
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """The standard output of `kubectl` run as admin; raises ControlPlaneError if it fails."""

@@ -24,15 +24,24 @@ class ApiError(Exception):
 class Client:
     """One kept-alive connection to an API server; use it as a context manager."""
 
-    def __init__(self, url: str, token: str, ca_file: Path) -> None:
+    def __init__(self, connection: http.client.HTTPConnection, token: str | None = None) -> None:
+        """Without a token, the connection itself says who the user is."""
+        self._connection = connection
+        self._headers = {"Accept": "application/json"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
+
+    @classmethod
+    def to(cls, url: str, token: str, ca_file: Path) -> Self:
+        """A client of the API server at the URL, whose certificate is verified."""
         parts = urlsplit(url)
-        self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
-        self._connection = http.client.HTTPSConnection(
+        connection = http.client.HTTPSConnection(
             parts.hostname or "",
             parts.port,
             timeout=TIMEOUT,
             context=ssl.create_default_context(cafile=str(ca_file)),
         )
+        return cls(connection, token)
 
     def __enter__(self) -> Self:
         return self

@@ -46,6 +46,7 @@ class ControlPlane:
         components: Collection[Component] = (),
         *,
         data_dir: Path | None = None,
+        programs: Path | None = None,
         users: Mapping[str, Sequence[str]] | None = None,
         flags: Mapping[str, Sequence[str]] | None = None,
         admission_off: Collection[str] | None = None,
@@ -57,6 +58,7 @@ class ControlPlane:
             components: what runs beside etcd and kube-apiserver.
             data_dir: a new or empty folder for data and logs, left standing by `stop`; by default a
                 temporary one that `stop` removes.
+            programs: the folder of the programs; by default the one that was built.
             users: further users of kube-apiserver, with the groups of each.
             flags: further command-line flags by program name; they override ours.
             admission_off: admission plugins to disable; by default NEEDS_CONTROLLER_MANAGER when
@@ -71,6 +73,7 @@ class ControlPlane:
         default_off = NEEDS_CONTROLLER_MANAGER if without_controllers else frozenset[str]()
         self._components = [name for name in COMPONENTS if name in components]
         self._data_dir = data_dir
+        self._programs_folder = programs
         self._users = {**SYSTEM_USERS, **(users or {})}
         self._flags = flags or {}
         self._admission_off = default_off if admission_off is None else admission_off
@@ -94,7 +97,7 @@ class ControlPlane:
         """Every program is healthy; on failure none runs, and the logs named in the error stay."""
         if self._group:
             raise ControlPlaneError("the control plane was started before and not stopped")
-        programs = programs_folder()
+        programs = self._programs_folder or programs_folder()
         data = self._data_dir or Path(tempfile.mkdtemp(prefix="mooring-controlplane-"))
         data.mkdir(parents=True, exist_ok=True)
         ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))

@@ -1,5 +1,7 @@
-"""Where the demo plays: a control plane and an operator, swept away after it or kept."""
+"""Where the demo plays: a control plane of its own, swept away after it or kept."""
 
+import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -7,20 +9,38 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final, Protocol
 
 import replica
 from controlplane import Access, ControlPlane, background
 from controlplane.background import Options
+from controlplane.build import kubernetes_version
+from controlplane.client import Client
 from controlplane.nodes import create_nodes
 from controlplane.processes import ProcessGroup, Program, free_ports
 from demo.errors import DemoError
 
-__all__ = ["KEPT_NAME", "NODES", "ZONES", "Operator", "Stage", "kept_stage", "temporary_stage"]
+__all__ = [
+    "KEPT_NAME",
+    "NODES",
+    "ZONES",
+    "Operator",
+    "OwnStage",
+    "Spawn",
+    "Stage",
+    "child_of",
+    "envtest_programs",
+    "kept_stage",
+    "start_mooring",
+    "temporary_folder",
+    "temporary_stage",
+]
 
-NODES = 20
-ZONES = 3
-KEPT_NAME = "demo"
+NODES: Final = 20
+ZONES: Final = 3
+KEPT_NAME: Final = "demo"
 """The name under which `python -m controlplane` knows a control plane that is kept."""
+DEPLOYMENT: Final = Path(__file__).with_name("deployment.yaml")
 
 Spawn = Callable[[Sequence[str], Path], Program]
 
@@ -32,6 +52,8 @@ class Operator:
     program: Program
     secure_port: int
     kubeconfig: Path
+    rights: str
+    """As whom it runs."""
 
     @property
     def url(self) -> str:
@@ -39,39 +61,135 @@ class Operator:
         return f"https://127.0.0.1:{self.secure_port}"
 
 
+class Stage(Protocol):
+    """A cluster with nodes, and the means to start an operator beside it and to run pods."""
+
+    @property
+    def namespace(self) -> str:
+        """Of the pods that the demo runs."""
+
+    @property
+    def profile(self) -> str:
+        """The SchedulingProfile by which they are scheduled, and their schedulerName."""
+
+    @property
+    def kubelets(self) -> str:
+        """What stands in for the kubelets of the nodes."""
+
+    @property
+    def title(self) -> str:
+        """What runs, and where."""
+
+    @property
+    def logs(self) -> Path:
+        """The folder of the logs of all programs."""
+
+    def client(self) -> Client:
+        """A JSON client with every right that the demo needs."""
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """What kubectl prints."""
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """The nodes that the demo may use."""
+
+    def prepare(self) -> Sequence[str]:
+        """Makes ready what Mooring needs; returns lines that say what was done."""
+
+    def start_operator(self) -> Operator:
+        """The operator mirrors the cluster."""
+
+    def run_pods(self, count: int) -> str:
+        """There are so many pods, the earlier ones among them; returns who makes them."""
+
+
+def start_mooring(
+    spawn: Spawn, kubeconfig: Path, log: Path, *options: str, rights: str
+) -> Operator:
+    """The operator mirrors the cluster with the rights of this kubeconfig."""
+    (port,) = free_ports(1)
+    program = spawn(replica.command(kubeconfig, port, *options), log)
+    replica.wait_until_ready(program, port)
+    return Operator(program, port, kubeconfig, rights)
+
+
 @dataclass(frozen=True)
-class Stage:
-    """A control plane with nodes, and the means to start an operator beside it."""
+class OwnStage:
+    """A control plane of the demo's own with nodes, on which the demo has every right."""
 
     access: Access
     spawn: Spawn
     programs: tuple[str, ...]
     """What runs, by program name."""
+    namespace: str = "default"
+    profile: str = "mooring"
+    kubelets: str = "kwok"
+
+    @property
+    def title(self) -> str:
+        """The programs that run, and the URL of the API server."""
+        return f"{', '.join(self.programs)} run at {self.access.url}"
 
     @property
     def logs(self) -> Path:
         """The folder of the logs of all programs."""
         return self.access.folder / "logs"
 
+    def client(self) -> Client:
+        """A client of the administrator."""
+        return self.access.client()
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """What kubectl prints for the administrator."""
+        return self.access.kubectl(*arguments, stdin=stdin)
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """All nodes."""
+        with self.client() as client:
+            found: list[dict[str, Any]] = client.get("/api/v1/nodes")["items"]
+        return found
+
+    def prepare(self) -> Sequence[str]:
+        """Applies crds/ and manifests/."""
+        replica.apply_manifests(self.access)
+        return (
+            "crds/ are established, manifests/ are applied",
+            "(but for Mooring's own Deployment: nothing here runs containers)",
+        )
+
     def start_operator(self) -> Operator:
         """The operator mirrors the cluster, as its own service account and nothing more."""
         kubeconfig = self.access.kubeconfig_for_service_account(*replica.SERVICE_ACCOUNT)
-        (port,) = free_ports(1)
-        program = self.spawn(replica.command(kubeconfig, port), self.logs / "mooring.log")
-        replica.wait_until_ready(program, port)
-        return Operator(program, port, kubeconfig)
+        rights = f"as the service account {'/'.join(replica.SERVICE_ACCOUNT)}"
+        rights = f"{rights}, with the shipped RBAC only"
+        return start_mooring(self.spawn, kubeconfig, self.logs / "mooring.log", rights=rights)
+
+    def run_pods(self, count: int) -> str:
+        """A Deployment has so many replicas."""
+        self.kubectl("apply", "-f", str(DEPLOYMENT))
+        self.kubectl("scale", "deployment/web", f"--replicas={count}")
+        return "a Deployment"
 
 
 @contextmanager
 def temporary_stage() -> Iterator[Stage]:
     """A stage that leaves nothing running; after a failure its logs stay."""
+    with (
+        temporary_folder() as folder,
+        ControlPlane({"kube-controller-manager", "kwok"}, data_dir=folder) as plane,
+        ProcessGroup() as group,
+    ):
+        create_nodes(plane.access, NODES, zones=ZONES)
+        yield OwnStage(plane.access, child_of(group), tuple(plane.pids))
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A new folder that is removed in the end; after a failure its subfolder `logs` stays."""
     folder = Path(tempfile.mkdtemp(prefix="mooring-demo-"))
     failed = False
     try:
-        with ControlPlane({"kube-controller-manager", "kwok"}, data_dir=folder) as plane:
-            create_nodes(plane.access, NODES, zones=ZONES)
-            with ProcessGroup() as group:
-                yield Stage(plane.access, _child_of(group), tuple(plane.pids))
+        yield folder
     except Exception:
         failed = True
         raise
@@ -103,12 +221,40 @@ def kept_stage() -> Iterator[Stage]:
         return started[-1]
 
     try:
-        yield Stage(access, spawn, tuple(running.pids) if running else ())
+        yield OwnStage(access, spawn, tuple(running.pids) if running else ())
     except KeyboardInterrupt:
         for program in started:
             program.stop()
         background.down(KEPT_NAME)
         raise
+
+
+def envtest_programs() -> Path | None:
+    """The folder of envtest's programs (KUBEBUILDER_ASSETS); None if it is not set.
+
+    Raises:
+        DemoError: if the folder lacks a program, or has another minor version of Kubernetes.
+    """
+    chosen = os.environ.get("KUBEBUILDER_ASSETS", "")
+    if not chosen:
+        return None
+    folder = Path(chosen)
+    for name in ("etcd", "kube-apiserver", "kubectl"):
+        if not os.access(folder / name, os.X_OK):
+            raise DemoError(f"KUBEBUILDER_ASSETS: {folder} has no program {name}; unset it")
+    command = [str(folder / "kube-apiserver"), "--version"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    wanted = kubernetes_version().rpartition(".")[0]
+    found = re.search(r"v\d+\.\d+", said)
+    if found is None or found[0] != wanted:
+        text = f"KUBEBUILDER_ASSETS: {folder} has {said or 'an unknown version'}"
+        raise DemoError(f"{text}, and Mooring is tested with {wanted}; unset it")
+    return folder.resolve()
+
+
+def child_of(group: ProcessGroup) -> Spawn:
+    """Starts programs that end with the group."""
+    return lambda command, log: group.spawn("mooring", command, log=log, env=replica.environment())
 
 
 def _sweep(folder: Path, *, but_logs: bool) -> None:
@@ -121,7 +267,3 @@ def _sweep(folder: Path, *, but_logs: bool) -> None:
             entry.unlink()
     if not but_logs:
         folder.rmdir()
-
-
-def _child_of(group: ProcessGroup) -> Spawn:
-    return lambda command, log: group.spawn("mooring", command, log=log, env=replica.environment())

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -25,10 +24,7 @@ ALL_PODS = 60
 MOST_PACKED_NODES = 3
 """Nodes that 30 more pods need, where a node takes 16 and holds one or two already."""
 
-PROFILE = "mooring"
 PROFILES = "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles"
-PODS = "/api/v1/namespaces/default/pods"
-DEPLOYMENT = Path(__file__).with_name("deployment.yaml")
 BIN_PACKING = replica.ROOT / "manifests" / "examples" / "bin-packing.yaml"
 
 
@@ -61,27 +57,29 @@ class _Story:
         return operator
 
     def _set_up(self) -> None:
-        self._say(f"{', '.join(self._stage.programs)} run at {self._stage.access.url}")
+        self._say(self._stage.title)
         self._wait(lambda: self._ready_nodes() == NODES, "all nodes are Ready")
-        self._say(f"{NODES} nodes in {ZONES} zones are Ready; kwok stands in for their kubelets")
-        replica.apply_manifests(self._stage.access)
-        self._say("crds/ are established, manifests/ are applied")
-        self._note("(but for Mooring's own Deployment: nothing here runs containers)")
+        self._say(f"{NODES} nodes in {ZONES} zones are Ready")
+        self._note(f"({self._stage.kubelets} stands in for their kubelets)")
+        said, *notes = self._stage.prepare()
+        self._say(said)
+        for line in notes:
+            self._note(line)
 
     def _run_operator(self) -> Operator:
         operator = self._stage.start_operator()
-        namespace, name = replica.SERVICE_ACCOUNT
         self._say(f"Mooring runs, process {operator.program.pid}")
-        self._note(f"as the service account {namespace}/{name}, with the shipped RBAC only")
+        self._note(operator.rights)
         self._wait_for_profile(operator)
         return operator
 
     def _spread(self, operator: Operator) -> dict[str, str]:
         """Node by pod of the first pods, which run spread over all nodes."""
-        self._heading(f"1. A Deployment of {FIRST_PODS} pods, under the shipped policy")
-        self._stage.access.kubectl("apply", "-f", str(DEPLOYMENT))
+        self._heading(f"1. {FIRST_PODS} pods, under kube-scheduler's default policy")
+        maker = self._stage.run_pods(FIRST_PODS)
         self._wait_for_pods(operator, FIRST_PODS)
-        self._say(f"{FIRST_PODS} pods are Running, with spec.schedulerName: {PROFILE}")
+        self._say(f"{FIRST_PODS} pods are Running, with spec.schedulerName: {self._stage.profile}")
+        self._note(f"(made by {maker})")
         found = self._show_placement(f"{FIRST_PODS} pods, spread", None)
         if len(set(found.values())) != NODES:
             raise DemoError(f"the pods use {len(set(found.values()))} of {NODES} empty nodes")
@@ -90,16 +88,17 @@ class _Story:
     def _change_policy(self, operator: Operator) -> None:
         self._heading("2. Another policy, applied while Mooring runs")
         profile = yaml.safe_load(BIN_PACKING.read_text())
-        profile["metadata"]["name"] = PROFILE
-        self._stage.access.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(profile))
-        self._say(f"SchedulingProfile {PROFILE} is replaced by manifests/examples/bin-packing.yaml")
+        profile["metadata"]["name"] = self._stage.profile
+        self._stage.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(profile))
+        name = self._stage.profile
+        self._say(f"SchedulingProfile {name} is replaced by manifests/examples/bin-packing.yaml")
         self._note("(NodeResourcesFit: MostAllocated fills the fullest node that still fits)")
         self._wait_for_profile(operator)
 
     def _pack(self, operator: Operator, first: Collection[str]) -> int:
         """How many nodes the further pods are on."""
-        self._heading(f"3. The Deployment is scaled to {ALL_PODS} pods")
-        self._stage.access.kubectl("scale", "deployment/web", f"--replicas={ALL_PODS}")
+        self._heading(f"3. {ALL_PODS - FIRST_PODS} more pods")
+        self._stage.run_pods(ALL_PODS)
         self._wait_for_pods(operator, ALL_PODS)
         self._say(f"{ALL_PODS} pods are Running")
         found = self._show_placement(f"{ALL_PODS} pods, the new ones packed", first)
@@ -117,21 +116,22 @@ class _Story:
 
     def _wait_for_profile(self, operator: Operator) -> None:
         """The profile's status says that it is in force as it is now."""
-        with self._stage.access.client() as client:
-            generation = client.get(f"{PROFILES}/{PROFILE}")["metadata"]["generation"]
+        name = self._stage.profile
+        with self._stage.client() as client:
+            generation = client.get(f"{PROFILES}/{name}")["metadata"]["generation"]
 
         def in_force() -> bool:
-            with self._stage.access.client() as client:
-                status = client.get(f"{PROFILES}/{PROFILE}").get("status", {})
+            with self._stage.client() as client:
+                status = client.get(f"{PROFILES}/{name}").get("status", {})
             for condition in status.get("conditions", []):
                 if condition["status"] == "False" and status["observedGeneration"] == generation:
                     raise DemoError(f"the profile is invalid: {condition['message']}")
             return bool(status.get("inForceGeneration") == generation)
 
-        what = f"generation {generation} of SchedulingProfile {PROFILE} is in force"
+        what = f"generation {generation} of SchedulingProfile {name} is in force"
         self._wait(in_force, what, operator)
         self._say(f"{what}, says its status")
-        for line in self._stage.access.kubectl("get", "sprof", PROFILE).splitlines():
+        for line in self._stage.kubectl("get", "sprof", name).splitlines():
             self._note(line)
 
     def _wait_for_pods(self, operator: Operator, count: int) -> None:
@@ -142,23 +142,20 @@ class _Story:
         self._wait(running, f"{count} pods are Running", operator)
 
     def _show_placement(self, title: str, earlier: Collection[str] | None) -> dict[str, str]:
-        with self._stage.access.client() as client:
-            nodes = client.get("/api/v1/nodes")["items"]
-        pods = self._pods()
+        nodes, pods = self._stage.nodes(), self._pods()
         self._show(placement_table(title, node_uses(nodes, pods, earlier=earlier)))
         return bound_nodes(pods)
 
     def _pods(self) -> list[dict[str, Any]]:
-        with self._stage.access.client() as client:
-            found: list[dict[str, Any]] = client.get(PODS)["items"]
+        with self._stage.client() as client:
+            path = f"/api/v1/namespaces/{self._stage.namespace}/pods"
+            found: list[dict[str, Any]] = client.get(path)["items"]
         return found
 
     def _ready_nodes(self) -> int:
-        with self._stage.access.client() as client:
-            nodes = client.get("/api/v1/nodes")["items"]
         return sum(
             condition["type"] == "Ready" and condition["status"] == "True"
-            for node in nodes
+            for node in self._stage.nodes()
             for condition in node["status"].get("conditions", [])
         )
 

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.build import cache_root
+from controlplane import Access, ControlPlane
+from controlplane.build import cache_root, programs_folder
+from controlplane.nodes import create_nodes
 from controlplane.tests.waiting import session_members, wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -26,8 +28,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
     (cache / "controlplane").symlink_to(cache_root() / "controlplane")
     temporary = tmp_path / "temporary"
     temporary.mkdir()
+    own = {name: text for name, text in os.environ.items() if name != "KUBEBUILDER_ASSETS"}
     return {
-        **os.environ,
+        **own,
         "PYTHONPATH": f"{ROOT / 'operator'}:{ROOT / 'tests'}",
         "MOORING_CACHE": str(cache),
         "TMPDIR": str(temporary),
@@ -35,10 +38,10 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 @contextmanager
-def demo(environment: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
+def demo(environment: dict[str, str], *options: str) -> Iterator["subprocess.Popen[str]"]:
     """The demo as the leader of a session, so that whatever it leaves behind is found."""
     with subprocess.Popen(
-        [sys.executable, "-m", "demo"],
+        [sys.executable, "-m", "demo", *options],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -145,3 +148,75 @@ def test_a_control_plane_that_is_not_built_is_said_in_one_line(
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 1
     assert errors == "error: the control plane is not built: run `make controlplane`\n"
+
+
+@pytest.fixture
+def assets(tmp_path: Path) -> Path:
+    """The programs that envtest has, and no others."""
+    folder = tmp_path / "assets"
+    folder.mkdir()
+    for name in ("etcd", "kube-apiserver", "kubectl"):
+        (folder / name).symlink_to(programs_folder() / name)
+    return folder
+
+
+def test_the_demo_plays_on_envtests_programs_although_nothing_was_built(
+    environment: dict[str, str], tmp_path: Path, assets: Path
+) -> None:
+    nowhere = {"MOORING_CACHE": str(tmp_path / "empty"), "KUBEBUILDER_ASSETS": str(assets)}
+    with demo({**environment, **nowhere}) as process:
+        output, errors = process.communicate(timeout=120)
+        assert (process.returncode, errors) == (0, "")
+    assert "30 pods were spread over 20 nodes" in output
+    assert SUMMARY in output
+    assert_nothing_is_left(process)
+    assert list(Path(environment["TMPDIR"]).iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("version", "why"),
+    [
+        ("echo Kubernetes v1.30.2", "has Kubernetes v1.30.2, and Mooring is tested with v1."),
+        ("exit 1", "has an unknown version"),
+    ],
+)
+def test_programs_of_another_version_are_not_used(
+    environment: dict[str, str], assets: Path, version: str, why: str
+) -> None:
+    (assets / "kube-apiserver").unlink()
+    (assets / "kube-apiserver").write_text(f"#!/bin/sh\n{version}\n")
+    (assets / "kube-apiserver").chmod(0o755)
+    with demo({**environment, "KUBEBUILDER_ASSETS": str(assets)}) as process:
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 1
+    assert why in errors
+
+
+def objects(access: Access) -> dict[str, list[str]]:
+    """The names of what a demo could leave behind in a cluster."""
+    kinds = ("nodes", "namespaces", "crd", "clusterroles", "clusterrolebindings", "priorityclasses")
+    return {kind: sorted(access.kubectl("get", kind, "-o", "name").split()) for kind in kinds}
+
+
+def test_in_somebodys_cluster_the_demo_leaves_nothing_behind(
+    environment: dict[str, str], assets: Path
+) -> None:
+    with ControlPlane({"kube-controller-manager", "kwok"}) as plane:
+        create_nodes(plane.access, 2)
+        before = objects(plane.access)
+        path = {"PATH": f"{assets}:{environment['PATH']}"}
+        options = (f"--kubeconfig={plane.access.admin_kubeconfig}",)
+        with demo({**environment, **path}, *options) as process:
+            output, errors = process.communicate(timeout=180)
+            assert (process.returncode, errors) == (0, "")
+        assert "30 pods were spread over 20 nodes" in output
+        assert SUMMARY in output
+        assert objects(plane.access) == before
+        assert_nothing_is_left(process)
+
+        plane.access.kubectl("apply", "-f", str(ROOT / "crds"))
+        with demo({**environment, **path}, *options) as process:
+            _, errors = process.communicate(timeout=60)
+            assert process.returncode == 1
+        assert "Mooring is installed there already" in errors
+        assert objects(plane.access)["nodes"] == before["nodes"]

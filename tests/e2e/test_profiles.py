@@ -203,6 +203,30 @@ def test_an_invalid_profile_reports_every_mistake_and_the_last_valid_one_stays_i
     assert place(pool, 4, scheduler=pool.name) == [4]
 
 
+def test_rules_decide_and_a_mistake_in_a_rule_is_located_in_the_status(
+    pool: NodePool, tested: AppliedProfile
+) -> None:
+    [ssd], _ = pool.add_nodes(prefix="ssd"), pool.add_nodes(prefix="hdd")
+    rule = {
+        "name": "ssd",
+        "filter": 'node.name.contains("-ssd") && pod.requests.cpu > 0',
+        "message": "node(s) had no ssd",
+    }
+    tested.apply(rules=[rule])
+    assert place(pool, 2, scheduler=pool.name) == [2]
+    assert set(pool.bound().values()) == {ssd}
+    pool.add_pod("large", scheduler=pool.name, cpu="4")
+    message = pool.wait_until_unschedulable("large")["message"]
+    assert "1 Insufficient cpu" in message
+    assert "1 node(s) had no ssd" in message
+    broken = tested.apply(rules=[{**rule, "filter": 'node.lables.disk == "ssd"'}])
+    status, reason, message = ready(broken)
+    assert (status, reason) == ("False", "Invalid")
+    mistake = 'unknown name "node.lables.disk", did you mean node.labels?'
+    assert message == f"spec.rules[0].filter: line 1, column 12: {mistake}"
+    assert broken["status"]["inForceGeneration"] == 1
+
+
 def test_a_profile_that_was_never_valid_schedules_no_pods(tested: AppliedProfile) -> None:
     broken = tested.apply(plugins={"score": {"enabled": [{"name": "NoSuchPlugin"}]}})
     assert ready(broken)[:2] == ("False", "Invalid")

@@ -196,6 +196,8 @@ class Metrics(Collector):
             "Preemptions whose victims were evicted, by result.",
             ("result",),
         )
+        for result in ("success", "error"):
+            self._evictions.child(result)
         self._after_flush = self._counter(
             "scheduler_pod_scheduled_after_flush_total",
             "Pods bound after they were tried again only because five minutes were over.",

@@ -1,0 +1,362 @@
+"""A stage without kwok: envtest's programs, or somebody's cluster, of which little is touched.
+
+The demo has a namespace, nodes and a SchedulingProfile of its own there. A thread does for these
+nodes and for the pods on them what kubelets would do.
+"""
+
+import http.client
+import os
+import secrets
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import replica
+from controlplane import ApiError, ControlPlane, ControlPlaneError
+from controlplane.client import TIMEOUT, Client
+from controlplane.nodes import CAPACITY, node_object
+from controlplane.processes import ProcessGroup, Program
+from demo.errors import DemoError
+from demo.stage import (
+    NODES,
+    ZONES,
+    Operator,
+    Spawn,
+    Stage,
+    child_of,
+    start_mooring,
+    temporary_folder,
+)
+
+__all__ = ["borrowed_stage", "envtest_stage"]
+
+Raw = dict[str, Any]
+
+LABEL: Final = "scheduling.mooring.dev/demo"
+CRD: Final = "schedulingprofiles.scheduling.mooring.dev"
+CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+PROFILES: Final = "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles"
+AT_ONCE: Final = MappingProxyType({"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
+
+_LOOK_AGAIN: Final = 0.2
+_HEARTBEAT_SECONDS: Final = 10.0
+_WAIT_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True)
+class _BorrowedStage:
+    """A namespace and nodes of the demo's own in a cluster; `name` is what all of it is called."""
+
+    name: str
+    folder: Path
+    kubeconfig: Path
+    kubectl_program: Path
+    make_client: Callable[[], Client]
+    spawn: Spawn
+    where: str
+    kubelets: str = "the demo itself"
+    made: list[str] = field(default_factory=list)
+    """The paths of the objects outside of the namespace that the demo has made."""
+
+    @property
+    def namespace(self) -> str:
+        """Of the pods that the demo runs."""
+        return self.name
+
+    @property
+    def profile(self) -> str:
+        """The SchedulingProfile by which they are scheduled, and their schedulerName."""
+        return self.name
+
+    @property
+    def title(self) -> str:
+        """What the demo has, and where."""
+        return f"the demo has a namespace {self.name} and {NODES} nodes at {self.where}"
+
+    @property
+    def logs(self) -> Path:
+        """The folder of the logs of all programs."""
+        return self.folder / "logs"
+
+    def client(self) -> Client:
+        """A client with the rights of the kubeconfig."""
+        return self.make_client()
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """What kubectl prints with the rights of the kubeconfig."""
+        return run_kubectl(self.kubectl_program, self.kubeconfig, *arguments, stdin=stdin)
+
+    def nodes(self) -> list[Raw]:
+        """The demo's own nodes."""
+        with self.client() as client:
+            found: list[Raw] = client.get(f"/api/v1/nodes?labelSelector={LABEL}%3D{self.name}")[
+                "items"
+            ]
+        return found
+
+    def prepare(self) -> Sequence[str]:
+        """Makes the CRD and the profile."""
+        self.kubectl("apply", "-f", str(replica.ROOT / "crds" / "schedulingprofiles.yaml"))
+        self.made.append(f"{CRDS}/{CRD}")
+        self._wait_until_established()
+        metadata = {"name": self.profile, "labels": {LABEL: self.name}}
+        profile = {
+            "apiVersion": "scheduling.mooring.dev/v1alpha1",
+            "kind": "SchedulingProfile",
+            "metadata": metadata,
+            "spec": {},
+        }
+        with self.client() as client:
+            client.post(PROFILES, profile)
+        self.made.append(f"{PROFILES}/{self.profile}")
+        return (
+            f"the CRD {CRD} is established, SchedulingProfile {self.profile} is applied",
+            f"(if the demo is killed: kubectl delete ns,nodes,sprof -l {LABEL})",
+        )
+
+    def _wait_until_established(self) -> None:
+        """Profiles can be made; `kubectl wait` fails on a CRD without conditions yet."""
+        deadline = time.monotonic() + _WAIT_SECONDS
+        with self.client() as client:
+            while not replica.is_established(client.get(f"{CRDS}/{CRD}")):
+                if time.monotonic() > deadline:
+                    raise DemoError(f"the CRD {CRD} was not established")
+                time.sleep(_LOOK_AGAIN)
+
+    def start_operator(self) -> Operator:
+        """The operator mirrors the cluster, with the rights of the kubeconfig."""
+        options = (f"--lease-namespace={self.namespace}",)
+        log, rights = self.logs / "mooring.log", "with the rights of the kubeconfig's user"
+        return start_mooring(self.spawn, self.kubeconfig, log, *options, rights=rights)
+
+    def run_pods(self, count: int) -> str:
+        """Makes the pods that are missing."""
+        path = f"/api/v1/namespaces/{self.namespace}/pods"
+        with self.client() as client:
+            there = len(client.get(path)["items"])
+            for number in range(there, count):
+                client.post(path, self._pod(number))
+        return "the demo itself"
+
+    def _pod(self, number: int) -> Raw:
+        """A pod that takes a sixteenth of a node and runs only on the demo's nodes."""
+        container = {
+            "name": "web",
+            "image": "pause",
+            "resources": {"requests": {"cpu": "250m", "memory": "2Gi"}},
+        }
+        return {
+            "metadata": {"name": f"web-{number:02}", "labels": {"app": "web"}},
+            "spec": {
+                "schedulerName": self.profile,
+                "nodeSelector": {LABEL: self.name},
+                "tolerations": [{"key": LABEL, "operator": "Exists"}],
+                "automountServiceAccountToken": False,
+                "terminationGracePeriodSeconds": 0,
+                "containers": [container],
+            },
+        }
+
+
+@contextmanager
+def envtest_stage(programs: Path) -> Iterator[Stage]:
+    """A control plane of envtest's programs, which leaves nothing running."""
+    with (
+        temporary_folder() as folder,
+        ControlPlane((), data_dir=folder, programs=programs) as plane,
+        ProcessGroup() as group,
+    ):
+        access = plane.access
+        stage = _BorrowedStage(
+            name="mooring-demo",
+            folder=folder,
+            kubeconfig=access.admin_kubeconfig,
+            kubectl_program=access.kubectl_program,
+            make_client=access.client,
+            spawn=child_of(group),
+            where=f"{access.url} (envtest's programs)",
+        )
+        with _on_loan(stage, sweeps=False):
+            yield stage
+
+
+@contextmanager
+def borrowed_stage(kubeconfig: Path, kubectl: Path) -> Iterator[Stage]:
+    """The cluster of the kubeconfig's current context; what the demo makes there is removed.
+
+    Raises:
+        DemoError: if Mooring is installed in the cluster: both would schedule the same pods.
+    """
+    name = f"mooring-demo-{secrets.token_hex(2)}"
+    with temporary_folder() as folder, ProcessGroup() as group:
+        (folder / "logs").mkdir()
+        proxy_socket = _proxy(group, folder, kubeconfig, kubectl)
+        stage = _BorrowedStage(
+            name=name,
+            folder=folder,
+            kubeconfig=kubeconfig,
+            kubectl_program=kubectl,
+            make_client=lambda: Client(_SocketConnection(proxy_socket)),
+            spawn=child_of(group),
+            where=run_kubectl(kubectl, kubeconfig, "config", "current-context").strip(),
+        )
+        with stage.client() as client:
+            names = [crd["metadata"]["name"] for crd in client.get(CRDS)["items"]]
+        if CRD in names:
+            raise DemoError(f"{stage.where} has the CRD {CRD}: Mooring is installed there already")
+        with _on_loan(stage, sweeps=True):
+            yield stage
+
+
+@contextmanager
+def _on_loan(stage: _BorrowedStage, *, sweeps: bool) -> Iterator[None]:
+    """The stage has its namespace and nodes; in the end they are gone if it `sweeps`."""
+    stop = threading.Event()
+    kubelets = threading.Thread(target=_stand_in_for_kubelets, args=(stage, stop), daemon=True)
+    try:
+        _set_up(stage)
+        kubelets.start()
+        yield
+    finally:
+        if sweeps:
+            _sweep(stage)
+        stop.set()
+        if kubelets.ident is not None:
+            kubelets.join()
+
+
+def _set_up(stage: _BorrowedStage) -> None:
+    metadata = {"name": stage.name, "labels": {LABEL: stage.name}}
+    with stage.client() as client:
+        client.post("/api/v1/namespaces", {"metadata": metadata})
+        stage.made.append(f"/api/v1/namespaces/{stage.name}")
+        for number in range(1, NODES + 1):
+            zone = f"zone-{(number - 1) % ZONES + 1}"
+            node = node_object(f"{stage.name}-{number:02}", zone, CAPACITY, {LABEL: stage.name})
+            # Without it, the DaemonSets of the cluster leave the nodes alone.
+            del node["metadata"]["labels"]["kubernetes.io/os"]
+            node["spec"] = {"taints": [{"key": LABEL, "effect": "NoSchedule"}]}
+            client.post("/api/v1/nodes", node)
+            stage.made.append(f"/api/v1/nodes/{node['metadata']['name']}")
+
+
+def _sweep(stage: _BorrowedStage) -> None:
+    """Removes what the demo has made, and waits until the namespace is gone."""
+    deadline = time.monotonic() + _WAIT_SECONDS
+    with stage.client() as client:
+        with suppress(ApiError):
+            client.request("DELETE", f"/api/v1/namespaces/{stage.name}/pods", dict(AT_ONCE))
+        for path in reversed(stage.made):
+            with suppress(ApiError):
+                client.delete(path)
+        while _exists(client, f"/api/v1/namespaces/{stage.name}"):
+            if time.monotonic() > deadline:
+                raise DemoError(f"the namespace {stage.name} is being deleted, and is still there")
+            time.sleep(_LOOK_AGAIN)
+
+
+def _exists(client: Client, path: str) -> bool:
+    try:
+        client.get(path)
+    except ApiError as error:
+        if error.status == http.client.NOT_FOUND:
+            return False
+        raise
+    return True
+
+
+def _stand_in_for_kubelets(stage: _BorrowedStage, stop: threading.Event) -> None:
+    """The demo's nodes stay ready, pods on them run at once, and deleted ones are gone at once."""
+    ready_since = datetime.now(UTC)
+    next_heartbeat = 0.0
+    with stage.client() as client:
+        while not stop.wait(_LOOK_AGAIN):
+            if time.monotonic() >= next_heartbeat:
+                next_heartbeat = time.monotonic() + _HEARTBEAT_SECONDS
+                for path in [made for made in stage.made if made.startswith("/api/v1/nodes/")]:
+                    with suppress(ApiError):  # it may be deleted meanwhile
+                        client.patch(f"{path}/status", {"status": _ready(ready_since)})
+            pods = client.get(f"/api/v1/namespaces/{stage.namespace}/pods")["items"]
+            for pod in [pod for pod in pods if pod["spec"].get("nodeName")]:
+                path = f"/api/v1/namespaces/{stage.namespace}/pods/{pod['metadata']['name']}"
+                with suppress(ApiError):
+                    if "deletionTimestamp" in pod["metadata"]:
+                        client.request("DELETE", path, dict(AT_ONCE))
+                    elif pod["status"]["phase"] == "Pending":
+                        running = {"phase": "Running", "startTime": _text(datetime.now(UTC))}
+                        client.patch(f"{path}/status", {"status": running})
+
+
+def _ready(since: datetime) -> Raw:
+    condition = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "MooringDemo",
+        "message": "the demo stands in for a kubelet",
+        "lastHeartbeatTime": _text(datetime.now(UTC)),
+        "lastTransitionTime": _text(since),
+    }
+    return {"conditions": [condition]}
+
+
+def _text(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _proxy(group: ProcessGroup, folder: Path, kubeconfig: Path, kubectl: Path) -> Path:
+    """A socket that only this user can open, which leads to the cluster with the user's rights.
+
+    So kubectl reads the kubeconfig, with every way to log in that it knows.
+    """
+    where = folder / "proxy"
+    command = [str(kubectl), f"--kubeconfig={kubeconfig}", "proxy", f"--unix-socket={where}"]
+    log = folder / "logs" / "kubectl-proxy.log"
+    environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    program = group.spawn("kubectl proxy", command, log=log, env=environment)
+    _wait_for_socket(program, where)
+    return where
+
+
+def _wait_for_socket(program: Program, where: Path) -> None:
+    deadline = time.monotonic() + _WAIT_SECONDS
+    while not where.exists():
+        program.wait(_LOOK_AGAIN)
+        program.require_alive()
+        if time.monotonic() > deadline:
+            raise DemoError("kubectl proxy did not start")
+
+
+class _SocketConnection(http.client.HTTPConnection):
+    """A connection to the socket of `kubectl proxy`."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=TIMEOUT)
+        self._path = path
+
+    def connect(self) -> None:
+        """Opens the socket."""
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(TIMEOUT)
+        self.sock.connect(str(self._path))
+
+
+def run_kubectl(kubectl: Path, kubeconfig: Path, *arguments: str, stdin: str | None = None) -> str:
+    """What kubectl prints; raises ControlPlaneError if it fails."""
+    done = subprocess.run(
+        [str(kubectl), f"--kubeconfig={kubeconfig}", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise ControlPlaneError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout
