@@ -46,6 +46,14 @@ def test_the_largest_request_that_fits_is_named_with_the_nodes_that_have_it() ->
     assert set(first.examples) == {"a", "b"}
 
 
+def test_a_pod_that_fits_by_now_is_told_so_and_nothing_else() -> None:
+    deciding = Deciding(node("a", cpu="4"), node("b", cpu="1"), node("c", unschedulable=True))
+    (only,) = suggested(deciding, pod("web", cpu="2"))
+    assert only.change == "as it is"
+    assert only.cause == "no filter rejects every node any more"
+    assert (only.nodes, only.examples, only.ended) == (1, ("a",), ())
+
+
 def test_a_resource_that_no_node_has_is_to_be_given_up() -> None:
     deciding = Deciding(node("a"))
     raw = pod("web", requests={"example.com/gpu": 2})

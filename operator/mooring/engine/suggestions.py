@@ -85,10 +85,15 @@ def suggestions(
 ) -> Iterator[Suggestion | None]:
     """Yields each suggestion, and None after each change that does not help.
 
+    A pod that fits as it is, since the cluster has changed, gets only the suggestion that says so.
     Between two items other work may go on, also such that changes the cluster. One item takes about
     as long as a decision about a new shape. `cache` should serve nothing else.
     """
     trial = _Trial(pod, pipeline, cluster, cache)
+    unchanged = trial.unchanged()
+    yield unchanged
+    if unchanged is not None:
+        return
     changes = list(islice(_changes(pod, cluster), _MOST_CHANGES))
     found = False
     for change in changes:
@@ -127,6 +132,20 @@ class _Trial:
         for group in search.rejected_with_nominated(pre_filtered, fits):
             rows = np.setdiff1d(rows, group.rows)
         return rows
+
+    def unchanged(self) -> Suggestion | None:
+        """That the pod fits as it is, because the cluster has changed; None if it does not."""
+        rows = self._feasible(self._pod)
+        if not len(rows):
+            return None
+        return Suggestion(
+            change="as it is",
+            cause="no filter rejects every node any more",
+            cost=0.0,
+            nodes=len(rows),
+            examples=self._names(rows),
+            pod=self._pod,
+        )
 
     def with_changes(self, *changes: _Change) -> Suggestion | None:
         """The suggestion to change the pod so; None if it fits nowhere then."""
