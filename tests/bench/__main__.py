@@ -10,7 +10,7 @@ from rich.console import Console
 
 import replica
 from bench.figures import Comparison, Run, compare
-from bench.report import runs_table, summary_table, verdict, write_json
+from bench.report import costs, runs_table, summary_table, verdict, write_json
 from bench.runs import bench_server, load_nodes, run_once
 from bench.sampling import read_samples
 from bench.schedulers import KubeScheduler, Mooring, Scheduler
@@ -67,7 +67,10 @@ def main(
         raise click.ClickException(str(error)) from error
     if len(results) > 1:
         console.print(summary_table(results))
-    sys.exit(not all(result.reached for _, result in results))
+    compared = costs(results)
+    for words, _ in compared:
+        console.print(words, highlight=False)
+    sys.exit(not all([result.reached for _, result in results] + [held for _, held in compared]))
 
 
 def _compare(workload: Workload, rounds: int, output: Path, *, records: bool) -> Comparison:
