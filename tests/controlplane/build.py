@@ -1,8 +1,8 @@
-"""The programs of the control plane, compiled once and kept outside the tree.
+"""The programs of the control plane, and tools for tests, compiled once and kept outside the tree.
 
-They stand in `<cache>/controlplane/<key>/`, where the key hashes `go.mod`, `go.sum` and the
-platform. A build happens beside that folder and is renamed into place, so whoever sees the folder
-sees all programs whole; a lock lets a second builder wait for the first.
+Those of a Go module stand in `<cache>/<module>/<key>/`, where the key hashes `go.mod`, `go.sum`
+and the platform. A build happens beside that folder and is renamed into place, so that a folder
+that is there has all programs; a lock lets a second builder wait for the first.
 """
 
 import contextlib
@@ -11,7 +11,8 @@ import hashlib
 import os
 import platform
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from controlplane.errors import ControlPlaneError, with_log
@@ -31,6 +32,29 @@ PROGRAMS = {
 }
 """Program name and the Go package it is built from: the tool lines of `go.mod`."""
 
+TOOLS = {
+    "helm": "helm.sh/helm/v4/cmd/helm",
+    "promtool": "github.com/prometheus/prometheus/cmd/promtool",
+}
+"""The same of `tools/go.mod`."""
+
+
+@dataclass(frozen=True)
+class GoModule:
+    """A Go module and the programs of its tool lines; `target` is the goal of make."""
+
+    name: str
+    folder: Path
+    programs: Mapping[str, str]
+    target: str
+    about: str
+    """What is built, and how long that takes."""
+    flags: tuple[str, ...]
+    """Options of `go build`."""
+
+
+_FLAGS = ("-trimpath", "-buildvcs=false")
+
 
 def cache_root() -> Path:
     """Where everything that outlives a run is kept: MOORING_CACHE, else ~/.cache/mooring."""
@@ -49,74 +73,91 @@ def kubernetes_version(module: Path = HERE / "go.mod") -> str:
     return match[1]
 
 
-def programs_folder() -> Path:
+def _version_stamps() -> str:
+    version = kubernetes_version()
+    _, minor, _ = version.removeprefix("v").split(".", 2)
+    stamps = {"gitVersion": version, "gitMajor": "1", "gitMinor": minor, "gitTreeState": "clean"}
+    package = "k8s.io/component-base/version"
+    return " ".join(f"-X {package}.{field}={value}" for field, value in stamps.items())
+
+
+CONTROL_PLANE = GoModule(
+    "controlplane",
+    HERE,
+    PROGRAMS,
+    target="controlplane",
+    about=f"Kubernetes {kubernetes_version()}, about 5 minutes",
+    flags=(*_FLAGS, f"-ldflags=-s -w {_version_stamps()}"),
+)
+TOOLS_MODULE = GoModule(
+    "tools",
+    HERE / "tools",
+    TOOLS,
+    target="tools",
+    about="promtool and helm, about 5 minutes",
+    # Rules are evaluated without the clients of every cloud's service discovery.
+    flags=(*_FLAGS, "-ldflags=-s -w", "-tags=remove_all_sd"),
+)
+
+
+def programs_folder(module: GoModule = CONTROL_PLANE) -> Path:
     """The folder of the built programs; raises ControlPlaneError when they are not built."""
-    folder = _target()
+    folder = _target(module)
     if not folder.is_dir():
-        raise ControlPlaneError("the control plane is not built: run `make controlplane`")
+        raise ControlPlaneError(f"{module.name} is not built: run `make {module.target}`")
     return folder
 
 
-def ensure_built(progress: Progress | None = None) -> Path:
+def ensure_built(progress: Progress | None = None, module: GoModule = CONTROL_PLANE) -> Path:
     """The folder of the programs, built now if need be (about five minutes on two cores)."""
     progress = progress or Progress()
-    target = _target()
+    target = _target(module)
     if target.is_dir():
         return target
-    with _only_builder(target, progress):
+    with _only_builder(target, module, progress):
         if not target.is_dir():
             go = find_go(cache_root(), progress)
-            _build_all(go, target, progress)
+            _build_all(go, target, module, progress)
     return target
 
 
-def _target() -> Path:
+def _target(module: GoModule) -> Path:
     key = hashlib.sha256()
-    for part in (HERE / "go.mod", HERE / "go.sum"):
-        key.update(part.read_bytes())
+    for part in ("go.mod", "go.sum"):
+        key.update((module.folder / part).read_bytes())
     key.update(f"{platform.system()} {platform.machine()}".encode())
-    return cache_root() / "controlplane" / key.hexdigest()[:16]
+    return cache_root() / module.name / key.hexdigest()[:16]
 
 
 @contextlib.contextmanager
-def _only_builder(target: Path, progress: Progress) -> Iterator[None]:
+def _only_builder(target: Path, module: GoModule, progress: Progress) -> Iterator[None]:
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.with_suffix(".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            progress.say("control plane: waiting for another build of it to finish")
+            progress.say(f"{module.name}: waiting for another build of it to finish")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _build_all(go: Path, target: Path, progress: Progress) -> None:
+def _build_all(go: Path, target: Path, module: GoModule, progress: Progress) -> None:
     partial, log = target.with_suffix(".partial"), target.with_suffix(".log")
     partial.mkdir(exist_ok=True)
     log.unlink(missing_ok=True)
-    version = kubernetes_version()
-    progress.say(f"control plane: building {version} once, about 5 minutes; log: {log}")
+    progress.say(f"{module.name}: building {module.about}, once; log: {log}")
     with ProcessGroup() as group:
-        for number, (name, package) in enumerate(PROGRAMS.items(), start=1):
-            progress.begin(f"control plane: building {name} ({number} of {len(PROGRAMS)})")
-            command = [str(go), "build", *_flags(), "-o", str(partial / name), package]
-            build = group.spawn(name, command, log=log, env=_environment(), cwd=HERE)
+        for number, (name, package) in enumerate(module.programs.items(), start=1):
+            progress.begin(f"{module.name}: building {name} ({number} of {len(module.programs)})")
+            command = [str(go), "build", *module.flags, "-o", str(partial / name), package]
+            build = group.spawn(name, command, log=log, env=_environment(), cwd=module.folder)
             while build.wait(1.0) is None:
                 progress.tick()
             if build.exit_code:
                 progress.end("failed")
-                raise with_log(f"control plane: building {name} failed", log)
+                raise with_log(f"{module.name}: building {name} failed", log)
             progress.end()
     partial.rename(target)
-
-
-def _flags() -> list[str]:
-    version = kubernetes_version()
-    _, minor, _ = version.removeprefix("v").split(".", 2)
-    stamps = {"gitVersion": version, "gitMajor": "1", "gitMinor": minor, "gitTreeState": "clean"}
-    package = "k8s.io/component-base/version"
-    stamped = " ".join(f"-X {package}.{field}={value}" for field, value in stamps.items())
-    return ["-trimpath", "-buildvcs=false", f"-ldflags=-s -w {stamped}"]
 
 
 def _environment() -> dict[str, str]:
