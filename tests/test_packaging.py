@@ -91,6 +91,21 @@ def test_everything_the_image_copies_is_there_and_reaches_the_build() -> None:
         assert f"!{source}" in let_through
 
 
+def test_every_file_of_the_package_that_is_no_python_is_in_the_wheel() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        patterns = tomllib.load(file)["tool"]["setuptools"]["package-data"]["mooring"]
+    package = ROOT / "operator" / "mooring"
+    others = {
+        str(path.relative_to(package))
+        for path in package.rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+    }
+    assert "page/bundle/index.html" in others
+    assert others == {
+        str(path.relative_to(package)) for pattern in patterns for path in package.glob(pattern)
+    }
+
+
 def test_image_and_deployment_run_as_the_same_unprivileged_user() -> None:
     (user,) = re.findall(r"^USER (\d+):\d+$", DOCKERFILE, flags=re.MULTILINE)
     assert deployment()["securityContext"]["runAsUser"] == int(user) > 0
