@@ -54,6 +54,7 @@ def test_help_lists_every_target(tmp_path: Path) -> None:
         "audit",
         "sbom",
         "bench",
+        "conformance",
         "soak",
         "lock",
         "clean",

@@ -1,8 +1,8 @@
-"""The programs of the control plane, compiled once and kept outside the tree.
+"""Programs of a Go module, such as those of the control plane, compiled once.
 
-They stand in `<cache>/controlplane/<key>/`, where the key hashes `go.mod`, `go.sum` and the
-platform. A build happens beside that folder and is renamed into place, so whoever sees the folder
-sees all programs whole; a lock lets a second builder wait for the first.
+They are kept outside the tree in `<cache>/<name>/<key>/`, where the key hashes the module's files
+and the platform. A build happens beside that folder and is renamed into place, so that the folder
+always has all programs whole; a lock lets a second builder wait for the first.
 """
 
 import contextlib
@@ -11,7 +11,8 @@ import hashlib
 import os
 import platform
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from controlplane.errors import ControlPlaneError, with_log
@@ -32,6 +33,27 @@ PROGRAMS = {
 """Program name and the Go package it is built from: the tool lines of `go.mod`."""
 
 
+@dataclass(frozen=True)
+class GoModule:
+    """A folder with `go.mod` and `go.sum`, and the programs that are built there.
+
+    `name` is that of its folder in the cache. `programs` has the package of each program by its
+    name. `title` and `about` say in the progress what is built, and how long that takes.
+    """
+
+    name: str
+    folder: Path
+    programs: Mapping[str, str]
+    title: str
+    about: str
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that decide what is built."""
+        sources = sorted(self.folder.glob("*.go"))
+        return [self.folder / "go.mod", self.folder / "go.sum", *sources]
+
+
 def cache_root() -> Path:
     """Where everything that outlives a run is kept: MOORING_CACHE, else ~/.cache/mooring."""
     chosen = os.environ.get("MOORING_CACHE")
@@ -49,33 +71,42 @@ def kubernetes_version(module: Path = HERE / "go.mod") -> str:
     return match[1]
 
 
+CONTROL_PLANE = GoModule(
+    "controlplane",
+    HERE,
+    PROGRAMS,
+    "control plane",
+    f"{kubernetes_version()} once, about 5 minutes",
+)
+
+
 def programs_folder() -> Path:
-    """The folder of the built programs; raises ControlPlaneError when they are not built."""
-    folder = _target()
+    """The folder of the control plane's programs; ControlPlaneError when they are not built."""
+    folder = _target(CONTROL_PLANE)
     if not folder.is_dir():
         raise ControlPlaneError("the control plane is not built: run `make controlplane`")
     return folder
 
 
-def ensure_built(progress: Progress | None = None) -> Path:
-    """The folder of the programs, built now if need be (about five minutes on two cores)."""
+def ensure_built(progress: Progress | None = None, module: GoModule = CONTROL_PLANE) -> Path:
+    """The folder of the module's programs, built now if need be."""
     progress = progress or Progress()
-    target = _target()
+    target = _target(module)
     if target.is_dir():
         return target
     with _only_builder(target, progress):
         if not target.is_dir():
             go = find_go(cache_root(), progress)
-            _build_all(go, target, progress)
+            _build_all(go, module, target, progress)
     return target
 
 
-def _target() -> Path:
+def _target(module: GoModule) -> Path:
     key = hashlib.sha256()
-    for part in (HERE / "go.mod", HERE / "go.sum"):
+    for part in module.files:
         key.update(part.read_bytes())
     key.update(f"{platform.system()} {platform.machine()}".encode())
-    return cache_root() / "controlplane" / key.hexdigest()[:16]
+    return cache_root() / module.name / key.hexdigest()[:16]
 
 
 @contextlib.contextmanager
@@ -85,27 +116,27 @@ def _only_builder(target: Path, progress: Progress) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            progress.say("control plane: waiting for another build of it to finish")
+            progress.say("waiting for another build of the same programs to finish")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _build_all(go: Path, target: Path, progress: Progress) -> None:
+def _build_all(go: Path, module: GoModule, target: Path, progress: Progress) -> None:
     partial, log = target.with_suffix(".partial"), target.with_suffix(".log")
     partial.mkdir(exist_ok=True)
     log.unlink(missing_ok=True)
-    version = kubernetes_version()
-    progress.say(f"control plane: building {version} once, about 5 minutes; log: {log}")
+    title = module.title
+    progress.say(f"{title}: building {module.about}; log: {log}")
     with ProcessGroup() as group:
-        for number, (name, package) in enumerate(PROGRAMS.items(), start=1):
-            progress.begin(f"control plane: building {name} ({number} of {len(PROGRAMS)})")
+        for number, (name, package) in enumerate(module.programs.items(), start=1):
+            progress.begin(f"{title}: building {name} ({number} of {len(module.programs)})")
             command = [str(go), "build", *_flags(), "-o", str(partial / name), package]
-            build = group.spawn(name, command, log=log, env=_environment(), cwd=HERE)
+            build = group.spawn(name, command, log=log, env=_environment(), cwd=module.folder)
             while build.wait(1.0) is None:
                 progress.tick()
             if build.exit_code:
                 progress.end("failed")
-                raise with_log(f"control plane: building {name} failed", log)
+                raise with_log(f"{title}: building {name} failed", log)
             progress.end()
     partial.rename(target)
 
