@@ -1,17 +1,19 @@
-# The base is named by tag, so that this file builds everywhere. For what runs in a cluster name it by
-# digest, which only your registry can tell you:
+# The base is named by tag, so that this file builds everywhere. `make image` wants it by digest, which
+# only your registry can tell you, and gives the same image each time (docs/releasing.md):
 #   docker buildx imagetools inspect python:3.11-slim --format '{{.Manifest.Digest}}'
-#   docker build --build-arg BASE=python@sha256:... .
+#   make image BASE=python@sha256:...
 ARG BASE=python:3.11-slim
 
 # Build: every dependency is a wheel with a known hash; nothing is compiled.
 FROM ${BASE} AS build
 RUN python -m venv --without-pip /opt/mooring
 COPY requirements-run.lock /tmp/
-RUN python -m pip --python /opt/mooring/bin/python install --no-cache-dir --no-deps \
+RUN python -m pip --python /opt/mooring/bin/python install --no-cache-dir --no-deps --no-compile \
     --require-hashes --only-binary :all: -r /tmp/requirements-run.lock
 COPY operator /opt/mooring/operator
-RUN /opt/mooring/bin/python -m compileall -q /opt/mooring/operator
+# Bytecode that depends on the source alone: no times, and sets in one order.
+RUN PYTHONHASHSEED=0 /opt/mooring/bin/python -m compileall -q --invalidation-mode unchecked-hash \
+    /opt/mooring/lib /opt/mooring/operator
 
 FROM ${BASE}
 # A running scheduler installs nothing. To add plugins, build on this image and copy them from a

@@ -2,11 +2,16 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv controlplane demo test check site audit sbom bench conformance soak lock clean
+.PHONY: help venv controlplane browser demo test check site audit sbom image bench conformance soak lock clean
 
 PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11, \
 	$(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
 UV ?= uv
+IMAGE ?= mooring
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' operator/mooring/__init__.py)
+BROWSER = $(or $(CHROMIUM),$(firstword $(foreach name,chromium chromium-browser google-chrome, \
+	$(shell command -v $(name)))))
+export CHROMIUM
 VENV := .venv
 PY := $(VENV)/bin/python
 # Named after the lock's content: another lock, another stamp, a new installation.
@@ -38,13 +43,20 @@ $(STAMP): requirements.lock
 controlplane: venv ## build etcd, Kubernetes and kwok once, into ~/.cache/mooring
 	@$(PY) -m controlplane build >/dev/null
 
+browser: ## find chromium for the tests of the page; as root on Debian install it
+	@test -n '$(BROWSER)' || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+		echo 'installing chromium for the tests of the page' && apt-get -qq update && \
+		DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium >/dev/null; } || { \
+		echo 'error: the tests of the page need chromium: apt install chromium, or make test CHROMIUM=PATH' >&2; \
+		exit 1; }
+
 # An exported KUBECONFIG is the cluster one works with; only one that is written here is meant.
 DEMO_ON := $(if $(filter command,$(firstword $(origin KUBECONFIG))),--kubeconfig=$(KUBECONFIG))
 
 demo: venv ## a scheduler, 20 nodes, a changed policy; KEEP=1 leaves it up; KUBECONFIG=FILE: there
 	@KEEP=$(KEEP) $(PY) -m demo --build $(DEMO_ON)
 
-test: check controlplane ## every test, those against a real control plane included
+test: check controlplane browser ## every test, those against a real control plane included
 	$(PY) -m pytest
 
 check: venv ## ruff, mypy --strict, import-linter, the site's links, audit
@@ -64,6 +76,14 @@ audit: venv ## look up advisories about the image's packages; skipped without a 
 
 sbom: venv ## list the image's Python packages as CycloneDX JSON on standard output
 	@$(PY) -m supply_chain sbom
+
+image: ## build the image, the same for one commit and base: BASE=python@sha256:... IMAGE=...
+	@case '$(BASE)' in *@sha256:*) ;; *) \
+		echo 'error: name the base by its digest: make image BASE=python@sha256:... (docs/releasing.md)' >&2; \
+		exit 1;; esac
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) docker buildx build --build-arg BASE='$(BASE)' \
+		--build-arg SOURCE_DATE_EPOCH --provenance=false --tag '$(IMAGE):$(VERSION)' \
+		--output type=docker,rewrite-timestamp=true .
 
 bench: venv controlplane ## Mooring and kube-scheduler on the same server; BENCH='...' for arguments
 	@$(PY) -m bench $(BENCH)

@@ -20,6 +20,7 @@ from threading import Thread
 from typing import Any
 from zlib import crc32
 
+import orjson
 from aiohttp import web
 
 __all__ = [
@@ -104,10 +105,11 @@ def application(*, delay: float = 0.0) -> web.Application:
 
     def verb(answer: Any) -> Any:
         async def handle(request: web.Request) -> web.Response:
-            args = await request.json()
+            args = orjson.loads(await request.read())
             if delay:
                 await asyncio.sleep(delay)
-            return web.json_response(answer(args, request.match_info["prefix"]))
+            body = orjson.dumps(answer(args, request.match_info["prefix"]))
+            return web.Response(body=body, content_type="application/json")
 
         return handle
 

@@ -10,12 +10,13 @@ import json
 import os
 import re
 import sys
-import tomllib
 import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from mooring import __version__
 
 __all__ = ["Pin", "audit", "main", "pins", "sbom"]
 
@@ -128,8 +129,7 @@ def main(words: Sequence[str]) -> int:
     """The command's exit code."""
     packages = pins(LOCK.read_text())
     if list(words) == ["sbom"]:
-        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-        sys.stdout.write(json.dumps(sbom(packages, project["version"]), indent=2) + "\n")
+        sys.stdout.write(json.dumps(sbom(packages, __version__), indent=2) + "\n")
         return 0
     if list(words) != ["audit"]:
         sys.stderr.write("usage: python -m supply_chain sbom|audit\n")

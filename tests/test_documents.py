@@ -17,13 +17,17 @@ import yaml
 from mooring.__main__ import main
 from mooring.cli.run import run
 from mooring.framework.registry import ENTRY_POINT_GROUP, Registry
+from mooring.model.devices import CardFormat, node_cards
+from mooring.model.node import parse_node
 from mooring.observe.metrics import Metrics
 from mooring.observe.readings import Readings
 from mooring.plugins import SHIPPED
 from mooring.policy.defaults import DEFAULT_WEIGHTS
+from mooring.policy.errors import ProfileInvalid
 from mooring.policy.points import Point
 from mooring.policy.profile import KIND
 from mooring.policy.resolve import load_profile
+from mooring.policy.rules.expressions import check
 from mooring.settings import RunSettings
 from mooring.simulate.expectations import run_case
 from mooring.simulate.policy_tests import KIND as POLICY_TEST
@@ -113,6 +117,57 @@ def test_rules_md_shows_every_example_of_rules_as_it_is() -> None:
     written = [yaml.safe_load(path.read_text())["spec"]["rules"] for path in examples]
     assert len(examples) == 10
     assert sorted(shown, key=str) == sorted(written, key=str)
+
+
+def test_every_expression_in_the_text_of_rules_md_is_one() -> None:
+    text = _FENCE.sub("", (ROOT / "docs" / "rules.md").read_text())
+    named = [code for code in _CODE.findall(text) if re.search(r"\b(node|pod)\.[a-z]", code)]
+    [mistake] = [code for code in named if code.startswith("spec.rules[0].filter: ")]
+    for expression in named:
+        if expression != mistake:
+            check(expression)
+    with pytest.raises(ProfileInvalid) as wrong:
+        check("!has(node.lables.team)")
+    assert mistake == f"spec.rules[0].filter: {wrong.value}"
+
+
+def test_the_topology_of_gpus_md_is_read_as_two_linked_cards() -> None:
+    [block] = [block for block in _blocks("json") if block.document.name == "gpus.md"]
+    raw = node("n1")
+    raw["metadata"]["annotations"] = {CardFormat().topology_annotation: block.text}
+    cards = node_cards(parse_node(raw), CardFormat())
+    assert cards.memory == (81920, 81920)
+    assert cards.products == ("NVIDIA-A100-SXM4-80GB",) * 2
+    assert cards.links[0][1] == cards.links[1][0] > 0
+
+
+def test_the_scrape_config_of_metrics_md_finds_the_port_of_the_deployment() -> None:
+    [block] = [b for b in _blocks("yaml") if "scrape_configs" in b.text]
+    [job] = yaml.safe_load(block.text)["scrape_configs"]
+    [deployment] = [
+        document
+        for document in yaml.safe_load_all((ROOT / "manifests" / "deployment.yaml").read_text())
+        if document["kind"] == "Deployment"
+    ]
+    pods = deployment["spec"]["template"]
+    [container] = pods["spec"]["containers"]
+    of_label, of_port = (rule["regex"] for rule in job["relabel_configs"])
+    assert pods["metadata"]["labels"]["app.kubernetes.io/name"] == of_label
+    assert [port["name"] for port in container["ports"]] == [of_port]
+    namespaces = job["kubernetes_sd_configs"][0]["namespaces"]["names"]
+    assert namespaces == [deployment["metadata"]["namespace"]]
+
+
+def test_every_kustomization_in_the_documents_names_folders_that_exist() -> None:
+    blocks = [b for b in _blocks("yaml") if re.search("^components:", b.text, re.MULTILINE)]
+    assert {block.document.name for block in blocks} == {"README.md", "metrics.md"}
+    for block in blocks:
+        given = yaml.safe_load(block.text)
+        for kind, key in (("Kustomization", "resources"), ("Component", "components")):
+            for named in given[key]:
+                _, _, folder = f"/{named}".partition("/manifests")
+                found = ROOT / "manifests" / folder.lstrip("/") / "kustomization.yaml"
+                assert yaml.safe_load(found.read_text())["kind"] == kind
 
 
 def test_decisions_are_numbered_and_named_by_their_files() -> None:
@@ -290,6 +345,9 @@ def _exported() -> set[str]:
             kopf_restarts=int,
             gpu_mismatches=int,
             pod_groups=dict,
+            queue_incoming_pods=dict,
+            inflight_events=dict,
+            profiles_ready=dict,
             leading=bool,
         )
     )

@@ -47,12 +47,14 @@ def test_help_lists_every_target(tmp_path: Path) -> None:
     for target in (
         "venv",
         "controlplane",
+        "browser",
         "demo",
         "test",
         "check",
         "site",
         "audit",
         "sbom",
+        "image",
         "bench",
         "conformance",
         "soak",
@@ -60,3 +62,46 @@ def test_help_lists_every_target(tmp_path: Path) -> None:
         "clean",
     ):
         assert f"make {target} " in listed
+
+
+def test_without_a_browser_and_apt_there_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "requirements.lock").touch()
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("sh", "awk", "cksum", "cut", "id"):
+        (tools / name).symlink_to(shutil.which(name) or "/nowhere")
+    made = subprocess.run(
+        [shutil.which("make") or "make", "browser"],
+        cwd=tmp_path,
+        env={"PATH": str(tools)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode != 0
+    first, *_ = made.stderr.splitlines()
+    assert first == (
+        "error: the tests of the page need chromium: apt install chromium, "
+        "or make test CHROMIUM=PATH"
+    )
+
+
+def test_a_browser_that_is_named_is_taken(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "requirements.lock").touch()
+    subprocess.check_call(["make", "browser", "CHROMIUM=/my/chromium"], cwd=tmp_path)
+
+
+def test_an_image_is_built_on_a_base_named_by_digest_or_not_at_all(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "requirements.lock").touch()
+    made = subprocess.run(
+        ["make", "image", "BASE=python:3.11-slim"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode != 0
+    assert "error: name the base by its digest: make image BASE=python@sha256:..." in made.stderr

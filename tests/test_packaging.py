@@ -1,6 +1,10 @@
 """The files around the source agree with it and with each other."""
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -103,11 +107,55 @@ def test_image_deployment_and_program_agree_on_the_port() -> None:
 
 def test_one_version_everywhere() -> None:
     (container,) = deployment()["containers"]
-    assert project()["version"] == __version__
     assert container["image"] == f"mooring:{__version__}"
+    (base,) = manifests("kustomization.yaml")
+    assert base["labels"][0]["pairs"]["app.kubernetes.io/version"] == __version__
+    cut = re.findall(r"^## \[(\d[^]]*)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert cut[0] == __version__
+    assert f"### {__version__}\n" in (ROOT / "docs/upgrading.md").read_text()
 
 
-@pytest.mark.parametrize("folder", ["manifests", "manifests/admission", "manifests/monitoring"])
+def test_the_package_takes_its_version_from_the_source() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        loaded = tomllib.load(file)
+    assert loaded["project"]["dynamic"] == ["version"]
+    assert loaded["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "mooring.__version__"}
+
+
+def test_a_release_tag_of_this_commit_is_its_version() -> None:
+    git = ["git", "-C", str(ROOT), "tag", "--points-at", "HEAD", "--list", "v*"]
+    tags = subprocess.run(git, capture_output=True, text=True, check=False).stdout.split()
+    assert set(tags) <= {f"v{__version__}"}
+
+
+def test_the_bytecode_of_the_image_depends_on_the_source_alone(tmp_path: Path) -> None:
+    (options,) = re.findall(r"-m compileall -q (--invalidation-mode \S+)", DOCKERFILE)
+    assert "PYTHONHASHSEED=0" in DOCKERFILE
+    assert "--no-compile" in DOCKERFILE
+
+    def compiled(age: int) -> dict[str, bytes]:
+        folder = tmp_path / "model"
+        shutil.copytree(ROOT / "operator/mooring/model", folder, ignore=lambda *_: ["__pycache__"])
+        for file in folder.rglob("*.py"):
+            os.utime(file, (age, age))
+        command = [sys.executable, "-m", "compileall", "-q", *options.split(), str(folder)]
+        subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "0"})
+        found = {file.name: file.read_bytes() for file in folder.rglob("*.pyc")}
+        shutil.rmtree(folder)
+        return found
+
+    assert compiled(1_000_000_000) == compiled(1_700_000_000) != {}
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "manifests",
+        "manifests/admission",
+        "manifests/instead-of-default-scheduler",
+        "manifests/monitoring",
+    ],
+)
 def test_every_manifest_is_applied_by_its_kustomization(folder: str) -> None:
     files = {path.name for path in (ROOT / folder).glob("*.yaml")} - {"kustomization.yaml"}
     kustomization = yaml.safe_load((ROOT / folder / "kustomization.yaml").read_text())

@@ -16,6 +16,7 @@ _COMMANDS: Final = (
     "test",
     "explain",
     "top",
+    "ui",
     "shadow",
     "gpus",
     "profile",

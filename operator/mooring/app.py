@@ -38,6 +38,7 @@ from mooring.engine.scheduler_state import (
 from mooring.engine.shadow import Shadow, ShadowStatusWriter
 from mooring.framework.handle import Handle
 from mooring.framework.plugin_failures import PluginFailures
+from mooring.framework.plugin_metrics import PluginMetrics
 from mooring.framework.queued_pod import SubQueue
 from mooring.framework.registry import Registry
 from mooring.framework.waiting_pods import WaitingPods
@@ -59,6 +60,12 @@ from mooring.observe.metrics import Metrics
 from mooring.observe.readings import Readings
 from mooring.observe.records import DecisionLog
 from mooring.observe.tls import ServingTls
+from mooring.page.api import Page
+from mooring.page.nodes import Nodes
+from mooring.page.pods import Pods
+from mooring.page.policy import Policy
+from mooring.page.queue import Queue
+from mooring.page.trials import Trials
 from mooring.plugins import SHIPPED
 from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
@@ -116,13 +123,13 @@ class Scheduler:
         self._exit_code = 0
         self._leading = False
         self._metrics = Metrics()
-        self._decisions = DecisionLog()
         writer = PodWriter(client)
         self._recorder = EventRecorder(client, "mooring", self._identity, gives_way=self._is_busy)
         state = ClusterState()
         priority_classes = state.objects.of(Kind.PRIORITY_CLASS)
         self._reports = Reports(writer, self._recorder, priority_classes=priority_classes)
-        cluster, waiting, registry = Snapshot(state), WaitingPods(), Registry(SHIPPED)
+        cluster, waiting = Snapshot(state), WaitingPods()
+        registry = self._registry = Registry(SHIPPED)
         self._api = PluginApi(client, writer)
         handle = Handle(cluster, waiting, self._api, state)
         failures = PluginFailures(
@@ -131,20 +138,27 @@ class Scheduler:
             slow_seconds=settings.plugin_slow_seconds,
             timeout_seconds=settings.plugin_timeout_seconds,
         )
-        profiles = Profiles(registry, handle, failures, tls_problem=tls_problem)
+        plugin_metrics = PluginMetrics(self._metrics, clock=time.perf_counter)
+        profiles = Profiles(
+            registry, handle, failures, metrics=plugin_metrics, tls_problem=tls_problem
+        )
         queue = SchedulingQueue(
             QueueingHints(handle),
             initial_backoff=settings.initial_backoff,
             max_backoff=settings.max_backoff,
             namespaces_take_turns=settings.queue_fairness == "namespace",
         )
-        self._scheduler = SchedulerState(state, cluster, queue, profiles, waiting)
+        decisions = DecisionLog(limit=round(settings.decision_record_mib * 2**20))
+        self._scheduler = SchedulerState(
+            state, cluster, queue, profiles, waiting, decisions=decisions
+        )
         self._preemptions = PreemptionExecutor(
             self._scheduler,
             writer,
             self._reports,
             clock=time.monotonic,
             wake=lambda: self._loop.wake(),  # noqa: PLW0108 - the loop is made below
+            ended=self._metrics.preemption_ended,
         )
         self._shadow = Shadow(
             self._scheduler,
@@ -164,7 +178,8 @@ class Scheduler:
             bound_node=lambda pod: writer.bound_node(pod.namespace, pod.name, pod.uid),
             bound=lambda pod: self._api.annotate(pod, {}),
         )
-        self._reflectors = Reflectors(client, Mirror(state), relisted=self._metrics.relisted)
+        mirror = Mirror(state, handled=self._metrics.event_handled)
+        self._reflectors = Reflectors(client, mirror, relisted=self._metrics.relisted)
         self._group_reports = GroupReports(
             state,
             PodGroupWriter(client),
@@ -178,7 +193,6 @@ class Scheduler:
             self._scheduler,
             reports=self._reports,
             metrics=self._metrics,
-            decisions=self._decisions,
             preemptions=self._preemptions,
             shadow=self._shadow,
             extenders=self._extenders,
@@ -193,7 +207,7 @@ class Scheduler:
             gated=self._reports.gated,
             no_profile=self._reports.no_profile,
         )
-        profile_handler = ProfileHandler(profiles, self._intake)
+        profile_handler = self._profile_handler = ProfileHandler(profiles, self._intake)
         self._kopf = KopfOperator(
             self._intake,
             profile_handler,
@@ -202,6 +216,7 @@ class Scheduler:
             client,
             listed=self._compare_soon,
             seen=self._extender_objects.seen,
+            handled=self._metrics.event_handled,
         )
         self._comparer = CacheComparer(
             client,
@@ -266,6 +281,7 @@ class Scheduler:
         async with AsyncExitStack() as on_the_way_out:
             if not await self._unless_stopped(self._able_to_lead()):
                 return
+            _calm_the_collector()  # now, because it takes long, and pods wait for a new leader
             started = asyncio.Event()
             if self._elector is not None:
                 election = self._start(self._elector.run(started.set, self._lost, self._is_able))
@@ -275,7 +291,6 @@ class Scheduler:
             if not await self._unless_stopped(started.wait()):
                 return
             self._leading = True
-            _calm_the_collector()
             writers = [
                 self._start(part.run())
                 for part in (self._recorder, self._reports, self._group_reports)
@@ -400,6 +415,7 @@ class Scheduler:
 
     def _endpoints(self, reviews: Reviews) -> Endpoints:
         settings = self._settings
+        pod_reports = PodReports(self._scheduler)
         looks_up_ca = not settings.authentication_skip_lookup and settings.client_ca_file is None
         return Endpoints(
             live={
@@ -413,8 +429,8 @@ class Scheduler:
                 "shutdown": self._stopping,
             },
             metrics=self._metrics,
-            decisions=self._decisions,
-            pod_report=PodReports(self._scheduler).of,
+            decisions=self._scheduler.decisions,
+            pod_report=pod_reports.of,
             pod_groups=self._group_reports.report,
             shadow=self._shadow.report,
             configuration=partial(configuration, self._scheduler),
@@ -427,6 +443,21 @@ class Scheduler:
             ),
             reviews=reviews,
             always_allow_paths=settings.authorization_always_allow_paths.split(","),
+            page=self._page(pod_reports),
+        )
+
+    def _page(self, pod_reports: PodReports) -> Page:
+        return Page(
+            nodes=Nodes(self._scheduler),
+            pods=Pods(self._scheduler, self._scheduler.decisions, pod_reports.of),
+            policy=Policy(self._scheduler.profiles, self._profile_handler, self._shadow.report),
+            trials=Trials(self._scheduler, self._registry),
+            queue=Queue(
+                self._scheduler,
+                bound=lambda: self._metrics.pods_bound,
+                cause=self._scheduler.decisions.cause,
+            ),
+            leading=lambda: self._leading,
         )
 
     def _is_busy(self) -> bool:
@@ -450,6 +481,9 @@ class Scheduler:
             kopf_restarts=lambda: self._kopf.restarts,
             gpu_mismatches=lambda: scheduler.state.devices.mismatches,
             pod_groups=self._group_reports.phases,
+            queue_incoming_pods=scheduler.queue.incoming,
+            inflight_events=scheduler.queue.in_flight_events,
+            profiles_ready=self._profile_handler.ready,
             leading=lambda: self._leading,
         )
 

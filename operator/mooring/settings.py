@@ -55,6 +55,8 @@ class RunSettings:
     """none: kube-scheduler's order. namespace: namespaces take turns among equal priorities."""
     stop_seconds: float = 20.0
     """How long evictions, bindings and events in flight may take to finish after SIGTERM."""
+    decision_record_mib: float = 64.0
+    """Memory for the record of decisions in MiB; 0 keeps no record."""
     plugin_slow_seconds: float = 1.0
     """A synchronous call of a plugin that takes longer is logged and counted."""
     plugin_timeout_seconds: float = 900.0

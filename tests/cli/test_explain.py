@@ -1,5 +1,6 @@
 import json
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -134,11 +135,28 @@ async def pod_report(pod: str) -> Mapping[str, Any] | None:
     return REPORTS.get(pod)
 
 
+class Now:
+    """A clock that stands still."""
+
+    seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
 @pytest.fixture
 async def running(tmp_path: Path) -> AsyncIterator[Running]:
-    decisions = DecisionLog(nodes=3)
-    decisions.add(PLACED, time=0.0)
-    decisions.add(REJECTED, time=0.0)
+    now = Now()
+    decisions = DecisionLog(nodes=3, clock=now, wall=now)
+    decisions.decided(PLACED, 0.0)
+    decisions.seen("team-a/large", "u1", 0.0)
+    decisions.admitted("team-a/large", "SchedulingGates", 0.0)
+    decisions.admitted("team-a/large", None, 10.0)
+    for second in range(11, 201, 10):
+        waits = replace(REJECTED, nominated_node=None, victims=())
+        decisions.decided(waits, second, cause="Insufficient cpu")
+    decisions.decided(REJECTED, 201.0, cause="Insufficient cpu")
+    now.seconds = 202.0
     async with serving(
         tmp_path, decisions=decisions, pod_report=pod_report, pod_groups=pod_groups
     ) as running:
@@ -148,9 +166,9 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
 async def test_a_placed_pod_is_explained_by_the_profile_and_the_scores(running: Running) -> None:
     result = await running.answer(explain, "web", "-n", "team-a")
     assert result.exit_code == 0
-    first, *table = result.stdout.strip().splitlines()
-    assert first == "1970-01-01T00:00:00.000+00:00  team-a/web  on n1  (profile mine, generation 3)"
-    assert [line.split() for line in table] == [
+    *_, first, head, one, two = result.stdout.strip().splitlines()
+    assert first == "1970-01-01T00:00:00.000+00:00  on n1  (profile mine, generation 3)"
+    assert [line.split() for line in (head, one, two)] == [
         ["NODE", "TOTAL", "A", "B"],
         ["n1", "7", "3", "4"],
         ["n2", "1", "1", "-"],
@@ -161,11 +179,31 @@ async def test_an_unschedulable_pod_is_explained_by_message_victims_and_reasons(
     running: Running,
 ) -> None:
     result = await running.answer(explain, "team-a/large")
-    assert result.stdout.splitlines()[6:10] == [
+    assert result.stdout.splitlines()[-6:] == [
+        "1970-01-01T00:03:21.000+00:00  not scheduled  (profile mine)",
         "  0/4 nodes are available: 4 Insufficient cpu.",
         "  will fit on n1 without team-a/x",
         "  n1, n2, n3: NodeResourcesFit: Insufficient cpu",
         "  (of 4 rejections these are the ones kept)",
+        "",
+    ]
+
+
+async def test_the_path_of_a_pod_is_printed_with_equal_attempts_in_one_line(
+    running: Running,
+) -> None:
+    result = await running.answer(explain, "team-a/large")
+    lines = result.stdout.splitlines()
+    assert lines[4:13] == [
+        "  in all: active 3m22s",
+        "",
+        "AFTER   STEP",
+        "0s      seen at 1970-01-01T00:00:00.000+00:00",
+        "        gated by SchedulingGates",
+        "10s     queued",
+        "11s     20 attempts, 3m10s: Insufficient cpu",
+        "3m21s   nominated to n1 without team-a/x",
+        "",
     ]
 
 
@@ -173,12 +211,11 @@ async def test_an_unschedulable_pod_is_explained_first_by_its_cause_and_what_wou
     running: Running,
 ) -> None:
     result = await running.answer(explain, "team-a/large")
-    assert result.stdout.splitlines()[:5] == [
+    assert result.stdout.splitlines()[:4] == [
         "pod team-a/large: unschedulable, pending for 3m12s, 4 attempts",
         "  The cause: memory. It would fit",
         "  - on 4 nodes (n1, n2, n3, ...) if it requested at most 3Gi of memory instead of 8Gi",
         "  - when team-b/x on n7 ends",
-        "",
     ]
 
 
@@ -240,7 +277,7 @@ async def test_a_pod_without_recent_decisions_is_exit_code_1(running: Running) -
 
 async def test_a_pod_may_be_named_as_for_kubectl(running: Running) -> None:
     result = await running.answer(explain, "pod/web", "-n", "team-a")
-    assert "team-a/web  on n1" in result.stdout
+    assert "  on n1  (profile mine" in result.stdout
     other = await running.answer(explain, "deploy/web")
     assert "decisions are about pods: write pod/NAME" in other.stderr
     assert other.exit_code == 2

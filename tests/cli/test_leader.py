@@ -21,7 +21,7 @@ from mooring.observe.records import DecisionLog
 @pytest.fixture
 async def running(tmp_path: Path) -> AsyncIterator[Running]:
     decisions = DecisionLog()
-    decisions.add(Decision("team-a/web", "mine", "n1", None, (), None, {}, None), time=0.0)
+    decisions.decided(Decision("team-a/web", "mine", "n1", None, (), None, {}, None), 0.0)
     async with serving(tmp_path, decisions=decisions) as running:
         yield running
 

@@ -6,8 +6,11 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from cli.running import ask, serving
 from live_cluster import LiveCluster
 from mooring.cli.simulate import simulate
+from mooring.framework.decision import Decision
+from mooring.observe.records import DecisionLog
 from mooring.testing.builders import api_object, node, pod
 
 
@@ -295,8 +298,34 @@ def test_two_policies_are_compared_on_the_pods_of_a_dump(tmp_path: Path) -> None
     assert "1 pods: " in replayed.stdout
 
 
+async def test_the_pods_that_a_running_scheduler_decided_last_are_replayed_as_they_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = DecisionLog()
+    for second, name in enumerate(("p0", "p1", "waits", "p2")):
+        log.seen(f"default/{name}", name, second)
+        if name != "waits":
+            decision = Decision(f"default/{name}", "old", "n1", None, (), None, {}, None)
+            log.decided(decision, second)
+    pods = (pod(f"p{number}", node="n1", cpu="1") for number in range(3))
+    cluster = dump(tmp_path / "a.json", node("n1"), *pods)
+    words = (cluster, "--compare", *policies(tmp_path), "--replay")
+    async with serving(tmp_path, decisions=log) as running:
+        # With --kubeconfig the live cluster would be read too.
+        monkeypatch.setenv("KUBECONFIG", running.kubeconfig())
+        connect = (f"--server={running.url}", f"--certificate-authority={running.ca}")
+        for more, number in (((), 3), (("--last", "1"), 1), (("--last", "3"), 2)):
+            result = await ask(simulate, *words, *connect, *more)
+            assert f"{number} pods: " in result.stdout, result.output
+        none = await ask(simulate, *words, *connect, "-n", "other")
+    assert none.exit_code == 2
+    assert "has decided no pod yet; there is nothing to replay" in none.stderr
+
+
 def test_options_of_a_comparison_need_one(tmp_path: Path) -> None:
     cluster = dump(tmp_path / "a.json", node("n1"), pod("web"))
     assert "need --compare" in invoke(cluster, "--plot", "p.svg").stderr
+    last = invoke(cluster, "--compare", *policies(tmp_path), "--last", "3")
+    assert "--last goes with --replay" in last.stderr
     both = invoke(cluster, "--compare", *policies(tmp_path), "--profile", "x.yaml")
     assert "--compare goes without --profile" in both.stderr

@@ -1,10 +1,15 @@
 """What Mooring decides about a recorded case, and where that differs from kube-scheduler."""
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+import yaml
+from click.testing import CliRunner
+
 from conformance.scenes.extenders import at_port
 from deterministic_extender import application, served_by_thread
+from mooring.cli.convert import convert
 from mooring.framework.decision import Decision
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
@@ -24,15 +29,20 @@ Scores = dict[str, tuple[dict[str, int], int]]
 """Each plugin's share and the total, by node."""
 
 
-def decided(case: Mapping[str, Any]) -> Decision:
-    """What `mooring simulate` decides about the case's pod; it calls the case's extenders."""
+def decided(case: Mapping[str, Any], *, converted: bool = False) -> Decision:
+    """What `mooring simulate` decides about the case's pod; it calls the case's extenders.
+
+    With `converted`, the profile is what `mooring convert` prints of the configuration.
+    """
     if "extenders" not in case:
-        return _decided(case, [])
+        return _decided(case, [], converted=converted)
     with served_by_thread(application()) as port:
-        return _decided(case, at_port(case["extenders"], port))
+        return _decided(case, at_port(case["extenders"], port), converted=converted)
 
 
-def _decided(case: Mapping[str, Any], extenders: list[dict[str, Any]]) -> Decision:
+def _decided(
+    case: Mapping[str, Any], extenders: list[dict[str, Any]], *, converted: bool
+) -> Decision:
     objects = [Manifest("the case", raw) for raw in (*case["objects"], case["pod"])]
     configuration = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -40,11 +50,20 @@ def _decided(case: Mapping[str, Any], extenders: list[dict[str, Any]]) -> Decisi
         "profiles": [case["profile"]],
         "extenders": extenders,
     }
-    profiles = load_profiles([Manifest("the profile", configuration)], REGISTRY)
+    documents = _converted(configuration) if converted else [configuration]
+    manifests = [Manifest("the profile", document) for document in documents]
+    profiles = load_profiles(manifests, REGISTRY)
     called = bool(extenders)
     inputs = inputs_of(objects, REGISTRY, profiles, keep_raw=called)
     (attempt,) = simulate(inputs, REGISTRY, seed=1, extenders=called)
     return attempt.decision
+
+
+def _converted(configuration: Mapping[str, Any]) -> list[Any]:
+    """The documents that `mooring convert` prints of the configuration."""
+    run = CliRunner().invoke(convert, ["-"], input=json.dumps(configuration))
+    assert run.exit_code == 0, run.output
+    return list(yaml.safe_load_all(run.stdout))
 
 
 def differences(case: Mapping[str, Any], decision: Decision) -> list[str]:

@@ -28,16 +28,25 @@ def corpus() -> dict[str, list[dict[str, Any]]]:
     }
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
+def cases_of(*suites: str) -> list[Any]:
+    """A parameter for each case of these suites."""
+    return [
         pytest.param(case, id=f"{suite}-{index}")
-        for suite, recorded in corpus().items()
-        for index, case in enumerate(recorded)
-    ],
-)
+        for suite in suites
+        for index, case in enumerate(corpus()[suite])
+    ]
+
+
+@pytest.mark.parametrize("case", cases_of(*corpus()))
 def test_the_decision_is_that_of_kube_scheduler(case: dict[str, Any]) -> None:
     assert differences(case, decided(case)) == []
+
+
+@pytest.mark.parametrize("case", cases_of("profiles", "extenders"))
+def test_the_decision_by_what_convert_prints_is_that_of_kube_scheduler(
+    case: dict[str, Any],
+) -> None:
+    assert differences(case, decided(case, converted=True)) == []
 
 
 def test_every_suite_is_there_and_none_is_empty() -> None:

@@ -151,15 +151,20 @@ class Replicas:
         for log in folder.glob("mooring-*.log"):
             assert "Traceback" not in log.read_text(), log.read_text()
 
-    def start(self, *options: str, kubeconfig: Path | None = None) -> Replica:
-        """A replica that is only beginning."""
+    def start(
+        self, *options: str, kubeconfig: Path | None = None, packages: Path | None = None
+    ) -> Replica:
+        """A replica that is only beginning; it also finds the packages in this folder."""
         self._started += 1
+        environment = replica.environment()
+        if packages is not None:
+            environment["PYTHONPATH"] += f"{os.pathsep}{packages}"
         log = self._folder / f"mooring-{self._started}.log"
         program = self._group.spawn(
             "mooring",
             replica.command(kubeconfig or self._kubeconfig, 0, "--log-format=json", *options),
             log=log,
-            env=replica.environment(),
+            env=environment,
         )
         return Replica(program, self._token)
 

@@ -4,6 +4,7 @@ kwok stands in for the kubelet through which the port-forward goes.
 """
 
 import json
+import signal
 import socket
 import ssl
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,16 +68,36 @@ class Cluster:
                 return refusal.code
 
     def explain(self, *words: str, user: str = "", kubeconfig: Path | None = None) -> Any:
+        """The finished `mooring explain`, as the user."""
+        return self.run("explain", *words, user=user, kubeconfig=kubeconfig)
+
+    def run(self, *words: str, user: str = "", kubeconfig: Path | None = None) -> Any:
         """The finished command, as the user."""
         config = kubeconfig or self.access.kubeconfig_for(user)
         return subprocess.run(
-            [sys.executable, "-m", "mooring", "explain", *words, f"--kubeconfig={config}"],
+            [sys.executable, "-m", "mooring", *words, f"--kubeconfig={config}"],
             capture_output=True,
             text=True,
             check=False,
             timeout=60,
             env=replica.environment(),
         )
+
+    @contextmanager
+    def page(self, user: str) -> Iterator["subprocess.Popen[str]"]:
+        """`mooring ui` as the user, without a browser."""
+        config = self.access.kubeconfig_for(user)
+        with subprocess.Popen(
+            [sys.executable, "-m", "mooring", "ui", "--no-browser", f"--kubeconfig={config}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=replica.environment() | {"PYTHONUNBUFFERED": "1"},
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
 
 @pytest.fixture(scope="module")
@@ -232,6 +254,41 @@ def test_explain_says_what_would_make_an_unschedulable_pod_fit(cluster: Cluster)
     assert "of cpu instead of 1000" in found.stdout, found.stdout
 
 
+def test_the_page_is_opened_with_the_rights_of_the_kubeconfig(cluster: Cluster) -> None:
+    with cluster.page("ann") as refused:
+        assert refused.wait(60) == 2
+        assert refused.stderr is not None
+        assert "the ClusterRole mooring-page grants it" in refused.stderr.read()
+    with cluster.access.client() as client:
+        _bind(client, "ClusterRole", "mooring-page", "ann")
+
+    def opened() -> str:
+        with cluster.page("ann") as page:
+            assert page.stdout is not None
+            address = page.stdout.readline().strip().removeprefix("the page is at ")
+            if not address:
+                return ""
+            url, key = address.split("#key=")
+            token = _fetched(f"{url}session", data=key.encode())
+            found = _fetched(f"{url}api/session", token=token) + _fetched(
+                f"{url}api/queue", token=token
+            )
+            page.send_signal(signal.SIGINT)
+            assert page.wait(30) == 0
+            return found
+
+    answer = eventually(opened, bool, "the page")
+    assert '"user":"ann"' in answer
+    assert '"leading":true' in answer
+
+
+def _fetched(url: str, *, token: str = "", data: bytes | None = None) -> str:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    request = urllib.request.Request(url, data, headers)  # noqa: S310 - loopback
+    with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - loopback
+        return str(answer.read().decode())
+
+
 def test_explain_asks_as_the_user_of_a_client_certificate(cluster: Cluster) -> None:
     """It could not through pods/proxy, where the API server ends the caller's TLS."""
     pair = cluster.clients.client("carol")
@@ -250,9 +307,25 @@ def test_explain_asks_as_the_user_of_a_client_certificate(cluster: Cluster) -> N
         _bind(client, "ClusterRole", "pod-reader", "carol", SHOP)
     eventually(
         lambda: cluster.explain(f"{SHOP}/web", kubeconfig=kubeconfig),
-        lambda done: done.returncode == 0 and "shop/web  on node-1" in done.stdout,
+        lambda done: done.returncode == 0 and "  on node-1  (profile" in done.stdout,
         "an explanation for carol",
     )
+
+
+def test_the_last_decisions_of_the_leader_are_replayed_with_two_policies(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    for name in ("old", "new"):
+        profile = {
+            "apiVersion": "scheduling.mooring.dev/v1alpha1",
+            "kind": "SchedulingProfile",
+            "metadata": {"name": name},
+        }
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(profile))
+    policies = (str(tmp_path / f"{name}.yaml") for name in ("old", "new"))
+    result = cluster.run("simulate", "--compare", *policies, "--replay", user="admin")
+    assert result.returncode == 0, result.stderr
+    assert "pods: 0 would move, 0 would lose their place" in result.stdout
 
 
 def test_explain_without_the_role_says_which_one_is_missing(cluster: Cluster) -> None:

@@ -1,6 +1,7 @@
 """The shipped CRD on a real API server: what `kubectl apply` takes, and what it rejects."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 import yaml
 
 from controlplane import ControlPlane, ControlPlaneError
+from e2e.replicas import eventually
 
 CRD = Path(__file__).parents[2] / "crds" / "schedulingprofiles.yaml"
 PATH = "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles"
@@ -30,7 +32,37 @@ def cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     control_plane.access.kubectl("apply", "-f", str(CRD))
     control_plane.access.kubectl("wait", "--for=condition=Established", "-f", str(CRD))
     yield control_plane
-    control_plane.access.kubectl("delete", "sprof", "tested", "shown")
+    control_plane.access.kubectl("delete", "sprof", "tested", "shown", "--ignore-not-found")
+
+
+def said(cluster: ControlPlane, *words: str) -> str:
+    """What kubectl prints; "" while it does not know the new kind."""
+    try:
+        return cluster.access.kubectl(*words)
+    except ControlPlaneError:
+        return ""
+
+
+def test_kubectl_explains_every_field_of_a_spec(cluster: ControlPlane) -> None:
+    schema = yaml.safe_load(CRD.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    spec = schema["properties"]["spec"]["properties"]
+    for path, fields in (
+        ("sprof.spec", spec),
+        ("sprof.spec.rules", spec["rules"]["items"]["properties"]),
+        ("sprof.spec.extenders", spec["extenders"]["items"]["properties"]),
+    ):
+        text = eventually(partial(said, cluster, "explain", path), bool, path)
+        words = " ".join(text.split())
+        for name, field in fields.items():
+            assert f"\n  {name}\t<" in text
+            assert " ".join(field["description"].split()) in words
+
+
+def test_profiles_are_in_the_category_mooring(cluster: ControlPlane) -> None:
+    cluster.access.kubectl("apply", "-f", "-", stdin=profile({}, "shown"))
+    shown = "schedulingprofile.scheduling.mooring.dev/shown"
+    asked = partial(said, cluster, "get", "mooring", "-o", "name")
+    eventually(asked, lambda text: shown in text.split(), "the category")
 
 
 RICH = {

@@ -1,10 +1,10 @@
 """kube-scheduler and Mooring with the same extenders, which run as one process of their own."""
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from random import Random
 from typing import Any, Final
 
@@ -20,13 +20,14 @@ from controlplane.namespaces import create_namespace, delete_namespace
 from controlplane.nodes import node_object
 from controlplane.processes import ProcessGroup, free_ports
 from deterministic_extender import SEED
-from e2e.replicas import Replicas, bound, delete_now, eventually
+from e2e.replicas import PROFILES, Replica, Replicas, bound, delete_now, eventually
 from mooring.cli.convert import convert
 
 PODS: Final = 200
 NODES: Final = 8
 PRIORITIES: Final = (1, 2, 3, 4, 5, 6)
 CARD: Final = "example.com/card"
+SCHEDULER: Final = "extended"
 
 Raw = dict[str, Any]
 Outcome = tuple[str, str, tuple[str, ...]]
@@ -85,28 +86,30 @@ def plane(extender: int) -> Iterator[ControlPlane]:
         yield plane
 
 
-@pytest.fixture
-def mooring(plane: ControlPlane, extender: int, tmp_path: Path) -> Iterator[str]:
-    """The schedulerName of pods that Mooring takes with what `convert` makes of the extenders."""
-    name = "extended"
-    configuration = tmp_path / "configuration.yaml"
+@pytest.fixture(scope="module")
+def mooring(
+    plane: ControlPlane, extender: int, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Replica]:
+    """A replica that takes pods of SCHEDULER with what `convert` makes of the extenders."""
+    folder = tmp_path_factory.mktemp("mooring")
+    configuration = folder / "configuration.yaml"
     configuration.write_text(
         yaml.safe_dump(
             {
                 "apiVersion": "kubescheduler.config.k8s.io/v1",
                 "kind": "KubeSchedulerConfiguration",
                 "percentageOfNodesToScore": 100,
-                "profiles": [{"schedulerName": name}],
+                "profiles": [{"schedulerName": SCHEDULER}],
                 "extenders": extenders(extender),
             }
         )
     )
     converted = CliRunner().invoke(convert, [str(configuration)], catch_exceptions=False)
     plane.access.kubectl("apply", "-f", "-", stdin=converted.stdout)
-    with Replicas.of(plane.access, tmp_path) as replicas:
+    with Replicas.of(plane.access, folder) as replicas:
         scheduler = replicas.start()
         scheduler.wait_until_leads()
-        yield name
+        yield scheduler
         assert scheduler.terminate() == 0
 
 
@@ -172,14 +175,30 @@ def is_decided(raw: Raw) -> bool:
     return rejected and not raw["status"].get("nominatedNodeName")
 
 
-def test_both_decide_the_same_for_200_pods_preemption_included(
-    plane: ControlPlane, mooring: str
-) -> None:
+@pytest.mark.usefixtures("mooring")
+def test_both_decide_the_same_for_200_pods_preemption_included(plane: ControlPlane) -> None:
     with plane.access.client() as client:
         with namespace(plane.access) as name:
             theirs = outcomes(client, name, "default-scheduler")
         with namespace(plane.access) as name:
-            ours = outcomes(client, name, mooring)
+            ours = outcomes(client, name, SCHEDULER)
     assert ours == theirs
     assert sum(bool(node) for _, node, _ in ours) > PODS // 2
     assert sum(bool(evicted) for _, _, evicted in ours) > 10
+
+
+def test_status_and_configz_list_the_extenders(
+    plane: ControlPlane, mooring: Replica, extender: int
+) -> None:
+    with plane.access.client() as client:
+        found = eventually(
+            partial(client.get, f"{PROFILES}/{SCHEDULER}"),
+            lambda raw: "effective" in raw.get("status", {}),
+            "a status",
+        )
+    effective = found["status"]["effective"]
+    assert json.loads(mooring.get("/configz")[1])[SCHEDULER] == effective
+    cards, unique = effective["extenders"]
+    assert cards["urlPrefix"] == f"http://127.0.0.1:{extender}/cards"
+    assert cards["managedResources"] == [CARD]
+    assert (unique["preemptVerb"], unique["nodeCacheCapable"]) == ("preempt", True)

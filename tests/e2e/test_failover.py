@@ -1,5 +1,6 @@
 """Several replicas, of which one binds; and what a replica knows that has only just begun."""
 
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -18,12 +19,16 @@ from e2e.replicas import (
     Replicas,
     bound,
     create_pods,
+    delete_now,
     eventually,
     pod,
+    pods,
     profile,
     ready,
 )
 
+FULL: Final = 9
+"""Pods of 1.3 cores of which three fill each node; pods of other tests take thousandths."""
 SLOWLY: Final = ("--qps=20", "--burst=20")
 MANY: Final = 120
 """Pods whose bindings wait for longer in this limit than a quick lease lives."""
@@ -32,6 +37,8 @@ PAUSE_SECONDS: Final = 5.0
 BINDING_REQUESTS: Final = re.compile(
     r'^apiserver_request_total\{[^}]*subresource="binding"[^}]*\} (\d+)', re.MULTILINE
 )
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+WAITS_FOR_VICTIMS: Final = "not eligible due to a terminating pod on the nominated node."
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/mooring-system/leases/mooring"
 
 
@@ -60,6 +67,17 @@ def namespace(plane: ControlPlane) -> Iterator[str]:
     name = create_namespace(plane.access)
     yield name
     delete_namespace(plane.access, name)
+
+
+@pytest.fixture
+def priorities(client: Client) -> Iterator[tuple[str, str]]:
+    """The names of a low and a high PriorityClass."""
+    names = ("failover-low", "failover-high")
+    for value, name in enumerate(names):
+        client.post(CLASSES, {"metadata": {"name": name}, "value": value})
+    yield names
+    for name in names:
+        client.delete(f"{CLASSES}/{name}")
 
 
 def binding_requests(plane: ControlPlane) -> int:
@@ -188,3 +206,53 @@ def test_a_new_replica_goes_on_with_the_last_good_version_of_a_broken_profile(
     assert restored["status"]["inForceSpec"] == {"percentageOfNodesToScore": 50}
     assert restored["status"]["effective"]["percentageOfNodesToScore"] == 50
     assert second.terminate() == 0
+
+
+def leaving(client: Client, namespace: str) -> dict[str, str]:
+    """Of every pod that is terminating, the reason why it was disrupted."""
+    return {
+        name: condition["reason"]
+        for name, raw in pods(client, namespace).items()
+        if "deletionTimestamp" in raw["metadata"]
+        for condition in raw["status"]["conditions"]
+        if condition["type"] == "DisruptionTarget"
+    }
+
+
+def test_a_new_leader_waits_for_victims_that_were_evicted_through_the_eviction_api(
+    client: Client, namespace: str, replicas: Replicas, priorities: tuple[str, str]
+) -> None:
+    """The first leader is killed between its evictions and the binding of the preemptor."""
+    low, high = priorities
+    client.post(PROFILES, profile("strict", preemption={"disruptionBudgets": "Strict"}))
+    leader = replicas.start(*QUICK_LEASE)
+    leader.wait_until_leads()
+    standby = replicas.start(*QUICK_LEASE)
+    eventually(lambda: standby.get("/readyz"), lambda page: page[0] == 200, "a warm stand-by")
+    fill = (pod(f"low-{n}", cpu="1300m", priorityClassName=low) for n in range(FULL))
+    create_pods(client, namespace, *fill)
+    all_bound(client, namespace, FULL)
+    preemptor = pod("high", cpu="2500m", scheduler="strict", priorityClassName=high)
+    create_pods(client, namespace, preemptor)
+    victims = eventually(lambda: leaving(client, namespace), lambda v: len(v) == 2, "two victims")
+    assert set(victims.values()) == {"EvictionByEvictionAPI"}
+    leader.kill()
+    standby.wait_until_says("leading:")
+
+    def messages() -> list[str]:
+        status, page = standby.get(f"/debug/decisions?pod={namespace}/high")
+        decisions = json.loads(page)["decisions"] if status == 200 else []
+        return [decision["message"] for decision in decisions]
+
+    first, last = victims
+    eventually(messages, bool, "an attempt by the new leader")
+    delete_now(client, namespace, first)
+    waited = eventually(messages, lambda found: len(found) > 1, "one after a victim has gone")
+    assert all(WAITS_FOR_VICTIMS in message for message in waited)
+    assert leaving(client, namespace).keys() == {last}
+    delete_now(client, namespace, last)
+    eventually(lambda: bound(client, namespace), lambda nodes: "high" in nodes, "high bound")
+    assert leaving(client, namespace) == {}
+    assert len(bound(client, namespace)) == FULL - 1
+    assert standby.terminate() == 0
+    client.delete(f"{PROFILES}/strict")

@@ -234,6 +234,7 @@ MOST: Final = 400
         (with_labels, 1000),
         (with_containers, 500),
         (with_tolerations, 1000),
+        (with_resources, 200),
         (with_resources, 500),
         (with_preferences, 1000),
         (with_requirements, 1000),
@@ -252,6 +253,25 @@ def test_pods_with_very_much_of_one_thing_delay_nobody_and_leave_no_memory(
     tenants.withdraw()
     tenants.assert_unharmed()
     grown = tenants.member.rss_mib() - before
+    assert grown < GROWTH_MIB, f"{grown:.0f} MiB stay behind"
+
+
+def test_pods_of_two_kinds_at_once_that_once_cost_7_seconds_and_130_mib_delay_nobody(
+    tenants: Tenants, record_property: Callable[[str, object], None]
+) -> None:
+    """400 resources are beyond the limit, so pods with as many as are scheduled come too."""
+    tenants.restart()
+    tenants.seconds_to_bind()
+    before = tenants.member.rss_mib()
+    tenants.send(*(with_preferences(f"keys-{number}", 1000) for number in range(8)))
+    tenants.send(*(with_resources(f"resources-{number}", 400) for number in range(10)))
+    tenants.send(*(with_resources(f"fewer-resources-{number}", 200) for number in range(10)))
+    record_property("seconds", tenants.seconds_to_bind())
+    tenants.assert_unharmed()
+    tenants.withdraw()
+    tenants.assert_unharmed()
+    grown = tenants.member.rss_mib() - before
+    record_property("MiB", grown)
     assert grown < GROWTH_MIB, f"{grown:.0f} MiB stay behind"
 
 

@@ -1,12 +1,14 @@
 """What manifests/ and crds/ do on a real API server, applied as their users apply them."""
 
 import itertools
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from controlplane.access import Access
 from controlplane.client import ApiError
@@ -51,6 +53,45 @@ def test_a_server_accepts_everything_again_so_that_gitops_settles(access: Access
     output = access.kubectl("apply", "-k", str(ROOT / "manifests"), "--dry-run=server")
     assert "created" not in output
     assert "deployment.apps/mooring unchanged (server dry run)" in output.splitlines()
+
+
+def test_components_change_the_deployment_of_an_overlay(access: Access, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "manifests", tmp_path / "manifests")
+    (tmp_path / "deploy").mkdir()
+    names = ("highly-available", "instead-of-default-scheduler", "admission")
+    components = [f"../manifests/{name}" for name in names]
+    overlay = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": ["../manifests"],
+        "components": components,
+    }
+    (tmp_path / "deploy" / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    output = access.kubectl(
+        "apply", "-k", str(tmp_path / "deploy"), "--dry-run=server", "-o", "yaml"
+    )
+    objects = yaml.safe_load(output)["items"]
+    profiles = {found["metadata"]["name"] for found in objects if "Profile" in found["kind"]}
+    assert profiles == {"mooring", "default-scheduler"}
+    (deployment,) = (found for found in objects if found["kind"] == "Deployment")
+    spec = deployment["spec"]["template"]["spec"]
+    assert (deployment["spec"]["replicas"], spec["schedulerName"]) == (3, "bootstrap-scheduler")
+    constraints = {
+        c["topologyKey"]: c["whenUnsatisfiable"] for c in spec["topologySpreadConstraints"]
+    }
+    assert constraints == {
+        "kubernetes.io/hostname": "DoNotSchedule",
+        "topology.kubernetes.io/zone": "ScheduleAnyway",
+    }
+    assert len(spec["topologySpreadConstraints"]) == len(constraints)
+
+
+def test_everything_that_is_applied_has_the_recommended_labels(access: Access) -> None:
+    rendered = yaml.safe_load_all(access.kubectl("kustomize", str(ROOT / "manifests")))
+    recommended = {"name", "instance", "version", "component", "part-of", "managed-by"}
+    for found in rendered:
+        labels = found["metadata"]["labels"]
+        assert {f"app.kubernetes.io/{label}" for label in recommended} <= labels.keys()
 
 
 def test_the_pods_meet_the_restricted_pod_security_standard(access: Access) -> None:

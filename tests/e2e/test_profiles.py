@@ -1,7 +1,7 @@
 """Profiles are applied, changed, broken and deleted while Mooring runs."""
 
 import json
-from collections import Counter
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from controlplane import Access
-from controlplane.client import ApiError, Client
-from controlplane.namespaces import create_namespace, delete_namespace
+from bench.loader import create
+from bench.observer import watched_binds
+from bench.requests import requests_so_far
+from controlplane.client import ApiError
+from controlplane.nodes import create_nodes
 from e2e.conftest import Cluster
 from e2e.node_pool import NodePool
-from e2e.replicas import PROFILES, bound, create_pods, eventually, pod, pods, profile, ready
+from e2e.replicas import PROFILES, eventually, pod, pods, profile, ready
 
 ROOT = Path(__file__).parents[2]
 
@@ -201,6 +203,30 @@ def test_an_invalid_profile_reports_every_mistake_and_the_last_valid_one_stays_i
     assert place(pool, 4, scheduler=pool.name) == [4]
 
 
+def test_rules_decide_and_a_mistake_in_a_rule_is_located_in_the_status(
+    pool: NodePool, tested: AppliedProfile
+) -> None:
+    [ssd], _ = pool.add_nodes(prefix="ssd"), pool.add_nodes(prefix="hdd")
+    rule = {
+        "name": "ssd",
+        "filter": 'node.name.contains("-ssd") && pod.requests.cpu > 0',
+        "message": "node(s) had no ssd",
+    }
+    tested.apply(rules=[rule])
+    assert place(pool, 2, scheduler=pool.name) == [2]
+    assert set(pool.bound().values()) == {ssd}
+    pool.add_pod("large", scheduler=pool.name, cpu="4")
+    message = pool.wait_until_unschedulable("large")["message"]
+    assert "1 Insufficient cpu" in message
+    assert "1 node(s) had no ssd" in message
+    broken = tested.apply(rules=[{**rule, "filter": 'node.lables.disk == "ssd"'}])
+    status, reason, message = ready(broken)
+    assert (status, reason) == ("False", "Invalid")
+    mistake = 'unknown name "node.lables.disk", did you mean node.labels?'
+    assert message == f"spec.rules[0].filter: line 1, column 12: {mistake}"
+    assert broken["status"]["inForceGeneration"] == 1
+
+
 def test_a_profile_that_was_never_valid_schedules_no_pods(tested: AppliedProfile) -> None:
     broken = tested.apply(plugins={"score": {"enabled": [{"name": "NoSuchPlugin"}]}})
     assert ready(broken)[:2] == ("False", "Invalid")
@@ -282,78 +308,91 @@ def test_two_profiles_that_may_match_the_same_pods_say_so_in_both_statuses(
     eventually(lambda: conflict(pool.name), lambda text: not text, "the end of the conflict")
 
 
-def test_a_hundred_profile_changes_during_a_drain_lose_and_double_nothing(pool: NodePool) -> None:
-    """Bindings begin with the profile, which is deleted and made again on the way."""
-    names = [f"p{number}" for number in range(400)]
-    pool.add_nodes(8, cpu="8")
-    waiting = [
-        pod(name, cpu="100m", scheduler=pool.name, nodeSelector={"pool": pool.name})
-        for name in names
-    ]
-    create_pods(pool.client, pool.name, *waiting)
-    path = f"{PROFILES}/{pool.name}"
-    pool.client.post(PROFILES, profile(pool.name, **SPREAD))
-    for number in range(100):
-        if number == 50:
-            pool.client.delete(path)
-            pool.client.post(PROFILES, profile(pool.name, **PACK))
-        pool.client.patch(path, {"spec": {"percentageOfNodesToScore": number + 1, **PACK}})
-    per_node = pool.wait_until_bound(*names)
-    assert sum(per_node.values()) == len(names)
-    assert max(per_node.values()) <= 80
-    events = eventually(
-        lambda: pool.events("Scheduled"), lambda found: len(found) >= len(names), "all events"
-    )
-    assert sorted(event["regarding"]["name"] for event in events) == sorted(names)
-    assert not [event for event in events if event.get("series")]
-    found = eventually(
-        lambda: pool.client.get(path),
-        lambda raw: _judged(raw, raw) and ready(raw)[0] == "True",
-        "the last generation in force",
-    )
-    assert found["status"]["inForceGeneration"] == found["metadata"]["generation"]
-    pool.client.delete(path)
+PODS = 5_000
+CHANGES = 100
+POLICIES = 5
+"""Generation g of the profile admits the nodes of policy g modulo this alone."""
 
 
-def test_the_same_deployment_is_placed_by_the_policy_of_its_namespace(
-    pool: NodePool, cluster: Cluster
-) -> None:
-    """Its template names no scheduler; the shipped admission policy sets that of the namespace."""
-    cluster.access.kubectl("apply", "-k", str(ROOT / "manifests" / "admission"))
-    pool.add_nodes(2)
-    template = pod("replica", nodeSelector={"pool": pool.name})
-    del template["spec"]["schedulerName"]
-    client, placed = pool.client, dict[str, list[int]]()
-    for policy, spec in (("spread", SPREAD), ("pack", PACK)):
-        name = f"{pool.name}-{policy}"
-        client.post(PROFILES, profile(name, **spec))
-        with labelled_namespace(cluster.access, client, name) as namespace:
-            for number in range(4):
-                replica = {**template, "metadata": {"name": f"replica-{number}"}}
-                create_pods(client, namespace, replica)
-                found = eventually(
-                    lambda: bound(client, namespace),
-                    lambda nodes: len(nodes) == number + 1,  # noqa: B023 - called at once
-                    "a node",
-                )
-            placed[policy] = sorted(Counter(found.values()).values())
-        client.delete(f"{PROFILES}/{name}")
-    assert placed == {"spread": [2, 2], "pack": [4]}
+def only_nodes_of(policy: str) -> Raw:
+    """A profile whose pods fit the nodes with this label `policy` alone."""
+    expression = {"key": "policy", "operator": "In", "values": [policy]}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": required}
+    return {"pluginConfig": [{"name": "NodeAffinity", "args": {"addedAffinity": affinity}}]}
 
 
 @contextmanager
-def labelled_namespace(access: Access, client: Client, scheduler: str) -> Iterator[str]:
-    """A namespace whose pods get this scheduler, once the API server does it."""
-    namespace = create_namespace(access, "tenant")
-    label = {"scheduling.mooring.dev/default-scheduler": scheduler}
-    client.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": label}})
-    path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
-    probe = pod("probe")
-    del probe["spec"]["schedulerName"]
-    eventually(
-        lambda: client.post(path, probe)["spec"]["schedulerName"],
-        lambda name: name == scheduler,
-        "the admission policy in force",
-    )
-    yield namespace
-    delete_namespace(access, namespace)
+def decision_records(cluster: Cluster, namespace: str) -> Iterator[dict[str, Raw]]:
+    """The record of each pod of the namespace that is decided inside, as far as they are seen."""
+    records: dict[str, Raw] = {}
+    over = threading.Event()
+
+    def read() -> None:
+        while not over.wait(0.05):
+            _, text = cluster.scheduler.get(f"/debug/decisions?namespace={namespace}")
+            records.update((record["pod"], record) for record in json.loads(text)["decisions"])
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        yield records
+    finally:
+        over.set()
+        reader.join()
+
+
+def test_a_hundred_profile_changes_during_a_drain_lose_and_double_nothing(
+    pool: NodePool, cluster: Cluster
+) -> None:
+    """Bindings begin with the profile, which is deleted and made again on the way.
+
+    Each generation admits other nodes than the one before, so that a pod's node shows which
+    generations may have decided about it.
+    """
+    path, capacity = f"{PROFILES}/{pool.name}", {"cpu": "1k", "memory": "1Ti", "pods": str(PODS)}
+    names = [f"p{number}" for number in range(PODS)]
+    policies: dict[str, str] = {}
+    for policy in map(str, range(POLICIES)):
+        prefix, labels = f"{pool.name}-{policy}", {"pool": pool.name, "policy": policy}
+        [node] = create_nodes(pool.access, 1, prefix=prefix, capacity=capacity, labels=labels)
+        policies[node] = policy
+    waiting = (pod(name, cpu="10m", scheduler=pool.name) for name in names)
+    create(cluster.access, ((f"/api/v1/namespaces/{pool.name}/pods", raw) for raw in waiting))
+    bindings = requests_so_far(cluster.access)
+    with (
+        watched_binds(cluster.access, pool.name, names) as binds,
+        decision_records(cluster, pool.name) as records,
+    ):
+        generation = 0
+        for number in range(CHANGES):
+            so_many = number * PODS // CHANGES
+            eventually(lambda: len(binds.times), so_many.__le__, f"{so_many} bound pods")
+            if number == CHANGES // 2:
+                pool.client.delete(path)
+                generation = 0
+            generation += 1
+            made = profile(pool.name, **only_nodes_of(str(generation % POLICIES)))
+            change = pool.client.patch if generation > 1 else pool.client.post
+            change(path if generation > 1 else PROFILES, made)
+        assert binds.wait(60.0), "pods are lost"
+    placed = pool.bound()
+    assert placed.keys() == set(names)
+    added = requests_so_far(cluster.access) - bindings
+    assert {key: count for key, count in added.items() if key.startswith("POST pods/binding")} == {
+        "POST pods/binding 201": PODS
+    }
+    in_force = {
+        record["generation"]
+        for record in cluster.scheduler.log()
+        if record["message"] == f"profile {pool.name} is in force"
+    }
+    decided = [record for record in records.values() if record["node"]]
+    assert len(decided) > PODS // 2, "the poll saw too few decisions to say anything"
+    for record in decided:
+        made = record["profileGeneration"]
+        assert made in in_force
+        assert placed[record["pod"].split("/")[1]] == record["node"]
+        assert policies[record["node"]] == str(made % POLICIES)
+    assert len({record["profileGeneration"] for record in decided}) > CHANGES // 4
+    pool.client.delete(path)

@@ -18,7 +18,5 @@ def test_the_tutorial_leads_from_an_empty_cluster_to_an_explained_pod(
     assert "kind create cluster --name mooring" in text
     assert re.search(r"Scheduled.*Successfully assigned default/hello", text), text
     assert re.search(r"default/hello  .*\(profile mooring, generation \d+\)", text), text
-    assert re.search(
-        r"The cause: cpu\. It would fit\n  - on node-1 if it requested", text
-    ), text
+    assert re.search(r"The cause: cpu\. It would fit\n  - on node-1 if it requested", text), text
     assert re.search(r"default/small  .*\(profile mooring, generation \d+\)", text), text

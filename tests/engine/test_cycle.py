@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from deciding import Deciding
 from mooring.engine.cycle import LiveDryRun, decide, tie_break_seed
 from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall, Filtered, NodeFailure
@@ -199,12 +201,26 @@ def test_no_extender_is_called_when_no_node_is_feasible() -> None:
 
 def test_the_scores_of_extenders_are_added_and_nodes_without_one_get_nothing() -> None:
     deciding = Deciding(node("a"), node("b"), node("c"))
-    answers = ExtenderAnswers(filtered=Filtered(("a", "b", "c"), {}), scores={"x": {"b": 30}})
+    scores = {"x": np.array([0, 30, 0])}
+    answers = ExtenderAnswers(filtered=Filtered(("a", "b", "c"), {}), scores=scores)
     outcome = answered(deciding, pod(), answers)
     assert outcome.node == "b"
-    scores = outcome.scores(None)
-    assert scores["b"].total == scores["a"].total + 30
-    assert (scores["b"].plugins["x"], scores["a"].plugins["x"]) == (30, 0)
+    table = outcome.scores(None)
+    assert table["b"].total == table["a"].total + 30
+    assert (table["b"].plugins["x"], table["a"].plugins["x"]) == (30, 0)
+
+
+def test_the_scores_of_extenders_are_those_of_the_nodes_that_they_passed_in_their_order() -> None:
+    deciding = Deciding(node("a"), node("full", cpu="1"), node("b"), node("c"))
+    passed = ("c", "gone", "full", "b", "a")
+    scores = {"x": np.array([1, 2, 3, 4, 5]), "y": np.array([10, 20, 30, 40, 50])}
+    answers = ExtenderAnswers(filtered=Filtered(passed, {}), scores=scores)
+    table = answered(deciding, pod(cpu="2"), answers).scores(None)
+    assert {name: (s.plugins["x"], s.plugins["y"]) for name, s in table.items()} == {
+        "a": (5, 50),
+        "b": (4, 40),
+        "c": (1, 10),
+    }
 
 
 def test_nodes_that_extenders_filtered_out_are_rejected_by_the_plugin_extender() -> None:

@@ -153,6 +153,36 @@ def test_a_pod_without_a_profile_is_queued_when_its_profile_comes(door: Door) ->
     assert door.scheduler_state.without_profile == {}
 
 
+def steps(door: Door, name: str = "web") -> list[str]:
+    """The path of the pod."""
+    path = door.scheduler_state.decisions.path(f"default/{name}")
+    return [step["step"] for step in path["steps"]] if path is not None else []
+
+
+def test_the_path_of_a_pod_begins_before_it_has_a_profile_and_goes_on_when_it_has(
+    door: Door,
+) -> None:
+    door.comes()
+    door.now = 4.0
+    put_profile(door.scheduler_state)
+    door.intake.profiles_changed()
+    door.comes()
+    assert steps(door) == ["seen", "noProfile", "queued"]
+    path = door.scheduler_state.decisions.path("default/web")
+    assert path is not None
+    assert path["seconds"]["without a profile"] == 4.0
+
+
+def test_the_path_of_a_gated_pod_says_which_plugin_holds_it_back(open_door: Door) -> None:
+    gated = open_door.comes(gates=("example.com/wait",))
+    open_door.comes()
+    open_door.intake.gone(gated.key, gated.uid)
+    assert steps(open_door) == ["seen", "gated", "queued", "gone"]
+    path = open_door.scheduler_state.decisions.path("default/web")
+    assert path is not None
+    assert path["steps"][1]["plugins"] == ["SchedulingGates"]
+
+
 def test_a_pod_without_a_profile_is_queued_when_its_namespace_gets_the_label(door: Door) -> None:
     put_profile(door.scheduler_state, match=BATCH)
     door.namespace_is(env="web")
@@ -344,15 +374,23 @@ def test_the_binding_of_a_pod_gone_in_pre_bind_is_called_off(open_door: Door) ->
     assert called_off == [in_pre_bind.uid]
 
 
-def test_an_event_that_moves_a_pod_wakes_the_loop(open_door: Door) -> None:
+def test_an_event_wakes_the_loop_if_hints_of_an_unschedulable_pod_have_to_run(
+    open_door: Door,
+) -> None:
+    state, queue = open_door.scheduler_state.state, open_door.scheduler_state.queue
+    before = open_door.woken
+    state.put(Kind.NODE, "a", parse_node(node("a", cpu="4")))
+    assert open_door.woken == before
     open_door.rejected()
     open_door.now, before = 20.0, open_door.woken
-    too_small = parse_node(node("b", cpu="8"))
-    open_door.scheduler_state.state.put(Kind.NODE, "b", too_small)
-    assert (open_door.queue(), open_door.woken) == (SubQueue.UNSCHEDULABLE, before)
-    enough = parse_node(node("b", cpu="100"))
-    open_door.scheduler_state.state.put(Kind.NODE, "b", enough)
-    assert (open_door.queue(), open_door.woken) == (SubQueue.ACTIVE, before + 1)
+    for number, (cpu, expected) in enumerate(
+        [("8", SubQueue.UNSCHEDULABLE), ("100", SubQueue.ACTIVE)], start=1
+    ):
+        state.put(Kind.NODE, "b", parse_node(node("b", cpu=cpu)))
+        assert open_door.woken == before + number
+        while queue.run_hints(open_door.now):
+            pass
+        assert open_door.queue() is expected
 
 
 def test_a_pre_enqueue_that_fails_gates_that_pod_alone_and_is_reported(

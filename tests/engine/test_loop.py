@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any, ClassVar
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from kube.api_server import ApiServer, Request
 from mooring.engine import loop as loop_module
@@ -20,6 +22,7 @@ from mooring.engine.reports import Reports
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.shadow import Shadow
 from mooring.framework.handle import Handle
+from mooring.framework.plugin_metrics import PluginMetrics
 from mooring.framework.queued_pod import SubQueue
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import SKIP, PluginError, Skip, Unschedulable, Wait
@@ -33,7 +36,7 @@ from mooring.model.node import ZONE
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.observe.metrics import Metrics
-from mooring.observe.records import DecisionLog
+from mooring.observe.records import DEFAULT_LIMIT, DecisionLog
 from mooring.plugins import SHIPPED
 from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
@@ -101,18 +104,22 @@ class Engine:
         *objects: dict[str, object],
         clock: Callable[[], float] | None = None,
         shadow: Callable[[SchedulerState, Metrics], Shadow] | None = None,
+        records: int = DEFAULT_LIMIT,
         registry: Registry = PLUGINS,
     ) -> None:
         state = cluster(*objects)
         snapshot, waiting, writer = Snapshot(state), WaitingPods(), PodWriter(client)
         api = PluginApi(client, writer)
         handle = Handle(snapshot, waiting, api, state)
-        profiles = Profiles(registry, handle)
+        self.metrics = Metrics()
+        profiles = Profiles(registry, handle, metrics=PluginMetrics(self.metrics))
         queue = SchedulingQueue(QueueingHints(handle))
-        self.scheduler_state = SchedulerState(state, snapshot, queue, profiles, waiting)
+        self.decisions = DecisionLog(limit=records, clock=asyncio.get_running_loop().time)
+        self.scheduler_state = SchedulerState(
+            state, snapshot, queue, profiles, waiting, decisions=self.decisions
+        )
         points = {"multiPoint": {"enabled": [{"name": Marked.name}]}}
         put_profile(self.scheduler_state, registry=registry, plugins=points)
-        self.decisions, self.metrics = DecisionLog(), Metrics()
         self.reports = reports = Reports(writer, EventRecorder(client, "mooring", "test"))
         self.clock = clock or asyncio.get_running_loop().time
         self.group_reports = group_reports(state, client)
@@ -120,7 +127,6 @@ class Engine:
             self.scheduler_state,
             reports=reports,
             metrics=self.metrics,
-            decisions=self.decisions,
             preemptions=PreemptionExecutor(
                 self.scheduler_state,
                 writer,
@@ -217,6 +223,68 @@ async def test_pods_are_bound_the_most_important_first(
     assert engine.scheduler_state.queue.get("default/low") is None
 
 
+def measured(engine: Engine, name: str) -> dict[tuple[str, ...], float]:
+    """The values of all series of this name by their label values, sorted by label."""
+    page, _ = engine.metrics.exposition("")
+    return {
+        tuple(value for _, value in sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(page.decode())
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+async def test_every_extension_point_that_a_pod_passes_is_measured_once(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a"), node("b"))
+    engine.pending(*(pod(f"web-{i}", cpu="100m") for i in range(3)))
+    with engine.running():
+        await until(lambda: len(bindings.made) == 3 and not engine.loop.binding)
+    points = measured(engine, "scheduler_framework_extension_point_duration_seconds_count")
+    passed = ["PreEnqueue", "PreFilter", "Filter", "PreScore", "Score"]
+    passed += ["Reserve", "Permit", "PreBind", "Bind", "PostBind"]
+    assert points == {(point, "default-scheduler", "Success"): 3 for point in passed}
+    evaluations = measured(engine, "scheduler_plugin_evaluation_total")
+    assert evaluations["Filter", "NodeResourcesFit", "default-scheduler"] == 3
+    assert evaluations["Score", "NodeResourcesBalancedAllocation", "default-scheduler"] == 3
+
+
+async def test_how_an_extension_point_ends_is_measured(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a"))
+    marks = {"reject": "reject", "break": "break", "fail": "fail in pre_bind"}
+    for name, mark in marks.items():
+        engine.pending(pod(name, labels={"does": mark}))
+    engine.pending(pod("large", cpu="1000"))
+    with engine.running():
+        await until(lambda: not engine.loop.binding and not bindings.made and _tried(engine))
+    points = measured(engine, "scheduler_framework_extension_point_duration_seconds_count")
+    for key in (("Reserve", "UnschedulableAndUnresolvable"), ("PreFilter", "Error")):
+        assert points[key[0], "default-scheduler", key[1]] >= 1
+    assert points["PreBind", "default-scheduler", "Error"] >= 1
+    assert points["PostFilter", "default-scheduler", "Unschedulable"] >= 1
+    assert points["Unreserve", "default-scheduler", "Success"] >= 2
+
+
+def _tried(engine: Engine) -> bool:
+    """Whether an attempt of every pod has ended."""
+    queue = engine.scheduler_state.queue
+    return all(queued.attempts and queued.queue is not None for queued in queue)
+
+
+async def test_attempts_of_a_pod_group_are_measured(client: ApiClient, bindings: Bindings) -> None:
+    engine = Engine(client, node("a", cpu="4"), pod_group("gang", minimum=2))
+    engine.pending(*(pod(f"g-{i}", cpu="1", group="gang") for i in range(2)))
+    with engine.running():
+        await until(lambda: len(bindings.made) == 2 and not engine.loop.binding)
+    attempts = measured(engine, "scheduler_podgroup_schedule_attempts_total")
+    assert attempts == {("default-scheduler", "scheduled"): 1}
+    decided = "scheduler_podgroup_scheduling_algorithm_duration_seconds_count"
+    assert measured(engine, decided) == {(): 1}
+
+
 class WatchedShadow(Shadow):
     """Notes how many pods are active whenever the loop has it compare."""
 
@@ -310,6 +378,23 @@ def only_in(zone: str) -> dict[str, object]:
     expression = {"key": ZONE, "operator": "In", "values": [zone]}
     term = {"matchExpressions": [expression]}
     return {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}
+
+
+async def test_the_hints_of_an_event_do_not_hold_up_a_decision(client: ApiClient) -> None:
+    """The clock advances by half a millisecond whenever it is read, which is after each hint."""
+    ticks = count()
+    engine = Engine(client, node("small", cpu="1"), clock=lambda: next(ticks) * 0.0005)
+    queue = engine.scheduler_state.queue
+    engine.pending(*(pod(f"big-{number}", cpu=f"{number + 4}") for number in range(50)))
+    with engine.running():
+        await until(lambda: queue.counts()["unschedulable"] == 50 and not queue.run_hints(0.0))
+        raw = node("small", cpu="2")
+        engine.scheduler_state.state.put(Kind.NODE, "small", parse_object(Kind.NODE, raw))
+        engine.pending(pod("web", cpu="3"))
+        await until(lambda: engine.decisions.of("default/web"))
+        assert queue.run_hints(0.0)
+        await until(lambda: not queue.run_hints(0.0))
+    assert queue.counts()["unschedulable"] == 51
 
 
 async def test_a_pod_is_tried_though_another_of_its_group_waits_for_another_zone(
@@ -419,6 +504,92 @@ async def test_a_pod_that_has_gone_while_it_was_bound_leaves_nothing_behind(
     assert len(engine.scheduler_state.state.pods) == 0
 
 
+def path_of(engine: Engine, name: str) -> list[dict[str, Any]]:
+    """The steps of the pod's path without their times."""
+    path = engine.decisions.path(f"default/{name}")
+    hidden = ("time", "until", "count")
+    return [
+        {field: value for field, value in step.items() if field not in hidden}
+        for step in (path["steps"] if path is not None else ())
+    ]
+
+
+async def test_the_path_of_a_bound_pod_has_its_node(client: ApiClient, bindings: Bindings) -> None:
+    engine = Engine(client, node("a"))
+    engine.pending(pod("web"))
+    with engine.running():
+        await until(lambda: bindings.made and not engine.loop.binding)
+    assert path_of(engine, "web") == [
+        {"step": "seen"},
+        {"step": "queued"},
+        {"step": "assumed", "node": "a"},
+        {"step": "bound", "node": "a"},
+    ]
+
+
+async def test_the_path_of_a_pod_at_permit_says_which_plugin_it_waits_for(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a"))
+    engine.pending(pod("web", labels={"does": "wait"}))
+    waiting = engine.scheduler_state.waiting
+    with engine.running():
+        await until(lambda: len(waiting))
+        path = engine.decisions.path("default/web")
+        assert path is not None
+        assert path["state"] == "waiting at Permit"
+        (one,) = waiting
+        waiting.reject(one.pod.uid, "Marked", "not now")
+        await until(lambda: engine.scheduler_state.queue.counts()["unschedulable"])
+    assert path_of(engine, "web")[3:] == [
+        {"step": "waitingAtPermit", "node": "a", "plugins": ["Marked"]},
+        {"step": "rejected", "plugins": ["Marked"], "cause": "not now"},
+    ]
+    assert bindings.made == []
+
+
+async def test_the_path_of_a_preemptor_has_its_cause_and_victims_and_the_victims_path_both(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    victim = pod("low", cpu="2", node="a", priority=1)
+    engine = Engine(client, node("a", cpu="2"), victim)
+    engine.decisions.seen("default/low", "u", engine.clock())
+    engine.decisions.bound("default/low", "a", engine.clock())
+    engine.pending(pod("high", cpu="2", priority=10))
+    with engine.running():
+        await until(lambda: bindings.deleted == ["low"] and not engine.loop.binding)
+        await until(lambda: len(path_of(engine, "low")) == 3)
+    assert path_of(engine, "high")[2:] == [
+        {"step": "unschedulable", "cause": "Insufficient cpu"},
+        {"step": "nominated", "node": "a", "victims": ["default/low"], "victimsInAll": 1},
+    ]
+    assert path_of(engine, "low")[-1] == {"step": "preempted", "by": "default/high", "node": "a"}
+
+
+async def test_the_path_of_a_pod_whose_binding_fails_has_the_error(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a"))
+    engine.pending(pod("web", labels={"does": "fail in pre_bind"}))
+    with engine.running():
+        await until(lambda: bindings.statuses and not engine.loop.binding)
+    error = 'running PreBind plugin "Marked": UnprintableError'
+    assert path_of(engine, "web")[2:] == [
+        {"step": "assumed", "node": "a"},
+        {"step": "error", "cause": error},
+    ]
+
+
+async def test_without_memory_for_the_record_pods_are_bound_all_the_same(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a"), records=0)
+    engine.pending(pod("web"))
+    with engine.running():
+        await until(lambda: bindings.made and not engine.loop.binding)
+    assert (path_of(engine, "web"), engine.decisions.bytes) == ([], 0)
+
+
 async def test_a_terminating_pod_is_not_scheduled(client: ApiClient, bindings: Bindings) -> None:
     engine = Engine(client, node("a"))
     engine.pending(pod("leaving", terminating=True), pod("staying"))
@@ -505,6 +676,26 @@ async def test_pods_that_wait_at_permit_do_not_block_other_bindings(
     assert engine.metrics.registry.get_sample_value(waits, {"result": "Success"}) == 1
     assert engine.metrics.registry.get_sample_value(waits, {"result": "Unschedulable"}) == 4
     assert len(engine.scheduler_state.state.pods) == 6
+
+
+async def test_a_pod_at_permit_is_called_off_when_its_profile_goes_and_runs_when_it_returns(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a", cpu="1"))
+    scheduler = engine.scheduler_state
+    engine.pending(pod("w", cpu="1", labels={"does": "wait"}))
+    with engine.running():
+        await until(lambda: len(scheduler.waiting))
+        scheduler.profiles.remove("default-scheduler")
+        engine.intake.profiles_changed()
+        await until(lambda: not engine.loop.binding)
+        assert not scheduler.state.pods.assumed
+        assert [*scheduler.without_profile] == ["default/w"]
+        assert bindings.statuses == []  # that no node fits would be wrong; Intake.report tells why
+        put_profile(scheduler, registry=PLUGINS)
+        engine.intake.profiles_changed()
+        await until(lambda: bindings.made)
+    assert bindings.made == [("w", "a")]
 
 
 async def test_a_scheduler_that_stops_writes_nothing_about_pods_at_permit(

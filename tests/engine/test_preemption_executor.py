@@ -50,8 +50,14 @@ class Stage:
         self.recorder = EventRecorder(client, "mooring", "test")
         self.reports = Reports(writer, self.recorder)
         self.woken = asyncio.Event()
+        self.ended: list[tuple[str, float]] = []
         self.preemptions = PreemptionExecutor(
-            self.scheduler, writer, self.reports, clock=lambda: 0.0, wake=self.woken.set
+            self.scheduler,
+            writer,
+            self.reports,
+            clock=lambda: 0.0,
+            wake=self.woken.set,
+            ended=lambda *how: self.ended.append(how),
         )
         self.preemptor = parse_pod(pod("high", cpu="2", priority=HIGH))
         self.queued = self.rejected(self.preemptor)
@@ -128,6 +134,15 @@ async def test_victims_are_marked_then_deleted_and_the_last_one_waits_for_the_ot
     assert condition["message"] == (
         "default-scheduler: preempting to accommodate a higher priority pod"
     )
+
+
+async def test_how_the_evictions_of_a_preemption_ended_is_told(
+    stage: Stage, answers: Answers
+) -> None:
+    await stage.carry_out(0)
+    answers.refuse["DELETE", "low-1"] = (500, "InternalError")
+    await stage.carry_out(1)
+    assert stage.ended == [("success", 0.0), ("error", 0.0)]
 
 
 async def test_the_preemptor_is_nominated_before_anything_is_written(

@@ -55,9 +55,11 @@ def test_assumed_pods_are_counted_among_the_pods_and_by_themselves() -> None:
 
 def test_the_configuration_is_that_in_force_with_its_defaults() -> None:
     shared = one_node()
-    put_profile(shared, "team", percentageOfNodesToScore=50)
+    extenders = [{"urlPrefix": "http://gpu", "filterVerb": "filter"}]
+    put_profile(shared, "team", percentageOfNodesToScore=50, extenders=extenders)
     [(name, policy)] = configuration(shared).items()
     assert name == "team"
     assert policy["schedulerNames"] == ["team"]
     assert policy["percentageOfNodesToScore"] == 50
     assert {"name": "NodeResourcesFit", "weight": 1} in policy["plugins"]["score"]
+    assert [shown["urlPrefix"] for shown in policy["extenders"]] == ["http://gpu"]

@@ -25,7 +25,6 @@ from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
 from mooring.observe.metrics import Metrics
-from mooring.observe.records import DecisionLog
 from mooring.plugins import SHIPPED
 from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
@@ -83,7 +82,7 @@ class Engine:
         registry = Registry(SHIPPED, {})
         queue = SchedulingQueue(QueueingHints(handle), initial_backoff=0.01, max_backoff=0.01)
         self.state = SchedulerState(state, snapshot, queue, Profiles(registry, handle), waiting)
-        self.metrics, self.decisions = Metrics(), DecisionLog()
+        self.metrics, self.decisions = Metrics(), self.state.decisions
         self.reports = Reports(writer, EventRecorder(client, "mooring", "test"))
         clock = asyncio.get_running_loop().time
         self.objects = GivenObjects(*objects)
@@ -96,7 +95,6 @@ class Engine:
             self.state,
             reports=self.reports,
             metrics=self.metrics,
-            decisions=self.decisions,
             preemptions=PreemptionExecutor(
                 self.state,
                 writer,

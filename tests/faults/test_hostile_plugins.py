@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar, Final
 
@@ -41,7 +42,6 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.observe.metrics import Metrics
-from mooring.observe.records import DecisionLog
 from mooring.plugins import SHIPPED
 from mooring.policy.errors import ProfileInvalid
 from mooring.queueing.hints import QueueingHints
@@ -258,7 +258,6 @@ class Engine:
             self.state,
             reports=self.reports,
             metrics=self.metrics,
-            decisions=DecisionLog(),
             preemptions=PreemptionExecutor(
                 self.state,
                 writer,
@@ -284,6 +283,10 @@ class Engine:
     def _count(self, plugin: str, point: str, kind: str) -> None:
         self.failures[plugin, point, kind] += 1
         self.metrics.plugin_failed(plugin, point, kind)
+
+    def has_counted(self, failure: tuple[str, str, str], least: int) -> bool:
+        """Whether the failure was counted so many times."""
+        return self.failures[failure] >= least
 
     def settled(self, bound: list[str]) -> bool:
         """Whether each pod is bound, or unassumed and in exactly one queue."""
@@ -345,9 +348,10 @@ async def run(engine: Engine, bindings: Bindings, kind: str, times: int = 2) -> 
             engine.intake.pending(parse_pod(pod(name, cpu="1m" if name in HOSTILE else "2m")))
         await until(lambda: engine.settled(bindings.made), tasks)
         if point == "QueueingHint":
-            for name in ("n3", "n4"):
+            for name, least in (("n3", 1), ("n4", times)):
                 raw = parse_object(Kind.NODE, node(name))
                 engine.state.state.put(Kind.NODE, name, raw)
+                await until(partial(engine.has_counted, wanted, least), tasks)
                 await until(lambda: engine.settled(bindings.made), tasks)
         assert engine.failures[wanted] >= times
         assert set(engine.failures) == {wanted}

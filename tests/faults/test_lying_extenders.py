@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from controlplane.processes import free_ports
 from extending import Answers, extender
 from faults.extender_engine import ApiAnswers, Engine, until
 from kube.api_server import ApiServer
@@ -175,6 +176,7 @@ async def test_a_pod_that_an_extender_rejects_is_tried_again_after_any_event(sta
 
 LIES: dict[str, Any] = {
     "status": 500,
+    "a redirect": 307,
     "no JSON": b"<html>busy</html>",
     "empty": b"",
     "an error": {"Error": "no cards left"},
@@ -198,6 +200,32 @@ async def test_a_lying_filter_is_a_clear_reason_on_the_pod_and_nothing_is_assume
     assert len(stage.api.message("web")) < 1500
     assert len(engine.state.state.pods.assumed) == 0
     answers.by_verb["filter"] = all_pass
+    await until(lambda: stage.api.bound)
+
+
+async def test_a_hanging_filter_is_a_clear_reason_on_the_pod_and_nothing_is_assumed(
+    stage: Stage,
+) -> None:
+    held = Held()
+    engine = await stage.engine(node("a"), answers=Answers(filter=held), httpTimeout="50ms")
+    engine.pending(pod("web"))
+    text = "failed to filter: no answer within 0.05 seconds"
+    await until(lambda: text in stage.api.message("web"))
+    assert len(engine.state.state.pods.assumed) == 0
+    held.go()
+    await until(lambda: stage.api.bound)
+
+
+async def test_a_dead_extender_is_a_clear_reason_on_the_pod_unless_it_is_ignorable(
+    stage: Stage,
+) -> None:
+    nobody = f"http://127.0.0.1:{free_ports(1)[0]}"
+    engine = await stage.engine(node("a"), answers=Answers(filter=all_pass), urlPrefix=nobody)
+    engine.pending(pod("web"))
+    text = f'extender "{nobody}" failed to filter: Connection refused'
+    await until(lambda: text in stage.api.message("web"))
+    assert len(engine.state.state.pods.assumed) == 0
+    engine.profile(extenders=[extender(1, "filter", urlPrefix=nobody, ignorable=True)])
     await until(lambda: stage.api.bound)
 
 

@@ -178,9 +178,12 @@ async def small_api() -> AsyncIterator[tuple[SmallApi, ApiServer]]:
 
 @asynccontextmanager
 async def kopf_against(
-    server: ApiServer, shared: SchedulerState, **options: Any
+    server: ApiServer, shared: SchedulerState, *, waits: bool = False, **options: Any
 ) -> AsyncIterator[KopfOperator]:
-    """A real kopf that works with a server whose faults the test decides."""
+    """A real kopf that works with a server whose faults the test decides.
+
+    If it `waits`, it has looked what it may watch before, as a stand-by does.
+    """
     intake = silent_intake(shared)
     profile_handler = ProfileHandler(shared.profiles, intake)
     connection = Connection(server.url, user_agent=KOPF)
@@ -194,6 +197,8 @@ async def kopf_against(
             listed=lambda: None,
             **options,
         )
+        if waits:
+            await operator.until_watchable()
         task = asyncio.create_task(operator.run(lambda: None))
         try:
             yield operator
@@ -296,6 +301,18 @@ async def test_a_missing_right_on_priority_classes_stops_nothing_and_is_said_onc
             await clock.advance(ASK_AGAIN_SECONDS)
             await until(lambda: "high" in shared.state.objects.of(Kind.PRIORITY_CLASS))
             assert operator.restarts == 0
+
+
+async def test_a_replica_that_knows_what_kopf_may_watch_does_not_look_again_when_it_leads() -> None:
+    """The pods of a leader that was killed wait for it."""
+    shared = scheduler_state()
+    async with small_api() as (api, server):
+        api.items[POD] = [builders.pod("web")]
+        async with kopf_against(server, shared, waits=True):
+            before = len(server.seen)
+            await until(lambda: shared.without_profile)
+        looked = [r for r in server.seen[before:] if r.headers["User-Agent"] != KOPF]
+        assert looked == []
 
 
 async def test_a_pod_that_the_comparison_found_is_queued_unless_it_was_bound_meanwhile() -> None:

@@ -103,6 +103,18 @@ def test_a_broken_profile_leaves_the_last_good_one_in_force(
     assert shared.profiles.in_force["packed"].profile.generation == 1
 
 
+def test_a_profile_is_ready_while_its_newest_spec_is_in_force(
+    profile_handler: ProfileHandler,
+) -> None:
+    profile_handler.applied(profile(1))
+    profile_handler.applied(profile(1, name="other", uid="u2", **BROKEN))
+    assert profile_handler.ready() == {"packed": True, "other": False}
+    profile_handler.applied(profile(2, **BROKEN))
+    assert not profile_handler.ready()["packed"]
+    profile_handler.gone("packed", "u1")
+    assert profile_handler.ready() == {"other": False}
+
+
 def test_what_was_in_force_before_a_restart_is_so_again(
     profile_handler: ProfileHandler, shared: SchedulerState
 ) -> None:
@@ -241,3 +253,41 @@ def test_the_pods_of_a_profile_that_never_was_valid_can_be_told(
     assert why.startswith("SchedulingProfile packed")
     profile_handler.gone("packed", "u1")
     assert shared.profiles.why_none(parse_pod(pod(spec={"schedulerName": "x"}))) is None
+
+
+def test_the_history_has_each_generation_with_the_spec_in_force_since_then(
+    profile_handler: ProfileHandler,
+) -> None:
+    profile_handler.applied(profile(percentageOfNodesToScore=50))
+    profile_handler.applied(profile(2, **BROKEN))
+    profile_handler.gone("packed", "u1")
+    deleted, broken, first = profile_handler.history()
+    assert (first["generation"], first["ready"]) == (1, True)
+    assert first["spec"] == broken["spec"] == {"percentageOfNodesToScore": 50}
+    assert (broken["generation"], broken["reason"]) == (2, "Invalid")
+    assert "NodNam" in broken["message"]
+    assert (deleted["reason"], deleted["spec"]) == ("Deleted", None)
+
+
+def test_the_history_is_bounded_and_leaves_large_specs_out(
+    profile_handler: ProfileHandler,
+) -> None:
+    names = [f"name-{number}-{'x' * 200}" for number in range(100)]
+    profile_handler.applied(profile(match={"schedulerNames": names}))
+    assert profile_handler.history()[0]["spec"] is None
+    for generation in range(2, 100):
+        profile_handler.applied(profile(generation))
+    assert len(profile_handler.history()) == 50
+    assert profile_handler.history()[0]["generation"] == 99
+
+
+def test_the_verdict_about_the_newest_spec_is_known_by_name(
+    profile_handler: ProfileHandler,
+) -> None:
+    profile_handler.applied(profile())
+    assert profile_handler.verdicts()["packed"] == {
+        "observedGeneration": 1,
+        "ready": True,
+        "reason": "InForce",
+        "message": "in force for pods with schedulerName packed",
+    }

@@ -185,6 +185,10 @@ async def test_no_more_connections_than_the_pool_allows() -> None:
         (b"", "the server closed the connection"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", "the server closed the connection"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "the answer is not HTTP"),
+        (
+            b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nx",
+            "changed to another protocol than HTTP",
+        ),
     ],
 )
 async def test_a_broken_answer_says_what_was_wrong(answer: bytes, why: str) -> None:
@@ -205,6 +209,47 @@ async def test_an_answer_that_does_not_come_is_given_up_with_its_connection() ->
         with pytest.raises(BrokenExchangeError, match=r"no answer within 0\.05 seconds"):
             await get(to, seconds=0.05)
         await ended.wait()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + b"x" * 1000,
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 1000,
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 200,
+    ],
+    ids=["body", "head", "chunks"],
+)
+async def test_an_answer_that_is_too_long_is_not_read_to_its_end(answer: bytes) -> None:
+    async with serving(answering(answer)) as server, exchange(server.url) as to:
+        with pytest.raises(BrokenExchangeError, match="the answer has more than 500 bytes"):
+            await to.ask("GET", "/", {}, None, seconds=10, most=500)
+
+
+async def test_each_answer_may_have_the_most_bytes() -> None:
+    async with serving(answering(OK, OK)) as server, exchange(server.url) as to:
+        for _ in range(2):
+            await to.ask("GET", "/", {}, None, seconds=10, most=len(OK))
+        assert server.connections == 1
+
+
+async def test_idle_connections_end_without_a_further_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended = asyncio.Semaphore(0)
+
+    async def serve(caller: Caller) -> None:
+        await caller.request()
+        caller.writer.write(OK)
+        await caller.reader.read()
+        ended.release()
+
+    async with serving(serve) as server, exchange(server.url) as to:
+        await asyncio.gather(get(to), get(to))
+        real = to.loop.time
+        monkeypatch.setattr(to.loop, "time", lambda: real() + KEEPALIVE_SECONDS + 1)
+        for _ in range(2):
+            await ended.acquire()
 
 
 async def test_an_answer_nobody_waits_for_any_more_reaches_nobody() -> None:

@@ -74,6 +74,28 @@ def test_events_add_change_and_delete_one_object(mirrored: Mirrored) -> None:
     assert mirrored.actions() == [Action.ADD, Action.UPDATE, Action.DELETE]
 
 
+def test_the_time_that_each_event_takes_is_told() -> None:
+    now = 0.0
+    handled: list[tuple[str, float]] = []
+
+    def clock() -> float:
+        return now
+
+    def slowly(_events: tuple[ClusterEvent, ...]) -> None:
+        nonlocal now
+        now += 2.0
+
+    state = ClusterState()
+    state.on_events(slowly)
+    mirror = Mirror(state, handled=lambda *told: handled.append(told), clock=clock)
+    mirror.apply(NODE, "ADDED", node("a"))
+    mirror.apply(NODE, "MODIFIED", node("a", unschedulable=True))
+    mirror.apply(POD, "ADDED", pod("web", node="a"))
+    mirror.apply(POD, "DELETED", pod("web", node="a"))
+    events = ["NodeAdd", "NodeUpdate", "AssignedPodAdd", "AssignedPodDelete"]
+    assert handled == [(event, 2.0) for event in events]
+
+
 def test_a_malformed_object_is_logged_and_leaves_what_was_known(
     mirrored: Mirrored, caplog: pytest.LogCaptureFixture
 ) -> None:

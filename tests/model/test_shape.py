@@ -1,3 +1,4 @@
+import tracemalloc
 from typing import Any
 
 import orjson
@@ -43,6 +44,17 @@ def test_pods_that_differ_in_a_field_of_the_shape_have_different_shapes(
     other: dict[str, Any],
 ) -> None:
     assert shape_of(other) is not shape_of(pod(cpu="1"))
+
+
+def test_the_key_of_a_shape_that_is_kept_occupies_little() -> None:
+    pods = [pod("web", cpu=f"{n}m") for n in range(1, 201)]
+    tracemalloc.start()
+    try:
+        kept = [parse_pod(raw).shape for raw in pods]
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used < 4_000 * len(kept)
 
 
 def test_a_pod_with_defaults_has_no_constraints() -> None:

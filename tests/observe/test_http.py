@@ -152,19 +152,22 @@ async def test_the_configuration_shown_is_the_one_in_force_now() -> None:
 
 
 async def test_recent_decisions_about_a_pod_are_served_as_records() -> None:
-    log = DecisionLog()
-    log.add(Decision("shop/cart-0", "mooring", "n1", None, (), None, {}, None), time=1_780_000_000)
+    log = decided("shop/cart-0")
     async with served(endpoints(decisions=log)) as client:
         status, text = await get(client, "/debug/decisions?pod=shop/cart-0")
     assert status == 200
-    assert json.loads(text) == {"pod": None, "decisions": log.of("shop/cart-0")}
+    assert json.loads(text) == {
+        "pod": None,
+        "path": log.path("shop/cart-0"),
+        "decisions": log.of("shop/cart-0"),
+    }
 
 
 async def test_the_report_of_a_pod_is_served_also_without_decisions() -> None:
     async with served(endpoints(report={"state": "gated"})) as client:
         status, text = await get(client, "/debug/decisions?pod=shop/cart-0")
     assert status == 200
-    assert json.loads(text) == {"pod": {"state": "gated"}, "decisions": []}
+    assert json.loads(text) == {"pod": {"state": "gated"}, "path": None, "decisions": []}
 
 
 async def test_an_unknown_pod_and_a_missing_one_each_get_one_line() -> None:
@@ -295,9 +298,9 @@ async def test_paths_that_are_always_allowed_are_a_setting() -> None:
 
 
 def decided(*pods: str) -> DecisionLog:
-    log = DecisionLog()
-    for pod in pods:
-        log.add(Decision(pod, "mooring", "n1", None, (), None, {}, None), time=0.0)
+    log = DecisionLog(clock=lambda: 0.0, wall=lambda: 0.0)
+    for second, pod in enumerate(pods):
+        log.decided(Decision(pod, "mooring", "n1", None, (), None, {}, None), second)
     return log
 
 
@@ -324,6 +327,30 @@ async def test_decision_records_are_shown_to_those_who_may_get_the_pods() -> Non
         assert await shown(client, "?namespace=shop") == 403
     async with served(endpoints(reviews=reviews, decisions=log)) as client:
         assert await shown(client, "") == ["shop-2/d", "shop/c", "team/b", "shop/a"]
+
+
+async def test_short_records_are_shown_to_the_same_users_and_as_many_as_they_want() -> None:
+    in_shop = 'get resource "pods" in API group "" in the namespace "shop"'
+    reviews = Rights(("ann", READ_DECISIONS), ("ann", in_shop), ADMIN)
+    log = decided("shop/a", "team/b", "shop/c")
+    async with served(endpoints(reviews=reviews, decisions=log), user="ann") as client:
+        assert await shown(client, "?summary=true&namespace=shop") == ["shop/c", "shop/a"]
+        assert await shown(client, "?summary=true&namespace=shop&limit=1") == ["shop/c"]
+        assert await shown(client, "?summary=true") == 403
+        for limit in ("0", "50001", "-1", "many"):
+            assert await shown(client, f"?summary=true&namespace=shop&limit={limit}") == 400
+    async with served(endpoints(reviews=reviews, decisions=log)) as client:
+        _, text = await get(client, "/debug/decisions?summary=true")
+    answer = json.loads(text)
+    assert answer["decisions"] == [*log.summaries()]
+    assert (answer["bytes"], answer["limitBytes"]) == (log.bytes, log.limit)
+
+
+async def test_many_short_records_are_made_in_slices() -> None:
+    log = decided(*(f"shop/{n}" for n in range(450)))
+    async with served(endpoints(decisions=log)) as client:
+        names = await shown(client, "?summary=true&limit=449")
+    assert names == [f"shop/{n}" for n in reversed(range(1, 450))]
 
 
 async def test_whether_a_pod_is_known_is_told_only_to_those_who_may_get_it() -> None:

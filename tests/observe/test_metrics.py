@@ -2,6 +2,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from mooring import __version__
+from mooring.framework.plugin_failures import ExtensionPoint
+from mooring.framework.plugin_metrics import Status
 from mooring.observe.metrics import Metrics
 from mooring.observe.readings import Readings
 
@@ -12,6 +14,13 @@ BUCKETS = {
     "scheduler_pod_scheduling_sli_duration_seconds": (0.01, 5242.88, 20),
     "scheduler_pod_scheduling_attempts": (1, 16, 5),
     "scheduler_preemption_victims": (1, 64, 7),
+    "scheduler_preemption_goroutines_duration_seconds": (0.01, 5242.88, 20),
+    "scheduler_framework_extension_point_duration_seconds": (0.0001, 0.2048, 12),
+    "scheduler_plugin_execution_duration_seconds": (0.00001, 0.00001 * 1.5**19, 20),
+    "scheduler_queueing_hint_execution_duration_seconds": (0.00001, 0.00001 * 1.5**19, 20),
+    "scheduler_event_handling_duration_seconds": (0.0001, 0.2048, 12),
+    "scheduler_podgroup_scheduling_attempt_duration_seconds": (0.001, 16.384, 15),
+    "scheduler_podgroup_scheduling_algorithm_duration_seconds": (0.001, 16.384, 15),
 }
 """kube-scheduler's first bound, last finite bound and number of bounds."""
 
@@ -80,7 +89,20 @@ def everything_happened_once() -> Metrics:
     metrics.preemption_attempted()
     metrics.preempted(victims=3)
     metrics.relisted("nodes")
+    metrics.preemption_ended("success", 0.5)
+    metrics.extension_point_ran(ExtensionPoint.FILTER, Status.SUCCESS, "mooring", 0.25)
+    metrics.plugin_ran("NodeName", ExtensionPoint.FILTER, Status.UNSCHEDULABLE, 0.125)
+    metrics.evaluations("NodeName", ExtensionPoint.FILTER, "mooring").add()
+    metrics.queueing_hint_ran("NodeName", "NodeAdd", "QueueSkip", 0.5)
+    metrics.event_handled("AssignedPodAdd", 0.75)
+    metrics.pod_group_attempted("waiting_on_preemption", "mooring", 0.5)
+    metrics.pod_group_decided(0.25)
     return metrics
+
+
+FILTER = {"extension_point": "Filter"}
+IN_FILTER = {"plugin": "NodeName", **FILTER}
+WAITING = {"result": "waiting_on_preemption", "profile": "mooring"}
 
 
 @pytest.mark.parametrize(
@@ -89,6 +111,28 @@ def everything_happened_once() -> Metrics:
         ("scheduler_permit_wait_duration_seconds_sum", {"result": "Success"}, 2),
         ("scheduler_preemption_attempts_total", {}, 1),
         ("scheduler_preemption_victims_sum", {}, 3),
+        ("scheduler_preemption_goroutines_execution_total", {"result": "success"}, 1),
+        ("scheduler_preemption_goroutines_duration_seconds_sum", {"result": "success"}, 0.5),
+        (
+            "scheduler_framework_extension_point_duration_seconds_sum",
+            {**FILTER, "status": "Success", "profile": "mooring"},
+            0.25,
+        ),
+        (
+            "scheduler_plugin_execution_duration_seconds_sum",
+            {**IN_FILTER, "status": "Unschedulable"},
+            0.125,
+        ),
+        ("scheduler_plugin_evaluation_total", {**IN_FILTER, "profile": "mooring"}, 1),
+        (
+            "scheduler_queueing_hint_execution_duration_seconds_sum",
+            {"plugin": "NodeName", "event": "NodeAdd", "hint": "QueueSkip"},
+            0.5,
+        ),
+        ("scheduler_event_handling_duration_seconds_sum", {"event": "AssignedPodAdd"}, 0.75),
+        ("scheduler_podgroup_schedule_attempts_total", WAITING, 1),
+        ("scheduler_podgroup_scheduling_attempt_duration_seconds_sum", WAITING, 0.5),
+        ("scheduler_podgroup_scheduling_algorithm_duration_seconds_sum", {}, 0.25),
         ("mooring_reflector_relists_total", {"resource": "nodes"}, 1),
         ("mooring_build_info", {"version": __version__}, 1),
     ],
@@ -126,6 +170,9 @@ def test_readings_are_taken_at_the_scrape_and_not_before() -> None:
             kopf_restarts=int,
             gpu_mismatches=int,
             pod_groups=dict,
+            queue_incoming_pods=dict,
+            inflight_events=dict,
+            profiles_ready=dict,
             leading=bool,
         )
     )
@@ -143,3 +190,21 @@ def test_the_page_is_in_the_format_the_scraper_asks_for() -> None:
     page, content_type = Metrics().exposition("application/openmetrics-text; version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
     assert page.endswith(b"# EOF\n")
+
+
+def test_a_pod_that_no_event_had_moved_is_counted_when_it_is_bound() -> None:
+    metrics = Metrics()
+    metrics.pod_bound(2, 301.0, flushed=True)
+    metrics.pod_bound(1, 0.1)
+    assert value(metrics, "scheduler_pod_scheduled_after_flush_total") == 1
+
+
+def test_plugins_beyond_the_first_five_hundred_share_one_label() -> None:
+    metrics = Metrics()
+    for number in range(600):
+        metrics.plugin_ran(f"Rules/{number}", ExtensionPoint.FILTER, Status.SUCCESS, 1.0)
+    name = "scheduler_plugin_execution_duration_seconds_count"
+    found = [labels for sample, labels in scrape(metrics) if sample == name]
+    assert len(found) == 501
+    labels = {"extension_point": "Filter", "status": "Success"}
+    assert value(metrics, name, plugin="other", **labels) == 100

@@ -12,6 +12,9 @@ def readings(*, leading: bool = True) -> Readings:
         kopf_restarts=lambda: 6,
         gpu_mismatches=lambda: 7,
         pod_groups=lambda: {"Running": 8},
+        queue_incoming_pods=lambda: {("active", "UnscheduledPodAdd"): 9},
+        inflight_events=lambda: {"NodeAdd": 10, "PodPopped": 2},
+        profiles_ready=lambda: {"mooring": True, "batch": False},
         leading=lambda: leading,
     )
 
@@ -32,6 +35,9 @@ def test_every_reading_is_shown_under_its_name_and_labels() -> None:
             ("gated",): 2,
         },
         "scheduler_unschedulable_pods": {("NodeResourcesFit", "mooring"): 1},
+        "scheduler_queue_incoming_pods": {("active", "UnscheduledPodAdd"): 9},
+        "scheduler_inflight_events": {("NodeAdd",): 10, ("PodPopped",): 2},
+        "mooring_profile_ready": {("mooring",): 1, ("batch",): 0},
         "scheduler_cache_size": {("nodes",): 20, ("pods",): 30, ("assumed_pods",): 4},
         "mooring_pod_groups": {("Running",): 8},
         "leader_election_master_status": {("mooring",): 1},

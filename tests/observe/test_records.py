@@ -1,12 +1,13 @@
 import json
 from collections.abc import Mapping
-
-from hypothesis import given
-from hypothesis import strategies as st
+from typing import Any
 
 from mooring.framework.decision import Decision, NodeScore, Rejection
-from mooring.observe.records import LATEST, DecisionLog, to_json
+from mooring.framework.queued_pod import PodState, StateTimes
+from mooring.observe.records import LATEST, DecisionLog, Step, to_json
 
+POD = "shop/cart-0"
+CPU = "Insufficient cpu"
 NO_CPU = Rejection("NodeResourcesFit", ("Insufficient cpu",), resolvable=True)
 TAINTED = Rejection("TaintToleration", ("node(s) had untolerated taint(s)",), resolvable=False)
 
@@ -15,6 +16,8 @@ def decision(
     pod: str = "shop/cart-0",
     *,
     node: str | None = None,
+    nominated: str | None = None,
+    victims: tuple[str, ...] = (),
     scores: Mapping[str, NodeScore] | None = None,
     rejections: Mapping[str, Rejection] | None = None,
     message: str | None = None,
@@ -23,8 +26,8 @@ def decision(
         pod=pod,
         profile="mooring",
         node=node,
-        nominated_node=None,
-        victims=(),
+        nominated_node=nominated,
+        victims=victims,
         scores=scores,
         rejections=rejections or {},
         message=message,
@@ -85,98 +88,320 @@ def test_a_preemption_names_its_node_and_victims() -> None:
     assert shown["scores"] is None
 
 
-def test_a_small_decision_is_kept_whole_with_its_time() -> None:
-    log = DecisionLog()
+def log(**fields: Any) -> DecisionLog:
+    """A record whose clock is the wall clock and always at 0."""
+    return DecisionLog(clock=lambda: 0.0, wall=lambda: 0.0, **fields)
+
+
+def at(seconds: float) -> str:
+    """The time so many seconds after the epoch, as the record writes it."""
+    return f"1970-01-01T00:00:{seconds:06.3f}+00:00"
+
+
+def steps(record: DecisionLog, pod: str = POD) -> list[tuple[str, int]]:
+    """The steps of the pod's path with their counts."""
+    path = record.path(pod)
+    return [(step["step"], step["count"]) for step in path["steps"]] if path is not None else []
+
+
+def test_a_small_decision_is_kept_whole_with_its_times() -> None:
+    record = log()
     kept = decision(node="n1", scores=totals(3, 4))
-    log.add(kept, time=1_780_000_000.25)
-    assert log.of("shop/cart-0") == [
-        to_json(kept) | {"time": "2026-05-28T20:26:40.250+00:00"},
+    record.decided(kept, 1.25)
+    assert record.of(POD) == [
+        to_json(kept) | {"time": at(1.25), "since": at(1.25), "count": 1, "cause": None}
     ]
 
 
-def test_attempts_of_a_pod_come_newest_first() -> None:
-    log = DecisionLog()
-    log.add(decision(message="no"), time=1)
-    log.add(decision(node="n1"), time=2)
-    assert [record["node"] for record in log.of("shop/cart-0")] == ["n1", None]
-    assert log.of("shop/cart-1") == []
+def test_of_attempts_in_a_row_with_the_same_cause_the_last_decision_is_kept() -> None:
+    record = log()
+    for second, message in enumerate(("0/4 nodes: 4 cpu", "0/5 nodes: 5 cpu")):
+        record.decided(decision(message=message), second, cause="Insufficient cpu")
+    record.decided(decision(message="0/5 nodes: 5 tainted"), 2, cause="tainted")
+    tainted, cpu = record.of(POD)
+    assert (cpu["message"], cpu["count"], cpu["cause"]) == ("0/5 nodes: 5 cpu", 2, CPU)
+    assert (cpu["since"], cpu["time"]) == (at(0), at(1))
+    assert (tainted["count"], tainted["cause"]) == (1, "tainted")
+    assert record.of("shop/cart-1") == []
+
+
+def test_the_cause_is_that_of_the_last_attempt_without_a_node() -> None:
+    record = log()
+    assert record.cause(POD) is None
+    record.decided(decision(message="0/1 nodes"), 1.0, cause="taint spot")
+    record.decided(decision(message="0/1 nodes"), 2.0, cause=CPU)
+    record.decided(decision(node="n1"), 3.0)
+    assert record.cause(POD) == CPU
+
+
+def test_the_path_of_a_pod_has_every_step_in_order_with_its_details() -> None:
+    record = log()
+    record.seen(POD, "u1", 0)
+    record.admitted(POD, "SchedulingGates", 0)
+    record.admitted(POD, None, 1)
+    record.decided(
+        decision(nominated="n1", victims=("shop/a", "shop/b"), message="none"), 2, cause=CPU
+    )
+    record.note(POD, Step.PREEMPTION_FAILED, 3, "a budget forbids it")
+    record.decided(decision(node="n2"), 4)
+    record.note(POD, Step.WAITING_AT_PERMIT, 4, "n2", "GangScheduling")
+    record.note(POD, Step.REJECTED, 5, "GangScheduling", "too late")
+    record.decided(decision(node="n1"), 6)
+    record.note(POD, Step.ERROR, 6, "binding rejected")
+    record.decided(decision(node="n1"), 7)
+    record.bound(POD, "n1", 8)
+    record.note(POD, Step.PREEMPTED, 9, "shop/big", "n1")
+    path = record.path(POD)
+    assert path is not None
+    once = [(step.pop("time"), step.pop("until"), step.pop("count")) for step in path["steps"]]
+    assert [(first, count) for first, _, count in once] == [
+        (at(second), 1) for second in (0, 0, 1, 2, 2, 3, 4, 4, 5, 6, 6, 7, 8, 9)
+    ]
+    assert path["steps"] == [
+        {"step": "seen"},
+        {"step": "gated", "plugins": ["SchedulingGates"]},
+        {"step": "queued"},
+        {"step": "unschedulable", "cause": CPU},
+        {"step": "nominated", "node": "n1", "victims": ["shop/a", "shop/b"], "victimsInAll": 2},
+        {"step": "preemptionFailed", "cause": "a budget forbids it"},
+        {"step": "assumed", "node": "n2"},
+        {"step": "waitingAtPermit", "node": "n2", "plugins": ["GangScheduling"]},
+        {"step": "rejected", "plugins": ["GangScheduling"], "cause": "too late"},
+        {"step": "assumed", "node": "n1"},
+        {"step": "error", "cause": "binding rejected"},
+        {"step": "assumed", "node": "n1"},
+        {"step": "bound", "node": "n1"},
+        {"step": "preempted", "by": "shop/big", "node": "n1"},
+    ]
+    assert (path["uid"], path["state"], path["leftOut"]) == ("u1", "bound", 0)
+
+
+def test_the_time_in_each_state_is_that_of_the_pods_own_clock() -> None:
+    record = log()
+    times = record.seen(POD, "u1", 0)
+    assert times is not None
+    times.enter(PodState.UNSCHEDULABLE, 2)
+    times.enter(PodState.BINDING, 10)
+    record.bound(POD, "n1", 10.5)
+    path = record.path(POD)
+    assert path is not None
+    assert path["seconds"] == {"active": 2, "unschedulable": 8, "being bound": 0.5}
+    assert (path["state"], path["since"]) == ("bound", at(10.5))
+
+
+def test_what_is_known_already_is_no_step() -> None:
+    record = log()
+    for second in range(3):
+        record.seen(POD, "u1", second)
+        record.admitted(POD, None, second)
+    assert steps(record) == [("seen", 1), ("queued", 1)]
+    for second in range(3):
+        record.without_profile(POD, "u1", second)
+    record.admitted(POD, "", 4)
+    assert steps(record)[2:] == [("noProfile", 1), ("gated", 1)]
+
+
+def test_a_pod_that_leaves_its_watch_before_the_binding_is_answered_was_bound() -> None:
+    record = log()
+    record.seen(POD, "u1", 0)
+    record.decided(decision(node="n1"), 1)
+    record.gone(POD, "u1", 2)
+    assert steps(record)[-1] == ("gone", 1)
+    record.bound(POD, "n1", 3)
+    assert steps(record) == [("seen", 1), ("assumed", 1), ("bound", 1)]
+
+
+def test_what_is_told_of_a_pod_after_its_end_or_of_another_pod_of_its_name_is_left_out() -> None:
+    record = log()
+    record.seen(POD, "u1", 0)
+    record.gone(POD, "another", 1)
+    record.gone(POD, "u1", 2)
+    record.note(POD, Step.ERROR, 3, "too late")
+    record.note("shop/unknown", Step.ERROR, 3, "no path")
+    assert steps(record) == [("seen", 1), ("gone", 1)]
+    assert steps(record, "shop/unknown") == []
+
+
+def test_a_pod_that_comes_again_goes_on_with_its_path_and_a_new_one_of_its_name_does_not() -> None:
+    record = log()
+    record.seen(POD, "u1", 0)
+    record.gone(POD, "u1", 1)
+    record.seen(POD, "u1", 2)
+    record.admitted(POD, None, 2)
+    assert steps(record) == [("seen", 1), ("gone", 1), ("seen", 1), ("queued", 1)]
+    record.seen(POD, "u2", 3)
+    assert steps(record) == [("seen", 1)]
+
+
+def test_a_decision_about_a_pod_without_a_path_begins_one_which_the_pod_goes_on_with() -> None:
+    record = log()
+    record.decided(decision(message="no"), 1, cause=CPU)
+    path = record.path(POD)
+    assert path is not None
+    assert (path["state"], path["seconds"]) == (None, {})
+    times = StateTimes(0, PodState.BACKOFF)
+    assert record.seen(POD, "u1", 2, times) is times
+    path = record.path(POD)
+    assert path is not None
+    assert (path["uid"], path["state"], steps(record)) == ("u1", "backoff", [("unschedulable", 1)])
+
+
+def test_the_first_and_the_last_steps_of_a_long_path_are_kept() -> None:
+    record = log()
+    record.seen(POD, "u1", 0)
+    for second in range(100):
+        record.note(POD, Step.ERROR, second, f"error {second}")
+    path = record.path(POD)
+    assert path is not None
+    causes = [step.get("cause") for step in path["steps"]]
+    assert causes == [None, *(f"error {n}" for n in (0, 1, 2, *range(72, 100)))]
+    assert path["leftOut"] == 69
+
+
+def test_the_last_decisions_of_a_pod_are_kept_and_all_its_steps() -> None:
+    record = log(decisions_per_pod=2)
+    for second in range(4):
+        record.decided(decision(message="no"), second, cause=f"cause {second}")
+    assert [kept["cause"] for kept in record.of(POD)] == ["cause 3", "cause 2"]
+    assert steps(record) == [("unschedulable", 1)] * 4
+
+
+def test_many_victims_are_counted_and_some_are_named() -> None:
+    record = log()
+    victims = tuple(f"shop/v{n}" for n in range(25))
+    record.decided(decision(nominated="n1", victims=victims, message="no"), 0, cause=CPU)
+    path = record.path(POD)
+    assert path is not None
+    assert len(path["steps"][-1]["victims"]) == 10
+    assert path["steps"][-1]["victimsInAll"] == 25
 
 
 def test_the_best_scores_are_kept_and_the_full_number_is_told() -> None:
-    log = DecisionLog(nodes=2)
-    log.add(decision(node="n1", scores=totals(1, 9, 5)), time=0)
-    (record,) = log.of("shop/cart-0")
-    assert set(record["scores"]) == {"n1", "n2"}
-    assert record["truncated"] == {"scores": 3}
+    record = log(nodes=2)
+    record.decided(decision(node="n1", scores=totals(1, 9, 5)), 0)
+    (kept,) = record.of(POD)
+    assert set(kept["scores"]) == {"n1", "n2"}
+    assert kept["truncated"] == {"scores": 3}
 
 
 def test_the_chosen_node_is_kept_among_equals() -> None:
-    log = DecisionLog(nodes=2)
-    log.add(decision(node="n3", scores=totals(7, 7, 7, 7)), time=0)
-    (record,) = log.of("shop/cart-0")
-    assert "n3" in record["scores"]
+    record = log(nodes=2)
+    record.decided(decision(node="n3", scores=totals(7, 7, 7, 7)), 0)
+    (kept,) = record.of(POD)
+    assert "n3" in kept["scores"]
 
 
-def test_a_rare_refusal_is_kept_beside_a_common_one() -> None:
-    log = DecisionLog(nodes=2)
+def test_a_rare_rejection_is_kept_beside_a_common_one() -> None:
+    record = log(nodes=2)
     found = {"n1": NO_CPU, "n2": NO_CPU, "n3": TAINTED}
-    log.add(decision(rejections=found), time=0)
-    (record,) = log.of("shop/cart-0")
-    assert set(record["rejections"]) == {"n1", "n3"}
-    assert record["truncated"] == {"rejections": 3}
+    record.decided(decision(rejections=found), 0)
+    (kept,) = record.of(POD)
+    assert set(kept["rejections"]) == {"n1", "n3"}
+    assert kept["truncated"] == {"rejections": 3}
 
 
 def test_nodes_left_out_by_the_caller_are_told_too() -> None:
-    log = DecisionLog()
-    log.add(decision(node="n1", scores=totals(1, 2)), time=0, scored=5000, rejected=12)
-    (record,) = log.of("shop/cart-0")
-    assert record["truncated"] == {"scores": 5000, "rejections": 12}
+    record = log()
+    record.decided(decision(node="n1", scores=totals(1, 2)), 0, scored=5000, rejected=12)
+    (kept,) = record.of(POD)
+    assert kept["truncated"] == {"scores": 5000, "rejections": 12}
 
 
-def test_when_full_the_pod_decided_longest_ago_is_forgotten() -> None:
-    log = DecisionLog(attempts=2)
-    for pod in ("shop/a", "shop/b", "shop/a", "shop/c"):
-        log.add(decision(pod), time=0)
-    assert log.of("shop/b") == []
-    assert log.of("shop/a") != []
-    assert log.of("shop/c") != []
+def test_a_decision_without_scores_has_none_left_out() -> None:
+    record = log()
+    record.decided(decision(node="n1"), 0, scored=1)
+    (kept,) = record.of(POD)
+    assert "truncated" not in kept
 
 
-@given(
-    st.lists(
-        st.tuples(st.sampled_from("abcdef"), st.integers(0, 6), st.integers(0, 6)), max_size=40
-    ),
-    st.integers(1, 8),
-    st.integers(1, 3),
-    st.integers(1, 4),
-)
-def test_memory_is_bounded_in_every_direction(
-    additions: list[tuple[str, int, int]], attempts: int, attempts_per_pod: int, nodes: int
-) -> None:
-    log = DecisionLog(attempts=attempts, attempts_per_pod=attempts_per_pod, nodes=nodes)
-    for pod, scored, rejected in additions:
-        found = {f"r{i}": NO_CPU if i % 2 else TAINTED for i in range(rejected)}
-        log.add(decision(pod, scores=totals(*range(scored)), rejections=found), time=0)
-        latest = log.of(pod)[0]
-        assert len(latest["scores"]) == min(scored, nodes)
-        assert len(latest["rejections"]) == min(rejected, nodes)
-        kept = [len(log.of(name)) for name in "abcdef"]
-        assert sum(kept) == len(log) <= attempts
-        assert max(kept) <= attempts_per_pod
+def test_a_decision_with_text_that_is_no_unicode_is_kept_all_the_same() -> None:
+    record = log()
+    record.decided(decision(message="\ud800"), 0, cause="\ud800")
+    (kept,) = record.of(POD)
+    assert (kept["message"], kept["cause"]) == ("?", "?")
+
+
+def test_nothing_is_kept_without_memory() -> None:
+    record = log(limit=0)
+    assert record.seen(POD, "u1", 0) is None
+    record.admitted(POD, None, 0)
+    record.decided(decision(node="n1"), 0)
+    record.bound(POD, "n1", 0)
+    assert (record.bytes, len(record), record.path(POD), record.of(POD)) == (0, 0, None, [])
+
+
+def test_equal_decisions_of_different_pods_are_kept_once() -> None:
+    rejections = {f"n{n}": NO_CPU for n in range(10)}
+    equal, different = log(), log()
+    for n in range(100):
+        equal.decided(decision(f"shop/{n:03}", message="x" * 500, rejections=rejections), n)
+        message = f"{n:0500}"
+        different.decided(decision(f"shop/{n:03}", message=message, rejections=rejections), n)
+    # One text of some 1,400 bytes more per pod.
+    assert different.bytes - equal.bytes > 99 * 1_400
+    assert equal.of("shop/042")[0]["message"] == "x" * 500
+
+
+def test_pods_that_have_ended_are_forgotten_before_others() -> None:
+    record = log(limit=8_000)
+    for pod in ("shop/waits", "shop/bound"):
+        record.seen(pod, pod, 0)
+    record.bound("shop/bound", "n1", 1)
+    record.seen("shop/also-waits", "", 2)
+    for second in range(50):
+        if record.path("shop/bound") is None:
+            break
+        record.seen(f"shop/{second}", str(second), 3)
+    assert record.path("shop/waits") is not None
+    assert len(record) > 3
+
+
+def test_decisions_are_forgotten_before_the_paths_of_pods_that_wait() -> None:
+    record = log(limit=20_000)
+    for n in range(10):
+        record.seen(f"shop/{n}", str(n), n)
+        record.decided(decision(f"shop/{n}", message=f"{n:01000}"), n, cause=CPU)
+    assert len(record) == 10
+    assert [len(record.of(f"shop/{n}")) for n in (0, 9)] == [0, 1]
+    assert steps(record, "shop/0") == [("seen", 1), ("unschedulable", 1)]
+    record.decided(decision("shop/0", message="again"), 11, cause=CPU)
+    assert (steps(record, "shop/0")[-1], len(record.of("shop/0"))) == (("unschedulable", 2), 1)
 
 
 def test_the_latest_record_of_each_pod_is_found_by_namespace_newest_first() -> None:
-    log = DecisionLog()
+    record = log()
     for time, pod in enumerate(("a/1", "b/2", "a/1", "ab/3")):
-        log.add(decision(pod), time=float(time))
-    assert [record["pod"] for record in log.latest()] == ["ab/3", "a/1", "b/2"]
-    (latest,) = log.latest("a")
-    assert latest["time"] == "1970-01-01T00:00:02.000+00:00"
-    assert log.latest("none") == []
+        record.decided(decision(pod), time)
+    record.seen("a/new", "u", 4)
+    assert [kept["pod"] for kept in record.latest()] == ["ab/3", "a/1", "b/2"]
+    (latest,) = record.latest("a")
+    assert latest["time"] == at(2)
+    assert record.latest("none") == []
 
 
 def test_the_latest_records_are_of_at_most_a_hundred_pods() -> None:
-    log = DecisionLog()
+    record = log()
     for number in range(LATEST + 1):
-        log.add(decision(f"a/{number}"), time=0.0)
-    assert len(log.latest()) == LATEST
+        record.decided(decision(f"a/{number}"), 0)
+    assert len(record.latest()) == LATEST
+
+
+def test_a_short_record_says_where_the_pod_is_and_why_newest_first() -> None:
+    record = log()
+    record.seen("a/new", "u1", 0)
+    record.seen(POD, "u2", 1)
+    for second in (2, 3):
+        record.decided(decision(nominated="n1", message="0/1"), second, cause=CPU)
+    waits, new = record.summaries()
+    assert new == {
+        "pod": "a/new",
+        "seen": at(0),
+        "state": "active",
+        "since": at(0),
+        "attempts": 0,
+        **dict.fromkeys(("time", "profile", "node", "nominatedNode", "cause")),
+    }
+    assert waits | {"seen": at(1), "time": at(3), "attempts": 2, "cause": CPU} == waits
+    assert (waits["profile"], waits["nominatedNode"]) == ("mooring", "n1")
+    assert [short["pod"] for short in record.summaries("shop")] == [POD]
+    assert [short["pod"] for short in record.summaries(limit=1)] == [POD]

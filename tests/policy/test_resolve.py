@@ -317,6 +317,39 @@ def test_a_loaded_profile_has_its_effective_plugins(catalog: Catalog, manifest: 
     assert policy.plugins[Point.SCORE][0].weight == 3
 
 
+def test_a_loaded_profile_has_its_extenders_in_the_order_of_calls_without_secrets(
+    catalog: Catalog, manifest: Manifest
+) -> None:
+    first = {
+        "urlPrefix": "https://me:secret@a.example/x?token=secret",
+        "filterVerb": "f",
+        "prioritizeVerb": "p",
+        "weight": 2,
+        "ignorable": True,
+        "tlsConfig": {"certData": "c2VjcmV0", "keyData": "c2VjcmV0"},
+        "managedResources": [{"name": "a.com/x", "ignoredByScheduler": True}],
+    }
+    second = {"urlPrefix": "http://b", "bindVerb": "b", "weight": 3, "httpTimeout": "90s"}
+    profile, effective = load_profile(manifest("web", extenders=[first, second]), catalog)
+    shown = effective.policy(profile).model_dump(mode="json", by_alias=True, exclude_none=True)
+    no = {"nodeCacheCapable": False, "ignorable": False, "managedResources": []}
+    assert shown["extenders"] == [
+        {"urlPrefix": "http://b", "bindVerb": "b", "httpTimeout": "1m30s", **no},
+        {
+            **no,
+            "urlPrefix": "https://a.example/x",
+            "filterVerb": "f",
+            "prioritizeVerb": "p",
+            "weight": 2,
+            "httpTimeout": "5s",
+            "ignorable": True,
+            "managedResources": ["a.com/x"],
+        },
+    ]
+    plain, effective = load_profile(manifest("web"), catalog)
+    assert effective.policy(plain).extenders is None
+
+
 def test_the_default_percentage_is_all_nodes(catalog: Catalog, manifest: Manifest) -> None:
     profile, effective = load_profile(manifest("web"), catalog)
     assert effective.policy(profile).percentage_of_nodes_to_score == 100

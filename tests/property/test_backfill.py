@@ -14,7 +14,7 @@ from mooring.engine.cycle import decide
 from mooring.engine.groups.reservation import GroupReservation
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.result_cache import ResultCache
-from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.queued_pod import QueuedPod, StateTimes
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod, pod_group
 from scheduler_states import put_profile, scheduler_state
@@ -91,7 +91,7 @@ def test_backfilled_pods_never_delay_the_group(
     group = state.pod_groups.of(members[0])
     assert group is not None
     cache = ResultCache(state.nodes)
-    waiting = [QueuedPod(member, pipeline, 0.0, 0.0) for member in members]
+    waiting = [QueuedPod(member, pipeline, 0.0, 0.0, times=StateTimes(0.0)) for member in members]
     GroupReservation(scheduler, cache).update(group, waiting, 300.0)
     reserved = defaultdict[str, int](int)
     for nominee in state.nominations:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -39,7 +40,7 @@ class FakeHints:
     def nominated_node(self, _queued: QueuedPod) -> str | None:
         return None
 
-    def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent) -> bool:
+    def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent, **_: bool) -> bool:
         return bool(queued.unschedulable_plugins & HELPS[event])
 
 
@@ -49,6 +50,8 @@ class Known:
 
     `state` is free (to be tried at any time), gated, rejected, failed or flying (in flight); a
     rejected pod may be tried again if it is `moved`. `tries_for` are the pods that follow it.
+    `missed` are the events during its attempt, `waiting` those since it was rejected; hints may
+    have to run for them.
     """
 
     pod: Pod
@@ -65,6 +68,7 @@ class Known:
     outdated: bool = False
     gated: bool = False
     missed: list[ClusterEvent] = field(default_factory=list)
+    waiting: list[ClusterEvent] = field(default_factory=list)
 
     @property
     def signature(self) -> Signature:
@@ -225,7 +229,7 @@ class QueueMachine(RuleBasedStateMachine):
         known.state, known.unschedulable_plugins = "rejected", frozenset(plugins)
         known.unschedulable_count, known.consecutive_errors_count = known.unschedulable_count + 1, 0
         known.back_off(known.unschedulable_count, self.now)
-        known.moved = known.outdated or known.may_be_helped_by(known.missed)
+        known.moved, known.waiting = known.outdated, []
         known.state = "gated" if known.gated else "rejected"
         if known.tries_for == known.signature:
             known.tries_for = None
@@ -235,6 +239,7 @@ class QueueMachine(RuleBasedStateMachine):
     def an_event_has_a_pod_tried_for_others(self, data: st.DataObject, plugins: set[str]) -> None:
         """What is rare in a random order: who is moved is tried and rejected at once."""
         self.the_cluster_changes(NODE_ADDED)
+        self.all_hints_run()
         self.the_first_is_tried()
         if self.some_fly():
             self.an_attempt_is_rejected(data, plugins)
@@ -266,14 +271,45 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(event=st.sampled_from(tuple(HELPS)))
     def the_cluster_changes(self, event: ClusterEvent) -> None:
-        sleeping = [known for known in self.sleeping() if known.may_be_helped_by([event])]
+        sleeping = self.sleeping()
         assert self.queue.move_on_events([event], self.now) == bool(sleeping)
-        for signature in {known.signature for known in sleeping}:
-            self.one_is_moved(
-                [known for known in sleeping if known.signature == signature], signature
-            )
+        for known in sleeping:
+            known.waiting.append(event)
         for known in self.known.values():
-            known.missed.append(event)
+            if known.state == "flying":
+                known.missed.append(event)
+
+    @rule(number=st.integers(1, 5))
+    def some_hints_run(self, number: int) -> None:
+        """One at a time; what they move had an event that helps, and stands for its group."""
+        for _ in range(number):
+            sleeping = self.sleeping()
+            more = self.queue.run_hints(self.now)
+            moved = [k for k in sleeping if self.queue_of(k) is not SubQueue.UNSCHEDULABLE]
+            assert len(moved) <= 1
+            for known in moved:
+                self.is_moved_with_reason(known)
+            if not more:
+                assert not any(k.may_be_helped_by(k.missed + k.waiting) for k in sleeping)
+                for known in sleeping:
+                    known.missed, known.waiting = [], []
+
+    def is_moved_with_reason(self, known: Known) -> None:
+        known.moved = True
+        if known.may_be_helped_by(known.missed):
+            return
+        assert known.may_be_helped_by(known.waiting)
+        known.tries_for = known.signature
+        for other in self.sleeping():
+            if other.signature == known.signature:
+                other.waiting = []
+
+    @rule()
+    def all_hints_run(self) -> None:
+        """No pod sleeps although an event helps it; hints run no more often than needed."""
+        waiting = sum(len(known.missed + known.waiting) for known in self.sleeping())
+        self.some_hints_run(waiting + len(self.known) + 1)
+        assert not self.queue.run_hints(self.now)
 
     @rule(seconds=st.sampled_from((0.25, 1.0, 4.0, 60.0)))
     def time_passes(self, seconds: float) -> None:
@@ -295,6 +331,14 @@ class QueueMachine(RuleBasedStateMachine):
         assert not waiting.keys() & flying
         counted = Counter(queued.queue for queued in waiting.values())
         assert self.queue.counts() == {part.value: counted[part] for part in SubQueue}
+
+    @invariant()
+    def the_times_of_a_pod_know_its_queue_and_miss_no_time(self) -> None:
+        for queued in self.queue:
+            state = queued.queue.value if queued.queue is not None else "in flight"
+            assert queued.times.state == state
+            times = queued.times
+            assert sum(times.seconds(self.now).values()) == pytest.approx(self.now - times.began)
 
     @invariant()
     def unschedulable_pods_are_counted_as_a_recount_would(self) -> None:
@@ -328,6 +372,8 @@ class QueueMachine(RuleBasedStateMachine):
             if known.state == "flying" and known.attempt is not None:
                 self.queue.add_unschedulable(known.attempt, frozenset(PLUGINS), self.now)
         self.queue.move_on_events([NODE_ADDED], self.now)
+        while self.queue.run_hints(self.now):
+            pass
         misfortunes = ["fails", "", "is deleted", "fails"]
         seconds = 0
         while any(queued.queue is not SubQueue.GATED for queued in self.queue):

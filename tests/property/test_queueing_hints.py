@@ -29,7 +29,8 @@ from mooring.engine.cycle import decide
 from mooring.engine.outcome import FitError
 from mooring.engine.profiles import Profiles
 from mooring.engine.result_cache import ResultCache
-from mooring.framework.queued_pod import QueuedPod, SubQueue
+from mooring.framework.hints import QueueingHint
+from mooring.framework.queued_pod import QueuedPod, StateTimes, SubQueue
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import SKIP, PreFilterResult, Unschedulable
 from mooring.model.events import ClusterEvent, Kind
@@ -135,7 +136,7 @@ class Lone:
     def _is_cured(self, events: Iterable[ClusterEvent]) -> bool:
         return any(
             (event.kind, event.action) in self._plugin.events_to_register
-            and self._plugin.queueing_hint(self._pod, event, self._cluster)
+            and self._plugin.queueing_hint(self._pod, event, self._cluster) is QueueingHint.QUEUE
             for event in events
         )
 
@@ -445,7 +446,8 @@ class Refusals(RuleBasedStateMachine):
     def told(self, queued: QueuedPod, events: Iterable[ClusterEvent]) -> QueuedPod | None:
         """The pod as it waits on, for new reasons if the changes woke it; None if it is placed."""
         now = self.rejected(queued.pod, queued.queue)
-        if any(self.hint(queued, event) for event in events):
+        flew = queued.queue is None
+        if any(self.hint(queued, event, during_attempt=flew) for event in events):
             return now
         assert now is not None, f"{queued.unschedulable_plugins} at {events}"
         return queued
@@ -462,6 +464,7 @@ class Refusals(RuleBasedStateMachine):
             0.0,
             queue=queue,
             unschedulable_plugins=outcome.diagnosis.plugins,
+            times=StateTimes(0.0),
         )
 
 

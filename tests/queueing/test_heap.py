@@ -5,7 +5,7 @@ from itertools import count
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.queued_pod import QueuedPod, StateTimes
 from mooring.model.pod import parse_pod
 from mooring.queueing.heap import PodHeap
 from mooring.testing.builders import pod
@@ -16,7 +16,7 @@ TICKETS = count(1)
 
 
 def queued(name: str = "web") -> QueuedPod:
-    return QueuedPod(parse_pod(pod(name)), PIPELINE, 0.0, 0.0)
+    return QueuedPod(parse_pod(pod(name)), PIPELINE, 0.0, 0.0, times=StateTimes(0.0))
 
 
 def move(entry: QueuedPod) -> QueuedPod:

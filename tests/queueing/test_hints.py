@@ -82,6 +82,11 @@ def rejected(*plugins: str, name: str = "web", **fields: Any) -> QueuedPod:
     )
 
 
+def worth(hints: QueueingHints, queued: QueuedPod, event: ClusterEvent) -> bool:
+    """Whether an event that comes while the pod is unschedulable may help it."""
+    return hints.is_worth_requeuing(queued, event, during_attempt=False)
+
+
 def left(name: str, **fields: Any) -> ClusterEvent:
     return ClusterEvent(Kind.POD, Action.DELETE, parse_pod(pod(name, cpu="2", **fields)), None)
 
@@ -126,23 +131,23 @@ def test_pods_that_run_for_another_time_have_another_signature(
 def test_every_event_queues_a_pod_whose_plugin_registers_no_events(
     queueing_hint: QueueingHints,
 ) -> None:
-    assert queueing_hint.is_worth_requeuing(rejected("Undeclared"), A_SERVICE)
+    assert worth(queueing_hint, rejected("Undeclared"), A_SERVICE)
 
 
 def test_an_event_queues_the_pod_if_a_plugin_registers_for_it_and_hints_queue(
     queueing_hint: QueueingHints,
 ) -> None:
-    assert queueing_hint.is_worth_requeuing(rejected("NodeResourcesFit"), BIGGER)
-    assert not queueing_hint.is_worth_requeuing(rejected("NodeResourcesFit"), A_SERVICE)
-    assert not queueing_hint.is_worth_requeuing(rejected("NodeResourcesFit", cpu="16"), BIGGER)
+    assert worth(queueing_hint, rejected("NodeResourcesFit"), BIGGER)
+    assert not worth(queueing_hint, rejected("NodeResourcesFit"), A_SERVICE)
+    assert not worth(queueing_hint, rejected("NodeResourcesFit", cpu="16"), BIGGER)
 
 
 def test_one_queueing_hint_of_several_is_enough_to_queue(queueing_hint: QueueingHints) -> None:
-    assert queueing_hint.is_worth_requeuing(rejected("NodeResourcesFit", "TaintToleration"), BIGGER)
+    assert worth(queueing_hint, rejected("NodeResourcesFit", "TaintToleration"), BIGGER)
 
 
 def test_every_event_queues_a_pod_that_no_plugin_rejected(queueing_hint: QueueingHints) -> None:
-    assert queueing_hint.is_worth_requeuing(rejected(), A_SERVICE)
+    assert worth(queueing_hint, rejected(), A_SERVICE)
 
 
 def test_a_pods_own_assumption_undone_in_its_attempt_does_not_help_it(
@@ -150,17 +155,16 @@ def test_a_pods_own_assumption_undone_in_its_attempt_does_not_help_it(
 ) -> None:
     queued = rejected("NodeResourcesFit")
     own = left("web", node="a")
-    assert queueing_hint.is_worth_requeuing(queued, own)
-    queued.queue = None
-    assert not queueing_hint.is_worth_requeuing(queued, own)
+    assert worth(queueing_hint, queued, own)
+    assert not queueing_hint.is_worth_requeuing(queued, own, during_attempt=True)
 
 
 def test_the_nomination_of_a_pod_of_lower_priority_does_not_queue(
     queueing_hint: QueueingHints,
 ) -> None:
     queued = rejected("NodeResourcesFit", priority=10)
-    assert not queueing_hint.is_worth_requeuing(queued, left("lower", nominated="a", priority=5))
-    assert queueing_hint.is_worth_requeuing(queued, left("equal", nominated="a", priority=10))
+    assert not worth(queueing_hint, queued, left("lower", nominated="a", priority=5))
+    assert worth(queueing_hint, queued, left("equal", nominated="a", priority=10))
 
 
 def test_the_last_victim_of_a_preemption_moves_the_preemptor_whatever_rejected_it(
@@ -168,9 +172,9 @@ def test_the_last_victim_of_a_preemption_moves_the_preemptor_whatever_rejected_i
 ) -> None:
     queued = rejected("TaintToleration", priority=10)
     victim = left("victim", node="a")
-    assert not queueing_hint.is_worth_requeuing(queued, victim)
+    assert not worth(queueing_hint, queued, victim)
     state.nominate(queued.pod, "a")
-    assert queueing_hint.is_worth_requeuing(queued, victim)
+    assert worth(queueing_hint, queued, victim)
 
 
 @pytest.mark.parametrize("hint", ["raises", "wrong"])
@@ -180,11 +184,11 @@ def test_a_hint_that_fails_counts_as_queue_and_is_logged_once(
     queued = rejected("Broken", "NodeResourcesFit", cpu="16", labels={"hint": hint})
     with caplog.at_level(logging.ERROR):
         for _ in range(2):
-            assert queueing_hint.is_worth_requeuing(queued, BIGGER)
+            assert worth(queueing_hint, queued, BIGGER)
     assert len(caplog.messages) == 1
     assert caplog.messages[0].startswith("plugin Broken of mooring: ")
     assert "hint" in caplog.messages[0].lower()
 
 
 def test_a_hint_that_would_fail_does_not_run_for_other_events(queueing_hint: QueueingHints) -> None:
-    assert not queueing_hint.is_worth_requeuing(rejected("Broken"), A_SERVICE)
+    assert not worth(queueing_hint, rejected("Broken"), A_SERVICE)

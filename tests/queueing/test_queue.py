@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pytest
 
 from mooring.framework.plugin import QueuedPodInfo
-from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.queued_pod import PodState, QueuedPod, StateTimes
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
@@ -33,11 +33,16 @@ class FakeHints:
 
     def __init__(self) -> None:
         self.nominated: dict[str, str] = {}
+        self.run: list[tuple[str, ClusterEvent, bool]] = []
+        """Pod, event and whether it came during the pod's attempt, of each hint that has run."""
 
     def nominated_node(self, queued: QueuedPod) -> str | None:
         return self.nominated.get(queued.pod.name)
 
-    def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent) -> bool:
+    def is_worth_requeuing(
+        self, queued: QueuedPod, event: ClusterEvent, *, during_attempt: bool
+    ) -> bool:
+        self.run.append((queued.pod.name, event, during_attempt))
         return bool(queued.unschedulable_plugins & HELPS.get(event, FIT))
 
 
@@ -80,6 +85,19 @@ def reject(
         queue.add_unschedulable(popped(queue, now), plugins, now)
 
 
+def run_all_hints(queue: SchedulingQueue, now: float) -> None:
+    while queue.run_hints(now):
+        pass
+
+
+def happens(queue: SchedulingQueue, event: ClusterEvent, now: float) -> bool:
+    """The event comes and all hints run; whether a pod was moved."""
+    before = queue.counts()
+    queue.move_on_events([event], now)
+    run_all_hints(queue, now)
+    return queue.counts() != before
+
+
 def queue_of(queue: SchedulingQueue, name: str) -> str | None:
     queued = queue.get(f"default/{name}")
     assert queued is not None
@@ -111,6 +129,29 @@ def test_a_popped_pod_is_in_flight_and_counted_nowhere(queue: SchedulingQueue) -
     assert queue.get("default/web") is queued
 
 
+def test_the_time_in_each_queue_is_kept_with_the_pod(queue: SchedulingQueue) -> None:
+    queue.add(make_pod("web"), DEFAULT, 0.0, gated=True)
+    queue.add(make_pod("web"), DEFAULT, 3.0)
+    queued = popped(queue, 5.0)
+    queue.add_unschedulable(queued, TAINTS, 6.0)
+    assert happens(queue, TAINT_REMOVED, 6.25)
+    assert popped(queue, 9.0) is queued
+    assert queued.times.seconds(10.0) == {
+        "gated": 3.0,
+        "active": 2.0,
+        "in flight": 2.0,
+        "unschedulable": 0.25,
+        "backoff": 2.75,
+    }
+
+
+def test_a_pod_that_is_queued_again_goes_on_with_the_times_it_had(queue: SchedulingQueue) -> None:
+    times = StateTimes(0.0, PodState.NO_PROFILE)
+    queue.add(make_pod("web"), DEFAULT, 4.0, times=times)
+    assert popped(queue, 5.0).times is times
+    assert times.seconds(5.0) == {"without a profile": 4.0, "active": 1.0}
+
+
 def test_a_bound_pod_is_known_no_more(queue: SchedulingQueue) -> None:
     queue.add(make_pod("web"), DEFAULT, 0.0)
     queue.done(popped(queue, 0.0), 0.0)
@@ -125,13 +166,13 @@ def test_an_unschedulable_pod_is_not_tried_again_without_an_event(queue: Schedul
 
 def test_an_event_that_does_not_help_moves_no_pod(queue: SchedulingQueue) -> None:
     reject(queue, "web", plugins=FIT)
-    assert not queue.move_on_events([TAINT_REMOVED], 100.0)
+    assert not happens(queue, TAINT_REMOVED, 100.0)
     assert queue.pop(100.0) is None
 
 
 def test_an_event_that_helps_moves_the_pod_to_the_active_queue(queue: SchedulingQueue) -> None:
     reject(queue, "web", plugins=TAINTS)
-    assert queue.move_on_events([TAINT_REMOVED], 100.0)
+    assert happens(queue, TAINT_REMOVED, 100.0)
     assert queue_of(queue, "web") == "active"
 
 
@@ -139,13 +180,13 @@ def test_an_event_within_the_backoff_moves_the_pod_to_the_backoff_queue(
     queue: SchedulingQueue,
 ) -> None:
     reject(queue, "web", now=5.0)
-    assert queue.move_on_events([NODE_ADDED], 5.5)
+    assert happens(queue, NODE_ADDED, 5.5)
     assert queue_of(queue, "web") == "backoff"
 
 
 def test_a_moved_pod_is_popped_early_when_nothing_else_is_active(queue: SchedulingQueue) -> None:
     reject(queue, "web", now=5.0)
-    queue.move_on_events([NODE_ADDED], 5.5)
+    happens(queue, NODE_ADDED, 5.5)
     queue.add(make_pod("other"), DEFAULT, 5.5)
     assert pop_all(queue, 5.5) == ["other", "web"]
 
@@ -160,7 +201,7 @@ def test_backoff_after_unschedulable_attempts_doubles_from_one_second_to_ten(
         queue.add_unschedulable(queued, FIT, now)
         waits.append(queued.backoff_expiration - now)
         now += 20.0
-        queue.move_on_events([NODE_ADDED], now)
+        happens(queue, NODE_ADDED, now)
     assert waits == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
 
 
@@ -184,7 +225,7 @@ def test_backoff_after_errors_counts_those_in_a_row(queue: SchedulingQueue) -> N
         assert queued.backoff_expiration - now == wait
         now += wait
     queue.add_unschedulable(popped(queue, now), FIT, now)
-    queue.move_on_events([NODE_ADDED], now)
+    happens(queue, NODE_ADDED, now)
     queued = popped(queue, now)
     queue.add_after_error(queued, now)
     assert queued.backoff_expiration - now == 1.0
@@ -206,7 +247,7 @@ def test_a_pod_unschedulable_for_five_minutes_is_tried_whatever_happened(
 
 def test_one_of_equal_pods_is_tried_for_all(queue: SchedulingQueue) -> None:
     reject(queue, "a", "b", "c")
-    queue.move_on_events([NODE_ADDED], 100.0)
+    happens(queue, NODE_ADDED, 100.0)
     assert pop_all(queue, 100.0) == ["a"]
 
 
@@ -214,7 +255,7 @@ def test_equal_pods_follow_one_another_as_long_as_they_find_nodes(
     queue: SchedulingQueue,
 ) -> None:
     reject(queue, "a", "b", "c")
-    queue.move_on_events([NODE_ADDED], 100.0)
+    happens(queue, NODE_ADDED, 100.0)
     queue.assumed(popped(queue, 100.0), 100.0)
     second = popped(queue, 100.0)
     assert second.pod.name == "b"
@@ -226,7 +267,7 @@ def test_the_next_is_tried_when_a_moved_pod_is_rejected_by_other_plugins(
     queue: SchedulingQueue,
 ) -> None:
     reject(queue, "a", "b", "c", plugins=FIT)
-    queue.move_on_events([NODE_ADDED], 100.0)
+    happens(queue, NODE_ADDED, 100.0)
     queue.add_unschedulable(popped(queue, 100.0), TAINTS, 100.0)
     second = popped(queue, 100.0)
     assert second.pod.name == "b"
@@ -236,7 +277,7 @@ def test_the_next_is_tried_when_a_moved_pod_is_rejected_by_other_plugins(
 
 def test_the_next_is_tried_when_a_moved_pod_is_rejected_at_permit(queue: SchedulingQueue) -> None:
     reject(queue, "a", "b", plugins=FIT)
-    queue.move_on_events([NODE_ADDED], 100.0)
+    happens(queue, NODE_ADDED, 100.0)
     waits_at_permit = popped(queue, 100.0)
     queue.assumed(waits_at_permit, 100.0)
     assert popped(queue, 100.0).pod.name == "b"
@@ -254,13 +295,13 @@ def test_an_equal_pod_that_was_never_unschedulable_moves_no_other(queue: Schedul
 def test_pods_rejected_by_other_plugins_are_tried_for_themselves(queue: SchedulingQueue) -> None:
     reject(queue, "a", plugins=FIT)
     reject(queue, "b", plugins=TAINTS)
-    queue.move_on_events([NODE_ADDED], 100.0)
+    happens(queue, NODE_ADDED, 100.0)
     assert sorted(pop_all(queue, 100.0)) == ["a", "b"]
 
 
 def test_the_next_is_tried_when_a_moved_pod_is_deleted(queue: SchedulingQueue) -> None:
     reject(queue, "a", "b")
-    queue.move_on_events([NODE_ADDED], 100.0)
+    happens(queue, NODE_ADDED, 100.0)
     queue.remove("default/a", 100.0)
     assert pop_all(queue, 100.0) == ["b"]
 
@@ -269,7 +310,7 @@ def test_the_next_is_tried_when_a_moved_pod_is_deleted_during_its_attempt(
     queue: SchedulingQueue,
 ) -> None:
     reject(queue, "a", "b")
-    queue.move_on_events([NODE_ADDED], 100.0)
+    happens(queue, NODE_ADDED, 100.0)
     popped(queue, 100.0)
     queue.remove("default/a", 100.0)
     assert pop_all(queue, 100.0) == ["b"]
@@ -279,28 +320,28 @@ def test_the_next_is_tried_when_a_moved_pod_is_replaced_by_another_of_its_name(
     queue: SchedulingQueue,
 ) -> None:
     reject(queue, "a", "b")
-    queue.move_on_events([NODE_ADDED], 100.0)
+    happens(queue, NODE_ADDED, 100.0)
     queue.add(make_pod("a", uid="successor"), DEFAULT, 100.0)
     assert sorted(pop_all(queue, 100.0)) == ["a", "b"]
 
 
 def test_the_next_is_tried_when_a_moved_pods_attempt_fails(queue: SchedulingQueue) -> None:
     reject(queue, "a", "b")
-    queue.move_on_events([NODE_ADDED], 100.0)
+    happens(queue, NODE_ADDED, 100.0)
     queue.add_after_error(popped(queue, 100.0), 100.0)
     assert pop_all(queue, 100.0) == ["b"]
 
 
 def test_the_next_is_tried_when_a_moved_pod_is_equal_no_more(queue: SchedulingQueue) -> None:
     reject(queue, "a", "b")
-    queue.move_on_events([NODE_ADDED], 100.0)
+    happens(queue, NODE_ADDED, 100.0)
     queue.add(make_pod("a", cpu=2), DEFAULT, 100.0)
     assert sorted(pop_all(queue, 100.0)) == ["a", "b"]
 
 
 def test_the_next_is_tried_when_a_moved_pod_is_gated(queue: SchedulingQueue) -> None:
     reject(queue, "a", "b")
-    queue.move_on_events([NODE_ADDED], 100.0)
+    happens(queue, NODE_ADDED, 100.0)
     queue.add(make_pod("a"), DEFAULT, 100.0, gated=True)
     assert pop_all(queue, 100.0) == ["b"]
 
@@ -363,18 +404,33 @@ def test_a_pod_changed_during_its_attempt_is_tried_again_though_rejected(
 def test_an_event_that_came_during_the_attempt_counts(queue: SchedulingQueue) -> None:
     queue.add(make_pod("web"), DEFAULT, 0.0)
     queued = popped(queue, 0.0)
-    queue.move_on_events([NODE_ADDED], 0.0)
+    happens(queue, NODE_ADDED, 0.0)
     queue.add_unschedulable(queued, FIT, 0.0)
+    run_all_hints(queue, 0.0)
     assert queue_of(queue, "web") == "backoff"
+
+
+def test_hints_know_whether_an_event_came_during_the_attempt(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    """A pod is not tried again for what its own attempt did and undid."""
+    queue.add(make_pod("web"), DEFAULT, 0.0)
+    queued = popped(queue, 0.0)
+    queue.move_on_events([TAINT_REMOVED], 0.0)
+    queue.add_unschedulable(queued, FIT, 0.0)
+    queue.move_on_events([TAINT_REMOVED], 0.0)
+    run_all_hints(queue, 0.0)
+    assert hints.run == [("web", TAINT_REMOVED, True), ("web", TAINT_REMOVED, False)]
 
 
 def test_an_event_that_came_before_the_attempt_does_not_count(queue: SchedulingQueue) -> None:
     queue.add(make_pod("early"), DEFAULT, 0.0)
     queue.add(make_pod("late"), DEFAULT, 1.0)
     early = popped(queue, 1.0)
-    queue.move_on_events([NODE_ADDED], 1.0)
+    happens(queue, NODE_ADDED, 1.0)
     queue.add_unschedulable(popped(queue, 1.0), FIT, 1.0)
     queue.add_unschedulable(early, FIT, 1.0)
+    run_all_hints(queue, 1.0)
     assert queue_of(queue, "late") == "unschedulable"
     assert queue_of(queue, "early") == "backoff"
 
@@ -384,7 +440,7 @@ def test_a_pod_that_goes_to_its_nominated_node_moves_no_other(
 ) -> None:
     hints.nominated = {"a": "node-a", "b": "node-b"}
     reject(queue, "a", "b")
-    assert queue.move_on_events([VICTIM_GONE], 100.0)
+    assert happens(queue, VICTIM_GONE, 100.0)
     moved = popped(queue, 100.0)
     assert moved.pod.name == "b"
     queue.assumed(moved, 100.0)
@@ -399,7 +455,7 @@ def test_a_pod_whose_nomination_was_withdrawn_is_tried_like_the_others(
     reject(queue, "a", "b")
     del hints.nominated["b"]
     withdrawn = ClusterEvent(Kind.POD, Action.DELETE, make_pod("b", nominated="node-b"), None)
-    queue.move_on_events([withdrawn], 100.0)
+    happens(queue, withdrawn, 100.0)
     assert popped(queue, 100.0).pod.name == "b"
 
 
@@ -579,7 +635,7 @@ def test_a_retry_is_not_popped_early_even_if_an_event_moved_the_pod_before(
     queue.add(make_pod("web"), DEFAULT, 0.0)
     queued = popped(queue, 0.0)
     queue.add_unschedulable(queued, FIT, 0.0)
-    queue.move_on_events([NODE_ADDED], 0.0)
+    happens(queue, NODE_ADDED, 0.0)
     queue.retry("default/web", 0.0)
     assert queue.pop(0.0) is None
     assert queue.next_due() == queued.backoff_expiration
@@ -618,7 +674,7 @@ def test_a_pod_whose_nomination_ends_is_tried_again_whatever_rejected_it(
     queue.add(make_pod("web"), DEFAULT, 0.0)
     queue.add_unschedulable(popped(queue, 0.0), TAINTS, 0.0)
     hints.nominated = {}
-    assert queue.move_on_events([event], 100.0)
+    assert happens(queue, event, 100.0)
     assert popped(queue, 100.0).pod.name == "web"
 
 
@@ -626,16 +682,16 @@ def test_a_specific_pod_is_popped_from_whatever_queue_it_is_in(queue: Scheduling
     reject(queue, "waits")
     queue.add(make_pod("active"), pipeline(), 0.0)
     for name in ("waits", "active"):
-        queued = queue.pop_specific(f"default/{name}")
+        queued = queue.pop_specific(f"default/{name}", 0.0)
         assert queued is not None
         assert queued.queue is None
     assert not any(queue.counts().values())
-    assert queue.pop_specific("default/waits") is None
+    assert queue.pop_specific("default/waits", 0.0) is None
 
 
 def test_a_gated_pod_is_not_popped_with_its_group(queue: SchedulingQueue) -> None:
     queue.add(make_pod("gated"), pipeline(), 0.0, gated=True)
-    assert queue.pop_specific("default/gated") is None
+    assert queue.pop_specific("default/gated", 0.0) is None
     assert queue_of(queue, "gated") == "gated"
 
 
@@ -644,8 +700,178 @@ def test_a_postponed_pod_is_not_popped_before_its_time_and_has_not_been_tried(
 ) -> None:
     queue.add(make_pod("a"), pipeline(), 0.0)
     queued = popped(queue, 0.0)
-    queue.postpone(queued, 5.0)
+    queue.postpone(queued, 5.0, 0.0)
     assert queue.pop(4.0) is None
     assert queue.next_due() == 5.0
     assert popped(queue, 5.0) is queued
     assert queued.attempts == 1
+
+
+def test_each_move_into_a_queue_is_counted_with_the_event_that_caused_it(
+    queue: SchedulingQueue,
+) -> None:
+    queue.add(make_pod("a"), DEFAULT, 0.0)
+    queue.add(make_pod("gated"), DEFAULT, 0.0, gated=True)
+    queue.add_unschedulable(popped(queue, 0.0), FIT, 0.0)
+    queue.move_on_events([NODE_ADDED], 0.5)
+    run_all_hints(queue, 0.5)
+    assert popped(queue, 0.5).pod.name == "a"
+    assert queue.incoming() == {
+        ("active", "UnscheduledPodAdd"): 1,
+        ("unschedulable", "UnscheduledPodAdd"): 1,
+        ("unschedulable", "ScheduleAttemptFailure"): 1,
+        ("backoff", "NodeAdd"): 1,
+        ("active", "PopFromBackoffQ"): 1,
+    }
+
+
+def test_a_backoff_that_ends_and_a_changed_pod_are_counted_too(queue: SchedulingQueue) -> None:
+    queue.add(make_pod("a"), DEFAULT, 0.0)
+    queue.add_after_error(popped(queue, 0.0), 0.0)
+    assert popped(queue, 5.0).pod.name == "a"
+    reject(queue, "b", now=5.0)
+    queue.add(make_pod("b", labels={"new": "yes"}), DEFAULT, 100.0)
+    queue.add(make_pod("b", labels={"new": "yes"}), DEFAULT, 100.0)
+    incoming = queue.incoming()
+    assert incoming["backoff", "ScheduleAttemptFailure"] == 1
+    assert incoming["active", "BackoffComplete"] == 1
+    assert incoming["active", "UnscheduledPodUpdate"] == 1
+
+
+def test_the_next_pod_of_a_group_is_counted_with_the_event_that_moved_the_first(
+    queue: SchedulingQueue,
+) -> None:
+    reject(queue, "a", "b")
+    queue.move_on_events([NODE_ADDED], 100.0)
+    run_all_hints(queue, 100.0)
+    queue.assumed(popped(queue, 100.0), 100.0)
+    assert queue.incoming()["active", "NodeAdd"] == 2
+
+
+def test_a_pod_that_only_time_moved_is_marked_until_it_is_rejected_again(
+    queue: SchedulingQueue,
+) -> None:
+    reject(queue, "a")
+    assert queue.flush_unschedulable(300.0)
+    queued = popped(queue, 300.0)
+    assert queued.flushed
+    assert queue.incoming()["active", "UnschedulableTimeout"] == 1
+    queue.add_unschedulable(queued, FIT, 300.0)
+    assert not queued.flushed
+
+
+def test_events_kept_for_pods_in_flight_are_counted_by_name(queue: SchedulingQueue) -> None:
+    assert queue.in_flight_events() == {"PodPopped": 0}
+    queue.add(make_pod("a"), DEFAULT, 0.0)
+    queued = popped(queue, 0.0)
+    queue.move_on_events([NODE_ADDED, VICTIM_GONE], 0.0)
+    expected = {"NodeAdd": 1, "AssignedPodDelete": 1, "PodPopped": 1}
+    assert queue.in_flight_events() == expected
+    queue.done(queued, 0.0)
+    run_all_hints(queue, 0.0)
+    assert queue.in_flight_events() == {"PodPopped": 0}
+
+
+def reject_unlike(queue: SchedulingQueue, number: int) -> None:
+    """So many pods with a signature each are rejected at time 0."""
+    for index in range(number):
+        queue.add(make_pod(f"pod-{index}", cpu=f"{index + 1}m"), DEFAULT, 0.0)
+    for _ in range(number):
+        queue.add_unschedulable(popped(queue, 0.0), FIT, 0.0)
+
+
+def test_an_event_runs_no_hint_until_there_is_time_for_it(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    reject_unlike(queue, 3)
+    assert queue.move_on_events([NODE_ADDED], 100.0)
+    assert (hints.run, queue.counts()["unschedulable"]) == ([], 3)
+
+
+def test_one_hint_runs_at_a_time_and_other_pods_are_popped_between_them(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    reject_unlike(queue, 3)
+    queue.move_on_events([NODE_ADDED], 100.0)
+    for number in (1, 2, 3):
+        queue.add(make_pod(f"new-{number}", priority=1), DEFAULT, 100.0)
+        assert queue.run_hints(100.0)
+        assert popped(queue, 100.0).pod.name == f"new-{number}"
+        assert (len(hints.run), queue.counts()["active"]) == (number, number)
+    assert not queue.run_hints(100.0)
+
+
+def test_a_pod_that_is_moved_stands_for_its_group_after_all_events_so_far(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    reject(queue, "a", "b")
+    queue.move_on_events([TAINT_REMOVED, NODE_ADDED, TAINT_REMOVED, NODE_ADDED], 100.0)
+    run_all_hints(queue, 100.0)
+    assert [event for _, event, _ in hints.run] == [TAINT_REMOVED, NODE_ADDED]
+    assert (queue_of(queue, "a"), queue_of(queue, "b")) == ("active", "unschedulable")
+
+
+def test_after_a_pod_of_the_group_is_moved_those_nominated_to_later_nodes_are_still_found(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    hints.nominated = {"b": "node-b"}
+    reject(queue, "a", "b")
+    queue.move_on_events([NODE_ADDED, VICTIM_GONE], 100.0)
+    run_all_hints(queue, 100.0)
+    assert (queue_of(queue, "a"), queue_of(queue, "b")) == ("active", "active")
+
+
+def test_a_pod_does_not_stand_for_its_group_in_an_event_before_it_came(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    """Its attempt ended after the event, so that it knows the cluster after it."""
+    reject(queue, "a")
+    queue.add(make_pod("b"), DEFAULT, 0.0)
+    queue.move_on_events([NODE_ADDED], 0.0)
+    queue.add_unschedulable(popped(queue, 0.0), FIT, 0.0)
+    queue.remove("default/a", 0.0)
+    run_all_hints(queue, 100.0)
+    assert (hints.run, queue_of(queue, "b")) == ([], "unschedulable")
+
+
+def test_a_nominated_pod_is_found_though_the_pods_without_a_nomination_came_after_the_event(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    hints.nominated = {"a": "node-b"}
+    reject(queue, "a")
+    queue.add(make_pod("b"), DEFAULT, 0.0)
+    queue.move_on_events([VICTIM_GONE], 0.0)
+    queue.add_unschedulable(popped(queue, 0.0), FIT, 0.0)
+    run_all_hints(queue, 100.0)
+    assert (queue_of(queue, "a"), queue_of(queue, "b")) == ("active", "unschedulable")
+
+
+@pytest.mark.parametrize(("groups", "events"), [(1, 30_001), (2_000, 17)])
+def test_groups_that_fall_far_behind_are_tried_without_their_hints(
+    queue: SchedulingQueue, hints: FakeHints, groups: int, events: int
+) -> None:
+    reject_unlike(queue, groups)
+    queue.move_on_events([TAINT_REMOVED] * events, 100.0)
+    assert queue.run_hints(100.0)
+    assert (hints.run, queue.counts()["active"]) == ([], 1)
+
+
+def test_a_group_that_is_tried_without_hints_is_tried_for_each_nominated_pod_too(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    hints.nominated = {"b": "node-b", "c": "node-c"}
+    reject(queue, "a", "b", "c", "d")
+    queue.move_on_events([TAINT_REMOVED] * 30_001, 100.0)
+    queue.run_hints(100.0)
+    assert [queue_of(queue, name) for name in "abcd"] == [*["active"] * 3, "unschedulable"]
+
+
+def test_a_pod_that_missed_too_many_events_is_tried_without_hints(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    queue.add(make_pod("web"), DEFAULT, 0.0)
+    queued = popped(queue, 0.0)
+    queue.move_on_events([TAINT_REMOVED] * 30_001, 0.0)
+    queue.add_unschedulable(queued, FIT, 0.0)
+    run_all_hints(queue, 0.0)
+    assert (hints.run, queue_of(queue, "web")) == ([], "backoff")

@@ -7,6 +7,7 @@ from mooring.framework.queued_pod import QueuedPod
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
+from mooring.queueing.events import EventLog
 from mooring.queueing.unschedulable import UnschedulablePods
 from mooring.testing import builders
 from mooring.testing.fakes import pipeline, queued_pod
@@ -14,19 +15,30 @@ from mooring.testing.fakes import pipeline, queued_pod
 PIPELINE = pipeline()
 
 
-def app(queued: QueuedPod) -> Hashable:
-    """The signature of these tests."""
-    return queued.pod.labels["app"]
-
-
 def waiting(name: str, app: str = "web", *, nominated: str | None = None) -> QueuedPod:
     raw = builders.pod(name, labels={"app": app}, nominated=nominated)
     return queued_pod(raw, PIPELINE)
 
 
-def nominated_node(queued: QueuedPod) -> str | None:
-    """The truth in these tests: what the pod's status says."""
-    return queued.pod.nominated_node
+class FakeHints:
+    """Pods of one app have one signature, and every event helps unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.helps = True
+        self.run: list[str] = []
+
+    def signature(self, queued: QueuedPod) -> Hashable:
+        return queued.pod.labels["app"]
+
+    def nominated_node(self, queued: QueuedPod) -> str | None:
+        """The truth in these tests: what the pod's status says."""
+        return queued.pod.nominated_node
+
+    def is_worth_requeuing(
+        self, queued: QueuedPod, _event: ClusterEvent, *, during_attempt: bool
+    ) -> bool:
+        self.run.append(f"{queued.pod.name}!" if during_attempt else queued.pod.name)
+        return self.helps
 
 
 def node_added(name: str) -> ClusterEvent:
@@ -38,8 +50,18 @@ def pod_deleted(node: str) -> ClusterEvent:
 
 
 @pytest.fixture
-def rejected() -> UnschedulablePods:
-    return UnschedulablePods(app, nominated_node)
+def events() -> EventLog:
+    return EventLog()
+
+
+@pytest.fixture
+def hints() -> FakeHints:
+    return FakeHints()
+
+
+@pytest.fixture
+def rejected(events: EventLog, hints: FakeHints) -> UnschedulablePods:
+    return UnschedulablePods(events, hints)
 
 
 def add(rejected: UnschedulablePods, *pods: QueuedPod) -> None:
@@ -47,65 +69,81 @@ def add(rejected: UnschedulablePods, *pods: QueuedPod) -> None:
         rejected.add(pod)
 
 
-def moved_by(rejected: UnschedulablePods, event: ClusterEvent) -> list[str]:
+def moved(rejected: UnschedulablePods) -> list[str]:
     """Names of the pods to move, taken off as the caller must; * is tried for itself alone."""
     names = []
-    for pod, for_all in rejected.pods_to_move(event, lambda _pod, _change: True):
-        rejected.remove(pod.pod.key)
-        names.append(pod.pod.name if for_all else f"{pod.pod.name}*")
+    while rejected.has_hints_to_run():
+        for pod, for_all in rejected.run_hints():
+            rejected.remove(pod.pod.key)
+            names.append(pod.pod.name if for_all else f"{pod.pod.name}*")
     return names
 
 
-def test_the_first_of_each_signature_is_tried(rejected: UnschedulablePods) -> None:
+def test_the_first_of_each_signature_is_tried(
+    rejected: UnschedulablePods, events: EventLog
+) -> None:
     add(rejected, waiting("a", "web"), waiting("b", "web"), waiting("c", "db"))
-    assert moved_by(rejected, node_added("n1")) == ["a", "c"]
+    events.extend([node_added("n1")])
+    assert moved(rejected) == ["a", "c"]
 
 
-def test_hints_run_for_the_first_of_a_group_alone(rejected: UnschedulablePods) -> None:
+def test_hints_run_for_the_first_of_a_group_alone(
+    rejected: UnschedulablePods, events: EventLog, hints: FakeHints
+) -> None:
     add(rejected, waiting("a"), waiting("b"))
-    asked = []
-
-    def queueing_hint(pod: QueuedPod, _change: ClusterEvent) -> bool:
-        asked.append(pod.pod.name)
-        return False
-
-    assert list(rejected.pods_to_move(node_added("n1"), queueing_hint)) == []
-    assert asked == ["a"]
+    hints.helps = False
+    events.extend([node_added("n1")])
+    assert (moved(rejected), hints.run) == ([], ["a"])
 
 
-def test_a_removed_pod_is_not_tried(rejected: UnschedulablePods) -> None:
+def test_what_a_pod_missed_during_its_attempt_counts_for_itself_alone(
+    rejected: UnschedulablePods, events: EventLog, hints: FakeHints
+) -> None:
+    events.extend([node_added("n1")])
+    add(rejected, waiting("a"))
+    rejected.add(waiting("b"), since=0)
+    assert (moved(rejected), hints.run) == (["b*"], ["b!"])
+
+
+def test_a_removed_pod_is_not_tried(rejected: UnschedulablePods, events: EventLog) -> None:
     add(rejected, waiting("a"), waiting("b"))
     rejected.remove("default/a")
-    assert moved_by(rejected, node_added("n1")) == ["b"]
-    assert moved_by(rejected, node_added("n1")) == []
+    events.extend([node_added("n1")])
+    assert moved(rejected) == ["b"]
+    events.extend([node_added("n1")])
+    assert moved(rejected) == []
 
 
 def test_pods_nominated_to_the_node_are_tried_as_well(
-    rejected: UnschedulablePods,
+    rejected: UnschedulablePods, events: EventLog
 ) -> None:
     add(rejected, waiting("a"), waiting("b", nominated="n1"), waiting("c", nominated="n1"))
-    assert moved_by(rejected, pod_deleted("n1")) == ["b*", "c*", "a"]
+    events.extend([pod_deleted("n1")])
+    assert moved(rejected) == ["b*", "c*", "a"]
 
 
 def test_pods_nominated_elsewhere_are_not_tried_beside_those_nominated_here(
-    rejected: UnschedulablePods,
+    rejected: UnschedulablePods, events: EventLog
 ) -> None:
     add(rejected, waiting("a", nominated="n2"), waiting("b", nominated="n1"))
-    assert moved_by(rejected, pod_deleted("n1")) == ["b*"]
+    events.extend([pod_deleted("n1")])
+    assert moved(rejected) == ["b*"]
 
 
 def test_pods_without_a_nomination_are_tried_before_pods_nominated_elsewhere(
-    rejected: UnschedulablePods,
+    rejected: UnschedulablePods, events: EventLog
 ) -> None:
     add(rejected, waiting("a", nominated="n2"), waiting("b"))
-    assert moved_by(rejected, pod_deleted("n1")) == ["b"]
+    events.extend([pod_deleted("n1")])
+    assert moved(rejected) == ["b"]
 
 
 def test_if_all_are_nominated_elsewhere_the_first_is_tried(
-    rejected: UnschedulablePods,
+    rejected: UnschedulablePods, events: EventLog
 ) -> None:
     add(rejected, waiting("a", nominated="n2"), waiting("b", nominated="n3"))
-    assert moved_by(rejected, pod_deleted("n1")) == ["a"]
+    events.extend([pod_deleted("n1")])
+    assert moved(rejected) == ["a"]
 
 
 def test_the_longest_waiting_of_a_signature_is_its_first(
@@ -136,14 +174,15 @@ def test_a_pod_is_removed_from_the_group_it_was_added_to_even_if_it_changed(
 
 
 def test_a_pod_whose_nomination_is_withdrawn_counts_as_not_nominated(
-    rejected: UnschedulablePods,
+    rejected: UnschedulablePods, events: EventLog
 ) -> None:
     pod, other = waiting("a", nominated="n1"), waiting("b", nominated="n2")
     add(rejected, pod, other)
     withdrawn = ClusterEvent(Kind.POD, Action.DELETE, pod.pod, None)
     pod.pod = waiting("a").pod
     rejected.update_nominations(withdrawn)
-    assert moved_by(rejected, pod_deleted("n1")) == ["a"]
+    events.extend([pod_deleted("n1")])
+    assert moved(rejected) == ["a"]
 
 
 def test_nominations_to_a_deleted_node_end(rejected: UnschedulablePods) -> None:

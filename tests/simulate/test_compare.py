@@ -7,7 +7,7 @@ import pytest
 
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
-from mooring.simulate.compare import Comparison, compare, recorded_order
+from mooring.simulate.compare import Comparison, arrival_order, compare, recorded_order
 from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import InputError, Manifest
 from mooring.simulate.profiles import LoadedProfile, load_profiles
@@ -163,6 +163,12 @@ def test_records_give_the_order_of_arrival(tmp_path: Path) -> None:
     ]
     path.write_text(json.dumps({"decisions": records}))
     assert recorded_order(str(path)) == ["a/early", "a/late"]
+    seen = [
+        {"pod": "a/third", "seen": "2026-01-02", "time": "2026-01-03"},
+        {"pod": "a/second", "seen": "2026-01-01", "time": "2026-01-05"},
+        {"pod": "a/first", "seen": "2026-01-01", "time": "2026-01-04"},
+    ]
+    assert arrival_order(seen) == ["a/first", "a/second", "a/third"]
     for text in ("{}", "[", '{"decisions": [1]}'):
         path.write_text(text)
         with pytest.raises(InputError, match="holds no decision records"):

@@ -1,5 +1,7 @@
 """The read-only face; what it hands out has tests of its own."""
 
+import numpy as np
+
 from mooring.model.events import Kind
 from mooring.model.pod import parse_pod
 from mooring.state.snapshot import Snapshot
@@ -22,6 +24,9 @@ def test_nodes_are_those_that_exist_in_the_order_of_zones() -> None:
     assert [CLUSTER.node_names[row] for row in CLUSTER.nodes_in_order] == ["a", "c", "b"]
     assert CLUSTER.row("b") == STATE.nodes.row_of["b"]
     assert CLUSTER.row("never-heard-of") is None
+    rows = CLUSTER.rows(["b", "never-heard-of", "a"])
+    assert rows.tolist() == [STATE.nodes.row_of["b"], -1, STATE.nodes.row_of["a"]]
+    assert CLUSTER.rows([]).dtype == rows.dtype == np.int64
 
 
 def test_a_row_has_its_node_if_that_exists() -> None:

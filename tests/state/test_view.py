@@ -123,6 +123,16 @@ def test_a_host_port_is_free_where_no_pod_uses_it() -> None:
     assert names(SOME, SOME.port_free(HostPort("TCP", 80, "0.0.0.0"))) == {"c"}
 
 
+def test_a_port_is_free_on_a_few_rows_as_it_is_on_all() -> None:
+    used = [pod(f"p{i}", ports=(80,), node=f"n{i}") for i in range(3)]
+    nodes = Snapshot(cluster(*(node(f"n{i}") for i in range(4)), *used)).nodes
+    port = HostPort("TCP", 80, "0.0.0.0")
+    each = [nodes.take(np.array([row])).port_free(port).tolist() for row in range(4)]
+    assert each == [[free] for free in nodes.port_free(port).tolist()]
+    assert each == [[False], [False], [False], [True]]
+    assert nodes.take(np.zeros(0, np.int64)).port_free(port).dtype == np.bool_
+
+
 def test_a_name_is_a_mask_with_one_node_or_none() -> None:
     assert names(ALL, ALL.named("b")) == {"b"}
     assert names(SOME, SOME.named("b")) == set()

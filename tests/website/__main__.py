@@ -17,6 +17,13 @@ ROOT: Final = Path(__file__).parents[2]
 HERE: Final = Path(__file__).parent
 _LINK: Final = re.compile(r"\[([^]]*)\]\(([^)#:\s]+)\)")
 
+_MORE: Final = """```{{toctree}}
+:caption: More
+:maxdepth: 1
+
+{}
+```
+"""
 _RECORDS: Final = """# Decisions
 
 Choices that cannot be taken back easily, each with its reasons.
@@ -39,7 +46,7 @@ def stage(root: Path, folder: Path) -> None:
     beside = (root / name for name in ("LICENSE", "Dockerfile", ".importlinter"))
     for path in (*root.glob("*.md"), *beside):
         shutil.copy(path, folder)
-    shutil.copy(HERE / "index.md", folder)
+    (folder / "index.md").write_text(_index(folder))
     for path in folder.rglob("*.md"):
         path.write_text(_without_folders(path))
     (folder / "docs" / "adr" / "index.md").write_text(_RECORDS)
@@ -48,6 +55,15 @@ def stage(root: Path, folder: Path) -> None:
     (reference / "command-line.md").write_text(command_line())
     for name, page in custom_resources(root / "crds").items():
         (reference / f"{name}.md").write_text(page)
+
+
+def _index(folder: Path) -> str:
+    """The front page; pages that it does not name yet are listed last."""
+    index = (HERE / "index.md").read_text()
+    named = index.splitlines()
+    pages = sorted(f"docs/{page.stem}" for page in (folder / "docs").glob("*.md"))
+    more = "\n".join(page for page in pages if page not in named)
+    return f"{index}\n{_MORE.format(more)}" if more else index
 
 
 def _without_folders(page: Path) -> str:

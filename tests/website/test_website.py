@@ -37,6 +37,14 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(
         assert _LOADED.findall(path.read_text()) == [], path
 
 
+def test_a_page_that_the_front_page_does_not_name_is_listed_last(tmp_path: Path) -> None:
+    copy = tmp_path / "root"
+    stage(ROOT, copy)
+    (copy / "docs" / "anew.md").write_text("# A new page\n")
+    stage(copy, tmp_path / "site")
+    assert (tmp_path / "site" / "index.md").read_text().count("\ndocs/anew\n") == 1
+
+
 def test_a_broken_link_is_an_error(tmp_path: Path) -> None:
     copy = tmp_path / "root"
     stage(ROOT, copy)

@@ -8,7 +8,14 @@ from urllib.parse import urlencode
 import click
 
 from mooring.cli.console import NO, mistakes_reported, output_option, print_json, print_table
-from mooring.cli.explanation import explanation, pod_group_lines, score_table
+from mooring.cli.explanation import (
+    duration,
+    explanation,
+    path_rows,
+    pod_group_lines,
+    score_table,
+    time_lines,
+)
 from mooring.cli.leader import Leader, answer_of, leader_options
 from mooring.simulate.manifests import InputError
 from mooring.simulate.selection import type_and_name
@@ -44,8 +51,9 @@ def explain(pod: str, namespace: str, output: str, **options: Any) -> None:
     """Explain why a pod runs on its node, or what it waits for.
 
     Shows where the pod is now; for an unschedulable one, the changes that would make it fit, each
-    tried by the scheduler itself; and then the latest decisions about it, which the leading replica
-    of a running scheduler keeps. Of podgroup/NAME (or pg/NAME) it shows the members, how many are
+    tried by the scheduler itself; its path since the scheduler saw it, attempts with the same cause
+    in one line; and the latest decisions about it. The leading replica of a running scheduler keeps
+    them. Of podgroup/NAME (or pg/NAME) it shows the members, how many are
     missing, and the topology domains that were tried; this needs the right to get the pods of the
     namespace. The credentials are those of the kubeconfig; the user must be allowed to get
     /debug/decisions and the pod. Exits with 0 if the pod is known, 1 if it is not, 2 if the leading
@@ -76,8 +84,12 @@ def explain(pod: str, namespace: str, output: str, **options: Any) -> None:
     if output == "json":
         print_json(answer)
         return
-    for line in _report(name, answer.get("pod")):
+    path = answer.get("path")
+    for line in _report(name, answer.get("pod"), path):
         click.echo(line)
+    if path is not None:
+        print_table(("AFTER", "STEP"), path_rows(path), prose=("STEP",))
+        click.echo()
     for decision in answer["decisions"]:
         _show(decision)
 
@@ -104,13 +116,24 @@ def _explain_pod_groups(leader: Leader, name: str, output: str) -> None:
         click.echo()
 
 
-def _report(pod: str, report: Mapping[str, Any] | None) -> Iterator[str]:
-    """Where the pod is now, what keeps it there, and what would make it fit."""
+def _report(
+    pod: str, report: Mapping[str, Any] | None, path: Mapping[str, Any] | None
+) -> Iterator[str]:
+    """Where the pod is now, what keeps it there, what would make it fit, and how long it took."""
     if report is None:
-        return
-    yield f"pod {pod}: {', '.join(_facts(report))}"
+        yield f"pod {pod}: {(path and path['state']) or 'not known any more'}"
+    else:
+        yield f"pod {pod}: {', '.join(_facts(report))}"
+        yield from _remedies(report)
+    if path is not None:
+        yield from time_lines(path)
+    yield ""
+
+
+def _remedies(report: Mapping[str, Any]) -> Iterator[str]:
+    """What keeps the pod where it is, and what would make it fit."""
     for plugin, seconds in report.get("waitsFor", {}).items():
-        yield f"  waits for plugin {plugin}, at most {_duration(seconds)} more"
+        yield f"  waits for plugin {plugin}, at most {duration(seconds)} more"
     if report["state"] == "gated" and report["plugins"]:
         yield f"  held back by {', '.join(report['plugins'])}"
     suggestions = report.get("suggestions")
@@ -120,7 +143,6 @@ def _report(pod: str, report: Mapping[str, Any] | None) -> Iterator[str]:
             yield f"  - {' '.join(filter(None, (_place(suggestion), suggestion['change'])))}"
     elif suggestions is not None:
         yield "  No one or two of the changes that were tried would make it fit."
-    yield ""
 
 
 def _facts(report: Mapping[str, Any]) -> Iterator[str]:
@@ -131,10 +153,10 @@ def _facts(report: Mapping[str, Any]) -> Iterator[str]:
     if "pendingSeconds" not in report:
         yield state
         return
-    yield f"{state}, pending for {_duration(report['pendingSeconds'])}"
+    yield f"{state}, pending for {duration(report['pendingSeconds'])}"
     yield f"{report['attempts']} attempt{'' if report['attempts'] == 1 else 's'}"
     if "backoffSeconds" in report:
-        yield f"tried again in {_duration(report['backoffSeconds'])}"
+        yield f"tried again in {duration(report['backoffSeconds'])}"
     if "ahead" in report:
         yield f"{report['ahead']} pods ahead of it"
 
@@ -149,21 +171,12 @@ def _place(suggestion: Mapping[str, Any]) -> str:
     return f"on {number} nodes ({names}{', ...' if number > len(suggestion['examples']) else ''})"
 
 
-def _duration(seconds: float) -> str:
-    """Seconds as kubectl prints ages: `42s`, `3m12s`, `5h4m`."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes_left = divmod(minutes, 60)
-    if hours:
-        return f"{hours}h{minutes_left}m"
-    return f"{minutes}m{rest}s" if minutes else f"{rest}s"
-
-
 def _show(decision: Mapping[str, Any]) -> None:
     place = f"on {decision['node']}" if decision["node"] else "not scheduled"
     profile = f"profile {decision['profile']}"
     if generation := decision.get("profileGeneration"):
         profile += f", generation {generation}"
-    click.echo(f"{decision['time']}  {decision['pod']}  {place}  ({profile})")
+    click.echo(f"{decision['time']}  {place}  ({profile})")
     for line in explanation(decision):
         click.echo(f"  {line}")
     if decision["scores"]:

@@ -2,11 +2,35 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
-__all__ = ["explanation", "pod_group_lines", "score_table"]
+__all__ = [
+    "duration",
+    "explanation",
+    "path_rows",
+    "pod_group_lines",
+    "score_table",
+    "time_lines",
+]
 
 _MOST_NODES: Final = 3
+_FIRST_STEPS: Final = 4
+"""Steps of a path before those that may be missing."""
+_WORDS: Final = {
+    "noProfile": "no profile takes it",
+    "gated": "gated{by_plugin}",
+    "unschedulable": "unschedulable: {cause}",
+    "nominated": "nominated to {node}",
+    "preemptionFailed": "preemption failed: {cause}",
+    "assumed": "assumed on {node}",
+    "waitingAtPermit": "waiting at Permit on {node} for {named}",
+    "rejected": "rejected{by_plugin}: {cause}",
+    "error": "error: {cause}",
+    "bound": "bound to {node}",
+    "preempted": "preempted on {node} by {by}",
+}
+"""What users read for the steps of a path; the others are called by their name."""
 
 
 def explanation(decision: Mapping[str, Any]) -> Iterator[str]:
@@ -27,6 +51,55 @@ def explanation(decision: Mapping[str, Any]) -> Iterator[str]:
         yield f"{', '.join(nodes)}{more}: {plugin}: {reasons}"
     for table, total in decision.get("truncated", {}).items():
         yield f"(of {total} {table} these are the ones kept)"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as kubectl prints ages: `42s`, `3m12s`, `5h4m`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes_left = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes_left}m"
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"
+
+
+def time_lines(path: Mapping[str, Any]) -> Iterator[str]:
+    """How long the pod was in each state, without those of less than half a second."""
+    times = [f"{state} {duration(s)}" for state, s in path["seconds"].items() if round(s)]
+    if times:
+        yield f"  in all: {', '.join(times)}"
+
+
+def path_rows(path: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """How long after the first step each step was, and what it was; the first one has its time."""
+    steps, before = path["steps"], ""
+    for number, step in enumerate(steps):
+        if number and path["leftOut"] and number == _FIRST_STEPS:
+            yield "", f"... {path['leftOut']} steps are not kept"
+        after = duration(_seconds(steps[0]["time"], step["time"]))
+        yield after if after != before else "", _step(step)
+        before = after
+
+
+def _step(step: Mapping[str, Any]) -> str:
+    """One step in words; how often and for how long it was repeated comes first."""
+    name, plugins = step["step"], ", ".join(step.get("plugins", ()))
+    words = {"named": plugins, "by_plugin": f" by {plugins}" if plugins else ""}
+    text: str = _WORDS.get(name, name).format(**step, **words)
+    if name == "seen":
+        text = f"seen at {step['time']}"
+    if name == "nominated":
+        more = step["victimsInAll"] - len(step["victims"])
+        text += f" without {', '.join(step['victims'])}" if step["victims"] else ""
+        text += f" and {more} more" if more else ""
+    if step["count"] == 1:
+        return text
+    what = "attempts" if name == "unschedulable" else "times"
+    took = duration(_seconds(step["time"], step["until"]))
+    return f"{step['count']} {what}, {took}: {step['cause'] if what == 'attempts' else text}"
+
+
+def _seconds(first: str, last: str) -> float:
+    return (datetime.fromisoformat(last) - datetime.fromisoformat(first)).total_seconds()
 
 
 def score_table(

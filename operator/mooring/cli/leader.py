@@ -5,7 +5,7 @@ import http.client
 import json
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -22,17 +22,27 @@ from mooring.kube.resources import LEASE
 from mooring.settings import RunSettings
 from mooring.simulate.manifests import InputError
 
-__all__ = ["Leader", "answer_of", "leader_options", "page_of"]
+__all__ = [
+    "Leader",
+    "answer_of",
+    "holder_of",
+    "leader_options",
+    "page_of",
+    "replica_options",
+    "url_parts",
+]
 
 _SECONDS: Final = 15.0
 _DEFAULTS: Final = RunSettings()
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-_OPTIONS: Final = (
+_CONNECTION: Final = (
     click.option(
         "--kubeconfig", type=click.Path(), help="Path of the kubeconfig. Without it: as kubectl."
     ),
     click.option("--context", help="Context in the kubeconfig. Without it: the current one."),
+)
+_REPLICA: Final = (
     click.option(
         "--lease-namespace",
         default=_DEFAULTS.lease_namespace,
@@ -77,7 +87,16 @@ _OPTIONS: Final = (
 
 def leader_options(command: _Command) -> _Command:
     """The options that say where the leading replica is: the fields of `Leader`."""
-    for option in reversed(_OPTIONS):
+    return _with(_CONNECTION, replica_options(command))
+
+
+def replica_options(command: _Command) -> _Command:
+    """The same without --kubeconfig and --context, which the command has already."""
+    return _with(_REPLICA, command)
+
+
+def _with(options: Sequence[Callable[[_Command], _Command]], command: _Command) -> _Command:
+    for option in reversed(options):
         command = option(command)
     return command
 
@@ -182,7 +201,7 @@ async def _answer(leader: Leader, target: str) -> tuple[int, bytes]:
     )
     tls = leader.tls(connection)
     if leader.server is not None:
-        host, port, path = _parts(leader.server)
+        host, port, path = url_parts(leader.server)
         headers = await connection.credentials.headers()
         name = leader.tls_server_name or host
         try:
@@ -195,7 +214,7 @@ async def _answer(leader: Leader, target: str) -> tuple[int, bytes]:
                 "leave it out for a port-forward"
             ) from None
         return await _fetched(reached, tls, name, path + target, headers, leader.server)
-    pod = await _holder(connection, leader)
+    pod = await holder_of(connection, leader)
     headers = await connection.credentials.headers()
     where = f"pod {leader.lease_namespace}/{pod}"
     async with port_forward(connection, leader.lease_namespace, pod, leader.secure_port) as forward:
@@ -208,7 +227,7 @@ async def _answer(leader: Leader, target: str) -> tuple[int, bytes]:
             raise error from None
 
 
-def _parts(server: str) -> tuple[str, int, str]:
+def url_parts(server: str) -> tuple[str, int, str]:
     """Host, port and path of the URL that --server gives."""
     try:
         parts = urlsplit(server)
@@ -220,7 +239,7 @@ def _parts(server: str) -> tuple[str, int, str]:
     return host, 443 if port is None else port, parts.path.rstrip("/")
 
 
-async def _holder(connection: Connection, leader: Leader) -> str:
+async def holder_of(connection: Connection, leader: Leader) -> str:
     """The name of the pod that holds the Lease."""
     lease = f"{leader.lease_namespace}/{leader.lease_name}"
     async with ApiClient(connection) as client:

@@ -124,6 +124,11 @@ Examples:
     click.FloatRange(min=0),
 )
 @_setting(
+    "decision_record_mib",
+    "MiB of memory for the record of decisions that mooring explain reads; 0: no record.",
+    click.FloatRange(min=0),
+)
+@_setting(
     "plugin_slow_seconds",
     "Seconds after which a synchronous call of a plugin is logged and counted as slow.",
     _POSITIVE,

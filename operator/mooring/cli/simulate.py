@@ -4,7 +4,8 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
+from urllib.parse import urlencode
 
 import click
 
@@ -20,13 +21,15 @@ from mooring.cli.console import (
     print_notes,
 )
 from mooring.cli.decisions import print_attempts, write_json
+from mooring.cli.leader import Leader, answer_of, replica_options
 from mooring.cli.progress import Progress
 from mooring.framework.registry import Registry
+from mooring.observe.records import MOST_SUMMARIES
 from mooring.plugins import SHIPPED
-from mooring.simulate.compare import compare, recorded_order
+from mooring.simulate.compare import arrival_order, compare, recorded_order
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.live import save
-from mooring.simulate.manifests import STDIN, Manifest, read_manifests
+from mooring.simulate.manifests import STDIN, InputError, Manifest, read_manifests
 from mooring.simulate.profiles import load_profiles
 from mooring.simulate.selection import Selection, TypeAndName, take_off, type_and_name
 from mooring.simulate.simulation import Simulation
@@ -34,6 +37,9 @@ from mooring.simulate.simulation import Simulation
 __all__ = ["simulate"]
 
 _WIDE_NODES: Final = 3
+_LIVE: Final = "(live)"
+"""What --replay is without a file."""
+_USUALLY_REPLAYED: Final = 1_000
 
 
 @click.command(
@@ -45,6 +51,7 @@ Examples:
   mooring simulate -n shop --all-pods --profile packed.yaml --as packed
   mooring simulate --save cluster.jsonl
   mooring simulate cluster.jsonl --compare old.yaml new.yaml --plot moves.svg
+  mooring simulate --compare old.yaml new.yaml --replay --last 200
   mooring simulate cluster.jsonl pods.yaml -o json --top 3"""
 )
 @click.argument("words", nargs=-1, metavar="[FILE | TYPE/NAME]...", type=click.Path())
@@ -112,13 +119,23 @@ Examples:
 @click.option(
     "--replay",
     type=click.Path(),
-    metavar="RECORDS",
-    help="With --compare: place the pods of these decision records, in the order of arrival.",
+    is_flag=False,
+    flag_value=_LIVE,
+    metavar="[RECORDS]",
+    help="With --compare: place the pods of these decision records, in the order of arrival. "
+    "Without RECORDS: the last pods that the running scheduler decided.",
+)
+@click.option(
+    "--last",
+    type=click.IntRange(1, MOST_SUMMARIES),
+    metavar="N",
+    help=f"With --replay and no RECORDS: how many pods.  [default: {_USUALLY_REPLAYED}]",
 )
 @click.option(
     "--plot", type=click.Path(), metavar="FILE", help="With --compare: draw it, as .svg or .png."
 )
 @click.option("--pool-label", metavar="KEY", help="With --compare: the label of a node's pool.")
+@replica_options
 @output_option("table", "wide", "json", "yaml")
 def simulate(
     words: tuple[str, ...],
@@ -135,11 +152,13 @@ def simulate(
     replay: str | None,
     plot: str | None,
     pool_label: str | None,
+    last: int | None,
     output: str,
     *,
     cluster: bool,
     all_pods: bool,
     extenders: bool,
+    **replica: Any,
 ) -> None:
     """Show where pods would run, and why, without changing anything.
 
@@ -151,13 +170,15 @@ def simulate(
     any, kube-scheduler's defaults do.
 
     With --compare, shows which pods would move or lose their place, and what is used of each pool
-    of nodes, with the profiles of OLD and of NEW.
+    of nodes, with the profiles of OLD and of NEW. With --replay and no RECORDS it finds the leading
+    replica of the running scheduler by its Lease, as mooring explain does; the user must be allowed
+    to get /debug/decisions and pods.
 
     Exits with 0 if every pod gets a node, 1 if some pod gets none (or loses its place), 2 for bad
     input and if there is no pod to schedule.
     """
-    if policies is None and (replay or plot or pool_label):
-        raise click.UsageError("--replay, --plot and --pool-label need --compare")
+    if policies is None and (replay or plot or pool_label or last):
+        raise click.UsageError("--replay, --last, --plot and --pool-label need --compare")
     if policies is not None and (profile or extenders):
         raise click.UsageError("--compare goes without --profile and --extenders")
     registry = Registry(SHIPPED)
@@ -171,13 +192,14 @@ def simulate(
         inputs = inputs_of(kept, registry, profiles, keep_raw=extenders)
         selection = Selection(namespace, targets)
         if policies is not None:
+            leader = Leader(kubeconfig=kubeconfig, context=context, **replica)
             comparison = compare(
                 inputs,
                 registry,
                 *(load_profiles(read_manifests([path]), registry) for path in policies),
                 selection=selection,
                 as_profile=as_profile,
-                order=recorded_order(replay) if replay else None,
+                order=_replayed(replay, leader, namespace or "", last),
                 pool_label=pool_label,
                 seed=seed,
                 progress=lambda each, total: progress.counting(each, "placing pods", total),
@@ -234,6 +256,22 @@ def _manifests(
     yield from read_manifests(files)
     if live or kubeconfig or context:
         yield from live_manifests(kubeconfig, context, progress)
+
+
+def _replayed(
+    replay: str | None, leader: Leader, namespace: str, last: int | None
+) -> list[str] | None:
+    """The pods that are replayed, in order: of a file, or the last that the leader decided."""
+    if replay != _LIVE:
+        if last is not None:
+            raise InputError("--last goes with --replay, and that without RECORDS")
+        return recorded_order(replay) if replay else None
+    words = {"summary": "true", "limit": last or _USUALLY_REPLAYED, "namespace": namespace}
+    answer = answer_of(leader, f"/debug/decisions?{urlencode(words)}", "decisions") or {}
+    decided = [record for record in answer["decisions"] if record["time"] is not None]
+    if not decided:
+        raise InputError("the leading replica has decided no pod yet; there is nothing to replay")
+    return arrival_order(decided)
 
 
 def _nothing_to_schedule(inputs: Inputs, selection: Selection) -> NoReturn:

@@ -29,9 +29,16 @@ from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import Plugin
 from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed, one_line
+from mooring.framework.plugin_metrics import Measured, Status
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.registry import SHIPPED_WITH
-from mooring.framework.runtime import check_async, run_permit, run_reserve, run_unreserve
+from mooring.framework.runtime import (
+    check_async,
+    run_permit,
+    run_reserve,
+    run_unreserve,
+    status_of,
+)
 from mooring.framework.verdicts import SKIP, Unschedulable, Wait
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.kube.errors import KubeError, NotFoundError, explain
@@ -101,6 +108,8 @@ class AssumedPod:
     permitted: "asyncio.Future[None] | None" = None
     together: GroupBinding | None = None
     """The binding of the group that the pod was assumed with, if any."""
+    sampled: bool = False
+    """Whether each call of a plugin in this attempt is measured."""
 
     def give_up(self, waiting: WaitingPods) -> None:
         """Unreserves and forgets the pod, which no task binds yet."""
@@ -123,6 +132,7 @@ def assume_reserve_and_permit(
     pod, state = queued.pod, scheduler.state
     with assume_and_reserve(pod, row, pipeline, state) as undo:
         assumed = AssumedPod(queued, pod, state.nodes.names[row], pipeline, undo)
+        assumed.sampled = pipeline.metrics.sampled
         assumed.permitted = _permit(assumed, scheduler.waiting, now)
         state.announce(pod)
         assumed.undo = undo.pop_all()
@@ -140,13 +150,20 @@ def assume_and_reserve(pod: Pod, row: int, pipeline: Pipeline, state: ClusterSta
     with ExitStack() as undo:
         state.assume(pod, row)
         undo.callback(state.forget, pod)
-        for plugin in pipeline.reserve:
-            undo.callback(run_unreserve, pipeline, plugin, pod, node)
-        for plugin in pipeline.reserve:
-            answer = run_reserve(pipeline, plugin, pod, node)
-            if answer is not None:
-                raise PodRejected(plugin.name, answer.reason, pod)
+        undo.callback(_unreserve, pipeline, pod, node)
+        with pipeline.metrics.extension_point(ExtensionPoint.RESERVE, pipeline.profile) as point:
+            for plugin in pipeline.reserve:
+                answer = run_reserve(pipeline, plugin, pod, node)
+                if answer is not None:
+                    point.status = status_of(answer)
+                    raise PodRejected(plugin.name, answer.reason, pod)
         return undo.pop_all()
+
+
+def _unreserve(pipeline: Pipeline, pod: Pod, node: str) -> None:
+    with pipeline.metrics.extension_point(ExtensionPoint.UNRESERVE, pipeline.profile):
+        for plugin in reversed(pipeline.reserve):
+            run_unreserve(pipeline, plugin, pod, node)
 
 
 def assume_together(
@@ -178,6 +195,7 @@ def assume_together(
             undo.callback(stack.close)
             node = scheduler.state.nodes.names[row]
             one = AssumedPod(queued, queued.pod, node, pipeline, stack, together=together)
+            one.sampled = pipeline.metrics.sampled
             assumed.append(one)
             yield from check.budget.pause()
         for one in assumed:
@@ -189,14 +207,17 @@ def assume_together(
 
 def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.Future[None] | None":
     """None if every Permit plugin agrees at once, else a future of the end of the wait."""
-    pod, node = assumed.pod, assumed.node
+    pod, node, pipeline = assumed.pod, assumed.node, assumed.pipeline
     pending: dict[str, float] = {}
-    for plugin in assumed.pipeline.permit:
-        answer = run_permit(assumed.pipeline, plugin, pod, node)
-        if isinstance(answer, Unschedulable):
-            raise PodRejected(plugin.name, answer.reason, pod)
-        if isinstance(answer, Wait):
-            pending[plugin.name] = now + min(answer.seconds, _LONGEST_WAIT_SECONDS)
+    with pipeline.metrics.extension_point(ExtensionPoint.PERMIT, pipeline.profile) as point:
+        for plugin in pipeline.permit:
+            answer = run_permit(pipeline, plugin, pod, node)
+            if answer is not None:
+                point.status = status_of(answer)
+            if isinstance(answer, Unschedulable):
+                raise PodRejected(plugin.name, answer.reason, pod)
+            if isinstance(answer, Wait):
+                pending[plugin.name] = now + min(answer.seconds, _LONGEST_WAIT_SECONDS)
     if not pending:
         return None
     permitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -208,7 +229,7 @@ def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.F
             permitted.set_result(None)
         else:
             # The plugin chose both, and the queue and the API server must be able to use them.
-            known = isinstance(plugin, str) and plugin in assumed.pipeline.distributions
+            known = isinstance(plugin, str) and plugin in pipeline.distributions
             reason = one_line(rejection.reason)
             permitted.set_exception(PodRejected(plugin if known else "", reason))
 
@@ -239,9 +260,9 @@ async def bind(
             with _called_off_through(in_pre_bind, pod):
                 if together is not None:
                     await together.all_permitted()
-                for plugin in pipeline.pre_bind:
-                    point, method = ExtensionPoint.PRE_BIND, plugin.pre_bind
-                    await _run(pipeline, plugin, point, method, pod, assumed.node)
+                with _measured(assumed, ExtensionPoint.PRE_BIND):
+                    for plugin in pipeline.pre_bind:
+                        await _run(assumed, plugin, ExtensionPoint.PRE_BIND, plugin.pre_bind)
                 if together is not None:
                     await together.all_ready()
                     await requests.enter_async_context(together.requests)
@@ -254,14 +275,12 @@ async def bind(
 
 async def _bind_once(assumed: AssumedPod, extenders: Extenders) -> None:
     """Has the extender bind the pod, or runs the Bind plugins until one has bound it."""
-    pipeline = assumed.pipeline
     if await _bound_by_extender(assumed, extenders):
         return
-    for binder in pipeline.bind:
-        point, method = ExtensionPoint.BIND, binder.bind
-        answer = await _run(pipeline, binder, point, method, assumed.pod, assumed.node)
-        if answer is not SKIP:
-            return
+    with _measured(assumed, ExtensionPoint.BIND):
+        for binder in assumed.pipeline.bind:
+            if await _run(assumed, binder, ExtensionPoint.BIND, binder.bind) is not SKIP:
+                return
     raise BindingFailed("no bind plugin took the pod; check the profile's bind plugins")
 
 
@@ -275,10 +294,14 @@ async def _bound_by_extender(assumed: AssumedPod, extenders: Extenders) -> bool:
 
 async def after_binding(assumed: AssumedPod) -> None:
     """Runs the PostBind plugins; their failures are only recorded."""
-    for plugin in assumed.pipeline.post_bind:
-        point, method = ExtensionPoint.POST_BIND, plugin.post_bind
-        with suppress(BindingFailed):
-            await _run(assumed.pipeline, plugin, point, method, assumed.pod, assumed.node)
+    with _measured(assumed, ExtensionPoint.POST_BIND):
+        for plugin in assumed.pipeline.post_bind:
+            with suppress(BindingFailed):
+                await _run(assumed, plugin, ExtensionPoint.POST_BIND, plugin.post_bind)
+
+
+def _measured(assumed: AssumedPod, point: ExtensionPoint) -> Measured:
+    return assumed.pipeline.metrics.extension_point(point, assumed.pipeline.profile)
 
 
 @contextmanager
@@ -299,12 +322,29 @@ def _called_off_through(
 
 
 async def _run(
-    pipeline: Pipeline,
+    assumed: AssumedPod,
     plugin: Plugin,
     point: ExtensionPoint,
     method: Callable[[Pod, str], Awaitable[object]],
-    pod: Pod,
-    node: str,
+) -> object:
+    """What the method returns, as `_called` has it; the call is measured if the attempt is."""
+    metrics = assumed.pipeline.metrics
+    if not assumed.sampled:
+        return await _called(assumed, plugin, point, method)
+    began, status = metrics.clock(), Status.ERROR
+    try:
+        answer = await _called(assumed, plugin, point, method)
+        status = status_of(answer)
+        return answer
+    finally:
+        metrics.plugin_ran(plugin.name, point, status, metrics.clock() - began)
+
+
+async def _called(
+    assumed: AssumedPod,
+    plugin: Plugin,
+    point: ExtensionPoint,
+    method: Callable[[Pod, str], Awaitable[object]],
 ) -> object:
     """What an asynchronous method of a plugin returns.
 
@@ -316,7 +356,8 @@ async def _run(
         BindingFailed: if it fails. An error of the API server is not a failure of the plugin. Only
             at Bind, where the pod itself is written, "not found" means that the pod has gone.
     """
-    call = _checked(pipeline, plugin, point, method, pod, node)
+    pipeline = assumed.pipeline
+    call = _checked(pipeline, plugin, point, method, assumed.pod, assumed.node)
     try:
         if pipeline.distributions.get(plugin.name) == SHIPPED_WITH:
             return await call

@@ -6,7 +6,7 @@ It changes nothing but the result cache, which never changes a result.
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, overload
 from zlib import crc32
@@ -20,13 +20,14 @@ from mooring.engine.result_cache import ResultCache
 from mooring.engine.scoring import score, with_extender_scores
 from mooring.framework.diagnosis import Diagnosis, RejectedNodes
 from mooring.framework.pipeline import Pipeline
+from mooring.framework.plugin_failures import ExtensionPoint
 from mooring.framework.post_filter import (
     Candidates,
     Nomination,
     NotEligible,
     PostFilterState,
 )
-from mooring.framework.runtime import run_post_filter
+from mooring.framework.runtime import run_post_filter, status_of
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
 from mooring.state.cluster import Trial
@@ -104,16 +105,20 @@ def decide(
         return found
     if not len(found.rows):
         return _fit_error(search, found.diagnosis(), pre_filtered, now, seed, answers)
-    return _highest(search, found, seed, answers)
+    return _highest(search, found, seed)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Feasible:
-    """The feasible rows (int64), how many nodes were evaluated, and why others are not feasible."""
+    """The feasible rows (int64), how many nodes were evaluated, and why others are not feasible.
+
+    `scores` has the weighted scores of these rows by extender (int64).
+    """
 
     rows: IntArray
     evaluated_nodes: int
     diagnosis: Callable[[], Diagnosis]
+    scores: Mapping[str, IntArray] = field(default_factory=dict)
 
 
 def _nominated_node(
@@ -162,21 +167,20 @@ def _feasible(
     diagnosis = partial(search.shared_diagnosis, pre_filtered, with_nominated)
     filtered = answers.filtered if answers is not None else None
     if answers is not None and filtered is not None:
-        rows, filtered_out = passed_by_extenders(fits, cluster, filtered)
+        rows, positions, filtered_out = passed_by_extenders(fits, cluster, filtered)
         if len(rows) or not filtered.passed:
             diagnosed = partial(_with_extenders, diagnosis, filtered_out)
-            return _Feasible(rows, answers.evaluated_nodes, diagnosed)
+            scores = {name: column[positions] for name, column in answers.scores.items()}
+            return _Feasible(rows, answers.evaluated_nodes, diagnosed, scores)
     candidates = len(pre_filtered.candidate_rows)
     rows, evaluated_nodes = sampled(fits, cluster, search.pipeline, candidates, start)
     if answers is not None and len(rows):
-        names = tuple(map(cluster.nodes.name, rows.tolist()))
-        return FilterCall(names, evaluated_nodes)
+        names = cluster.node_names
+        return FilterCall(tuple([names[row] for row in rows.tolist()]), evaluated_nodes)
     return _Feasible(rows, evaluated_nodes, diagnosis)
 
 
-def _highest(
-    search: Search, found: _Feasible, seed: int, answers: ExtenderAnswers | None
-) -> ScheduleResult:
+def _highest(search: Search, found: _Feasible, seed: int) -> ScheduleResult:
     """One of the feasible nodes with the highest total score; a single one is not scored."""
     rows, nodes = found.rows, search.cluster.nodes
     if len(rows) == 1:
@@ -184,10 +188,8 @@ def _highest(
         name = nodes.name(row)
         return ScheduleResult(row, name, 1, found.evaluated_nodes, None, found.diagnosis)
     table = score(search, rows)
-    if answers is not None and answers.scores:
-        names = search.cluster.node_names
-        of_rows = [names[row] for row in rows.tolist()]
-        table = with_extender_scores(table, of_rows, answers.scores)
+    if found.scores:
+        table = with_extender_scores(table, found.scores)
     chosen = int(table.best[seed % len(table.best)])
     row, scores = int(rows[chosen]), partial(table.by_node, chosen=chosen)
     evaluated, diagnosis = found.evaluated_nodes, found.diagnosis
@@ -228,14 +230,26 @@ def _fit_error(
         preempt_extenders=answers is not None and answers.preempts,
         processed=answers.processed if answers is not None else None,
     )
+    metrics = search.pipeline.metrics
+    with metrics.all_at(ExtensionPoint.POST_FILTER):
+        outcome, last = _post_filter(search.pipeline, state, message)
+    metrics.ended_with(ExtensionPoint.POST_FILTER, status_of(last))
+    return outcome
+
+
+def _post_filter(
+    pipeline: Pipeline, state: PostFilterState, message: str
+) -> tuple[FitError | PreemptCall, object]:
+    """The outcome, and what the last plugin that ran returned."""
+    diagnosis, answer = state.diagnosis, None
     reasons: list[str] = []
     keeps_nomination = False
-    for plugin in search.pipeline.post_filter:
-        answer = run_post_filter(search.pipeline, plugin, state)
+    for plugin in pipeline.post_filter:
+        answer = run_post_filter(pipeline, plugin, state)
         if isinstance(answer, Nomination):
-            return FitError(diagnosis, message, answer)
+            return FitError(diagnosis, message, answer), answer
         if isinstance(answer, Candidates):
-            return PreemptCall(answer.candidates)
+            return PreemptCall(answer.candidates), answer
         if isinstance(answer, NotEligible) and answer.is_error:
             reasons, keeps_nomination = [answer.reason], True
             break
@@ -244,7 +258,8 @@ def _fit_error(
         if isinstance(answer, Unschedulable) and not answer.resolvable:
             break
     whole = " ".join(filter(None, (message, ", ".join(reasons))))
-    return FitError(diagnosis, whole[:_LONGEST_MESSAGE], keeps_nomination=keeps_nomination)
+    whole = whole[:_LONGEST_MESSAGE]
+    return FitError(diagnosis, whole, keeps_nomination=keeps_nomination), answer
 
 
 def tie_break_seed(uid: str, attempt: int, salt: int = 0) -> int:

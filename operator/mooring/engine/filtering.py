@@ -16,12 +16,14 @@ from mooring.engine.result_cache import ShapeResults
 from mooring.framework.diagnosis import EXTENDER, Diagnosis, RejectedNodes
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import FilterPlugin, ResourceFilterPlugin
+from mooring.framework.plugin_failures import ExtensionPoint
 from mooring.framework.runtime import (
     NOT_A_FILTER_STATE,
     run_explain,
     run_filter,
     run_pre_filter,
     run_resource_requests,
+    status_of,
 )
 from mooring.framework.verdicts import SKIP, Explanation, PreFilterResult, Unschedulable
 from mooring.model.pod import Pod
@@ -73,12 +75,19 @@ class Search:
 
     def pre_filter(self) -> PreFiltered | Diagnosis:
         """Runs the pre_filter plugins; a Diagnosis if one of them rejects the pod."""
+        metrics = self.pipeline.metrics
+        metrics.mark()
+        found = self._pre_filter()
+        metrics.lap(ExtensionPoint.PRE_FILTER)
+        return found
+
+    def _pre_filter(self) -> PreFiltered | Diagnosis:
         states: dict[str, Any] = {}
         names: frozenset[str] | None = None
         restricted_by: list[str] = []
         rejections: dict[str, Unschedulable] = {}
-        cached = self.results.pre_filtered
-        for plugin in self.pipeline.pre_filter:
+        cached, evaluations = self.results.pre_filtered, self.results.evaluations.pre_filter
+        for number, plugin in enumerate(self.pipeline.pre_filter, start=1):
             name = plugin.name
             answer = (
                 cached[name]
@@ -89,6 +98,7 @@ class Search:
                 if isinstance(answer, Unschedulable):
                     rejections[name] = answer
                     if not answer.resolvable:
+                        evaluations = evaluations[:number]
                         break
                     continue
                 if isinstance(answer, PreFilterResult):
@@ -96,6 +106,7 @@ class Search:
                     restricted_by.append(name)
                     answer = answer.state
             states[name] = answer
+        self.pipeline.metrics.evaluated(evaluations)
         if rejections:
             return self._rejected(rejections)
         if names is None:
@@ -112,7 +123,10 @@ class Search:
         The results of row-local filters are taken from the cache; the other filters run on what
         is left.
         """
-        nodes, fits = self.cluster.nodes, self.results.fits
+        nodes, fits, metrics = self.cluster.nodes, self.results.fits, self.pipeline.metrics
+        metrics.mark()
+        evaluations = self.results.evaluations
+        metrics.evaluated(evaluations.filters)
         if pre_filtered.restricted_by:
             candidate_rows = np.zeros(len(nodes), np.bool_)
             candidate_rows[pre_filtered.candidate_rows] = True
@@ -122,11 +136,13 @@ class Search:
                 rows = np.flatnonzero(fits)
                 state = pre_filtered.states.get(plugin.name)
                 passed = run_filter(self.pipeline, plugin, self.pod, self.nodes_at(rows), state)
+                metrics.evaluated(evaluations.others(ExtensionPoint.FILTER, plugin.name))
                 if len(rows) == len(nodes):
                     fits = passed
                 else:
                     fits = fits.copy()
                     fits[rows] = passed
+        metrics.lap(ExtensionPoint.FILTER)
         return fits
 
     def nodes_at(self, rows: IntArray) -> NodeView:
@@ -141,10 +157,10 @@ class Search:
         """Whether the pod fits on the row, also with the pods that are nominated to it."""
         if not fits[row]:
             return False
-        others = self._nominated_at(row)
-        return not (
-            others and self._rejected_with_nominated(np.array([row], np.int64), pre_filtered)
-        )
+        if not self._nominated_at(row):
+            return True
+        with self.pipeline.metrics.all_at(ExtensionPoint.FILTER):
+            return not self._rejected_with_nominated(np.array([row], np.int64), pre_filtered)
 
     def rejected_with_nominated(
         self, pre_filtered: PreFiltered, fits: BoolArray
@@ -157,7 +173,8 @@ class Search:
         if not len(self.cluster.nominations):
             return ()
         wanted = np.array(self.cluster.nominations.rows(), np.int64)
-        return self._rejected_with_nominated(wanted[fits[wanted]], pre_filtered)
+        with self.pipeline.metrics.all_at(ExtensionPoint.FILTER):
+            return self._rejected_with_nominated(wanted[fits[wanted]], pre_filtered)
 
     def _rejected_with_nominated(
         self, rows: IntArray, pre_filtered: PreFiltered
@@ -288,6 +305,7 @@ class Search:
 
     def _rejected(self, rejections: Mapping[str, Unschedulable]) -> Diagnosis:
         decisive = [r for r in rejections.values() if not r.resolvable] or [*rejections.values()]
+        self.pipeline.metrics.ended_with(ExtensionPoint.PRE_FILTER, status_of(decisive[0]))
         return self._diagnosis(
             pre_filter=decisive[0].reason, pre_filter_plugins=frozenset(rejections)
         )
@@ -336,23 +354,28 @@ def sampled(
 
 def passed_by_extenders(
     fits: BoolArray, cluster: Snapshot, filtered: Filtered
-) -> tuple[IntArray, tuple[RejectedNodes, ...]]:
-    """The feasible rows (int64, ascending) that the extenders passed, and those they filtered out.
+) -> tuple[IntArray, IntArray, tuple[RejectedNodes, ...]]:
+    """The feasible rows that the extenders passed, their positions, and those they filtered out.
 
-    `fits` is bool[rows]. Nodes that do not fit any more are in neither.
+    `fits` is bool[rows]. The rows are int64 and ascending, the positions count in
+    `filtered.passed`. Nodes that do not fit any more are in neither.
     """
 
-    def feasible(names: Iterable[str]) -> list[int]:
-        rows = (cluster.row(name) for name in names)
-        return sorted(row for row in rows if row is not None and fits[row])
+    def feasible(names: Iterable[str]) -> tuple[IntArray, IntArray]:
+        rows = cluster.rows(names)
+        positions = np.flatnonzero((rows >= 0) & fits[rows])
+        positions = positions[np.argsort(rows[positions])]
+        return rows[positions], positions
 
-    passed = np.array(feasible(filtered.passed), np.int64)
-    failed = np.array(feasible(filtered.failed), np.int64)
+    passed, positions = feasible(filtered.passed)
+    if not filtered.failed:
+        return passed, positions, ()
+    failed, _ = feasible(filtered.failed)
     if not len(failed):
-        return passed, ()
+        return passed, positions, ()
     failures = [filtered.failed[cluster.nodes.name(row)] for row in failed.tolist()]
     reasons = np.array([failure.reason for failure in failures])
     resolvable = np.array([failure.resolvable for failure in failures], np.bool_)
     masks = ((str(reason), reasons == reason) for reason in np.unique(reasons))
     why = Explanation.from_masks(masks, resolvable=resolvable)
-    return passed, (RejectedNodes(EXTENDER, failed, why),)
+    return passed, positions, (RejectedNodes(EXTENDER, failed, why),)

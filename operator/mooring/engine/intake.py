@@ -9,9 +9,9 @@ from typing import Final
 
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
-from mooring.framework.plugin_failures import PluginFailed
+from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed
 from mooring.framework.queued_pod import QueuedPod, SubQueue
-from mooring.framework.runtime import run_pre_enqueue
+from mooring.framework.runtime import run_pre_enqueue, status_of
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.pod_group import PodGroup
@@ -102,6 +102,7 @@ class Intake:
             self._wake()
         self._forget_no_profile(uid)
         self._left(uid)
+        self._scheduler.decisions.gone(key, uid, self._clock())
         self._scheduler.waiting.reject(uid, "", "the pod was deleted while it waited to be bound")
         if (call_off := self._scheduler.in_pre_bind.get(uid)) is not None:
             call_off()
@@ -232,14 +233,19 @@ class Intake:
         return profile.pipeline if profile is not None else None
 
     def _set_aside(self, pod: Pod) -> None:
-        """The pod waits for a profile that takes it, and is nominated no more."""
+        """The pod waits for a profile that takes it, and is nominated no more.
+
+        If it waits at Permit, its binding is called off: no plugin of its profile may ever answer.
+        """
         self._scheduler.queue.remove(pod.key, self._clock())
+        self._scheduler.waiting.reject(pod.uid, "", "no profile takes the pod any more")
         self._scheduler.state.withdraw(pod.key)
         former = self._scheduler.without_profile.get(pod.key)
         if former is not None and former.uid != pod.uid:
             self._forget_no_profile(former.uid)
         self._scheduler.without_profile[pod.key] = pod
         self._without_profile_since.setdefault(pod.uid, self._clock())
+        self._scheduler.decisions.without_profile(pod.key, pod.uid, self._clock())
 
     def _forget_no_profile(self, uid: str) -> None:
         self._without_profile_since.pop(uid, None)
@@ -248,33 +254,39 @@ class Intake:
     def _add(self, pod: Pod, pipeline: Pipeline, *, report: bool = False) -> None:
         if (former := self._scheduler.without_profile.pop(pod.key, None)) is not None:
             self._forget_no_profile(former.uid)
-        gated = self._is_gated(pod, pipeline, report=report)
+        now, decisions = self._clock(), self._scheduler.decisions
+        gate = self._gate(pod, pipeline, report=report)
+        gated = gate is not None
         if gated and not report and self._scheduler.state.pod_groups.key_of(pod) is not None:
-            self._gated_since.setdefault(pod.key, self._clock())
-        self._scheduler.queue.add(pod, pipeline, self._clock(), gated=gated)
+            self._gated_since.setdefault(pod.key, now)
+        known = self._scheduler.queue.get(pod.key)
+        times = decisions.seen(pod.key, pod.uid, now, known.times if known is not None else None)
+        self._scheduler.queue.add(pod, pipeline, now, gated=gated, times=times)
+        decisions.admitted(pod.key, gate, now)
 
-    def _is_gated(self, pod: Pod, pipeline: Pipeline, *, report: bool) -> bool:
-        """Whether the pod exceeds a limit, or a PreEnqueue plugin holds it back, or fails.
+    def _gate(self, pod: Pod, pipeline: Pipeline, *, report: bool) -> str | None:
+        """What keeps the pod out of the queue: the name of a PreEnqueue plugin, or "".
 
-        If `report`, the plugin's reason is reported, except that of scheduling gates, about which
-        the API server writes the condition.
+        That is "" if the pod exceeds a limit or a plugin fails, and None if nothing does. If
+        `report`, the plugin's reason is reported, except that of scheduling gates, about which the
+        API server writes the condition.
         """
         if (limit := pod.limit_exceeded) is not None:
             queued = self._scheduler.queue.get(pod.key)
             if queued is None or queued.pod is not pod:
                 self._failed(pod, limit)  # once for each version of the pod
-            return True
-        for plugin in pipeline.pre_enqueue:
-            try:
-                answer = run_pre_enqueue(pipeline, plugin, pod)
-                if answer is not None:
-                    if report and plugin.name != _SCHEDULING_GATES:
-                        self._gated(pod, answer.reason)
-                    return True
-            except PluginFailed as failure:
-                self._failed(pod, str(failure))
-                return True
-        return False
+            return ""
+        try:
+            held = _held_back(pod, pipeline)
+        except PluginFailed as failure:
+            self._failed(pod, str(failure))
+            return ""
+        if held is None:
+            return None
+        plugin, reason = held
+        if report and plugin != _SCHEDULING_GATES:
+            self._gated(pod, reason)
+        return plugin
 
     def _take_back_after(self, event: ClusterEvent) -> None:
         """Finds the profile of a pod that lost its profile in flight and was not bound.
@@ -286,6 +298,26 @@ class Intake:
             pod = self._scheduler.without_profile.get(forgotten.key)
             if pod is not None and pod.uid == forgotten.uid:
                 self.pending(pod)
+
+
+def _held_back(pod: Pod, pipeline: Pipeline) -> tuple[str, str] | None:
+    """The PreEnqueue plugin that holds the pod back, and its reason; None if none does.
+
+    Raises:
+        PluginFailed: if one of them fails.
+    """
+    metrics = pipeline.metrics
+    outer = metrics.begin_attempt()
+    try:
+        with metrics.extension_point(ExtensionPoint.PRE_ENQUEUE, pipeline.profile) as point:
+            for plugin in pipeline.pre_enqueue:
+                answer = run_pre_enqueue(pipeline, plugin, pod)
+                if answer is not None:
+                    point.status = status_of(answer)
+                    return plugin.name, answer.reason
+    finally:
+        metrics.end_attempt(outer)
+    return None
 
 
 def _relabelled(event: ClusterEvent) -> str | None:

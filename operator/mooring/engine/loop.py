@@ -49,14 +49,15 @@ from mooring.engine.shadow import Shadow
 from mooring.framework.decision import Decision
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
+from mooring.framework.plugin_metrics import PluginMetrics
 from mooring.framework.post_filter import GroupNomination
-from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.queued_pod import PodState, QueuedPod
 from mooring.framework.slow_decisions import SlowDecisions
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
 from mooring.model.pod_group import GroupKey, PodGroup
 from mooring.observe.metrics import Metrics
-from mooring.observe.records import DecisionLog
+from mooring.observe.records import Step
 from mooring.policy.extender import Extender
 from mooring.state.pod_groups import PodGroupState
 
@@ -67,6 +68,8 @@ logger = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
 _SLICE_SECONDS: Final = 0.002
+_HINT_SECONDS: Final = 0.001
+"""How long queueing hints run between two decisions; one hint at least."""
 _PAUSE_SECONDS: Final = 0.002
 """The least time for other tasks between two slices of work about one group."""
 _MOST_BINDING: Final = 256
@@ -112,7 +115,6 @@ class SchedulingLoop:
         *,
         reports: Reports,
         metrics: Metrics,
-        decisions: DecisionLog,
         preemptions: PreemptionExecutor,
         extenders: Extenders,
         group_reports: GroupReports,
@@ -122,7 +124,7 @@ class SchedulingLoop:
         self._scheduler = scheduler
         self._reports = reports
         self._metrics = metrics
-        self._decisions = decisions
+        self._decisions = scheduler.decisions
         self._preemptions = preemptions
         self._shadow = shadow
         self._extenders = extenders
@@ -176,9 +178,10 @@ class SchedulingLoop:
         slice_end = self._clock() + _SLICE_SECONDS
         while not self._halted:
             self._turned = now = self._clock()
+            more_hints = self._run_hints(now)
             queued = self._scheduler.queue.pop(now) if self._may_bind() else None
             if queued is None:
-                if not self._compare(slice_end):
+                if not more_hints and not self._compare(slice_end):
                     await self._idle(now)
             else:
                 await self._attempt(queued)
@@ -205,6 +208,14 @@ class SchedulingLoop:
         """Ends nominations of members of groups that no attempt ends; to be called sometimes."""
         for pod in self._reservation.expire(self._clock()):
             self._reports.nomination_cleared(pod)
+
+    def _run_hints(self, now: float) -> bool:
+        """Runs queueing hints of unschedulable pods for a moment; True if there are more to run."""
+        until = now + _HINT_SECONDS
+        while self._scheduler.queue.run_hints(now):
+            if self._clock() >= until:
+                return True
+        return False
 
     def _may_bind(self) -> bool:
         """Whether one more binding may be in flight."""
@@ -253,7 +264,8 @@ class SchedulingLoop:
         Returns the call that must be made first. Without one, the attempt is decided: the pod is
         handed to its binding, or is in a queue again.
         """
-        pod = attempt.queued.pod
+        pod, metrics = attempt.queued.pod, attempt.pipeline.metrics
+        outer = metrics.begin_attempt()
         try:
             outcome = self._decide(attempt, answers)
             if isinstance(outcome, FilterCall | PreemptCall):
@@ -268,6 +280,8 @@ class SchedulingLoop:
             if not isinstance(error, PluginFailed):
                 logger.exception("scheduling pod %s failed", pod.key)
             self._fail(attempt, text_of(error))
+        finally:
+            metrics.end_attempt(outer)
         return None
 
     async def _call_extenders(self, attempt: _Attempt, extenders: tuple[Extender, ...]) -> None:
@@ -312,6 +326,7 @@ class SchedulingLoop:
     ) -> Outcome | FilterCall | PreemptCall:
         scheduler, queued, pipeline = self._scheduler, attempt.queued, attempt.pipeline
         began = self._clock()
+        pipeline.metrics.begin_decision()
         try:
             outcome = decide(
                 queued.pod,
@@ -324,6 +339,7 @@ class SchedulingLoop:
                 answers=answers,
             )
         finally:
+            pipeline.metrics.end_decision(pipeline.profile)
             took = self._clock() - began
             attempt.took += took
             self._slow.decided(pipeline, queued.pod.key, took)
@@ -331,12 +347,15 @@ class SchedulingLoop:
             return outcome
         if isinstance(outcome, ScheduleResult):
             self._start = (self._start + outcome.evaluated_nodes) % scheduler.cluster.node_count
-        self._decisions.add(
-            decision_of(queued.pod, pipeline, outcome, _RECORDED_NODES),
-            time=time.time(),
-            scored=outcome.feasible_nodes if isinstance(outcome, ScheduleResult) else None,
-            rejected=None if isinstance(outcome, ScheduleResult) else outcome.diagnosis.total,
-        )
+        if self._decisions.limit:
+            decision = decision_of(queued.pod, pipeline, outcome, _RECORDED_NODES)
+            if isinstance(outcome, ScheduleResult):
+                self._decisions.decided(decision, self._clock(), scored=outcome.feasible_nodes)
+            else:
+                why = outcome.diagnosis
+                self._decisions.decided(
+                    decision, self._clock(), cause=why.main_reason, rejected=why.total
+                )
         return outcome
 
     async def _attempt_group(self, group: PodGroupState, queued: QueuedPod) -> None:
@@ -344,43 +363,51 @@ class SchedulingLoop:
         scheduler, now = self._scheduler, self._clock()
         if self._group_backoffs.postpone(group, queued, scheduler, now):
             return
-        members = take_members(group, queued, scheduler)
+        members = take_members(group, queued, scheduler, now)
         attempts = [_Attempt(member, queued.pipeline, now) for member in members]
+        metrics, profile, paused = queued.pipeline.metrics, queued.pipeline.profile, self._paused
+        outer = metrics.begin_attempt()
+        metrics.begin_decision()
         try:
-            await self._try_group(group, attempts)
+            result = await self._try_group(group, attempts)
+            seconds = self._clock() - now - (self._paused - paused)
+            self._metrics.pod_group_attempted(result, profile, seconds)
         except _GivenUp:
             for attempt in attempts:
                 if not attempt.binding:
                     scheduler.queue.put_back(attempt.queued, self._clock())
+        finally:
+            metrics.end_decision(profile)
+            metrics.end_attempt(outer)
 
-    async def _try_group(self, group: PodGroupState, attempts: list[_Attempt]) -> None:
+    async def _try_group(self, group: PodGroupState, attempts: list[_Attempt]) -> str:
         """Decides about the members; each is handed to its binding, or is in a queue again.
+
+        Returns the result as metrics name it.
 
         Raises:
             _GivenUp: because the group has changed meanwhile; members may still be in flight.
         """
         members, now = [attempt.queued for attempt in attempts], attempts[0].began
+        metrics = attempts[0].pipeline.metrics
         together = self._group_bindings.get(group.key)
         if together is not None and together.called_off is not None:
-            await self._in_slices(self._fail_members(attempts, together.called_off))
-            return
+            await self._in_slices(self._fail_members(attempts, together.called_off), metrics)
+            return "error"
         try:
             obstacle = group.incomplete or _extender_obstacle(members)
-            if obstacle is not None:
-                decision = GroupDecision({}, message=obstacle, plugins=_GANG)
-                for pod in self._reservation.withdraw(group):
-                    self._reports.nomination_cleared(pod)
-            else:
-                decision = await self._assume_group(group, attempts)
+            decision = await self._group_decision(group, attempts, obstacle)
+            result = "scheduled" if decision.rows else "unschedulable"
             if decision.tries and not decision.rows:
-                decision = self._preempt_for_group(group, attempts, decision)
+                decision, waits = self._preempt_for_group(group, attempts, decision)
+                result = "waiting_on_preemption" if waits else result
             if not decision.rows and obstacle is None:
                 self._reservation.update(group, members, now)
                 if not any(self._nominated_node(attempt) for attempt in attempts):
                     self._delete_half_group(group, attempts[0].pipeline)
             self._group_reports.decided(group, decision)
             left = [a for a in attempts if a.queued.pod.uid not in decision.rows]
-            await self._in_slices(self._group_unschedulable(left, decision))
+            await self._in_slices(self._group_unschedulable(left, decision), metrics)
         except _GivenUp:
             raise
         except Exception as error:
@@ -388,9 +415,12 @@ class SchedulingLoop:
                 logger.exception("scheduling the pod group %s failed", group.key)
             self._group_reports.failed(group, text_of(error))
             left = [attempt for attempt in attempts if not attempt.binding]
-            await self._in_slices(self._fail_members(left, text_of(error)))
+            await self._in_slices(self._fail_members(left, text_of(error)), metrics)
+            return "error"
+        else:
+            return result
 
-    async def _in_slices(self, work: Slices[_Result]) -> _Result:
+    async def _in_slices(self, work: Slices[_Result], metrics: PluginMetrics) -> _Result:
         """The result of work about a group; other tasks run in its pauses.
 
         Raises:
@@ -404,11 +434,22 @@ class SchedulingLoop:
                     result: _Result = ended.value
                     return result
                 paused = self._clock()
-                await asyncio.sleep(_PAUSE_SECONDS)
+                with metrics.suspended():
+                    await asyncio.sleep(_PAUSE_SECONDS)
                 self._turned = self._clock()
                 self._paused += self._turned - paused
                 if self._halted:
                     raise _GivenUp
+
+    async def _group_decision(
+        self, group: PodGroupState, attempts: list[_Attempt], obstacle: str | None
+    ) -> GroupDecision:
+        """The decision, with the members assumed; without one if there is an obstacle to it."""
+        if obstacle is None:
+            return await self._assume_group(group, attempts)
+        for pod in self._reservation.withdraw(group):
+            self._reports.nomination_cleared(pod)
+        return GroupDecision({}, message=obstacle, plugins=_GANG)
 
     async def _assume_group(self, group: PodGroupState, attempts: list[_Attempt]) -> GroupDecision:
         """The members that fit together are assumed, and tasks that bind them begin.
@@ -427,8 +468,9 @@ class SchedulingLoop:
             clock=self._clock,
         )
         paused = self._paused
-        decision = await self._in_slices(steps)
+        decision = await self._in_slices(steps, pipeline.metrics)
         took = self._clock() - attempts[0].began - (self._paused - paused)
+        self._metrics.pod_group_decided(took)
         self._slow.decided(pipeline, str(group.key), took / len(attempts))
         for attempt in attempts:
             attempt.took = took / len(attempts)
@@ -499,8 +541,11 @@ class SchedulingLoop:
 
     def _preempt_for_group(
         self, group: PodGroupState, attempts: list[_Attempt], decision: GroupDecision
-    ) -> GroupDecision:
-        """The members are nominated where preemption makes space for all, or nominated no more."""
+    ) -> tuple[GroupDecision, bool]:
+        """The members are nominated where preemption makes space for all, or nominated no more.
+
+        Returns the decision with its message, and whether the members wait for victims.
+        """
         scheduler, queued = self._scheduler, attempts[0].queued
         answer = preempt_for_group(
             group,
@@ -513,13 +558,17 @@ class SchedulingLoop:
         )
         if isinstance(answer, GroupNomination):
             members = [attempt.queued for attempt in attempts]
+            victims, now = [victim.key for victim in answer.victims], self._clock()
+            for member in members:
+                if (node := answer.nodes.get(member.pod.uid)) is not None:
+                    self._decisions.nominated(member.pod.key, node, victims, now)
             self._metrics.preemption_attempted()
             self._metrics.preempted(self._preemptions.begin_group(members, answer))
-            return decision
+            return decision, True
         if isinstance(answer, Unschedulable) and not self._reservation.holds(group):
             for attempt in attempts:
                 scheduler.state.withdraw(attempt.queued.pod.key)
-        return replace(decision, message=f"{decision.message} {answer.reason}".rstrip())
+        return replace(decision, message=f"{decision.message} {answer.reason}".rstrip()), False
 
     def _fail_members(self, attempts: Iterable[_Attempt], message: str) -> Slices[None]:
         """The attempt ended in an error for each of these members."""
@@ -561,7 +610,7 @@ class SchedulingLoop:
             rejections={},
             message=message,
         )
-        self._decisions.add(decision, time=time.time())
+        self._decisions.decided(decision, self._clock(), cause=message or "")
 
     def _unschedulable(self, attempt: _Attempt, outcome: FitError) -> None:
         """No node can take the pod: it is nominated, keeps its nomination, or loses it."""
@@ -583,6 +632,7 @@ class SchedulingLoop:
     ) -> None:
         """The attempt ended in an error, which also ends a nomination, as in kube-scheduler."""
         self._count(attempt, "error")
+        self._decisions.note(attempt.queued.pod.key, Step.ERROR, self._clock(), message)
         self._scheduler.state.withdraw(attempt.queued.pod.key)
         self._scheduler.queue.add_after_error(attempt.queued, self._clock())
         self._reports.error(attempt.queued.pod, message, reason)
@@ -591,13 +641,16 @@ class SchedulingLoop:
         """A Reserve or Permit plugin rejected the pod.
 
         A scheduler that stops has rejected those at Permit itself, and the next one decides anew:
-        nothing is written about them, because it would ask a cluster autoscaler for nodes.
+        nothing is written about them, because it would ask a cluster autoscaler for nodes. The same
+        is true of a pod that has left the queue, because it was deleted or no profile takes it.
         """
         self._count(attempt, "unschedulable")
-        plugins = frozenset((rejection.plugin,))
-        self._scheduler.queue.add_unschedulable(attempt.queued, plugins, self._clock())
-        if not self._halted:
-            self._reports.unschedulable(attempt.queued.pod, rejection.message)
+        queued, queue = attempt.queued, self._scheduler.queue
+        details = rejection.plugin, rejection.reason
+        self._decisions.note(queued.pod.key, Step.REJECTED, self._clock(), *details)
+        queue.add_unschedulable(queued, frozenset((rejection.plugin,)), self._clock())
+        if not self._halted and queue.get(queued.pod.key) is queued:
+            self._reports.unschedulable(queued.pod, rejection.message)
 
     def _assume(self, attempt: _Attempt, chosen: ScheduleResult) -> None:
         """The pod is assumed on the chosen node, and a task that binds it begins."""
@@ -608,17 +661,30 @@ class SchedulingLoop:
     def _begin_binding(self, attempt: _Attempt, assumed: AssumedPod, now: float) -> None:
         """A task that binds the assumed pod begins."""
         attempt.binding = True
-        self._scheduler.queue.assumed(attempt.queued, now)
+        queued = attempt.queued
+        self._scheduler.queue.assumed(queued, now)
+        waiting = self._scheduler.waiting.get(assumed.pod.uid)
+        if assumed.permitted is None or waiting is None:
+            queued.times.enter(PodState.BINDING, now)
+        else:
+            queued.times.enter(PodState.PERMIT, now)
+            details = assumed.node, *waiting.pending
+            self._decisions.note(assumed.pod.key, Step.WAITING_AT_PERMIT, now, *details)
         if assumed.permitted is not None:
-            assumed.permitted.add_done_callback(partial(self._permitted, now))
+            assumed.permitted.add_done_callback(partial(self._permitted, queued, now))
         task = asyncio.create_task(self._bind(attempt, assumed))
         self._bindings.add(task)
         task.add_done_callback(partial(self._bound, assumed))
 
-    def _permitted(self, since: float, permitted: "asyncio.Future[None]") -> None:
+    def _permitted(
+        self, queued: QueuedPod, since: float, permitted: "asyncio.Future[None]"
+    ) -> None:
+        now = self._clock()
         rejected = permitted.cancelled() or permitted.exception() is not None
         result = "Unschedulable" if rejected else "Success"
-        self._metrics.permit_waited(result, self._clock() - since)
+        self._metrics.permit_waited(result, now - since)
+        if not rejected:
+            queued.times.enter(PodState.BINDING, now)
 
     def _bound(self, assumed: AssumedPod, task: "asyncio.Task[bool]") -> None:
         self._bindings.discard(task)
@@ -685,6 +751,7 @@ class SchedulingLoop:
             self._member_failed(assumed, str(failure))
             if failure.gone:
                 scheduler.queue.done(queued, self._clock())
+                self._decisions.gone(pod.key, pod.uid, self._clock())
                 self._reports.forget(pod.uid)
             else:
                 self._fail(attempt, str(failure), failure.condition)
@@ -702,9 +769,11 @@ class SchedulingLoop:
             now = self._clock()
             scheduler.state.expect_confirmation(pod, now + _CONFIRMATION_SECONDS)
             scheduler.queue.done(queued, now)
+            self._decisions.bound(pod.key, assumed.node, now)
             self._reports.scheduled(pod, assumed.node)
             self._count(attempt, "scheduled")
-            self._metrics.pod_bound(queued.attempts, now - queued.initial_attempt_timestamp)
+            seconds = now - queued.initial_attempt_timestamp
+            self._metrics.pod_bound(queued.attempts, seconds, flushed=queued.flushed)
             await after_binding(assumed)
             return True
         return False

@@ -24,6 +24,7 @@ from mooring.kube.errors import (
 from mooring.kube.timestamps import time_now
 from mooring.kube.writes import PodWriter
 from mooring.model.pod import Pod
+from mooring.observe.records import Step
 
 __all__ = ["PreemptionExecutor"]
 
@@ -46,7 +47,8 @@ class PreemptionExecutor:
     """Carries out nominations: clears lower ones, and evicts the victims.
 
     `wake` is called when the evictions of a preemption have ended, well or not: the queue may then
-    have a pod that is due earlier than the loop knows.
+    have a pod that is due earlier than the loop knows. `ended` is called with how the evictions of
+    a preemption ended, success or error, and the seconds that they took.
     """
 
     def __init__(
@@ -56,12 +58,14 @@ class PreemptionExecutor:
         reports: Reports,
         clock: Callable[[], float],
         wake: Callable[[], None],
+        ended: Callable[[str, float], None] = lambda _result, _seconds: None,
     ) -> None:
         self._scheduler = scheduler
         self._writer = writer
         self._reports = reports
         self._clock = clock
         self._wake = wake
+        self._ended = ended
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, queued: QueuedPod, nomination: Nomination) -> int:
@@ -150,6 +154,7 @@ class PreemptionExecutor:
     ) -> None:
         """Evicts the victims; `beside` are nominated together with the queued pod."""
         remaining = {victim.uid: victim for victim in victims}
+        began, result = self._clock(), "error"
 
         async def preempt(victim: Pod) -> None:
             await self._preempt(victim, queued.pod, nomination)
@@ -161,6 +166,7 @@ class PreemptionExecutor:
                 for victim in first:
                     group.create_task(preempt(victim))
             await preempt(last)
+            result = "success"
         except* _BudgetExhaustedError as exhausted:
             for error in exhausted.exceptions:
                 if isinstance(error, _BudgetExhaustedError):
@@ -174,6 +180,8 @@ class PreemptionExecutor:
         except* Exception as unexpected:  # noqa: BLE001 - the eviction must not stay under way
             text = str(unexpected.exceptions[0])
             self._abandon((queued.pod, *beside), remaining, text, unexpected)
+        finally:
+            self._ended(result, self._clock() - began)
 
     async def _preempt(self, victim: Pod, preemptor: Pod, nomination: Nomination) -> None:
         """Evicts the victim, or calls its binding off where it waits at Permit or PreBind."""
@@ -187,7 +195,11 @@ class PreemptionExecutor:
             call_off()
         elif not await self._delete(victim, preemptor, strict=nomination.strict):
             return  # it has gone by itself, or is another pod by now
-        self._reports.preempted(victim, preemptor, victim.node_name or nomination.node)
+        node = victim.node_name or nomination.node
+        self._scheduler.decisions.note(
+            victim.key, Step.PREEMPTED, self._clock(), preemptor.key, node
+        )
+        self._reports.preempted(victim, preemptor, node)
 
     async def _delete(self, victim: Pod, preemptor: Pod, *, strict: bool) -> bool:
         """Marks the victim as a disruption target and deletes it; if `strict`, evicts it instead.
@@ -232,6 +244,8 @@ class PreemptionExecutor:
         text = "preemption for pod %s is abandoned: %s"
         logger.warning(text, nominated[0].key, why, exc_info=unexpected)
         self._reports.preemption_failed(nominated[0], why)
+        for pod in nominated:
+            self._scheduler.decisions.note(pod.key, Step.PREEMPTION_FAILED, self._clock(), why)
         preemptors = {pod.key: pod for pod in nominated}
         for victim in victims.values():
             preemptors |= {p.key: p for p in self._scheduler.state.abandon_eviction(victim)}

@@ -8,6 +8,7 @@ from typing import Final
 from mooring.framework.handle import Handle
 from mooring.framework.pipeline import Pipeline, build_pipeline
 from mooring.framework.plugin_failures import PluginFailures
+from mooring.framework.plugin_metrics import PluginMetrics
 from mooring.framework.registry import Registry
 from mooring.model.pod import Pod
 from mooring.model.pod_group import GroupFormat
@@ -41,6 +42,7 @@ class Profiles:
 
     A profile takes effect whole: `apply` and `put` either replace it, or raise and leave what was
     in force. `failures` records what plugins do wrong; without it that is logged, but not counted.
+    `metrics` measures the plugins; without it they are not measured.
     `tls_problem` says why an extender's certificates cannot be used; by default they are not read.
     """
 
@@ -50,11 +52,13 @@ class Profiles:
         handle: Handle,
         failures: PluginFailures | None = None,
         *,
+        metrics: PluginMetrics | None = None,
         tls_problem: Callable[[Extender], str | None] = lambda _extender: None,
     ) -> None:
         self._registry = registry
         self._handle = handle
         self._failures = failures
+        self._metrics = metrics
         self._tls_problem = tls_problem
         self._in_force: dict[str, InForce] = {}
         self._conflicts: dict[str, set[str]] = {}
@@ -104,7 +108,9 @@ class Profiles:
         ]
         if mistakes:
             raise ProfileInvalid(mistakes)
-        pipeline = build_pipeline(profile, effective, self._registry, self._handle, self._failures)
+        pipeline = build_pipeline(
+            profile, effective, self._registry, self._handle, self._failures, self._metrics
+        )
         return InForce(profile, effective, pipeline)
 
     def apply(self, document: object) -> InForce:

@@ -9,6 +9,7 @@ running every plugin on all nodes would give; `tests/property/test_shared_work.p
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +17,8 @@ import numpy as np
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.pipeline import Pipeline, WeightedScorePlugin
 from mooring.framework.plugin import FilterPlugin, Normalize
+from mooring.framework.plugin_failures import ExtensionPoint
+from mooring.framework.plugin_metrics import Evaluations
 from mooring.framework.runtime import run_filter, run_pre_filter, run_pre_score, run_score
 from mooring.framework.verdicts import SKIP, PreFilterResult, Unschedulable
 from mooring.model.pod import Pod
@@ -29,6 +32,30 @@ __all__ = ["ResultCache", "ShapeResults"]
 
 _MOST_SHAPES: Final = 256
 _MOST_BYTES: Final = 128 * 1024 * 1024
+
+
+@dataclass(slots=True, eq=False)
+class ShapeEvaluations:
+    """The counters of the plugins whose results a decision about a pod of the shape uses.
+
+    `filters` and `scores` are those of row-local plugins, `others` gives each of the rest.
+    """
+
+    pipeline: Pipeline
+    pre_filter: tuple[Evaluations, ...]
+    pre_score: tuple[Evaluations, ...]
+    filters: tuple[Evaluations, ...]
+    scores: tuple[Evaluations, ...]
+    _others: dict[tuple[ExtensionPoint, str], tuple[Evaluations, ...]] = field(default_factory=dict)
+
+    def others(self, point: ExtensionPoint, plugin: str) -> tuple[Evaluations, ...]:
+        """The counter of a plugin that is not row-local."""
+        found = self._others.get((point, plugin))
+        if found is None:
+            pipeline = self.pipeline
+            found = pipeline.metrics.evaluations((plugin,), point, pipeline.profile)
+            self._others[point, plugin] = found
+        return found
 
 
 class _RowResults:
@@ -75,9 +102,12 @@ class _RowResults:
         return True
 
     def _run(self, pod: Pod, nodes: NodeView) -> tuple[BoolArray, IntArray, dict[str, IntArray]]:
+        metrics = self._pipeline.metrics
+        metrics.mark()
         fits = nodes.present.copy()
         for plugin, state in self._filters:
             fits &= run_filter(self._pipeline, plugin, pod, nodes, state)
+        metrics.lap(ExtensionPoint.FILTER)
         unnormalized_total = np.zeros(len(nodes), np.int64)
         raw: dict[str, IntArray] = {}
         for score, state in self._scores:
@@ -85,6 +115,7 @@ class _RowResults:
             raw[score.name] = column
             if score.plugin.normalize is Normalize.NONE:
                 unnormalized_total += score.weight * column
+        metrics.lap(ExtensionPoint.SCORE)
         return fits, unnormalized_total, raw
 
 
@@ -94,23 +125,27 @@ class ShapeResults:
     `pre_filtered` and `pre_scored` have the results of pre_filter and pre_score by plugin. After
     `refresh`, `fits` is bool[rows]: the row exists and passes every row-local filter.
     `unnormalized_total` (int64[rows]) is the weighted sum of the row-local scores that are not
-    normalized.
+    normalized. `evaluations` are the counters of the plugins.
     """
 
     def __init__(self, pod: Pod, pipeline: Pipeline, cluster: Snapshot, table: NodeTable) -> None:
         self._table = table
         self._version = -1
+        metrics = pipeline.metrics
+        metrics.mark()
         self.pre_filtered: dict[str, Any] = {
             p.name: run_pre_filter(pipeline, p, pod, cluster)
             for p in pipeline.pre_filter
             if p.row_local
         }
+        metrics.lap(ExtensionPoint.PRE_FILTER)
         nodes = cluster.nodes
         self.pre_scored: dict[str, Any] = {
             p.name: run_pre_score(pipeline, p, pod, nodes, cluster)
             for p in pipeline.pre_score
             if p.row_local
         }
+        metrics.lap(ExtensionPoint.PRE_SCORE)
         filters = [
             (f, state)
             for f in pipeline.filters
@@ -121,6 +156,11 @@ class ShapeResults:
             for s in pipeline.scores
             if s.row_local and self.pre_scored.get(s.name) is not SKIP
         ]
+        self.evaluations = _evaluations(
+            pipeline,
+            [plugin.name for plugin, _ in filters],
+            [score.name for score, _ in scores],
+        )
         self._by_node = _RowResults(
             pipeline,
             [entry for entry in filters if _ignores_pods(entry[0])],
@@ -193,6 +233,21 @@ class ShapeResults:
     def _filter_state(self, plugin: str) -> Any:
         state = self.pre_filtered.get(plugin)
         return state.state if isinstance(state, PreFilterResult) else state
+
+
+def _evaluations(
+    pipeline: Pipeline, filters: Sequence[str], scores: Sequence[str]
+) -> ShapeEvaluations:
+    counters, profile = pipeline.metrics.evaluations, pipeline.profile
+    pre_filter = [plugin.name for plugin in pipeline.pre_filter]
+    pre_score = [plugin.name for plugin in pipeline.pre_score]
+    return ShapeEvaluations(
+        pipeline,
+        pre_filter=counters(pre_filter, ExtensionPoint.PRE_FILTER, profile),
+        pre_score=counters(pre_score, ExtensionPoint.PRE_SCORE, profile),
+        filters=counters(filters, ExtensionPoint.FILTER, profile),
+        scores=counters(scores, ExtensionPoint.SCORE, profile),
+    )
 
 
 def _ignores_pods(plugin: Any) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 from mooring.engine.profiles import Profiles
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.model.pod import Pod
+from mooring.observe.records import DecisionLog
 from mooring.queueing.queue import SchedulingQueue
 from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
@@ -31,6 +32,8 @@ class SchedulerState:
     """Pods that no profile takes, by key; a profile that does may come later."""
     in_pre_bind: dict[str, Callable[[], object]] = field(default_factory=dict)
     """What calls a binding off while PreBind plugins work, by the pod's uid."""
+    decisions: DecisionLog = field(default_factory=DecisionLog)
+    """The paths of pods and the last decisions about them."""
 
 
 def cache_sizes(scheduler: SchedulerState) -> Mapping[str, int]:

@@ -1,6 +1,6 @@
 """Scores the feasible nodes (schedule_one.go, prioritizeNodes)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -9,6 +9,7 @@ import numpy as np
 from mooring.engine.filtering import Search
 from mooring.framework.decision import NodeScore
 from mooring.framework.plugin import Normalize
+from mooring.framework.plugin_failures import ExtensionPoint
 from mooring.framework.runtime import run_pre_score, run_score
 from mooring.framework.scores import normalize_score
 from mooring.framework.verdicts import SKIP
@@ -67,11 +68,16 @@ class ScoreTable:
 def score(search: Search, rows: IntArray) -> ScoreTable:
     """Run the score plugins for the feasible rows (int64, as `sampled` returns them)."""
     pod, pipeline, cluster, results = search.pod, search.pipeline, search.cluster, search.results
+    metrics, evaluations = pipeline.metrics, results.evaluations
+    metrics.mark()
     nodes = search.nodes_at(rows)
     states = dict(results.pre_scored)
     for plugin in pipeline.pre_score:
         if plugin.name not in states:
             states[plugin.name] = run_pre_score(pipeline, plugin, pod, nodes, cluster)
+    metrics.lap(ExtensionPoint.PRE_SCORE)
+    metrics.evaluated(evaluations.pre_score)
+    metrics.evaluated(evaluations.scores)
     # If every row is feasible, which is common, the columns need not be gathered.
     index = slice(None) if len(rows) == len(results.unnormalized_total) else rows
     total = results.unnormalized_total[index]
@@ -85,30 +91,22 @@ def score(search: Search, rows: IntArray) -> ScoreTable:
             column = results.raw(scorer.name)
             weighted[scorer.name] = partial(_weighted_at, column, rows, scorer.weight)
             continue
-        raw = (
-            results.raw(scorer.name)[index]
-            if scorer.row_local
-            else run_score(pipeline, scorer.plugin, pod, nodes, state)
-        )
+        if scorer.row_local:
+            raw = results.raw(scorer.name)[index]
+        else:
+            raw = run_score(pipeline, scorer.plugin, pod, nodes, state)
+            metrics.evaluated(evaluations.others(ExtensionPoint.SCORE, scorer.name))
         scores = scorer.weight * normalize_score(raw, how)
         weighted[scorer.name] = scores.__getitem__
         total = total + scores
+    metrics.lap(ExtensionPoint.SCORE)
     return ScoreTable(nodes, total, np.flatnonzero(total == total.max()), weighted)
 
 
-def with_extender_scores(
-    table: ScoreTable, names: Sequence[str], scores: Mapping[str, Mapping[str, int]]
-) -> ScoreTable:
-    """The table with the extenders' weighted scores added, which are by extender and node name.
-
-    `names` are those of the table's nodes. A node that an extender did not score gets 0 from it.
-    """
-    columns = {
-        extender: np.array([of_extender.get(name, 0) for name in names], np.int64)
-        for extender, of_extender in scores.items()
-    }
-    total = table.total + sum(columns.values())
-    weighted = {**table.weighted, **{name: c.__getitem__ for name, c in columns.items()}}
+def with_extender_scores(table: ScoreTable, scores: Mapping[str, IntArray]) -> ScoreTable:
+    """The table with the extenders' weighted scores added: by extender, int64 at each position."""
+    total = table.total + sum(scores.values())
+    weighted = {**table.weighted, **{name: c.__getitem__ for name, c in scores.items()}}
     return ScoreTable(table.nodes, total, np.flatnonzero(total == total.max()), weighted)
 
 

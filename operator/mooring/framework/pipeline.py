@@ -1,7 +1,7 @@
 """A profile's plugins, built and sorted by extension point (framework/runtime/framework.go)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic.alias_generators import to_camel
@@ -32,10 +32,11 @@ from mooring.framework.plugin_failures import (
     PluginFailures,
     text_of,
 )
+from mooring.framework.plugin_metrics import PluginMetrics
 from mooring.framework.registry import NoArgs, Registry
 from mooring.model.pod_group import GroupFormat
 from mooring.policy.errors import FieldError, ProfileInvalid
-from mooring.policy.extender import Extender
+from mooring.policy.extender import Extender, in_call_order
 from mooring.policy.points import Point
 from mooring.policy.profile import Preemption, SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.resolve import Effective
@@ -104,13 +105,15 @@ class Pipeline:
     failures: PluginFailures
     """Records what the plugins do wrong."""
     extenders: tuple[Extender, ...]
-    """The profile's extenders, those that are ignorable last (buildExtenders in scheduler.go)."""
+    """The profile's extenders in the order they are called."""
     placement_generate: tuple[PlacementGeneratePlugin, ...] = ()
     placement_scores: tuple[WeightedPlacementScorePlugin, ...] = ()
     group_policy: GroupPolicy | None = None
     """How gangs are treated; None: members of a group are scheduled one by one."""
     pod_group_formats: tuple[GroupFormat, ...] = ()
     """The labels and annotations by which plugins say that pods name their group."""
+    metrics: PluginMetrics = field(default_factory=PluginMetrics)
+    """Measures the plugins and extension points; one object for all profiles of a process."""
 
     def blamed(self, plugin: str, point: ExtensionPoint) -> Blamed:
         """The plugin with its distribution; a name that the profile does not have is not kept."""
@@ -126,10 +129,12 @@ def build_pipeline(
     registry: Registry,
     handle: Handle,
     failures: PluginFailures | None = None,
+    metrics: PluginMetrics | None = None,
 ) -> Pipeline:
     """Build every plugin of the profile, once, with its arguments.
 
-    Without `failures` the plugins' failures are logged, but not counted.
+    Without `failures` the plugins' failures are logged, but not counted. Without `metrics` nothing
+    is measured.
 
     Raises:
         ProfileInvalid: with every plugin whose constructor fails.
@@ -176,7 +181,7 @@ def build_pipeline(
         },
         distributions={name: registry.distribution(name) for name in built},
         failures=failures,
-        extenders=tuple(sorted(profile.spec.extenders, key=lambda extender: extender.ignorable)),
+        extenders=in_call_order(profile.spec.extenders),
         placement_generate=placement_generate,
         placement_scores=placement_scores,
         group_policy=next(
@@ -186,6 +191,7 @@ def build_pipeline(
         pod_group_formats=tuple(
             form for plugin in built.values() for form in getattr(plugin, "pod_group_formats", ())
         ),
+        metrics=metrics or PluginMetrics(),
     )
 
 
@@ -220,10 +226,10 @@ def _path_of(name: str, spec: SchedulingProfileSpec) -> str:
     for number, entry in enumerate(spec.plugin_config):
         if entry.name == name:
             return f"spec.pluginConfig[{number}]"
-    for field, plugins in spec.plugins:
+    for extension_point, plugins in spec.plugins:
         for number, enabled in enumerate(plugins.enabled):
             if enabled.name == name:
-                return f"spec.plugins.{to_camel(field)}.enabled[{number}]"
+                return f"spec.plugins.{to_camel(extension_point)}.enabled[{number}]"
     return "spec"
 
 

@@ -1,13 +1,15 @@
 """A pod in the scheduling queue, with its profile's plugins and the history of its attempts."""
 
-from collections.abc import Hashable
+from array import array
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod
 
-__all__ = ["QueuedPod", "SubQueue"]
+__all__ = ["PodState", "QueuedPod", "StateTimes", "SubQueue"]
 
 
 class SubQueue(StrEnum):
@@ -17,6 +19,51 @@ class SubQueue(StrEnum):
     BACKOFF = "backoff"
     UNSCHEDULABLE = "unschedulable"
     GATED = "gated"
+
+
+class PodState(StrEnum):
+    """Where a pod is on its way to a node; the queues are named as in `SubQueue`."""
+
+    NO_PROFILE = "without a profile"
+    GATED = "gated"
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    UNSCHEDULABLE = "unschedulable"
+    IN_FLIGHT = "in flight"
+    PERMIT = "waiting at Permit"
+    BINDING = "being bound"
+    BOUND = "bound"
+    GONE = "gone"
+
+
+_POSITION: Final = {state: position for position, state in enumerate(PodState)}
+_ENDS: Final = (PodState.BOUND, PodState.GONE)
+
+
+class StateTimes:
+    """How long a pod was in each state; times are seconds on the scheduler's monotonic clock.
+
+    It belongs to the pod and not to its place in the queue, so it goes on when the pod leaves the
+    queue. Changing the state takes a few hundred nanoseconds.
+    """
+
+    __slots__ = ("_seconds", "began", "since", "state")
+
+    def __init__(self, now: float, state: PodState = PodState.ACTIVE) -> None:
+        self.began = self.since = now
+        self.state = state
+        self._seconds = array("d", bytes(8 * len(_POSITION)))
+
+    def enter(self, state: PodState, now: float) -> None:
+        """The pod is in this state from now on."""
+        self._seconds[_POSITION[self.state]] += now - self.since
+        self.state, self.since = state, now
+
+    def seconds(self, now: float) -> Mapping[PodState, float]:
+        """Seconds in each state the pod was in for any time, until it was bound or gone, or now."""
+        found = dict(zip(PodState, self._seconds, strict=True))
+        found[self.state] += now - self.since
+        return {state: took for state, took in found.items() if took > 0 and state not in _ENDS}
 
 
 @dataclass(slots=True, eq=False)
@@ -50,7 +97,13 @@ class QueuedPod:
     """The signature of the group of unschedulable pods that this pod was moved for, or None.
 
     When the attempt ends without the same rejection, the next pod of that group is moved."""
+    moved_by: str = field(default="", repr=False)
+    """The event that last moved the pod out of the unschedulable ones, as metrics name it."""
+    flushed: bool = False
+    """Whether it left the unschedulable ones because it had been there for five minutes."""
     outdated: bool = field(default=False, repr=False)
     """Whether the pod or its pipeline was replaced during the attempt: it must be tried again."""
     ticket: int = field(default=0, repr=False)
     """Changes with every move; entries of heaps with an older ticket are void."""
+    times: StateTimes = field(repr=False, kw_only=True)
+    """How long the pod was in each state."""

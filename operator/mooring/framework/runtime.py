@@ -6,8 +6,9 @@ read are checked too: they must be valid Unicode and not longer than 1,024 chara
 
 Whatever a plugin raises or returns by mistake is recorded in the pipeline's `failures` and becomes
 `PluginFailed`, a text of one line. SystemExit is treated as any exception; KeyboardInterrupt is
-passed on. The methods that decide (from `pre_filter` to `score`) are not timed here, because they
-run too often; `mooring.framework.slow_decisions` says how the slow ones are found.
+passed on. Whether the methods that decide (from `pre_filter` to `score`) are too slow is not looked
+at here, because they run too often: see `mooring.framework.slow_decisions`. For the metrics, calls
+of one attempt in ten are measured (`mooring.framework.plugin_metrics`).
 """
 
 from collections.abc import Callable, Mapping
@@ -40,6 +41,7 @@ from mooring.framework.plugin import (
     ScorePlugin,
 )
 from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed, one_line
+from mooring.framework.plugin_metrics import Status
 from mooring.framework.post_filter import (
     Candidates,
     GroupNomination,
@@ -84,6 +86,7 @@ __all__ = [
     "run_score_placement",
     "run_sort_key",
     "run_unreserve",
+    "status_of",
     "wrong_explanation",
     "wrong_mask",
     "wrong_scores",
@@ -100,6 +103,8 @@ _BOOL: Final = np.dtype(np.bool_)
 _INT64: Final = np.dtype(np.int64)
 _UINT64: Final = np.dtype(np.uint64)
 _max: Final = np.maximum.reduce
+_NOT_MEASURED: Final = frozenset((ExtensionPoint.QUEUE_SORT, ExtensionPoint.QUEUEING_HINT))
+"""Queueing hints have a metric of their own, and kube-scheduler does not measure QueueSort."""
 _HIGHEST_RAW: Final = (2**63 - 1) // MAX_SCORE
 """Larger raw scores would overflow when they are normalized."""
 
@@ -140,10 +145,18 @@ def run_queueing_hint(
     point = ExtensionPoint.QUEUEING_HINT
     if not _called(pipeline, plugin, point, _registers, plugin, event):
         return QueueingHint.SKIP
-    hint = _timed(pipeline, plugin, point, plugin.queueing_hint, pod, event, cluster)
-    if not isinstance(hint, QueueingHint):
-        raise _error(pipeline, plugin, point, f"queueing_hint {_instead(hint, 'a QueueingHint')}")
-    return hint
+    metrics, result = pipeline.metrics, "Error"
+    began = metrics.clock()
+    try:
+        hint = _timed(pipeline, plugin, point, plugin.queueing_hint, pod, event, cluster)
+        if not isinstance(hint, QueueingHint):
+            raise _error(
+                pipeline, plugin, point, f"queueing_hint {_instead(hint, 'a QueueingHint')}"
+            )
+        result = hint.value
+        return hint
+    finally:
+        metrics.queueing_hint_ran(plugin.name, event, result, metrics.clock() - began)
 
 
 def run_pre_filter(
@@ -151,7 +164,7 @@ def run_pre_filter(
 ) -> Any | Skip | PreFilterResult | Unschedulable:
     """What `pre_filter` returns."""
     point = ExtensionPoint.PRE_FILTER
-    answer = _called(pipeline, plugin, point, plugin.pre_filter, pod, cluster)
+    answer = _measured(pipeline, plugin, point, plugin.pre_filter, pod, cluster)
     if type(answer) in NOT_A_FILTER_STATE and (problem := _wrong_pre_filter(answer)):
         raise _error(pipeline, plugin, point, f"pre_filter {problem}")
     return answer
@@ -161,7 +174,7 @@ def run_filter(
     pipeline: Pipeline, plugin: FilterPlugin, pod: Pod, nodes: NodeView, state: Any
 ) -> BoolArray:
     """What `filter` returns: bool[nodes]."""
-    mask = _called(pipeline, plugin, ExtensionPoint.FILTER, plugin.filter, pod, nodes, state)
+    mask = _measured(pipeline, plugin, ExtensionPoint.FILTER, plugin.filter, pod, nodes, state)
     if not _is_array(mask, _BOOL, len(nodes)):
         problem = wrong_mask(mask, len(nodes))
         raise _error(pipeline, plugin, ExtensionPoint.FILTER, f"filter {problem}")
@@ -172,7 +185,7 @@ def run_explain(
     pipeline: Pipeline, plugin: FilterPlugin, pod: Pod, nodes: NodeView, state: Any
 ) -> Explanation:
     """What `explain` returns, for nodes that `filter` rejected."""
-    why = _called(pipeline, plugin, ExtensionPoint.FILTER, plugin.explain, pod, nodes, state)
+    why = _measured(pipeline, plugin, ExtensionPoint.FILTER, plugin.explain, pod, nodes, state)
     if problem := wrong_explanation(why, len(nodes)):
         raise _error(pipeline, plugin, ExtensionPoint.FILTER, f"explain {problem}")
     return why
@@ -183,7 +196,7 @@ def run_resource_requests(
 ) -> Mapping[str, int]:
     """What `resource_requests` returns: amounts from 0 on, by resource."""
     point = ExtensionPoint.FILTER
-    amounts = _called(pipeline, plugin, point, plugin.resource_requests, state)
+    amounts = _measured(pipeline, plugin, point, plugin.resource_requests, state)
     # Looking at the items runs code of the plugin too.
     if not _called(pipeline, plugin, point, _are_amounts, amounts):
         expected = "a mapping of resources to amounts from 0 on"
@@ -200,7 +213,7 @@ def run_post_filter(
     Candidates are returned only where extenders have to see them, and have not yet.
     """
     point = ExtensionPoint.POST_FILTER
-    answer = _called(pipeline, plugin, point, plugin.post_filter, state)
+    answer = _measured(pipeline, plugin, point, plugin.post_filter, state)
     if problem := _wrong_post_filter(answer, state):
         raise _error(pipeline, plugin, point, f"post_filter {problem}")
     return answer
@@ -222,7 +235,7 @@ def run_pre_score(
 ) -> Any | Skip:
     """What `pre_score` returns."""
     point = ExtensionPoint.PRE_SCORE
-    answer = _called(pipeline, plugin, point, plugin.pre_score, pod, nodes, cluster)
+    answer = _measured(pipeline, plugin, point, plugin.pre_score, pod, nodes, cluster)
     if type(answer) in NOT_A_FILTER_STATE:
         problem = f"pre_score {_instead(answer, 'a state for score or SKIP')}"
         raise _error(pipeline, plugin, point, problem)
@@ -233,7 +246,7 @@ def run_score(
     pipeline: Pipeline, plugin: ScorePlugin, pod: Pod, nodes: NodeView, state: Any
 ) -> IntArray:
     """What `score` returns: int64[nodes], from 0 on, up to 100 where it is not normalized."""
-    raw = _called(pipeline, plugin, ExtensionPoint.SCORE, plugin.score, pod, nodes, state)
+    raw = _measured(pipeline, plugin, ExtensionPoint.SCORE, plugin.score, pod, nodes, state)
     if problem := wrong_scores(raw, len(nodes), plugin.normalize):
         raise _error(pipeline, plugin, ExtensionPoint.SCORE, f"score {problem}")
     return raw
@@ -492,6 +505,39 @@ def _called(
         raise _failed(pipeline, plugin, point, error) from error
 
 
+def _measured(
+    pipeline: Pipeline,
+    plugin: Plugin,
+    point: ExtensionPoint,
+    method: Callable[..., _Answer],
+    *arguments: Any,
+) -> _Answer:
+    """What the method returns; the call is measured if those of the present attempt are."""
+    metrics = pipeline.metrics
+    if not metrics.sampled or point in _NOT_MEASURED:
+        return _called(pipeline, plugin, point, method, *arguments)
+    began, status = metrics.clock(), Status.ERROR
+    try:
+        answer = _called(pipeline, plugin, point, method, *arguments)
+        status = status_of(answer)
+        return answer
+    finally:
+        metrics.plugin_ran(plugin.name, point, status, metrics.clock() - began)
+
+
+def status_of(answer: object) -> Status:
+    """kube-scheduler's code for what a plugin returned; for a filter, whether any node passed."""
+    if answer is SKIP:
+        return Status.SKIP
+    if isinstance(answer, np.ndarray) and answer.dtype == _BOOL:
+        return Status.SUCCESS if answer.any() else Status.UNSCHEDULABLE
+    if isinstance(answer, Unschedulable) and not answer.resolvable:
+        return Status.UNRESOLVABLE
+    if isinstance(answer, Unschedulable | NotEligible):
+        return Status.UNSCHEDULABLE
+    return Status.WAIT if isinstance(answer, Wait) else Status.SUCCESS
+
+
 def _timed(
     pipeline: Pipeline,
     plugin: Plugin,
@@ -503,7 +549,7 @@ def _timed(
     failures = pipeline.failures
     began = failures.clock()
     try:
-        return _called(pipeline, plugin, point, method, *arguments)
+        return _measured(pipeline, plugin, point, method, *arguments)
     finally:
         if (seconds := failures.clock() - began) > failures.slow_seconds:
             failures.slow(pipeline.blamed(plugin.name, point), seconds)
@@ -537,10 +583,12 @@ def _array(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
 
 
 def _error(pipeline: Pipeline, plugin: Plugin, point: ExtensionPoint, problem: str) -> PluginFailed:
+    pipeline.metrics.failed(point)
     return pipeline.failures.invalid(pipeline.blamed(plugin.name, point), problem)
 
 
 def _failed(
     pipeline: Pipeline, plugin: Plugin, point: ExtensionPoint, error: BaseException
 ) -> PluginFailed:
+    pipeline.metrics.failed(point)
     return pipeline.failures.error(pipeline.blamed(plugin.name, point), error)

@@ -26,8 +26,8 @@ from mooring.kube.config import Connection
 from mooring.kube.errors import ApiError, explain
 from mooring.kube.exchange import CONNECT_SECONDS
 from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Resource
-from mooring.mirroring.mirror import parsed_or_none
-from mooring.model.events import Kind
+from mooring.mirroring.mirror import ACTIONS, parsed_or_none
+from mooring.model.events import Action, Kind, event_label
 from mooring.model.objects import object_key
 from mooring.model.pod import Pod
 from mooring.state.cluster import ClusterState
@@ -93,7 +93,8 @@ class _NoDiffs(kopf.DiffBaseStorage):
 class KopfOperator:
     """Runs kopf inside our event loop for as long as this replica leads.
 
-    `seen` is called with each pod that is queued, and its object.
+    `seen` is called with each pod that is queued, and its object. `handled` is called with the name
+    of each event about a pod, as metrics have it, and the seconds that it took.
 
     Attributes:
         restarts: How often kopf has ended and was started again.
@@ -109,6 +110,7 @@ class KopfOperator:
         *,
         listed: Callable[[], None],
         seen: Callable[[Pod, Mapping[str, Any]], None] = lambda _pod, _raw: None,
+        handled: Callable[[str, float], None] = lambda _event, _seconds: None,
         retries: Sequence[float] = RETRIES,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -121,12 +123,15 @@ class KopfOperator:
         self._client = client
         self._listed = listed
         self._seen = seen
+        self._handled = handled
         self._retries = retries
         self._clock = clock
         self._sleep = sleep
         self._unwatched: dict[str, float] = {}
         self._trouble = ""
         self._class_trouble: str | None = None
+        self._resources: tuple[Resource, ...] = ()
+        """What kopf may watch as far as `until_watchable` has found, and it has not begun to."""
 
     async def run(self, restore_signals: Callable[[], None]) -> NoReturn:
         """Serve until cancelled; `restore_signals` takes back the handlers that kopf replaces.
@@ -139,10 +144,9 @@ class KopfOperator:
         self._watches_nothing()
         try:
             while True:
-                for resource in _NEEDED:
-                    await self._until_watchable(resource, backoff)
-                began = self._clock()
-                errors = await self._serve(restore_signals, await self._watchable())
+                resources = self._resources or await self._watchable(backoff)
+                self._resources, began = (), self._clock()
+                errors = await self._serve(restore_signals, resources)
                 self._watches_nothing()
                 if errors is None:
                     continue
@@ -156,11 +160,14 @@ class KopfOperator:
             self._unwatched.clear()
 
     async def until_watchable(self) -> None:
-        """Wait until kopf may watch what it needs; a replica that must wait here is not able."""
-        backoff = Backoff(Random())  # noqa: S311 - spreads load, hides nothing
+        """Wait until kopf may watch what it needs; a replica that must wait here is not able.
+
+        `run` does not look again before it starts kopf: the pods of a leader that was killed wait.
+        """
         self._watches_nothing()
-        for resource in _NEEDED:
-            await self._until_watchable(resource, backoff)
+        self._resources = await self._watchable(
+            Backoff(Random())  # noqa: S311 - spreads load, hides nothing
+        )
         self._unwatched.clear()
 
     def lacking(self) -> str | None:
@@ -226,8 +233,10 @@ class KopfOperator:
         else:
             self._unwatched.setdefault(path, self._clock())
 
-    async def _watchable(self) -> tuple[Resource, ...]:
-        """What kopf may watch now: all that is needed, and PriorityClasses if they can be."""
+    async def _watchable(self, backoff: Backoff) -> tuple[Resource, ...]:
+        """What kopf may watch: all that is needed, which is waited for, and PriorityClasses."""
+        for resource in _NEEDED:
+            await self._until_watchable(resource, backoff)
         trouble = await self._trouble_with(PRIORITY_CLASS)
         if trouble is not None and trouble != self._class_trouble:
             logger.warning("pods are scheduled, but priorities are shown without name: %s", trouble)
@@ -307,12 +316,15 @@ class KopfOperator:
         return registry
 
     async def _on_pod(self, event: Mapping[str, Any], **_: Any) -> None:
-        raw = event["object"]
+        raw, began = event["object"], self._clock()
         self._note_listing(event)
         if event["type"] == "DELETED":
             self._intake.gone(object_key(Kind.POD, raw), raw["metadata"].get("uid", ""))
         else:
             await self.pod_found(raw)
+        # kopf gives no type to what it lists, which is new to it.
+        action = ACTIONS.get(event["type"], Action.ADD)
+        self._handled(event_label(Kind.UNSCHEDULED_POD, action), self._clock() - began)
 
     async def _on_profile(self, event: Mapping[str, Any], patch: kopf.Patch, **_: Any) -> None:
         raw = event["object"]

@@ -1,9 +1,12 @@
 """Puts SchedulingProfiles in force or rejects them, and works out their status."""
 
 import logging
+from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
+
+import orjson
 
 from mooring.engine.intake import Intake
 from mooring.engine.profiles import Profiles
@@ -18,6 +21,10 @@ logger = logging.getLogger(__name__)
 
 _MOST_CHARACTERS = 32_768
 """The API's limit to a condition's message."""
+_MOST_HISTORY = 50
+"""Generations that are remembered, of all profiles together."""
+_MOST_SPEC_BYTES = 16 * 1024
+"""A larger spec is not remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,7 @@ class ProfileHandler:
         self._verdicts: dict[str, _Verdict] = {}
         self._shown: dict[str, Mapping[str, Any]] = {}
         self._outdated: set[str] = set()
+        self._history: deque[dict[str, Any]] = deque(maxlen=_MOST_HISTORY)
 
     def applied(self, raw: Mapping[str, Any]) -> dict[str, Any] | None:
         """Put the profile in force if it is valid.
@@ -56,6 +64,9 @@ class ProfileHandler:
             verdict = None
         if verdict is None or verdict.generation != metadata["generation"]:
             verdict = self._verdicts[metadata["name"]] = self._judge(raw)
+            in_force = self._profiles.in_force.get(metadata["name"])
+            spec = in_force.profile.manifest()["spec"] if in_force is not None else None
+            self._remember(metadata["name"], verdict, spec)
         self._shown[metadata["name"]] = before
         self._outdated.discard(metadata["name"])
         after = self._status(metadata["name"], verdict, before)
@@ -75,6 +86,10 @@ class ProfileHandler:
                 if patch:
                     yield name, patch
 
+    def ready(self) -> dict[str, bool]:
+        """By name, whether the newest spec of the profile is in force."""
+        return {name: verdict.ready for name, verdict in self._verdicts.items()}
+
     def known(self) -> dict[str, str]:
         """The uid of every profile that has come and not gone, by name."""
         return {name: verdict.uid for name, verdict in self._verdicts.items()}
@@ -84,9 +99,30 @@ class ProfileHandler:
         verdict = self._verdicts.get(name)
         return verdict is not None and verdict.uid == uid
 
+    def verdicts(self) -> Mapping[str, dict[str, Any]]:
+        """By name of each profile whether its newest spec is in force, as JSON values."""
+        return {
+            name: {
+                "observedGeneration": verdict.generation,
+                "ready": verdict.ready,
+                "reason": verdict.reason,
+                "message": verdict.message,
+            }
+            for name, verdict in self._verdicts.items()
+        }
+
+    def history(self) -> list[dict[str, Any]]:
+        """What this replica has seen of the profiles since it leads, the last 50 changes first.
+
+        Each has `time`, `profile`, `generation`, `ready`, `reason`, `message` and `spec`, the spec
+        in force since then; it is None if it is large, or if there is none.
+        """
+        return [*reversed(self._history)]
+
     def gone(self, name: str, uid: str) -> None:
         """Take the profile out of force; its pods wait for another profile that matches them."""
         if self.knows(name, uid):
+            self._remember(name, replace(self._verdicts[name], ready=False, reason="Deleted"), None)
             del self._verdicts[name]
             del self._shown[name]
             self._outdated.update(self._profiles.conflicts(name))
@@ -116,6 +152,19 @@ class ProfileHandler:
         if profile.spec.mode == "Shadow":
             reason, message = "Shadow", f"decides about {pods} for comparison, and binds none"
         return _Verdict(uid, generation, ready=True, reason=reason, message=message)
+
+    def _remember(self, name: str, verdict: _Verdict, spec: dict[str, Any] | None) -> None:
+        self._history.append(
+            {
+                "time": time_now(),
+                "profile": name,
+                "generation": verdict.generation,
+                "ready": verdict.ready,
+                "reason": verdict.reason,
+                "message": verdict.message,
+                "spec": spec if len(orjson.dumps(spec)) <= _MOST_SPEC_BYTES else None,
+            }
+        )
 
     def _put(self, raw: Mapping[str, Any]) -> None:
         name = raw["metadata"]["name"]

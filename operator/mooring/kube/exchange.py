@@ -58,14 +58,20 @@ class _Wire(asyncio.Protocol):
         self._retry_after: str | None = None
         self._framed = False
         self._body: list[bytes] = []
+        self._most: int | None = None
+        self._received = 0
 
-    def ask(self, request: bytes, seconds: float) -> asyncio.Future[Answer]:
-        """The answer, or `BrokenExchangeError` after `seconds` or when the connection ends."""
+    def ask(
+        self, request: bytes, seconds: float | None, most: int | None
+    ) -> asyncio.Future[Answer]:
+        """The answer, or `BrokenExchangeError`: see `Exchange.ask`."""
         loop = self._pool.loop
         self._waiting = waiting = loop.create_future()
         self._retry_after, self._framed, self._body = None, False, []
-        expiry = loop.call_later(seconds, self._break, f"no answer within {seconds:g} seconds")
-        waiting.add_done_callback(lambda _: expiry.cancel())
+        self._most, self._received = most, 0
+        if seconds is not None:
+            expiry = loop.call_later(seconds, self._break, f"no answer within {seconds:g} seconds")
+            waiting.add_done_callback(lambda _: expiry.cancel())
         cast("asyncio.Transport", self.transport).write(request)
         return waiting
 
@@ -80,11 +86,17 @@ class _Wire(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._waiting is None:  # nobody asked: whatever it is, it belongs to no request
+        if self._waiting is None:  # whatever it is, it belongs to no request
             self.abort()
+            return
+        self._received += len(data)
+        if self._most is not None and self._received > self._most:
+            self._break(f"the answer has more than {self._most} bytes")
             return
         try:
             self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._break("the server changed to another protocol than HTTP")
         except httptools.HttpParserError as error:
             self._break(f"the answer is not HTTP: {error}")
 
@@ -164,6 +176,7 @@ class Exchange:
         self._open: set[_Wire] = set()
         self._closed = False
         self._none_open = asyncio.Event()
+        self._tidying: asyncio.TimerHandle | None = None
 
     async def ask(
         self,
@@ -172,12 +185,15 @@ class Exchange:
         headers: Mapping[str, str],
         body: bytes | None,
         *,
-        seconds: float,
+        seconds: float | None,
+        most: int | None = None,
         may_send: Callable[[], bool] | None = None,
     ) -> Answer:
-        """The answer to one request, which is sent once; `seconds` from its sending on.
+        """The answer to one request, which is sent once.
 
+        It must come within `seconds` of the sending; None: the caller sees to that.
         `may_send` is called when there is a connection, immediately before the request is sent.
+        An answer of more than `most` bytes, its head included, breaks the exchange.
 
         Raises:
             NoConnectionError: nothing was sent.
@@ -197,7 +213,7 @@ class Exchange:
                 self.free(wire)
                 raise NotSentError
             try:
-                return await wire.ask(request, seconds)
+                return await wire.ask(request, seconds, most)
             except asyncio.CancelledError:
                 wire.abort()
                 raise
@@ -205,6 +221,8 @@ class Exchange:
     async def close(self) -> None:
         """Every connection has ended."""
         self._closed = True
+        if self._tidying is not None:
+            self._tidying.cancel()
         while self._open:
             self._none_open.clear()
             for wire in self._open:
@@ -212,12 +230,11 @@ class Exchange:
             await self._none_open.wait()
 
     def free(self, wire: _Wire) -> None:
-        """The connection can serve the next request; those that idle for long are dropped."""
-        now = self.loop.time()
-        wire.idle_since = now
+        """The connection can serve the next request; it is dropped when it idles for long."""
+        wire.idle_since = self.loop.time()
         self._idle.append(wire)
-        while self._idle[0].idle_since < now - KEEPALIVE_SECONDS:
-            self._idle.popleft().abort()
+        if self._tidying is None and not self._closed:
+            self._tidying = self.loop.call_later(KEEPALIVE_SECONDS, self._drop_idle)
 
     def lost(self, wire: _Wire) -> None:
         """The connection has ended."""
@@ -226,6 +243,16 @@ class Exchange:
             self._idle.remove(wire)
         if not self._open:
             self._none_open.set()
+
+    def _drop_idle(self) -> None:
+        """Ends the connections that have idled for long; comes again while others idle."""
+        self._tidying = None
+        now = self.loop.time()
+        while self._idle and self._idle[0].idle_since <= now - KEEPALIVE_SECONDS:
+            self._idle.popleft().abort()
+        if self._idle:
+            due = self._idle[0].idle_since + KEEPALIVE_SECONDS
+            self._tidying = self.loop.call_at(due, self._drop_idle)
 
     def _kept(self) -> _Wire | None:
         """The connection used last, which is the least likely to have been closed meanwhile."""

@@ -47,7 +47,8 @@ JITTER: Final = 1.2
 """The waits of a replica that does not lead vary by this factor, so that not all try at once."""
 LOOK_SECONDS: Final = 0.5
 """A replica that does not lead reads the lease every 0.5 to 1.1 seconds: one small request, so that
-it takes over about a second after the lease was released. (client-go waits for the retry period.)
+it takes over about a second after the lease was released, and notices soon when it is renewed.
+(client-go waits for the retry period.) It also reads it at the moment when it expires.
 """
 
 
@@ -152,7 +153,7 @@ class LeaderElector:
         releases the lease without `on_lost`: stop what only a leader may do before cancelling.
         """
         while not (able() and await self._within(self._try_seconds, self._try())):
-            await self._sleep(self._look_period * (1 + JITTER * self._random.random()))
+            await self._sleep(self._until_next_look())
         self.is_leader = True
         logger.info("leading: this replica holds lease %s/%s", self._namespace, self._name)
         try:
@@ -168,6 +169,12 @@ class LeaderElector:
         how = "was not renewed in time" if self.holder == self.identity else "is another's now"
         logger.error("lease %s/%s %s", self._namespace, self._name, how)
         on_lost()
+
+    def _until_next_look(self) -> float:
+        """Seconds: the look period with some jitter, but no longer than the known lease lives."""
+        pause = self._look_period * (1 + JITTER * self._random.random())
+        left = self._expires_at() - self._clock()
+        return min(pause, left) if left > 0 else pause
 
     @property
     def _try_seconds(self) -> float:
@@ -236,14 +243,15 @@ class LeaderElector:
             await self._write({})
             return True
         self._observe(lease)
-        if self.holder not in {self.identity, ""} and not self._expired():
+        if self.holder not in {self.identity, ""} and self._clock() < self._expires_at():
             return False
         await self._write(lease)
         return True
 
-    def _expired(self) -> bool:
-        seconds: float = self._lease["spec"].get("leaseDurationSeconds") or 0
-        return self._clock() >= self._observed_at + seconds
+    def _expires_at(self) -> float:
+        """When the lease expires if its holder does not change it, on this process's clock."""
+        seconds: float = (self._lease.get("spec") or {}).get("leaseDurationSeconds") or 0
+        return self._observed_at + seconds
 
     def _observe(self, lease: dict[str, Any]) -> None:
         if lease.get("spec") != self._lease.get("spec"):

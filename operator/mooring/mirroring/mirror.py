@@ -1,18 +1,19 @@
 """Objects that the reflectors read are parsed here and put into the cluster state."""
 
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mooring.kube import resources
 from mooring.kube.reflector import EventType
 from mooring.kube.resources import Resource
 from mooring.model.errors import ManifestError
-from mooring.model.events import Kind
+from mooring.model.events import Action, Kind, event_label
 from mooring.model.objects import object_key, parse_object
 from mooring.state.cluster import ClusterState
 
-__all__ = ["ASSIGNED_PODS", "MIRRORED", "MIRRORED_IF_SERVED", "Mirror", "parsed_or_none"]
+__all__ = ["ACTIONS", "ASSIGNED_PODS", "MIRRORED", "MIRRORED_IF_SERVED", "Mirror", "parsed_or_none"]
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,12 @@ ASSIGNED_PODS: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Fa
 """Field selector of the pods that are bound to a node and have not ended."""
 
 _KINDS: Final[Mapping[Resource, Kind]] = {**MIRRORED, **MIRRORED_IF_SERVED}
+ACTIONS: Final[Mapping[EventType, Action]] = {
+    "ADDED": Action.ADD,
+    "MODIFIED": Action.UPDATE,
+    "DELETED": Action.DELETE,
+}
+"""What a watch event says happened to the object."""
 
 
 def parsed_or_none(kind: Kind, raw: Mapping[str, Any]) -> Any | None:
@@ -61,10 +68,20 @@ class Mirror:
     """Writes what reflectors read into the cluster state (`mooring.kube.reflector.Sink`).
 
     A malformed object is logged and stays as it was known before, so that it holds up nothing else.
+    `handled` is called with the name of each event, as metrics have it, and the seconds that it
+    took to change the state and the queue.
     """
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(
+        self,
+        state: ClusterState,
+        *,
+        handled: Callable[[str, float], None] = lambda _event, _seconds: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._state = state
+        self._handled = handled
+        self._clock = clock
 
     def replace(self, resource: Resource, items: list[dict[str, Any]]) -> None:
         """The cluster holds exactly these objects."""
@@ -81,9 +98,10 @@ class Mirror:
 
     def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
         """One object was added, changed or deleted."""
-        kind = _KINDS[resource]
+        kind, began = _KINDS[resource], self._clock()
         key = object_key(kind, obj)
         if event == "DELETED":
             self._state.delete(kind, key, obj["metadata"].get("uid"))
         elif (value := parsed_or_none(kind, obj)) is not None:
             self._state.put(kind, key, value)
+        self._handled(event_label(kind, ACTIONS[event]), self._clock() - began)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Action", "ClusterEvent", "Kind"]
+__all__ = ["Action", "ClusterEvent", "Kind", "event_label"]
 
 
 class Kind(StrEnum):
@@ -57,3 +57,13 @@ class ClusterEvent:
     action: Action
     before: object | None
     after: object | None
+
+    @property
+    def label(self) -> str:
+        """The kind and the action as metrics name them: NodeAdd, AssignedPodDelete."""
+        return event_label(self.kind, self.action)
+
+
+def event_label(kind: Kind, action: Action) -> str:
+    """The name of such events in metrics (ClusterEvent.Label in k8s.io/kube-scheduler)."""
+    return f"{'AssignedPod' if kind is Kind.POD else kind.value}{action.value}"

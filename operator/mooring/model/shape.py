@@ -164,7 +164,8 @@ def _shape_key(
     if assigned:
         fields["status"] = _resize_status(status)
     try:
-        return orjson.dumps(fields)
+        # A copy, because what orjson returns occupies 4 KiB however short it is.
+        return memoryview(orjson.dumps(fields)).tobytes()
     except orjson.JSONEncodeError as error:
         raise ManifestError("spec", f"cannot be written as JSON: {error}") from None
 

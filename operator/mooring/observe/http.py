@@ -12,9 +12,10 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from ipaddress import ip_address
-from typing import Any, Final, Protocol
+from itertools import islice
+from typing import Any, Final, Protocol, TypeVar
 
 import orjson
 from aiohttp import web
@@ -28,16 +29,19 @@ from mooring.model.access import (
     pod_read,
 )
 from mooring.observe.metrics import Metrics
-from mooring.observe.records import DecisionLog
+from mooring.observe.records import MOST_SUMMARIES, DecisionLog
 from mooring.observe.tls import ServingTls, TlsError
 
-__all__ = ["Check", "Endpoints", "ListenError", "Reviews"]
+__all__ = ["Access", "Check", "Endpoints", "ListenError", "Page", "Reviews"]
 
 logger = logging.getLogger(__name__)
 
 RELOAD_SECONDS: Final = 10.0
 """Pause between two looks at the files of certificates."""
+_SLICE: Final = 200
+"""Short records that are made at a time; they take some milliseconds."""
 
+_Answer = TypeVar("_Answer")
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 Check = Callable[[], str | None]
@@ -54,18 +58,48 @@ class Reviews(Protocol):
         """Whether the user may do this."""
 
 
+class Access(Protocol):
+    """What the API server says about the user of a request.
+
+    Both methods raise HTTPUnauthorized if it does not accept the token, and HTTPServiceUnavailable
+    if it does not answer.
+    """
+
+    async def user_of(self, request: web.Request) -> User:
+        """The user of the client certificate, else of the bearer token, else the anonymous one."""
+
+    async def allows(self, user: User, attributes: Attributes) -> bool:
+        """Whether the user may do this."""
+
+
+class Page(Protocol):
+    """What is served below /ui/; see `mooring.page`."""
+
+    def is_public(self, path: str) -> bool:
+        """Whether everybody may get the path: true of the files of the page, which hold no data."""
+
+    def start(self, access: Access) -> Iterable[web.RouteDef]:
+        """Returns the routes; what they show of pods depends on the user's rights."""
+
+    def headers(self, path: str) -> Mapping[str, str]:
+        """What every answer for the path carries, whatever its status."""
+
+    async def stop(self) -> None:
+        """Ends the streams, which would end with their clients only."""
+
+
 class ListenError(Exception):
     """The endpoints cannot be served at this address or with this certificate, in one line."""
 
 
 class Endpoints:
-    """Serves /livez, /readyz, /healthz, /metrics, /configz and /debug once started.
+    """Serves /livez, /readyz, /healthz, /metrics, /configz, /debug and /ui once started.
 
     Args:
         live: Checks by name whose failure means that only a restart helps. /healthz is the same.
         ready: Checks by name whose failure means that this replica cannot do its work yet.
         metrics: What /metrics shows.
-        decisions: What /debug/decisions?pod=NAMESPACE/NAME searches.
+        decisions: What /debug/decisions shows.
         pod_report: Gives what is known of the pod "namespace/name" now, as JSON values; None if
             the pod is not known.
         pod_groups: Gives what is known of the pod groups of this namespace and name now.
@@ -74,6 +108,7 @@ class Endpoints:
         tls: Gives the TLS context to serve with.
         reviews: Says who a user is and what it may do.
         always_allow_paths: Paths that are shown to everybody; `/a/*` stands for all below `/a/`.
+        page: What is served below /ui/; without it nothing is.
     """
 
     def __init__(
@@ -90,6 +125,7 @@ class Endpoints:
         tls: ServingTls,
         reviews: Reviews,
         always_allow_paths: Collection[str],
+        page: Page | None = None,
     ) -> None:
         self._health = {"livez": live, "healthz": live, "readyz": ready}
         self._metrics = metrics
@@ -106,6 +142,7 @@ class Endpoints:
         self._always_allowed_below = tuple(
             path[:-1] for path in always_allow_paths if path.endswith("*")
         )
+        self._page = page
         self._listener: _Listener | None = None
         self._reloading: asyncio.Task[None] | None = None
         self._trouble = ""
@@ -131,6 +168,9 @@ class Endpoints:
         app.router.add_get("/configz", self._show_configuration)
         app.router.add_get("/debug/decisions", self._show_decisions)
         app.router.add_get("/debug/shadow", self._show_shadow)
+        if self._page is not None:
+            app.router.add_routes(self._page.start(self))
+            app.on_response_prepare.append(self._add_headers)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await runner.setup()
         try:
@@ -151,6 +191,8 @@ class Endpoints:
             await asyncio.wait([self._reloading])
             self._reloading = None
         if self._listener is not None:
+            if self._page is not None:
+                await self._page.stop()
             await self._listener.close()
             self._listener = None
 
@@ -184,6 +226,7 @@ class Endpoints:
         """The handler's answer to those who may have it, one line to others."""
         path = request.path
         always = path in self._always_allowed or path.startswith(self._always_allowed_below)
+        always |= self._page is not None and self._page.is_public(path)
         if not always and request.match_info.http_exception is None:
             await self._require(request, NonResourceAttributes(request.method.lower(), path))
         return await handler(request)
@@ -193,11 +236,47 @@ class Endpoints:
 
         Raises:
             HTTPUnauthorized, HTTPForbidden: It may not.
+            HTTPServiceUnavailable: The API server does not say.
+        """
+        user = await self.user_of(request)
+        if not await self.allows(user, attributes):
+            raise web.HTTPForbidden(text=f'forbidden: User "{user.name}" cannot {attributes}\n')
+
+    async def allows(self, user: User, attributes: Attributes) -> bool:
+        """Whether the user may do this.
+
+        Raises:
             HTTPServiceUnavailable: The API server does not say; without its word nothing is shown.
         """
+        return await self._answered(self._reviews.allows(user, attributes))
+
+    async def user_of(self, request: web.Request) -> User:
+        """The user of the client certificate, else of the bearer token, else the anonymous one.
+
+        Raises:
+            HTTPUnauthorized: The API server does not accept the token.
+            HTTPServiceUnavailable: It does not say.
+        """
+        certificate = request.get_extra_info("peercert")
+        if certificate and ssl.cert_time_to_seconds(certificate["notAfter"]) > time.time():
+            by_certificate = User.of_certificate(certificate["subject"])
+            if by_certificate is not None:
+                return by_certificate
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            return ANONYMOUS
+        user = await self._answered(self._reviews.user_of(token.strip()))
+        if user is None:
+            raise web.HTTPUnauthorized(
+                text="Unauthorized: the API server does not accept the token\n",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        return user
+
+    async def _answered(self, review: Awaitable[_Answer]) -> _Answer:
+        """The review's result; HTTPServiceUnavailable if the API server does not answer."""
         try:
-            user = await self._user_of(request)
-            allowed = await self._reviews.allows(user, attributes)
+            answer = await review
         except ReviewError as error:
             # Told to administrators, not to a user who is not known: it names the API server.
             if str(error) != self._review_trouble:
@@ -208,26 +287,11 @@ class Endpoints:
                 "the log of this replica has the reason\n"
             ) from error
         self._review_trouble = ""
-        if not allowed:
-            raise web.HTTPForbidden(text=f'forbidden: User "{user.name}" cannot {attributes}\n')
+        return answer
 
-    async def _user_of(self, request: web.Request) -> User:
-        """The user of the client certificate, else of the bearer token, else the anonymous one."""
-        certificate = request.get_extra_info("peercert")
-        if certificate and ssl.cert_time_to_seconds(certificate["notAfter"]) > time.time():
-            by_certificate = User.of_certificate(certificate["subject"])
-            if by_certificate is not None:
-                return by_certificate
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
-            return ANONYMOUS
-        user = await self._reviews.user_of(token.strip())
-        if user is None:
-            raise web.HTTPUnauthorized(
-                text="Unauthorized: the API server does not accept the token\n",
-                headers={"WWW-Authenticate": "Bearer"},
-            )
-        return user
+    async def _add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
+        if self._page is not None:
+            response.headers.update(self._page.headers(request.path))
 
     async def _show_health(self, request: web.Request) -> web.Response:
         page = request.match_info["page"]
@@ -258,26 +322,42 @@ class Endpoints:
         return web.json_response({"podGroups": found})
 
     async def _show_decisions(self, request: web.Request) -> web.Response:
-        """Of ?pod=NAMESPACE/NAME, of ?namespace=NAMESPACE, or of all that are kept.
+        """Of ?pod=NAMESPACE/NAME with its path, of ?namespace=NAMESPACE, or of all that are kept.
 
-        Of ?podgroup=NAMESPACE/NAME the groups of this name, to those who may get the namespace's
-        pods.
+        With ?summary=true only short records, of at most ?limit=N pods. Of
+        ?podgroup=NAMESPACE/NAME the groups of this name, to those who may get the namespace's pods.
         """
         if (group := request.query.get("podgroup")) is not None:
             return await self._show_pod_groups(request, group)
         pod, namespace = request.query.get("pod"), request.query.get("namespace", "")
         if pod is None:
             await self._require(request, pod_read(namespace))
+            if request.query.get("summary") == "true":
+                return await self._show_summaries(namespace, request.query.get("limit", "1000"))
             return web.json_response({"decisions": self._decisions.latest(namespace)})
         found_namespace, name = _named("pod", pod)
         await self._require(request, pod_read(found_namespace, name))
-        report, records = await self._pod_report(pod), self._decisions.of(pod)
-        if report is None and not records:
+        report, path = await self._pod_report(pod), self._decisions.path(pod)
+        records = self._decisions.of(pod)
+        if report is None and path is None:
             raise web.HTTPNotFound(
                 text=f"no recent decision about pod {pod} is kept by this replica;"
                 " only the leading replica decides\n"
             )
-        return web.json_response({"pod": report, "decisions": records})
+        return web.json_response({"pod": report, "path": path, "decisions": records})
+
+    async def _show_summaries(self, namespace: str, limit: str) -> web.Response:
+        """Short records of this many pods, made in slices so that the event loop goes on."""
+        if not limit.isdecimal() or not 0 < int(limit) <= MOST_SUMMARIES:
+            raise web.HTTPBadRequest(text=f"limit must be between 1 and {MOST_SUMMARIES}\n")
+        found = self._decisions.summaries(namespace, int(limit))
+        parts = list[bytes]()
+        while part := [*islice(found, _SLICE)]:
+            parts.append(orjson.dumps(part)[1:-1])
+            await asyncio.sleep(0)
+        counts = {"bytes": self._decisions.bytes, "limitBytes": self._decisions.limit}
+        page = b'{"decisions":[%b],%b' % (b",".join(parts), orjson.dumps(counts)[1:])
+        return web.Response(body=page, content_type="application/json")
 
     async def _show_shadow(self, request: web.Request) -> web.Response:
         """The comparisons of shadow profiles: of ?namespace=NAMESPACE, or of all pods."""

@@ -12,7 +12,14 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from mooring import __version__
-from mooring.observe.instruments import CounterFamily, HistogramFamily, exponential_buckets
+from mooring.framework.plugin_failures import ExtensionPoint
+from mooring.framework.plugin_metrics import Status
+from mooring.observe.instruments import (
+    Count,
+    CounterFamily,
+    HistogramFamily,
+    exponential_buckets,
+)
 from mooring.observe.readings import Readings
 
 __all__ = ["RESULTS", "Metrics", "ProfileMetrics"]
@@ -22,6 +29,9 @@ RESULTS = ("scheduled", "unschedulable", "error")
 
 _MOST_EXTENDERS = 100
 """Values of the label `extender`, which profiles choose."""
+
+_MOST_PLUGINS = 500
+"""Values of the label `plugin` of durations and evaluations: profiles name their rules."""
 
 ATTEMPTS_LABEL_LIMIT = 15
 """From this many attempts on the label `attempts` says "15+", which bounds its series."""
@@ -62,6 +72,8 @@ class Metrics(Collector):
     """The registry of this process; write from the event loop's thread only."""
 
     def __init__(self) -> None:
+        self.pods_bound = 0
+        """How many pods have been bound since the start."""
         self._families: list[CounterFamily | HistogramFamily] = []
         self._readings: Readings | None = None
         self._build = GaugeMetricFamily(
@@ -70,7 +82,9 @@ class Metrics(Collector):
         self._build.add_metric([__version__], 1)
         self._profiles: dict[str, ProfileMetrics] = {}
         self._define_attempts()
+        self._define_plugins()
         self._define_pods()
+        self._define_pod_groups()
         self._define_own()
         self.registry = CollectorRegistry()
         self.registry.register(self)
@@ -117,6 +131,39 @@ class Metrics(Collector):
             ("result",),
         )
 
+    def _define_plugins(self) -> None:
+        of_calls = exponential_buckets(0.00001, 1.5, 20)
+        self._point_duration = self._histogram(
+            "scheduler_framework_extension_point_duration_seconds",
+            "Time for running all plugins of an extension point.",
+            exponential_buckets(0.0001, 2, 12),
+            ("extension_point", "status", "profile"),
+        )
+        self._plugin_duration = self._histogram(
+            "scheduler_plugin_execution_duration_seconds",
+            "Time of a call of a plugin, in one of ten attempts.",
+            of_calls,
+            ("plugin", "extension_point", "status"),
+        )
+        self._plugin_evaluations = self._counter(
+            "scheduler_plugin_evaluation_total",
+            "Decisions that used a plugin's result, which pods that are alike share.",
+            ("plugin", "extension_point", "profile"),
+        )
+        self._hint_duration = self._histogram(
+            "scheduler_queueing_hint_execution_duration_seconds",
+            "Time for running a queueing hint.",
+            of_calls,
+            ("plugin", "event", "hint"),
+        )
+        self._event_duration = self._histogram(
+            "scheduler_event_handling_duration_seconds",
+            "Time for handling an event of a watch.",
+            exponential_buckets(0.0001, 2, 12),
+            ("event",),
+        )
+        self._plugins: set[str] = set()
+
     def _define_pods(self) -> None:
         self._sli_duration = self._histogram(
             "scheduler_pod_scheduling_sli_duration_seconds",
@@ -137,6 +184,47 @@ class Metrics(Collector):
             "scheduler_preemption_victims",
             "Victims of a preemption.",
             exponential_buckets(1, 2, 7),
+        )
+        self._eviction_duration = self._histogram(
+            "scheduler_preemption_goroutines_duration_seconds",
+            "Time for evicting the victims of a preemption.",
+            exponential_buckets(0.01, 2, 20),
+            ("result",),
+        )
+        self._evictions = self._counter(
+            "scheduler_preemption_goroutines_execution_total",
+            "Preemptions whose victims were evicted, by result.",
+            ("result",),
+        )
+        for result in ("success", "error"):
+            self._evictions.child(result)
+        self._after_flush = self._counter(
+            "scheduler_pod_scheduled_after_flush_total",
+            "Pods bound after they were tried again only because five minutes were over.",
+        )
+
+    def _define_pod_groups(self) -> None:
+        buckets = exponential_buckets(0.001, 2, 15)
+        self._group_attempts = self._counter(
+            "scheduler_podgroup_schedule_attempts_total",
+            "Attempts to schedule pod groups, by result and profile.",
+            ("result", "profile"),
+        )
+        self._group_attempt_duration = self._histogram(
+            "scheduler_podgroup_scheduling_attempt_duration_seconds",
+            "Time of an attempt to schedule a pod group, without its binding.",
+            buckets,
+            ("result", "profile"),
+        )
+        self._group_algorithm_duration = self._histogram(
+            "scheduler_podgroup_scheduling_algorithm_duration_seconds",
+            "Time of a decision about a pod group.",
+            buckets,
+        )
+        self._pod_group_duration = self._histogram(
+            "mooring_pod_group_scheduling_duration_seconds",
+            "Time from the moment a pod group has enough members to the decision that places it.",
+            exponential_buckets(0.01, 2, 20),
         )
 
     def _define_own(self) -> None:
@@ -184,12 +272,6 @@ class Metrics(Collector):
         )
         self._extenders: set[str] = set()
 
-        self._pod_group_duration = self._histogram(
-            "mooring_pod_group_scheduling_duration_seconds",
-            "Time from the moment a pod group has enough members to the decision that places it.",
-            exponential_buckets(0.01, 2, 20),
-        )
-
     def for_profile(self, profile: str) -> ProfileMetrics:
         """The recorder of this profile, always the same one; keep it beside the pipeline."""
         recorder = self._profiles.get(profile)
@@ -202,11 +284,17 @@ class Metrics(Collector):
             )
         return recorder
 
-    def pod_bound(self, attempts: int, seconds: float) -> None:
-        """A pod is bound after `attempts` tries and `seconds` since it first entered the queue."""
+    def pod_bound(self, attempts: int, seconds: float, *, flushed: bool = False) -> None:
+        """A pod is bound after `attempts` attempts, `seconds` after it first entered the queue.
+
+        If `flushed`, no event had moved it: it was tried again when five minutes were over.
+        """
+        if flushed:
+            self._after_flush.child().add()
         label = str(attempts) if attempts < ATTEMPTS_LABEL_LIMIT else f"{ATTEMPTS_LABEL_LIMIT}+"
         self._sli_duration.child(label).observe(seconds)
         self._pod_attempts.child().observe(attempts)
+        self.pods_bound += 1
 
     def permit_waited(self, result: str, seconds: float) -> None:
         """Count a pod that has left Permit; `result` is kube-scheduler's status code."""
@@ -223,6 +311,53 @@ class Metrics(Collector):
     def pod_group_placed(self, seconds: float) -> None:
         """A decision has placed a pod group, so many seconds after it had enough members."""
         self._pod_group_duration.child().observe(seconds)
+
+    def preemption_ended(self, result: str, seconds: float) -> None:
+        """The victims of a preemption are evicted (success), or not all of them (error)."""
+        self._evictions.child(result).add()
+        self._eviction_duration.child(result).observe(seconds)
+
+    def pod_group_attempted(self, result: str, profile: str, seconds: float) -> None:
+        """An attempt of a pod group has ended: one of `RESULTS`, or waiting_on_preemption."""
+        self._group_attempts.child(result, profile).add()
+        self._group_attempt_duration.child(result, profile).observe(seconds)
+
+    def pod_group_decided(self, seconds: float) -> None:
+        """A decision about a pod group has ended."""
+        self._group_algorithm_duration.child().observe(seconds)
+
+    def extension_point_ran(
+        self, point: ExtensionPoint, status: Status, profile: str, seconds: float
+    ) -> None:
+        """All plugins of an extension point have run."""
+        self._point_duration.child(point, status, profile).observe(seconds)
+
+    def plugin_ran(
+        self, plugin: str, point: ExtensionPoint, status: Status, seconds: float
+    ) -> None:
+        """One call of a plugin has ended."""
+        name = self._plugin_label(plugin)
+        self._plugin_duration.child(name, point, status).observe(seconds)
+
+    def queueing_hint_ran(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+        """One queueing hint has run for this event; `hint` is Queue, QueueSkip or Error."""
+        self._hint_duration.child(self._plugin_label(plugin), event, hint).observe(seconds)
+
+    def evaluations(self, plugin: str, point: ExtensionPoint, profile: str) -> Count:
+        """The counter of the decisions that used the plugin's result, always the same one."""
+        return self._plugin_evaluations.child(self._plugin_label(plugin), point, profile)
+
+    def event_handled(self, event: str, seconds: float) -> None:
+        """An event of a watch has changed the state and the queue."""
+        self._event_duration.child(event).observe(seconds)
+
+    def _plugin_label(self, plugin: str) -> str:
+        """The plugin's name; "other" for those beyond the first 500 of a process."""
+        if plugin not in self._plugins:
+            if len(self._plugins) >= _MOST_PLUGINS:
+                return "other"
+            self._plugins.add(plugin)
+        return plugin
 
     def relisted(self, resource: str) -> None:
         """`resource` (pods, replicasets.apps) was listed again instead of resuming its watch."""

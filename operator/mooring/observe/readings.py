@@ -30,6 +30,12 @@ class Readings:
     """Pods that turned out to have other GPU cards than those chosen for them."""
     pod_groups: Callable[[], Mapping[str, int]]
     """Pod groups by phase, as they were last looked at by a leading replica."""
+    queue_incoming_pods: Callable[[], Mapping[tuple[str, str], int]]
+    """Pods that were added to the queues so far, by (queue, event)."""
+    inflight_events: Callable[[], Mapping[str, int]]
+    """Events that the queue keeps for pods in flight, by event."""
+    profiles_ready: Callable[[], Mapping[str, bool]]
+    """By profile, whether its newest spec is in force."""
     leading: Callable[[], bool]
     """Whether this replica holds the lease and therefore binds."""
 
@@ -46,6 +52,26 @@ class Readings:
             "Unschedulable pods, by each plugin that rejected them.",
             ("plugin", "profile"),
             self.unschedulable_pods().items(),
+        )
+        incoming = CounterMetricFamily(
+            "scheduler_queue_incoming_pods_total",
+            "Pods added to the queues, by queue and event.",
+            labels=("queue", "event"),
+        )
+        for labels, pods in self.queue_incoming_pods().items():
+            incoming.add_metric(labels, pods)
+        yield incoming
+        yield _gauge(
+            "scheduler_inflight_events",
+            "Events that the queue keeps for pods in flight, and these pods (PodPopped).",
+            ("event",),
+            _keyed(self.inflight_events()),
+        )
+        yield _gauge(
+            "mooring_profile_ready",
+            "1 if the newest spec of the profile is in force, else 0.",
+            ("profile",),
+            _keyed(self.profiles_ready()),
         )
         yield _gauge(
             "scheduler_cache_size",

@@ -1,31 +1,116 @@
-"""The decision record: its JSON, and a bounded memory of recent ones.
+"""The record of decisions: its JSON, and a bounded memory of recent decisions and of pods' paths.
 
-`mooring simulate` prints whole decisions with `to_json`. A running scheduler keeps the last few
-in a `DecisionLog`, whose memory does not grow with the cluster: it bounds the attempts in all,
-the attempts per pod and the nodes per attempt.
+`mooring simulate` prints whole decisions with `to_json`. A running scheduler keeps the path of each
+pod in a `DecisionLog`: what happened to it, and the decisions about it. Its memory does not grow
+with the cluster. A decision is kept as JSON text, and equal texts are kept once, so that many equal
+pods with the same decision cost little more than one.
 """
 
-from collections import OrderedDict, deque
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import json
+import time
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from heapq import nlargest
+from enum import StrEnum
+from heapq import merge, nlargest
 from itertools import chain, islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import orjson
 
 from mooring.framework.decision import Decision, NodeScore, Rejection
+from mooring.framework.queued_pod import PodState, StateTimes
 
-__all__ = ["LATEST", "DecisionLog", "to_json"]
+__all__ = ["DEFAULT_LIMIT", "LATEST", "MOST_SUMMARIES", "DecisionLog", "Step", "to_json"]
 
+MOST_SUMMARIES: Final = 50_000
+"""Short records that one answer shows."""
 LATEST: Final = 100
 """Pods whose records one answer shows: bounds how long the event loop writes JSON."""
+DEFAULT_LIMIT: Final = 64 * 2**20
+"""Bytes; enough for the paths of 20,000 pending pods with two different decisions each."""
+
+_MOST_STEPS: Final = 32
+"""Steps that are kept of one pod."""
+_FIRST_STEPS: Final = 4
+"""Of these the first, which stay when a pod has more steps."""
+_MOST_VICTIMS: Final = 10
+"""Victims that a step names."""
+
+_PATH_BYTES: Final = 900
+"""A path without its steps and names, with its `StateTimes` and its entry in a dict."""
+_STEP_BYTES: Final = 64
+_TEXT_BYTES: Final = 240
+"""A text that is kept once, without its characters."""
+
+
+class Step(StrEnum):
+    """What may happen to a pod; the values are those of `step` in JSON."""
+
+    SEEN = "seen"
+    """The replica sees the pod without a node for the first time."""
+    NO_PROFILE = "noProfile"
+    GATED = "gated"
+    """Details: the PreEnqueue plugin that holds the pod back, "" for another obstacle."""
+    QUEUED = "queued"
+    UNSCHEDULABLE = "unschedulable"
+    """An attempt found no node. Details: the dominant cause."""
+    NOMINATED = "nominated"
+    """Details: the node, the number of victims, and the first of them."""
+    PREEMPTION_FAILED = "preemptionFailed"
+    """Details: why the evictions were given up."""
+    ASSUMED = "assumed"
+    """An attempt chose a node. Details: the node."""
+    WAITING_AT_PERMIT = "waitingAtPermit"
+    """Details: the node and the plugins."""
+    REJECTED = "rejected"
+    """By a Reserve or Permit plugin. Details: the plugin and its reason."""
+    ERROR = "error"
+    """The attempt or the binding ended in an error. Details: the error."""
+    BOUND = "bound"
+    """Details: the node."""
+    PREEMPTED = "preempted"
+    """The pod is evicted for another one. Details: that pod and the node."""
+    GONE = "gone"
+    """The pod was deleted, has ended, or was bound by another scheduler."""
+
+
+_STEPS: Final = tuple(Step)
+_CODES: Final = {step: float(code) for code, step in enumerate(_STEPS)}
+_ENDS: Final = (Step.BOUND, Step.GONE)
+
+_DETAILS: Final[Mapping[Step, Callable[[Sequence[str]], dict[str, Any]]]] = {
+    **dict.fromkeys(Step, lambda _: {}),
+    Step.GATED: lambda details: {"plugins": details},
+    Step.UNSCHEDULABLE: lambda details: {"cause": details[0]},
+    Step.NOMINATED: lambda details: {
+        "node": details[0],
+        "victims": details[2:],
+        "victimsInAll": int(details[1]),
+    },
+    Step.PREEMPTION_FAILED: lambda details: {"cause": details[0]},
+    Step.ASSUMED: lambda details: {"node": details[0]},
+    Step.WAITING_AT_PERMIT: lambda details: {"node": details[0], "plugins": details[1:]},
+    Step.REJECTED: lambda details: {"plugins": [*filter(None, details[:1])], "cause": details[1]},
+    Step.ERROR: lambda details: {"cause": details[0]},
+    Step.BOUND: lambda details: {"node": details[0]},
+    Step.PREEMPTED: lambda details: {"by": details[0], "node": details[1]},
+}
+"""What a step has in JSON beside its times."""
+
+_WallTime = Callable[[float], str]
 
 
 def to_json(decision: Decision) -> dict[str, Any]:
     """The record as a program reads it; the same in the simulator and in the operator."""
+    return {"pod": decision.pod, **_without_pod(decision)}
+
+
+def _without_pod(decision: Decision) -> dict[str, Any]:
     scores = decision.scores
     return {
-        "pod": decision.pod,
         "profile": decision.profile,
         "profileGeneration": decision.profile_generation,
         "node": decision.node,
@@ -49,105 +134,512 @@ def to_json(decision: Decision) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Record:
-    """A shortened decision, when it was taken, and how many nodes each table had before."""
+class _Text:
+    """A text that is kept once for all paths that have it; `size` is in bytes."""
 
-    decision: Decision
-    time: float
-    scored: int
-    rejected: int
+    __slots__ = ("size", "users", "value")
 
-    def to_json(self) -> dict[str, Any]:
-        decision = self.decision
-        view = to_json(decision)
-        view["time"] = datetime.fromtimestamp(self.time, UTC).isoformat(timespec="milliseconds")
-        truncated = {}
-        if self.scored > len(decision.scores or ()):
-            truncated["scores"] = self.scored
-        if self.rejected > len(decision.rejections):
-            truncated["rejections"] = self.rejected
-        return view | {"truncated": truncated} if truncated else view
+    def __init__(self, value: bytes) -> None:
+        self.value = value
+        self.size = _TEXT_BYTES + len(value)
+        self.users = 0
+
+
+class _Entry(NamedTuple):
+    """One step as it is read from a path: `in_a_row` times, from `first` to `last`."""
+
+    step: Step
+    first: float
+    last: float
+    in_a_row: int
+    details: list[str]
+    decision: bytes | None
+
+    def to_json(self, wall: _WallTime) -> dict[str, Any]:
+        """The step as JSON values; which details it has depends on the kind of step."""
+        times = {"time": wall(self.first), "until": wall(self.last), "count": self.in_a_row}
+        return {"step": self.step.value, **times, **_DETAILS[self.step](self.details)}
+
+
+class _Path:
+    """What happened to one pod, in order.
+
+    `numbers` has four values per step: the code of the step, the times of the first and the last
+    in a row, and how many they are. `texts` has two: the details, and the decision if it is kept.
+    """
+
+    __slots__ = (
+        "admission",
+        "attempts",
+        "decisions",
+        "left_out",
+        "numbers",
+        "size",
+        "texts",
+        "times",
+        "uid",
+    )
+
+    def __init__(self, key: str, uid: str, times: StateTimes | None) -> None:
+        self.uid = uid
+        self.times = times
+        self.admission: tuple[str, ...] | None = None
+        """The last step that said whether the pod is in the queue, and its details."""
+        self.numbers = array("d")
+        self.texts: list[_Text | None] = []
+        self.left_out = 0
+        self.attempts = 0
+        self.decisions = 0
+        """How many decisions are kept."""
+        self.size = _PATH_BYTES + len(key) + len(uid)
+
+    @property
+    def length(self) -> int:
+        """How many steps are kept."""
+        return len(self.texts) // 2
+
+    @property
+    def changed(self) -> float:
+        """When the last step was."""
+        return self.numbers[-2]
+
+    @property
+    def last(self) -> Step:
+        """The last step."""
+        return _STEPS[int(self.numbers[-4])]
+
+    def entry(self, position: int) -> _Entry:
+        """The step at this position."""
+        code, first, last, count = self.numbers[4 * position : 4 * position + 4]
+        details, decision = self.texts[2 * position : 2 * position + 2]
+        return _Entry(
+            _STEPS[int(code)],
+            first,
+            last,
+            int(count),
+            orjson.loads(details.value) if details is not None else [],
+            decision.value if decision is not None else None,
+        )
+
+    def decided(self) -> Iterator[_Entry]:
+        """The steps whose decision is kept, newest first."""
+        for position in reversed(range(self.length)):
+            if self.texts[2 * position + 1] is not None:
+                yield self.entry(position)
 
 
 class DecisionLog:
-    """The last attempts of the pods decided last.
+    """The paths of pods, with the last decisions about them, in a bounded number of bytes.
+
+    When there are too many, the paths of pods that are bound or gone are dropped first, the oldest
+    first; then the decisions of the pods to which nothing has happened for the longest time, and
+    at last their paths. Times that callers pass are seconds on the scheduler's monotonic clock;
+    pods are named "namespace/name".
 
     Args:
-        attempts: How many attempts are kept in all. When full, the pod whose latest attempt is
-            the oldest loses its first.
-        attempts_per_pod: How many attempts are kept of one pod.
-        nodes: How many nodes are kept in each table of an attempt: the best scores, the chosen
-            node among them, and rejections of as many different kinds as there are.
+        limit: The number of bytes; 0 keeps nothing.
+        decisions_per_pod: How many decisions are kept of one pod. Of consecutive decisions with the
+            same cause, the last one is kept.
+        nodes: How many nodes are kept in each table of a decision: the best scores, the chosen node
+            among them, and rejections of as many different kinds as there are.
+        clock: The scheduler's monotonic clock.
+        wall: Seconds since the epoch.
     """
 
-    def __init__(self, *, attempts: int = 1000, attempts_per_pod: int = 5, nodes: int = 10) -> None:
-        self._capacity = attempts
-        self._attempts_per_pod = attempts_per_pod
+    def __init__(
+        self,
+        *,
+        limit: int = DEFAULT_LIMIT,
+        decisions_per_pod: int = 5,
+        nodes: int = 10,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.limit: Final = limit
+        self.bytes = 0
+        """How much memory is used, about."""
+        self._decisions_per_pod = decisions_per_pod
         self._nodes = nodes
-        self._by_pod: OrderedDict[str, deque[_Record]] = OrderedDict()
-        self._count = 0
+        self._clock = clock
+        self._wall = wall
+        self._texts: dict[bytes, _Text] = {}
+        # In each of these the path that has changed last is the last one.
+        self._live: OrderedDict[str, _Path] = OrderedDict()
+        self._without_decisions: OrderedDict[str, _Path] = OrderedDict()
+        """Paths of live pods whose decisions were dropped, and that have not changed since."""
+        self._ended: OrderedDict[str, _Path] = OrderedDict()
 
     def __len__(self) -> int:
-        return self._count
+        """How many paths are kept."""
+        return len(self._live) + len(self._without_decisions) + len(self._ended)
 
-    def add(
+    def seen(
+        self, pod: str, uid: str, now: float, known: StateTimes | None = None
+    ) -> StateTimes | None:
+        """The pod has no node. Begins its path, if it has none; that of its predecessor ends.
+
+        `known` are the times of a pod that is queued already. Returns the times of the pod, or
+        None if nothing is kept.
+        """
+        path = self._find(pod)
+        if path is not None and path.uid not in ("", uid):
+            self._drop(pod)
+            path = None
+        if path is not None and pod not in self._ended:
+            if path.times is None:
+                path.uid, path.times = uid, known or StateTimes(now)
+                self._grow(path, len(uid))
+            return path.times
+        if not self.limit:
+            return known
+        times = path.times if path is not None else None
+        times = times or known or StateTimes(now)
+        if path is None:
+            self._begin(pod, uid, times)
+        else:
+            times.enter(PodState.ACTIVE, now)
+            path.admission = None
+            self._live[pod] = self._ended.pop(pod)
+        self.note(pod, Step.SEEN, now)
+        return times
+
+    def without_profile(self, pod: str, uid: str, now: float) -> None:
+        """No profile takes the pod. Nothing is noted if that is known."""
+        times = self.seen(pod, uid, now)
+        if times is not None and times.state is not PodState.NO_PROFILE:
+            times.enter(PodState.NO_PROFILE, now)
+            self._admit(pod, Step.NO_PROFILE, now)
+
+    def admitted(self, pod: str, gate: str | None, now: float) -> None:
+        """The pod is in the queue; or `gate`, the name of a PreEnqueue plugin, holds it back.
+
+        `gate` is "" if something else does. Nothing is noted if that is known.
+        """
+        if gate is None:
+            self._admit(pod, Step.QUEUED, now)
+        else:
+            self._admit(pod, Step.GATED, now, *filter(None, (gate,)))
+
+    def _admit(self, pod: str, step: Step, now: float, *details: str) -> None:
+        path = self._find(pod)
+        if path is not None and path.admission != (step, *details):
+            path.admission = (step, *details)
+            self._note(pod, step, now, details, None)
+
+    def decided(
         self,
         decision: Decision,
+        now: float,
         *,
-        time: float,
+        cause: str = "",
         scored: int | None = None,
         rejected: int | None = None,
     ) -> None:
-        """An attempt has been decided at `time` (seconds since the epoch).
+        """An attempt was decided; `cause` says in a few words why the pod got no node.
 
         A caller that already left nodes out of `decision` says how many there were with `scored`
         and `rejected`.
         """
+        if not self.limit:
+            return
         if scored is None:
             scored = len(decision.scores or ())
         if rejected is None:
             rejected = len(decision.rejections)
-        kept = replace(
-            decision,
-            scores=_best(decision.scores, decision.node, self._nodes),
-            rejections=_witnesses(decision.rejections, self._nodes),
-        )
-        records = self._by_pod.setdefault(decision.pod, deque())
-        self._by_pod.move_to_end(decision.pod)
-        records.append(_Record(kept, time, scored, rejected))
-        self._count += 1
-        if len(records) > self._attempts_per_pod:
-            self._forget_first(decision.pod)
-        elif self._count > self._capacity:
-            self._forget_first(next(iter(self._by_pod)))
+        if scored > self._nodes or len(decision.rejections) > self._nodes:
+            decision = replace(
+                decision,
+                scores=_best(decision.scores, decision.node, self._nodes),
+                rejections=_witnesses(decision.rejections, self._nodes),
+            )
+        view = _without_pod(decision)
+        truncated = {}
+        if decision.scores is not None and scored > len(decision.scores):
+            truncated["scores"] = scored
+        if rejected > len(decision.rejections):
+            truncated["rejections"] = rejected
+        if truncated:
+            view["truncated"] = truncated
+        text = _dumps(view)
+        if decision.node is not None:
+            self._note(decision.pod, Step.ASSUMED, now, (decision.node,), text)
+            return
+        self._note(decision.pod, Step.UNSCHEDULABLE, now, (cause,), text)
+        if decision.nominated_node is not None:
+            self.nominated(decision.pod, decision.nominated_node, decision.victims, now)
 
-    def _forget_first(self, pod: str) -> None:
-        records = self._by_pod[pod]
-        records.popleft()
-        self._count -= 1
-        if not records:
-            del self._by_pod[pod]
+    def nominated(self, pod: str, node: str, victims: Sequence[str], now: float) -> None:
+        """Preemption of these pods makes space on the node for the pod."""
+        named = victims[:_MOST_VICTIMS]
+        self._note(pod, Step.NOMINATED, now, (node, str(len(victims)), *named), None)
+
+    def note(self, pod: str, step: Step, now: float, *details: str) -> None:
+        """Something has happened to the pod; `Step` says which details belong to it."""
+        self._note(pod, step, now, details, None)
+
+    def bound(self, pod: str, node: str, now: float) -> None:
+        """The pod is bound.
+
+        Its watch may have shown first that it is without a node no more; that step is taken back.
+        """
+        path = self._find(pod)
+        if path is None:
+            return
+        if pod in self._ended and path.last is Step.GONE:
+            self._remove(path, path.length - 1)
+            self._live[pod] = self._ended.pop(pod)
+            if path.times is not None:
+                path.times.state = PodState.BINDING
+        if path.times is not None:
+            path.times.enter(PodState.BOUND, now)
+        self._note(pod, Step.BOUND, now, (node,), None)
+
+    def gone(self, pod: str, uid: str, now: float) -> None:
+        """The pod was deleted, has ended, or got its node from another scheduler, as far as known.
+
+        That is so unless `bound` is called later.
+        """
+        path = self._find(pod)
+        if path is None or path.uid != uid or pod in self._ended:
+            return
+        if path.times is not None:
+            path.times.enter(PodState.GONE, now)
+        self._note(pod, Step.GONE, now, (), None)
 
     def of(self, pod: str) -> list[dict[str, Any]]:
-        """What is kept of the pod "namespace/name", newest first, empty if nothing is.
+        """The decisions that are kept of the pod, newest first, empty if there are none.
 
-        Beside the record's own fields each has `time` (ISO 8601) and, where nodes were left out,
-        `truncated`: the full size of each table that was shortened.
+        Beside the record's own fields each has `time` (ISO 8601) and `cause`. It stands for `count`
+        attempts in a row with the same cause or node, of which the first was at `since`. Where
+        nodes were left out it has `truncated`: the full size of each table that was shortened.
         """
-        return [record.to_json() for record in reversed(self._by_pod.get(pod, ()))]
+        path, wall = self._find(pod), self._wall_time()
+        return [_record(pod, entry, wall) for entry in path.decided()] if path is not None else []
 
     def latest(self, namespace: str = "") -> list[dict[str, Any]]:
-        """The latest record of each of the pods decided last, newest first, at most 100.
+        """The last decision about each of the pods that changed last, newest first, at most 100.
 
         Args:
             namespace: Whose pods; empty for all.
         """
+        wall = self._wall_time()
+        newest = ((pod, next(path.decided(), None)) for pod, path in self._newest(namespace))
+        found = (_record(pod, entry, wall) for pod, entry in newest if entry is not None)
+        return [*islice(found, LATEST)]
+
+    def path(self, pod: str) -> dict[str, Any] | None:
+        """The path of the pod as JSON values; None if it is not kept.
+
+        `state` and `since` say where the pod is now and since when, `seconds` how long it was in
+        each state. `leftOut` counts the steps that are missing after the first four.
+        """
+        path = self._find(pod)
+        if path is None:
+            return None
+        wall = self._wall_time()
+        return {
+            "uid": path.uid,
+            **_state(path.times, wall),
+            "seconds": {state.value: round(took, 3) for state, took in self._seconds(path)},
+            "leftOut": path.left_out,
+            "steps": [path.entry(n).to_json(wall) for n in range(path.length)],
+        }
+
+    def cause(self, pod: str) -> str | None:
+        """The dominant cause of the pod's last attempt that found no node; None if none is kept."""
+        path = self._find(pod)
+        for position in reversed(range(path.length)) if path is not None else ():
+            if path is not None and path.numbers[4 * position] == _CODES[Step.UNSCHEDULABLE]:
+                return path.entry(position).details[0]
+        return None
+
+    def summaries(self, namespace: str = "", limit: int = LATEST) -> Iterator[dict[str, Any]]:
+        """Short records of the `limit` pods that changed last, newest first.
+
+        Which they are is decided at once; what is said about each holds when it is read.
+
+        Args:
+            namespace: Whose pods; empty for all.
+            limit: How many at most.
+        """
+        chosen, wall = [*islice(self._newest(namespace), limit)], self._wall_time()
+        return (_summary(pod, path, wall) for pod, path in chosen)
+
+    def _seconds(self, path: _Path) -> Iterable[tuple[PodState, float]]:
+        return path.times.seconds(self._clock()).items() if path.times is not None else ()
+
+    def _newest(self, namespace: str) -> Iterator[tuple[str, _Path]]:
+        """The paths of the namespace's pods, or of all if it is "", the last changed first."""
         prefix = f"{namespace}/" if namespace else ""
-        found = (
-            records[-1] for pod, records in reversed(self._by_pod.items()) if pod.startswith(prefix)
+        parts = (self._live, self._without_decisions, self._ended)
+        every = merge(
+            *(reversed(part.items()) for part in parts), key=lambda item: -item[1].changed
         )
-        return [record.to_json() for record in islice(found, LATEST)]
+        return (item for item in every if item[0].startswith(prefix))
+
+    def _wall_time(self) -> "_WallTime":
+        offset = self._wall() - self._clock()
+        return lambda seconds: datetime.fromtimestamp(seconds + offset, UTC).isoformat(
+            timespec="milliseconds"
+        )
+
+    def _find(self, pod: str) -> _Path | None:
+        return self._live.get(pod) or self._without_decisions.get(pod) or self._ended.get(pod)
+
+    def _begin(self, pod: str, uid: str, times: StateTimes | None) -> _Path:
+        path = self._live[pod] = _Path(pod, uid, times)
+        self.bytes += path.size
+        return path
+
+    def _note(
+        self, pod: str, step: Step, now: float, details: tuple[str, ...], decision: bytes | None
+    ) -> None:
+        """Appends the step to the path, or counts it if it is the same as the last one.
+
+        What happens to a pod after its end is left out, unless it is bound and preempted.
+        """
+        path = self._live.get(pod)
+        if path is None and (path := self._without_decisions.pop(pod, None)) is not None:
+            self._live[pod] = path
+        ends = step in _ENDS
+        if path is None and pod in self._ended:
+            if step is not Step.PREEMPTED:
+                return
+            path, ends = self._ended.pop(pod), True
+            self._live[pod] = path
+        if path is None:
+            if decision is None or not self.limit:
+                return
+            path = self._begin(pod, "", None)
+        text = self._text(_dumps(details)) if details else None
+        if path.numbers and path.numbers[-4] == _CODES[step] and path.texts[-2] is text:
+            path.numbers[-2] = now
+            path.numbers[-1] += 1
+            self._release(text)
+        else:
+            path.numbers.extend((_CODES[step], now, now, 1.0))
+            path.texts += (text, None)
+            self._grow(path, _STEP_BYTES)
+            if path.length > _MOST_STEPS:
+                self._remove(path, _FIRST_STEPS)
+                path.left_out += 1
+        if decision is not None:
+            self._attach(path, decision)
+        if ends:
+            del self._live[pod]
+            self._ended[pod] = path
+        else:
+            self._live.move_to_end(pod)
+        self._shrink()
+
+    def _attach(self, path: _Path, decision: bytes) -> None:
+        """The decision belongs to the last step; the oldest of too many is dropped."""
+        path.attempts += 1
+        earlier, path.texts[-1] = path.texts[-1], self._text(decision)
+        self._release(earlier)
+        path.decisions += earlier is None
+        if path.decisions > self._decisions_per_pod:
+            oldest = next(n for n in range(1, len(path.texts), 2) if path.texts[n] is not None)
+            self._release(path.texts[oldest])
+            path.texts[oldest] = None
+            path.decisions -= 1
+
+    def _remove(self, path: _Path, position: int) -> None:
+        """Takes the step at this position off the path."""
+        for text in path.texts[2 * position : 2 * position + 2]:
+            self._release(text)
+        path.decisions -= path.texts[2 * position + 1] is not None
+        del path.texts[2 * position : 2 * position + 2]
+        del path.numbers[4 * position : 4 * position + 4]
+        self._grow(path, -_STEP_BYTES)
+
+    def _grow(self, path: _Path, size: int) -> None:
+        path.size += size
+        self.bytes += size
+
+    def _text(self, value: bytes) -> _Text:
+        """The text with this value, which has one user more."""
+        text = self._texts.get(value)
+        if text is None:
+            # A copy, because what orjson returns occupies 4 KiB however short it is.
+            value = memoryview(value).tobytes()
+            text = self._texts[value] = _Text(value)
+            self.bytes += text.size
+        text.users += 1
+        return text
+
+    def _release(self, text: _Text | None) -> None:
+        """The text has one user less."""
+        if text is not None:
+            text.users -= 1
+            if not text.users:
+                del self._texts[text.value]
+                self.bytes -= text.size
+
+    def _shrink(self) -> None:
+        while self.bytes > self.limit and len(self):
+            if self._ended:
+                self._drop(next(iter(self._ended)))
+            elif self._live:
+                pod, path = self._live.popitem(last=False)
+                self._without_decisions[pod] = path
+                for n in range(1, len(path.texts), 2):
+                    self._release(path.texts[n])
+                    path.texts[n] = None
+                path.decisions = 0
+            else:
+                self._drop(next(iter(self._without_decisions)))
+
+    def _drop(self, pod: str) -> None:
+        parts = (self._live, self._without_decisions, self._ended)
+        path = next(part.pop(pod) for part in parts if pod in part)
+        for text in path.texts:
+            self._release(text)
+        self.bytes -= path.size
+
+
+def _record(pod: str, entry: _Entry, wall: _WallTime) -> dict[str, Any]:
+    """A decision that is kept, with its times."""
+    view = orjson.loads(entry.decision or b"{}")
+    truncated = view.pop("truncated", None)
+    cause = entry.details[0] if entry.step is Step.UNSCHEDULABLE else None
+    record = {
+        "pod": pod,
+        **view,
+        "time": wall(entry.last),
+        "since": wall(entry.first),
+        "count": entry.in_a_row,
+        "cause": cause,
+    }
+    return record | {"truncated": truncated} if truncated else record
+
+
+def _summary(pod: str, path: _Path, wall: _WallTime) -> dict[str, Any]:
+    """Where the pod is, and what the last decision about it was."""
+    entry = next(path.decided(), None)
+    last = _record(pod, entry, wall) if entry is not None else {}
+    shown = ("time", "profile", "node", "nominatedNode", "cause")
+    return {
+        "pod": pod,
+        "seen": wall(path.numbers[1]) if path.numbers else None,
+        **_state(path.times, wall),
+        "attempts": path.attempts,
+        **{name: last.get(name) for name in shown},
+    }
+
+
+def _state(times: StateTimes | None, wall: _WallTime) -> dict[str, Any]:
+    if times is None:
+        return {"state": None, "since": None}
+    return {"state": times.state.value, "since": wall(times.since)}
+
+
+def _dumps(value: Any) -> bytes:
+    """The value as JSON; characters that UTF-8 has not are replaced (plugins may give such)."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(value, ensure_ascii=False).encode(errors="replace")
 
 
 def _best(

@@ -5,7 +5,7 @@ Source: staging `kube-scheduler/config/v1/types.go` and `apis/config/validation/
 
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Annotated, Final
 from urllib.parse import urlsplit, urlunsplit
@@ -24,7 +24,7 @@ from mooring.policy.errors import FieldError, ProfileInvalid
 from mooring.policy.names import ExtendedResource
 from mooring.policy.reading import PolicyModel
 
-__all__ = ["Extender", "Extenders", "ManagedResource", "TLSConfig"]
+__all__ = ["Extender", "Extenders", "ManagedResource", "TLSConfig", "in_call_order"]
 
 _DEFAULT_TIMEOUT: Final = timedelta(seconds=5)
 _URL: Final = r"^https?://[^\s/]+\S*$"
@@ -161,6 +161,11 @@ class Extender(PolicyModel):
             yield FieldError("weight", "must be at least 1 where prioritizeVerb is given")
         if self.http_timeout < timedelta(0):
             yield FieldError("httpTimeout", "must be 0s or more")
+
+
+def in_call_order(extenders: Iterable[Extender]) -> tuple[Extender, ...]:
+    """The extenders as they are called: those that are ignorable last (buildExtenders)."""
+    return tuple(sorted(extenders, key=lambda extender: extender.ignorable))
 
 
 def _agree(extenders: tuple[Extender, ...]) -> tuple[Extender, ...]:

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from mooring.policy.args import KUBE_SCHEDULER_ARGS, NodeResourcesFitArgs
 from mooring.policy.defaults import KUBE_SCHEDULER_PLUGINS, PERCENTAGE_OF_NODES_TO_SCORE, REMOVED
 from mooring.policy.errors import FieldError, PluginLoadError, ProfileInvalid, did_you_mean
+from mooring.policy.extender import in_call_order
 from mooring.policy.merge import Catalog, PluginUse, plugins_by_point
 from mooring.policy.points import Point
 from mooring.policy.profile import (
@@ -26,7 +27,7 @@ from mooring.policy.profile import (
 )
 from mooring.policy.reading import read
 from mooring.policy.rules.rule import RULES
-from mooring.policy.status import EffectivePolicy, PluginInForce
+from mooring.policy.status import EffectivePolicy, ExtenderInForce, PluginInForce
 
 __all__ = ["Catalog", "Effective", "load_profile", "resolve"]
 
@@ -63,6 +64,7 @@ class Effective:
                 for point, uses in self.plugins.items()
                 if uses
             },
+            extenders=tuple(map(ExtenderInForce.of, in_call_order(profile.spec.extenders))) or None,
         )
 
 

@@ -5,12 +5,15 @@ from typing import Any, Literal
 from pydantic import Field
 
 from mooring.policy.defaults import PERCENTAGE_OF_NODES_TO_SCORE
+from mooring.policy.durations import format_duration
+from mooring.policy.extender import Extender
 from mooring.policy.points import Point
 from mooring.policy.reading import PolicyModel
 
 __all__ = [
     "Condition",
     "EffectivePolicy",
+    "ExtenderInForce",
     "PluginInForce",
     "SchedulingProfileStatus",
     "ShadowStatus",
@@ -43,6 +46,47 @@ class PluginInForce(PolicyModel):
     """The factor of its scores, at score only."""
 
 
+class ExtenderInForce(PolicyModel):
+    """An extender, without its certificates; a verb that it does not support is absent."""
+
+    url_prefix: str
+    """Its URL, without user, password and query. Messages and metrics name it so."""
+    filter_verb: str | None = None
+    """The verb that filters nodes."""
+    prioritize_verb: str | None = None
+    """The verb that scores nodes."""
+    weight: int | None = None
+    """The factor of its scores, with `prioritizeVerb` only."""
+    preempt_verb: str | None = None
+    """The verb that checks the victims of a preemption."""
+    bind_verb: str | None = None
+    """The verb that binds a pod."""
+    http_timeout: str
+    """The time limit of one call."""
+    node_cache_capable: bool = False
+    """It gets node names instead of node objects."""
+    ignorable: bool = False
+    """Pods are scheduled without it while it fails."""
+    managed_resources: tuple[str, ...] = ()
+    """Only pods that request one of these are sent to it; if empty, every pod is."""
+
+    @classmethod
+    def of(cls, extender: Extender) -> "ExtenderInForce":
+        """The extender as the status shows it."""
+        return cls(
+            url_prefix=extender.name,
+            filter_verb=extender.filter_verb or None,
+            prioritize_verb=extender.prioritize_verb or None,
+            weight=extender.weight if extender.prioritize_verb else None,
+            preempt_verb=extender.preempt_verb or None,
+            bind_verb=extender.bind_verb or None,
+            http_timeout=format_duration(extender.timeout),
+            node_cache_capable=extender.node_cache_capable,
+            ignorable=extender.ignorable,
+            managed_resources=tuple(resource.name for resource in extender.managed_resources),
+        )
+
+
 class EffectivePolicy(PolicyModel):
     """The profile in force, with all defaults."""
 
@@ -52,6 +96,8 @@ class EffectivePolicy(PolicyModel):
     """The share of feasible nodes that ends the search; 0: kube-scheduler's adaptive rule."""
     plugins: dict[Point, tuple[PluginInForce, ...]] = Field({})
     """The plugins of each extension point, in the order they run."""
+    extenders: tuple[ExtenderInForce, ...] | None = None
+    """The extenders in the order they are called; absent if there are none."""
 
 
 class ShadowStatus(PolicyModel):

@@ -15,7 +15,7 @@ __all__ = ["QueueingHints"]
 
 
 class QueueingHints:
-    """Runs the queueing hints of the plugins that rejected a pod; satisfies `queue.Hints`."""
+    """Runs the queueing hints of the plugins that rejected a pod, as `unschedulable.Hints`."""
 
     def __init__(self, handle: Handle) -> None:
         self._cluster = handle.cluster
@@ -41,16 +41,19 @@ class QueueingHints:
         nominee = self._cluster.nominations.get(queued.pod.key)
         return self._cluster.nodes.name(nominee.row) if nominee is not None else None
 
-    def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent) -> bool:
+    def is_worth_requeuing(
+        self, queued: QueuedPod, event: ClusterEvent, *, during_attempt: bool
+    ) -> bool:
         """Whether the pod may be schedulable after the event (isPodWorthRequeuing, queue.go).
 
         That is so if one of the plugins that rejected it says so, or registers for no events.
+        `during_attempt` says whether the event came while the pod was in flight.
         """
         if not queued.unschedulable_plugins:
             return True
         about = event.before or event.after
         if isinstance(about, Pod) and event.kind is Kind.POD:
-            if _cannot_help(about, queued):
+            if _cannot_help(about, queued, during_attempt=during_attempt):
                 return False
             if event.after is None and self._was_its_last_victim(about, queued.pod):
                 return True
@@ -81,12 +84,12 @@ class QueueingHints:
         return any(n.shape is pod.shape and not evictions.awaits_victims(n) for n in nominated)
 
 
-def _cannot_help(about: Pod, queued: QueuedPod) -> bool:
+def _cannot_help(about: Pod, queued: QueuedPod, *, during_attempt: bool) -> bool:
     """Whether an event about this pod cannot make the queued one schedulable.
 
     That is so for what the queued pod's own attempt did and undid, and for the nominations of pods
     of lower priority: they do not count against it.
     """
     if about.uid == queued.pod.uid:
-        return queued.queue is None
+        return during_attempt
     return about.node_name is None and about.shape.priority < queued.pod.shape.priority

@@ -21,41 +21,44 @@ Unschedulable pods are grouped by signature, and an event moves one pod of a gro
 for all of them. When it is rejected with the same signature again, the others stay where they are.
 When its attempt ends in any other way, or never comes, the next pod of the group is moved.
 
+An event is only noted when it comes. The loop then runs the hints one by one, some in each turn, so
+that neither many different unschedulable pods nor many events hold up a decision.
+
 A pod is in exactly one queue or in flight. Times are seconds on the caller's monotonic clock.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import count, islice
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from mooring.framework.queued_pod import QueuedPod, SubQueue
-from mooring.model.events import ClusterEvent
+from mooring.framework.queued_pod import PodState, QueuedPod, StateTimes, SubQueue
+from mooring.model.events import Action, ClusterEvent, Kind, event_label
 from mooring.model.pod import Pod
 from mooring.queueing.active import ActivePods, ActivePodsByNamespace
+from mooring.queueing.events import EventLog
 from mooring.queueing.heap import PodHeap
 from mooring.queueing.in_flight import InFlight
-from mooring.queueing.unschedulable import UnschedulablePods
+from mooring.queueing.unschedulable import Hints, UnschedulablePods
 
 if TYPE_CHECKING:
     from mooring.framework.pipeline import Pipeline
 
-__all__ = ["Hints", "SchedulingQueue"]
+__all__ = ["SchedulingQueue"]
 
 UNSCHEDULABLE_TIMEOUT: Final = 300.0
 _MOST_FLUSHED: Final = 10_000
+_STATES: Final = {queue: PodState(queue.value) for queue in SubQueue}
 
-
-class Hints(Protocol):
-    """What the queue must know about unschedulable pods; in operation `QueueingHints`."""
-
-    def signature(self, queued: QueuedPod) -> Hashable:
-        """A value that is equal for pods which the same cluster events may make schedulable."""
-
-    def nominated_node(self, queued: QueuedPod) -> str | None:
-        """The node to which the pod is nominated now."""
-
-    def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent) -> bool:
-        """Whether the pod may be schedulable after the event."""
+# What moves pods, as kube-scheduler's metrics name it (framework/events.go).
+_ADDED: Final = event_label(Kind.UNSCHEDULED_POD, Action.ADD)
+_UPDATED: Final = event_label(Kind.UNSCHEDULED_POD, Action.UPDATE)
+_ATTEMPT_FAILED: Final = "ScheduleAttemptFailure"
+_BACKOFF_COMPLETE: Final = "BackoffComplete"
+_POPPED_EARLY: Final = "PopFromBackoffQ"
+_ACTIVATED: Final = "ForceActivate"
+_TIMED_OUT: Final = "UnschedulableTimeout"
+_POPPED: Final = "PodPopped"
 
 
 class SchedulingQueue:
@@ -73,13 +76,15 @@ class SchedulingQueue:
         self._initial_backoff = initial_backoff
         self._max_backoff = max_backoff
         self._pods: dict[str, QueuedPod] = {}
+        self._events = EventLog()
         self._in_flight = InFlight()
         self._active = ActivePodsByNamespace() if namespaces_take_turns else ActivePods()
         self._backoff = PodHeap[float]()
         self._error_backoff = PodHeap[float]()
-        self._unschedulable = UnschedulablePods(hints.signature, hints.nominated_node)
+        self._unschedulable = UnschedulablePods(self._events, hints)
         self._tickets = count(1)
         self._counts = dict.fromkeys(SubQueue, 0)
+        self._incoming = Counter[tuple[str, str]]()
 
     def __iter__(self) -> Iterator[QueuedPod]:
         """All pods, those in flight too, in no particular order."""
@@ -93,23 +98,46 @@ class SchedulingQueue:
         """How many pods are in each queue, by its name."""
         return {queue.value: number for queue, number in self._counts.items()}
 
+    def incoming(self) -> Mapping[tuple[str, str], int]:
+        """How many pods have been added to each queue, by (queue, event) as metrics name them.
+
+        Gated pods count as unschedulable, as in kube-scheduler.
+        """
+        return dict(self._incoming)
+
+    def in_flight_events(self) -> Mapping[str, int]:
+        """The pods in flight, and the events that some pod has to be checked against, by name."""
+        events = Counter(event.label for event in self._events)
+        return {**events, _POPPED: len(self._in_flight)}
+
     def unschedulable_counts(self) -> Mapping[tuple[str, str], int]:
         """Unschedulable pods by (plugin, profile); a pod rejected by two plugins counts in both."""
         return self._unschedulable.counts()
 
-    def add(self, pod: Pod, pipeline: "Pipeline", now: float, *, gated: bool = False) -> None:
+    def add(
+        self,
+        pod: Pod,
+        pipeline: "Pipeline",
+        now: float,
+        *,
+        gated: bool = False,
+        times: StateTimes | None = None,
+    ) -> None:
         """Adds the pod, or puts its newer version or another pipeline in place of the known ones.
 
         An unschedulable pod whose spec, labels or pipeline changed is tried again, and an attempt
-        in flight does not count if it ends unschedulable.
+        in flight does not count if it ends unschedulable. `times` are those of a pod that is not
+        queued yet but known.
         """
         queued = self.get(pod.key)
         if queued is not None and queued.pod.uid != pod.uid:
             self.remove(pod.key, now)
             queued = None
         if queued is None:
-            queued = self._pods[pod.key] = QueuedPod(pod, pipeline, now, now, gated=gated)
-            self._retry(queued, now)
+            times = times or StateTimes(now)
+            queued = QueuedPod(pod, pipeline, now, now, gated=gated, times=times)
+            self._pods[pod.key] = queued
+            self._retry(queued, now, _ADDED)
             return
         changed = (
             queued.pod.shape is not pod.shape
@@ -122,9 +150,9 @@ class SchedulingQueue:
         elif gated or queued.queue is SubQueue.GATED:
             if queued.attempts == 0:
                 queued.initial_attempt_timestamp = now
-            self._retry(queued, now)
+            self._retry(queued, now, _UPDATED)
         elif changed and queued.queue is not SubQueue.BACKOFF:
-            self._retry(queued, now)
+            self._retry(queued, now, _UPDATED)
         if changed or gated:
             self._try_next(queued, now)
 
@@ -145,55 +173,56 @@ class SchedulingQueue:
         """The next pod to schedule, in flight from now on; None if there is none."""
         self._flush_backoff(self._backoff, now)
         self._flush_backoff(self._error_backoff, now)
-        queued = self._active.pop() or self._backoff.pop()
+        queued = self._active.pop()
         if queued is None:
-            return None
+            queued = self._backoff.pop()
+            if queued is None:
+                return None
+            self._incoming[SubQueue.ACTIVE.value, _POPPED_EARLY] += 1
         del self._pods[queued.pod.key]
         self._leave(queued)
-        self._enter(queued)
+        self._enter(queued, now)
         return queued
 
-    def pop_specific(self, key: str) -> QueuedPod | None:
+    def pop_specific(self, key: str, now: float) -> QueuedPod | None:
         """This pod, in flight from now on (PopSpecificPod); None if it is gated or in no queue."""
         queued = self._pods.get(key)
         if queued is None or queued.queue is SubQueue.GATED:
             return None
         del self._pods[key]
         self._leave(queued)
-        self._enter(queued)
+        self._enter(queued, now)
         return queued
 
-    def postpone(self, queued: QueuedPod, until: float) -> None:
+    def postpone(self, queued: QueuedPod, until: float, now: float) -> None:
         """The pod in flight is not tried now but after the backoff of its group."""
         if self._in_flight.get(queued.pod.key) is queued:
             self._in_flight.leave(queued.pod.key)
             queued.attempts -= 1
             queued.backoff_expiration = until
             self._pods[queued.pod.key] = queued
-            if queued.gated:
-                self._move(queued, SubQueue.GATED)
-            else:
-                self._move_to_error_backoff(queued)
+            self._move_to_error_backoff(queued, now, _ATTEMPT_FAILED)
 
     def add_unschedulable(self, queued: QueuedPod, plugins: frozenset[str], now: float) -> None:
         """The attempt ended: these plugins rejected the pod (AddUnschedulablePodIfNotPresent).
 
-        It is tried again if it was replaced or missed a helpful event meanwhile. If it was tried
-        for a group and is rejected with another signature, the next pod of that group is tried.
+        It is tried again if it was replaced meanwhile, or if `run_hints` finds that an event helps
+        which came meanwhile. If it was tried for a group and is rejected with another signature,
+        the next pod of that group is tried.
         """
         if self._in_flight.get(queued.pod.key) is not queued:
             return
-        missed = self._in_flight.leave(queued.pod.key)
+        since = self._in_flight.leave(queued.pod.key)
         queued.unschedulable_count += 1
         queued.consecutive_errors_count = 0
         queued.unschedulable_plugins = plugins
+        queued.flushed = False
         self._back_off(queued, queued.unschedulable_count, now)
         self._pods[queued.pod.key] = queued
-        again = queued.gated or queued.outdated or missed is None
-        if again or self._is_worth_requeuing(queued, missed or ()):
-            self._retry(queued, now)
+        if queued.gated or queued.outdated:
+            self._retry(queued, now, _ATTEMPT_FAILED)
         else:
-            self._move(queued, SubQueue.UNSCHEDULABLE)
+            self._move(queued, SubQueue.UNSCHEDULABLE, now, _ATTEMPT_FAILED, since)
         if queued.tries_for == self._hints.signature(queued):
             queued.tries_for = None
         self._try_next(queued, now)
@@ -206,10 +235,7 @@ class SchedulingQueue:
         queued.consecutive_errors_count += 1
         self._back_off(queued, queued.consecutive_errors_count, now)
         self._pods[queued.pod.key] = queued
-        if queued.gated:
-            self._move(queued, SubQueue.GATED)
-        else:
-            self._move_to_error_backoff(queued)
+        self._move_to_error_backoff(queued, now, _ATTEMPT_FAILED)
         self._try_next(queued, now)
 
     def put_back(self, queued: QueuedPod, now: float) -> None:
@@ -218,7 +244,7 @@ class SchedulingQueue:
             return
         self._in_flight.leave(queued.pod.key)
         self._pods[queued.pod.key] = queued
-        self._retry(queued, now)
+        self._retry(queued, now, _ATTEMPT_FAILED)
 
     def assumed(self, queued: QueuedPod, now: float) -> None:
         """The pod in flight is assumed on a node: the next pod of its group may fit as well."""
@@ -230,29 +256,38 @@ class SchedulingQueue:
             self.remove(queued.pod.key, now)
 
     def move_on_events(self, events: Iterable[ClusterEvent], now: float) -> bool:
-        """Moves the pods that may be schedulable after the events; True if there are any.
-
-        Hints run for one pod of each group, and that pod alone is moved, so that many equal
-        unschedulable pods cost no more than one (MoveAllToActiveOrBackoffQueue).
+        """Notes the events; True if a pod was moved or hints have to run (`run_hints`).
 
         A pod that lost its nomination is always moved: the resources it waited for are not its any
         more, and no other event may come (framework/preemption/executor.go activates it).
         """
         events = tuple(events)
-        self._in_flight.add_events(events)
+        if not self._in_flight and not self._unschedulable:
+            return False
+        self._events.extend(events)
         moved = False
         for event in events:
             for queued in self._unschedulable.update_nominations(event):
-                self._retry(queued, now)
+                self._retry(queued, now, event.label)
                 moved = True
-            to_move = self._unschedulable.pods_to_move(event, self._hints.is_worth_requeuing)
-            for queued, for_group in to_move:
-                if for_group:
-                    self._try_for_group(queued, now)
-                else:
-                    self._retry(queued, now)
-                moved = True
-        return moved
+        return moved or self._unschedulable.has_hints_to_run()
+
+    def run_hints(self, now: float) -> bool:
+        """Runs the hints of one pod for one event; False if there are none left to run.
+
+        They run for one pod of each group, and that pod alone is moved, so that many equal
+        unschedulable pods cost no more than one (MoveAllToActiveOrBackoffQueue). Once it is moved,
+        no hints of its group run for the events that have come until then.
+        """
+        if not self._unschedulable.has_hints_to_run():
+            self._drop_events()
+            return False
+        for queued, for_group in self._unschedulable.run_hints():
+            if for_group:
+                self._try_for_group(queued, now, queued.moved_by)
+            else:
+                self._retry(queued, now, queued.moved_by)
+        return True
 
     def retry(self, key: str, now: float) -> None:
         """The preemption that the pod waited for has failed: it is tried again after its backoff.
@@ -264,9 +299,9 @@ class SchedulingQueue:
         if queued is None or queued.queue not in (SubQueue.UNSCHEDULABLE, SubQueue.BACKOFF):
             return
         if queued.queue is SubQueue.UNSCHEDULABLE:
-            self._try_for_group(queued, now)
+            self._try_for_group(queued, now, _ACTIVATED)
         if queued.queue is SubQueue.BACKOFF:
-            self._move_to_error_backoff(queued)
+            self._move_to_error_backoff(queued, now, _ACTIVATED)
 
     def flush_unschedulable(self, now: float) -> bool:
         """Moves pods that have been unschedulable for five minutes; True if there are any.
@@ -281,7 +316,8 @@ class SchedulingQueue:
         )
         moved = tuple(islice(late, _MOST_FLUSHED))
         for queued in moved:
-            self._try_for_group(queued, now)
+            queued.flushed = True
+            self._try_for_group(queued, now, _TIMED_OUT)
         return bool(moved)
 
     def next_due(self) -> float | None:
@@ -289,26 +325,31 @@ class SchedulingQueue:
         first = self._error_backoff.first()
         return first[0] if first is not None else None
 
-    def _enter(self, queued: QueuedPod) -> None:
+    def _enter(self, queued: QueuedPod, now: float) -> None:
         """The pod is in flight."""
-        self._in_flight.enter(queued)
+        self._in_flight.enter(queued, self._events.end)
+        queued.times.enter(PodState.IN_FLIGHT, now)
         queued.attempts += 1
         queued.outdated = False
 
-    def _is_worth_requeuing(self, queued: QueuedPod, events: Iterable[ClusterEvent]) -> bool:
-        return any(self._hints.is_worth_requeuing(queued, event) for event in events)
+    def _drop_events(self) -> None:
+        """Drops the events that no pod has to be checked against; hints have run for all."""
+        oldest = self._in_flight.oldest()
+        self._events.drop_before(self._events.end if oldest is None else oldest)
 
-    def _try_for_group(self, queued: QueuedPod, now: float) -> None:
+    def _try_for_group(self, queued: QueuedPod, now: float, event: str) -> None:
         """Moves an unschedulable pod that is tried for all of its group."""
         queued.tries_for = self._unschedulable.signature_of(queued.pod.key)
-        self._retry(queued, now)
+        queued.moved_by = event
+        self._retry(queued, now, event)
 
     def _try_next(self, queued: QueuedPod, now: float) -> None:
         """If the pod was tried for a group, moves the next pod of that group."""
         signature, queued.tries_for = queued.tries_for, None
         following = self._unschedulable.first_of(signature) if signature is not None else None
         if following is not None:
-            self._try_for_group(following, now)
+            following.flushed = queued.flushed
+            self._try_for_group(following, now, queued.moved_by)
 
     def _back_off(self, queued: QueuedPod, times: int, now: float) -> None:
         """Sets when the backoff after so many attempts ends."""
@@ -316,34 +357,52 @@ class SchedulingQueue:
         doubled = self._initial_backoff * 2.0 ** min(times - 1, 32)
         queued.backoff_expiration = now + min(doubled, self._max_backoff)
 
-    def _retry(self, queued: QueuedPod, now: float) -> None:
+    def _retry(self, queued: QueuedPod, now: float, event: str) -> None:
         """Moves the pod to the active queue, or to backoff while that runs; to gated if it is."""
         if queued.gated:
-            self._move(queued, SubQueue.GATED)
+            self._move(queued, SubQueue.GATED, now, event)
         elif queued.backoff_expiration > now:
-            self._move(queued, SubQueue.BACKOFF)
+            self._move(queued, SubQueue.BACKOFF, now, event)
             self._backoff.push(queued.backoff_expiration, queued)
         else:
-            self._move(queued, SubQueue.ACTIVE)
+            self._move(queued, SubQueue.ACTIVE, now, event)
 
-    def _move_to_error_backoff(self, queued: QueuedPod) -> None:
-        """Moves the pod to the backoff queue, from which it is not popped early."""
-        self._move(queued, SubQueue.BACKOFF)
+    def _move_to_error_backoff(self, queued: QueuedPod, now: float, event: str) -> None:
+        """Moves the pod to the backoff queue, from which it is not popped early; not if gated."""
+        if queued.gated:
+            self._move(queued, SubQueue.GATED, now, event)
+            return
+        self._move(queued, SubQueue.BACKOFF, now, event)
         self._error_backoff.push(queued.backoff_expiration, queued)
 
     def _flush_backoff(self, heap: PodHeap[float], now: float) -> None:
         """Moves the pods whose backoff has ended to the active queue."""
         while (first := heap.first()) is not None and first[0] <= now:
-            self._move(first[1], SubQueue.ACTIVE)
+            self._move(first[1], SubQueue.ACTIVE, now, _BACKOFF_COMPLETE)
 
-    def _move(self, queued: QueuedPod, queue: SubQueue) -> None:
+    def _move(
+        self,
+        queued: QueuedPod,
+        queue: SubQueue,
+        now: float,
+        event: str,
+        since: int | None = None,
+    ) -> None:
+        """Moves the pod; `event` is what moves it, as metrics name it.
+
+        An unschedulable pod missed the cluster events from number `since` on.
+        """
+        if queued.queue is not queue:
+            counted = SubQueue.UNSCHEDULABLE if queue is SubQueue.GATED else queue
+            self._incoming[counted.value, event] += 1
         self._leave(queued)
         queued.queue = queue
+        queued.times.enter(_STATES[queue], now)
         self._counts[queue] += 1
         if queue is SubQueue.ACTIVE:
             self._active.add(queued)
         elif queue is SubQueue.UNSCHEDULABLE:
-            self._unschedulable.add(queued)
+            self._unschedulable.add(queued, since)
 
     def _leave(self, queued: QueuedPod) -> None:
         """Takes the pod off the queue it is in, if any."""

@@ -5,33 +5,50 @@ pod of the group is tried for all of them; how its attempt ends decides whether 
 tried, see `mooring.queueing.queue`. Pods that are nominated to the node on which something happened
 are tried for themselves. If such a pod fits there, that does not mean that the others of its group
 fit.
+
+Hints run one at a time, whenever the caller has time for one. Each group knows up to which event
+its hints have run. A group that falls far behind is tried without its hints: an attempt costs less.
 """
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter, OrderedDict
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
 
 from mooring.framework.queued_pod import QueuedPod
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.pod import Pod
+from mooring.queueing.events import EventLog
 
-__all__ = ["UnschedulablePods"]
+__all__ = ["Hints", "UnschedulablePods"]
+
+_MOST_HINTS: Final = 30_000
+"""If more hints than this wait to be run, about a second of them, groups are tried without them."""
+_MISSED: Final = "ScheduleAttemptFailure"
+_TOO_MANY_EVENTS: Final = "ForceActivate"
+"""What moves a pod without the hint of an event, as kube-scheduler's metrics name it."""
+_FEWEST_EVENTS: Final = 16
+"""A group's hints run for so many events at least, however many groups there are."""
 
 
+@dataclass(slots=True, eq=False)
 class _Group:
-    """Pods of one signature by key: those without a nomination, and the others by their node."""
+    """Pods of one signature by key, in the order in which they came."""
 
-    __slots__ = ("free", "nominated")
-
-    def __init__(self) -> None:
-        self.free: dict[str, QueuedPod] = {}
-        self.nominated: dict[str, dict[str, QueuedPod]] = {}
+    seen: int
+    """The hints of all earlier events have run."""
+    next: int
+    """The event for which they run next."""
+    pods: dict[str, QueuedPod] = field(default_factory=dict)
+    free: dict[str, QueuedPod] = field(default_factory=dict)
+    """Those without a nomination."""
+    nominated: dict[str, dict[str, QueuedPod]] = field(default_factory=dict)
+    """The others by the node to which they are nominated."""
 
     @property
     def first(self) -> QueuedPod | None:
         """The pod that is tried for all: one that is not nominated, if there is any."""
-        waiting = self.free or next(iter(self.nominated.values()), self.free)
-        return next(iter(waiting.values()), None)
+        return next(iter((self.free or self.pods).values()), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,27 +57,55 @@ class _Entry:
 
     signature: Hashable
     node: str | None
+    since: int
+    """The first event that came after the pod."""
     rejected_by: tuple[tuple[str, str], ...]
     """(plugin, profile) of each plugin that rejected the pod."""
+
+
+@dataclass(slots=True, eq=False)
+class _Missed:
+    """The events from number `next` to before `end` came during the pod's last attempt."""
+
+    queued: QueuedPod
+    next: int
+    end: int
+
+
+class Hints(Protocol):
+    """What must be known about unschedulable pods; in operation `QueueingHints`."""
+
+    def signature(self, queued: QueuedPod) -> Hashable:
+        """A value that is equal for pods which the same cluster events may make schedulable."""
+
+    def nominated_node(self, queued: QueuedPod) -> str | None:
+        """The node to which the pod is nominated now."""
+
+    def is_worth_requeuing(
+        self, queued: QueuedPod, event: ClusterEvent, *, during_attempt: bool
+    ) -> bool:
+        """Whether the pod may be schedulable after the event; it may have been in flight then."""
 
 
 class UnschedulablePods:
     """The unschedulable pods; each is in exactly one group.
 
-    `signature` and `nominated_node` are run when a pod is added; a nomination that changes later
-    is noticed by the cluster event that goes with it.
+    Signature and nominated node are found when a pod is added; a nomination that changes later is
+    noticed by the cluster event that goes with it.
     """
 
-    def __init__(
-        self,
-        signature: Callable[[QueuedPod], Hashable],
-        nominated_node: Callable[[QueuedPod], str | None],
-    ) -> None:
-        self._signature = signature
-        self._nominated_node = nominated_node
-        self._groups: dict[Hashable, _Group] = {}
+    def __init__(self, events: EventLog, hints: Hints) -> None:
+        self._events = events
+        self._hints = hints
+        self._groups = OrderedDict[Hashable, _Group]()
+        """By signature; the group whose hints have run for the fewest events is first."""
+        self._missed = OrderedDict[str, _Missed]()
+        self._nominated: dict[str, dict[str, QueuedPod]] = {}
         self._entries: dict[str, _Entry] = {}
         self._counts = Counter[tuple[str, str]]()
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
     def counts(self) -> Mapping[tuple[str, str], int]:
         """How many pods each (plugin, profile) rejected, without zeros.
@@ -70,36 +115,48 @@ class UnschedulablePods:
         """
         return dict(self._counts)
 
-    def add(self, queued: QueuedPod) -> None:
-        """Adds the pod to the group of its signature, as the last one."""
-        key, node = queued.pod.key, self._nominated_node(queued)
-        signature = self._signature(queued)
+    def add(self, queued: QueuedPod, since: int | None = None) -> None:
+        """Adds the pod to the group of its signature, as the last one.
+
+        If it missed the events from number `since` on, hints run for it and each of them.
+        """
+        key, node, end = queued.pod.key, self._hints.nominated_node(queued), self._events.end
+        signature = self._hints.signature(queued)
         profile = queued.pipeline.profile
         rejected_by = tuple((plugin, profile) for plugin in queued.unschedulable_plugins)
-        self._entries[key] = _Entry(signature, node, rejected_by)
+        self._entries[key] = _Entry(signature, node, end, rejected_by)
         self._counts.update(rejected_by)
         group = self._groups.get(signature)
         if group is None:
-            group = self._groups[signature] = _Group()
-        (group.free if node is None else group.nominated.setdefault(node, {}))[key] = queued
+            group = self._groups[signature] = _Group(end, end)
+        group.pods[key] = queued
+        if node is None:
+            group.free[key] = queued
+        else:
+            group.nominated.setdefault(node, {})[key] = queued
+            self._nominated.setdefault(node, {})[key] = queued
+        if since is not None and since < end:
+            self._missed[key] = _Missed(queued, since, end)
 
     def remove(self, key: str) -> None:
         """Takes the pod off; KeyError if it is not here."""
         entry = self._entries.pop(key)
+        self._missed.pop(key, None)
         for rejected_by in entry.rejected_by:
             self._counts[rejected_by] -= 1
             if not self._counts[rejected_by]:
                 del self._counts[rejected_by]
-        signature, node = entry.signature, entry.node
-        group = self._groups[signature]
-        if node is None:
+        group = self._groups[entry.signature]
+        del group.pods[key]
+        if entry.node is None:
             del group.free[key]
         else:
-            del group.nominated[node][key]
-            if not group.nominated[node]:
-                del group.nominated[node]
-        if not group.free and not group.nominated:
-            del self._groups[signature]
+            for by_node in (group.nominated, self._nominated):
+                del by_node[entry.node][key]
+                if not by_node[entry.node]:
+                    del by_node[entry.node]
+        if not group.pods:
+            del self._groups[entry.signature]
 
     def update_nominations(self, event: ClusterEvent) -> list[QueuedPod]:
         """Sorts in again, and returns, the pods that lost their nomination by the event.
@@ -110,16 +167,12 @@ class UnschedulablePods:
             return []
         lost: list[QueuedPod] = []
         before, node = event.before, _node_of(event)
-        if isinstance(before, Pod):
-            keys = [before.key]
-        else:
-            groups = self._groups.values() if node is not None else ()
-            keys = [key for group in groups for key in group.nominated.get(node or "", ())]
+        keys = [before.key] if isinstance(before, Pod) else [*self._nominated.get(node or "", ())]
         for key in keys:
             entry = self._entries.get(key)
             if entry is not None and entry.node is not None:
-                queued = self._groups[entry.signature].nominated[entry.node][key]
-                if self._nominated_node(queued) != entry.node:
+                queued = self._nominated[entry.node][key]
+                if self._hints.nominated_node(queued) != entry.node:
                     self.remove(key)
                     self.add(queued)
                     lost.append(queued)
@@ -129,30 +182,105 @@ class UnschedulablePods:
         """The signature of the pod's group."""
         return self._entries[key].signature
 
-    def pods_to_move(
-        self,
-        event: ClusterEvent,
-        is_worth_requeuing: Callable[[QueuedPod, ClusterEvent], bool],
-    ) -> Iterator[tuple[QueuedPod, bool]]:
-        """The pods to try after the event, and whether each is tried for its whole group.
-
-        The caller takes each off at once.
-        """
-        node = _node_of(event)
-        for group in tuple(self._groups.values()):
-            first = group.first
-            if first is None or not is_worth_requeuing(first, event):
-                continue
-            nominated = tuple(group.nominated.get(node, {}).values()) if node is not None else ()
-            for queued in nominated:
-                yield queued, False
-            if group.free or not nominated:
-                yield first, True
-
     def first_of(self, signature: Hashable) -> QueuedPod | None:
         """The next pod to try of the group; None if the group is empty."""
         group = self._groups.get(signature)
         return group.first if group is not None else None
+
+    def has_hints_to_run(self) -> bool:
+        """Whether `run_hints` has something to do."""
+        group = next(iter(self._groups.values()), None)
+        return bool(self._missed) or (group is not None and group.seen < self._events.end)
+
+    def run_hints(self) -> list[tuple[QueuedPod, bool]]:
+        """Runs the hints of one pod for one event, and returns the pods to try after it.
+
+        With each pod, whether it is tried for its whole group. The caller takes them off at once.
+        """
+        if self._missed:
+            return self._run_missed()
+        signature, group = next(iter(self._groups.items()))
+        oldest, events = next(iter(group.pods.values())), self._events
+        number = max(group.next, self._since(oldest))
+        if number < events.start or events.end - number > self._most_events(len(self._groups)):
+            self._settle(signature, group)
+            first = next(iter(group.free.values()), None)
+            nominated = [q for pods in group.nominated.values() for q in pods.values()]
+            return _moved(
+                [(q, False) for q in nominated] + ([(first, True)] if first else []),
+                _TOO_MANY_EVENTS,
+            )
+        moved: list[tuple[QueuedPod, bool]] = []
+        if number < events.end:
+            event = events[number]
+            asked = self._stands_for(group, number)
+            if self._hints.is_worth_requeuing(asked, event, during_attempt=False):
+                moved = _moved(self._to_try(group, number, _node_of(event)), event.label)
+        group.next = number + 1
+        if group.next >= events.end or (moved and not group.nominated):
+            # The pod that is moved is tried after all of these events, for the whole group.
+            self._settle(signature, group)
+        return moved
+
+    def _run_missed(self) -> list[tuple[QueuedPod, bool]]:
+        """The same for a pod and an event that came during its last attempt."""
+        key, missed = next(iter(self._missed.items()))
+        number, most = missed.next, self._most_events(len(self._missed))
+        if (
+            number < self._events.start
+            or missed.end - number > most
+            or self._hints.is_worth_requeuing(
+                missed.queued, self._events[number], during_attempt=True
+            )
+        ):
+            return _moved([(missed.queued, False)], _MISSED)
+        missed.next += 1
+        if missed.next == missed.end:
+            del self._missed[key]
+        return []
+
+    def _settle(self, signature: Hashable, group: _Group) -> None:
+        """The group's hints have run for all events."""
+        group.seen = group.next = self._events.end
+        self._groups.move_to_end(signature)
+
+    def _since(self, queued: QueuedPod) -> int:
+        return self._entries[queued.pod.key].since
+
+    def _stands_for(self, group: _Group, number: int) -> QueuedPod:
+        """The pod whose hints run for the event: the first that was in the group before it."""
+        free = next(iter(group.free.values()), None)
+        if free is not None and self._since(free) <= number:
+            return free
+        return next(iter(group.pods.values()))
+
+    def _to_try(self, group: _Group, number: int, node: str | None) -> list[tuple[QueuedPod, bool]]:
+        """The pods to try after the event: those nominated to its node, and one for the group.
+
+        If all others are nominated elsewhere, none is tried for them.
+        """
+        nominated = [
+            queued
+            for queued in group.nominated.get(node or "", {}).values()
+            if self._since(queued) <= number
+        ]
+        first = self._stands_for(group, number)
+        moved = [(queued, False) for queued in nominated]
+        if not nominated or first.pod.key in group.free:
+            moved.append((first, True))
+        return moved
+
+    @staticmethod
+    def _most_events(waiting: int) -> int:
+        """For how many events hints run, if so many pods or groups wait for them."""
+        return max(_FEWEST_EVENTS, _MOST_HINTS // waiting)
+
+
+def _moved(pods: list[tuple[QueuedPod, bool]], event: str) -> list[tuple[QueuedPod, bool]]:
+    """The pods, which the event moves: that is noted for the metrics."""
+    for queued, _ in pods:
+        queued.moved_by = event
+    return pods
 
 
 def _node_of(event: ClusterEvent) -> str | None:

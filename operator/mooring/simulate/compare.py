@@ -22,7 +22,15 @@ from mooring.state.cluster import ClusterState
 from mooring.state.columns import IntArray
 from mooring.state.snapshot import Snapshot
 
-__all__ = ["POOL_LABELS", "Comparison", "Move", "PoolUse", "compare", "recorded_order"]
+__all__ = [
+    "POOL_LABELS",
+    "Comparison",
+    "Move",
+    "PoolUse",
+    "arrival_order",
+    "compare",
+    "recorded_order",
+]
 
 POOL_LABELS: Final = (
     "karpenter.sh/nodepool",
@@ -224,13 +232,21 @@ def recorded_order(path: str) -> list[str]:
         InputError: if the file holds no decision records.
     """
     try:
-        records = orjson.loads(read_text(path))["decisions"]
-        timed = sorted(records, key=lambda record: record.get("time") or "")
-        return [*dict.fromkeys(str(record["pod"]) for record in timed)]
+        return arrival_order(orjson.loads(read_text(path))["decisions"])
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
         raise InputError(
             f"{path}: holds no decision records; it must be what /debug/decisions answers"
         ) from None
+
+
+def arrival_order(records: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The pods of decision records: the first seen first, of those the first decided.
+
+    Short records have the time when the pod was seen, `seen`. Records without `time` are in the
+    order of the decisions.
+    """
+    timed = sorted(records, key=lambda record: (record.get("seen") or "", record.get("time") or ""))
+    return [*dict.fromkeys(str(record["pod"]) for record in timed)]
 
 
 def _send(sender: Connection, work: Callable[[], _Side]) -> None:

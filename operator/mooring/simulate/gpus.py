@@ -19,7 +19,7 @@ from mooring.state.cluster import ClusterState
 from mooring.state.devices.cards import Cards
 from mooring.state.snapshot import Snapshot
 
-__all__ = ["Card", "Move", "NodeGPUs", "Plan", "node_gpus", "picture", "plans"]
+__all__ = ["Card", "Move", "NodeGPUs", "Plan", "cards_of", "node_gpus", "picture", "plans"]
 
 _MOST_MOVED: Final = 3
 _MOST_NODES: Final = 200
@@ -82,10 +82,11 @@ def node_gpus(state: ClusterState, form: CardFormat) -> Iterator[NodeGPUs]:
     books = state.track_cards(form)
     for name, row in sorted(state.nodes.row_of.items()):
         if state.nodes.nodes[row] is not None and len(books.known(row)):
-            yield _node(name, row, books)
+            yield cards_of(name, row, books)
 
 
-def _node(name: str, row: int, books: Cards) -> NodeGPUs:
+def cards_of(name: str, row: int, books: Cards) -> NodeGPUs:
+    """The cards of the node of this name and row."""
     known, left = books.known(row), books.left(np.array([row], np.int64))
     over = books.overcommitted(row)
     owners = [*books.owners(row)]

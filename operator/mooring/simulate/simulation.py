@@ -21,7 +21,7 @@ from mooring.engine.result_cache import ResultCache
 from mooring.framework.decision import Decision
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.post_filter import GroupNomination
-from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.queued_pod import QueuedPod, StateTimes
 from mooring.framework.registry import Registry
 from mooring.framework.runtime import run_pre_enqueue
 from mooring.framework.verdicts import PluginError
@@ -332,7 +332,7 @@ def _default_profile(registry: Registry) -> LoadedProfile:
 def _queued(pod: Pod, pipeline: Pipeline, *, ticket: int) -> QueuedPod:
     """The pod as if it had been queued when it was made; one that was never stored, after those."""
     entered = pod.created or inf
-    return QueuedPod(pod, pipeline, entered, entered, ticket=ticket)
+    return QueuedPod(pod, pipeline, entered, entered, ticket=ticket, times=StateTimes(entered))
 
 
 def _gate(pod: Pod, profile: InForce) -> str | None:

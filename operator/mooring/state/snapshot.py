@@ -3,7 +3,10 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import repeat
 from typing import Any
+
+import numpy as np
 
 from mooring.model.events import Kind
 from mooring.model.node import Node
@@ -84,6 +87,10 @@ class Snapshot:
     def row(self, node: str) -> int | None:
         """The row of a node's name, if it has one."""
         return self._state.nodes.row_of.get(node)
+
+    def rows(self, nodes: Iterable[str]) -> IntArray:
+        """The rows of several names (int64); -1 for a name without one."""
+        return np.array([*map(self._state.nodes.row_of.get, nodes, repeat(-1))], np.int64)
 
     def nodes_with_nominated(
         self, rows: IntArray, resources: Iterable[str], pod: Pod, ends: float = math.inf

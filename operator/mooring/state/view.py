@@ -174,9 +174,14 @@ class NodeView:
 
     def port_free(self, port: HostPort) -> BoolArray:
         """True where no pod uses the host port on the same or on every address."""
-        free = np.ones(self._table.row_count, np.bool_)
-        for row in self._table.host_ports.get((port.protocol, port.port), ()):
-            free[row] = not self._table.port_taken(row, port)
+        table = self._table
+        used = table.host_ports.get((port.protocol, port.port), {})
+        if len(self) < len(used):
+            asked = self._rows.tolist()
+            return np.array([not table.port_taken(row, port) for row in asked], np.bool_)
+        free = np.ones(table.row_count, np.bool_)
+        for row in used:
+            free[row] = not table.port_taken(row, port)
         return free if self._all else free[self._rows]
 
     def named(self, name: str) -> BoolArray:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mooring.framework.handle import Handle
 from mooring.framework.pipeline import Pipeline, build_pipeline
-from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.queued_pod import QueuedPod, StateTimes
 from mooring.framework.registry import Registry
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.model.pod import Pod, parse_pod
@@ -48,7 +48,10 @@ def queued_pod(
 
     Without `plugins` it belongs to a profile that changes nothing about the defaults.
     """
-    return QueuedPod(parse_pod(raw), plugins or pipeline(), timestamp, timestamp, **fields)
+    times = StateTimes(timestamp)
+    return QueuedPod(
+        parse_pod(raw), plugins or pipeline(), timestamp, timestamp, times=times, **fields
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from aiohttp import web
 
@@ -44,8 +45,12 @@ class Seen:
         self.names.add(name)
 
 
+def client_of(found: Extender, seen: Seen | None = None, in_all: int = 100) -> ExtenderClient:
+    return ExtenderClient(found, seen or Seen(), asyncio.Semaphore(in_all))
+
+
 async def call(found: Extender, body: bytes = b"{}", seen: Seen | None = None) -> bytes:
-    client = ExtenderClient(found, seen or Seen())
+    client = client_of(found, seen)
     try:
         return await client.call("filter", found.filter_verb, body)
     finally:
@@ -65,6 +70,23 @@ async def test_a_call_is_a_post_of_json_to_the_prefix_and_the_verb() -> None:
     assert seen.names == {f"http://127.0.0.1:{port}/x/"}
 
 
+async def test_a_query_in_the_prefix_is_kept_and_user_and_password_are_basic_authorization() -> (
+    None
+):
+    async def handler(request: web.Request) -> web.Response:
+        host, user = request.headers["Host"], request.headers.get("Authorization")
+        return web.json_response([request.path_qs, host, user])
+
+    async with serving(app(handler)) as port:
+        prefix = f"http://me:s%40cret@127.0.0.1:{port}/a%20b?x=1"
+        answer = await call(read(Extender, {"urlPrefix": prefix, "filterVerb": "filter"}, ""))
+    assert orjson.loads(answer) == [
+        "/a%20b?x=1/filter",
+        f"127.0.0.1:{port}",
+        f"Basic {base64(b'me:s@cret')}",
+    ]
+
+
 async def test_connections_are_kept() -> None:
     peers = set()
 
@@ -74,7 +96,7 @@ async def test_connections_are_kept() -> None:
         return web.json_response({})
 
     async with serving(app(handler)) as port:
-        client = ExtenderClient(extender(port), Seen())
+        client = client_of(extender(port))
         for _ in range(5):
             await client.call("filter", "filter", b"{}")
         await client.close()
@@ -108,6 +130,44 @@ async def test_an_answer_that_does_not_come_in_time_is_a_timeout() -> None:
             await call(extender(port, httpTimeout="50ms"), seen=seen)
         hang.set()
     assert seen.results == {("filter", "timeout"): 1}
+
+
+async def test_an_answer_that_comes_byte_by_byte_is_a_timeout_too() -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            while True:
+                await response.write(b" ")
+                await asyncio.sleep(0.005)
+        except ConnectionError:
+            return response
+
+    async with serving(app(handler)) as port:
+        with pytest.raises(ExtenderError, match=r"no answer within 0\.05 seconds"):
+            await call(extender(port, httpTimeout="50ms"))
+
+
+async def test_no_more_calls_are_in_flight_than_all_extenders_may_have() -> None:
+    inside, most, go = 0, 0, asyncio.Event()
+
+    async def handler(_request: web.Request) -> web.Response:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        if inside == 2:
+            go.set()
+        await go.wait()
+        inside -= 1
+        return web.json_response({})
+
+    async with serving(app(handler)) as port:
+        in_all = asyncio.Semaphore(2)
+        clients = [ExtenderClient(extender(port), Seen(), in_all) for _ in range(4)]
+        await asyncio.gather(*(client.call("filter", "filter", b"{}") for client in clients))
+        for client in clients:
+            await client.close()
+    assert most == 2
 
 
 async def test_an_answer_that_never_ends_is_cut_off() -> None:
@@ -162,7 +222,7 @@ async def test_nothing_is_sent_when_it_may_not_be() -> None:
         raise AssertionError("sent")
 
     async with serving(app(handler)) as port:
-        client = ExtenderClient(extender(port), Seen())
+        client = client_of(extender(port))
         with pytest.raises(NotLeading, match="does not lead"):
             await client.call("bind", "bind", b"{}", lambda: False)
         await client.close()
@@ -220,7 +280,7 @@ async def test_certificates_are_read_again_when_their_files_change(tmp_path: Pat
     context = server_context(AUTHORITY.server(), tmp_path)
     async with serving(app(ok), context) as port:
         found = extender(port, "https", enableHTTPS=True, tlsConfig={"caFile": str(ca)})
-        client = ExtenderClient(found, Seen())
+        client = client_of(found)
         with pytest.raises(ExtenderError, match="its certificate is not trusted"):
             await client.call("filter", "filter", b"{}")
         ca.write_bytes(AUTHORITY.certificate)

@@ -1,5 +1,6 @@
 """The extenders of a profile called one after the other, and what comes of their answers."""
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -8,7 +9,13 @@ from typing import Any
 import pytest
 
 from extending import Answers, GivenObjects, extender
-from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall, NodeFailure, PreemptCall
+from mooring.engine.extenders.answers import (
+    ExtenderAnswers,
+    FilterCall,
+    Filtered,
+    NodeFailure,
+    PreemptCall,
+)
 from mooring.engine.extenders.client import ExtenderError, NotLeading
 from mooring.engine.extenders.extenders import Extenders, PodGone, tls_problem
 from mooring.framework.post_filter import PreemptionCandidate, ProcessedCandidates
@@ -166,10 +173,14 @@ async def test_an_error_about_the_nominated_node_means_that_all_nodes_are_looked
     assert (given.nominee, given.passes_nominee) == ("n2", False)
 
 
+def scores_of(answers: ExtenderAnswers) -> dict[str, list[int]]:
+    return {name: column.tolist() for name, column in answers.scores.items()}
+
+
 async def test_scores_are_multiplied_by_the_weight_and_by_ten(stage: Stage) -> None:
     scores = [{"Host": "n1", "Score": 7}, {"Host": "n9", "Score": 9}]
     found = await stage.serve(Answers(prioritize=scores), "prioritize", weight=3)
-    assert (await stage.filter(found)).scores == {found.name: {"n1": 210}}
+    assert scores_of(await stage.filter(found)) == {found.name: [210, 0, 0]}
 
 
 @pytest.mark.parametrize("answer", [500, b"no", {}, [{"Host": "n1", "Score": 2**62}]])
@@ -178,7 +189,7 @@ async def test_an_extender_that_fails_to_prioritize_gives_no_scores(
 ) -> None:
     failing = await stage.serve(Answers(prioritize=answer), "prioritize")
     scoring = await stage.serve(Answers(prioritize=[{"Host": "n2", "Score": 1}]), "prioritize")
-    assert (await stage.filter(failing, scoring)).scores == {scoring.name: {"n2": 10}}
+    assert scores_of(await stage.filter(failing, scoring)) == {scoring.name: [0, 10, 0]}
 
 
 async def test_a_single_node_is_not_scored(stage: Stage) -> None:
@@ -295,6 +306,28 @@ async def test_a_replica_that_does_not_lead_lets_no_extender_bind(stage: Stage) 
     with pytest.raises(NotLeading):
         await stage.extenders.bind([found], WEB, "n1")
     assert answers.asked == []
+
+
+async def test_of_too_many_extenders_those_not_called_for_longest_are_disconnected(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mooring.engine.extenders.extenders._MOST_CLIENTS", 2)
+    go, called = asyncio.Event(), asyncio.Event()
+
+    async def held(arguments: dict[str, Any]) -> object:
+        called.set()
+        await go.wait()
+        return {"NodeNames": arguments["NodeNames"]}
+
+    slow = await stage.serve(Answers(filter=held), "filter")
+    asked = asyncio.create_task(stage.filter(slow))
+    await called.wait()
+    every = Answers(filter={"NodeNames": [*NODES]})
+    others = [await stage.serve(every, "filter") for _ in range(3)]
+    for other in (*others, *others):
+        assert (await stage.filter(other)).filtered == Filtered(NODES, {})
+    go.set()
+    assert (await asked).filtered == Filtered(NODES, {})
 
 
 async def test_a_call_that_answers_with_an_error_is_counted_as_invalid(stage: Stage) -> None:

@@ -1,6 +1,7 @@
 """What extenders get, read from an API server on loopback."""
 
 import asyncio
+import tracemalloc
 
 import orjson
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from kube.api_server import ApiServer, Request
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import PodGone
-from mooring.engine.extenders.objects import ApiObjects
+from mooring.engine.extenders.objects import ApiObjects, as_json
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.model.pod import parse_pod
@@ -105,3 +106,13 @@ async def test_a_pod_that_changed_while_no_profile_had_extenders_is_read_again()
         reading = asyncio.create_task(objects.pod(parse_pod(WEB)))
         (await server.next()).reply(WEB)
         assert orjson.loads(await reading) == WEB
+
+
+def test_an_object_that_is_kept_as_json_occupies_little_more_than_its_length() -> None:
+    tracemalloc.start()
+    try:
+        kept = [as_json(WEB) for _ in range(100)]
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used < 2 * sum(map(len, kept))

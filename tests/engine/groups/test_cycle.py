@@ -341,7 +341,7 @@ def test_the_backoff_of_a_group_is_the_longest_of_the_members_that_are_in_the_qu
     def popped(member: Pod, failed_at: float | None = None) -> QueuedPod:
         if queue.get(member.key) is None:
             queue.add(member, pipeline, 0.0)
-        queued = queue.pop_specific(member.key)
+        queued = queue.pop_specific(member.key, 0.0)
         assert queued is not None
         if failed_at is not None:
             queue.add_unschedulable(queued, frozenset(), failed_at)
@@ -528,20 +528,20 @@ async def test_a_member_that_comes_while_others_are_at_permit_is_not_bound_witho
     assert not bindings.made
 
 
-async def test_a_member_that_comes_while_its_group_is_called_off_waits_for_its_backoff(
+async def test_a_member_that_comes_while_its_group_is_called_off_waits_for_a_backoff(
     client: ApiClient, bindings: Bindings
 ) -> None:
-    engine = Engine(client, node("a"), pod_group("g", 2))
-    engine.pending(*members("g", 1), pod("x", group="g", labels={"does": "wait"}))
-    waiting, queue = engine.scheduler_state.waiting, engine.scheduler_state.queue
+    engine = Engine(client, node("a"), pod_group("g", 2), clock=lambda: 0.0)
+    at_permit = pod("x", group="g", labels={"does": "wait"})
+    engine.pending(*members("g", 1), at_permit)
     with engine.running():
-        await until(lambda: len(waiting) == 1)
-        waiting.reject(next(iter(waiting)).pod.uid, "Marked", "no")
+        await until(lambda: len(engine.scheduler_state.waiting) == 1)
+        engine.intake.gone("default/x", parse_pod(at_permit).uid)
         engine.pending(pod("late", group="g"))
-        await until(lambda: not queue.counts()[SubQueue.ACTIVE])
-        late = queue.get("default/late")
+        await until(lambda: len(bindings.statuses) == 2)
+        late = engine.scheduler_state.queue.get("default/late")
         assert late is not None
-        assert late.queue in (SubQueue.BACKOFF, SubQueue.UNSCHEDULABLE)
+        assert (late.queue, late.consecutive_errors_count) == (SubQueue.BACKOFF, 1)
     assert not bindings.made
 
 

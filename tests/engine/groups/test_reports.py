@@ -250,6 +250,47 @@ async def test_a_group_that_is_placed_gets_an_event_with_its_domain(groups: Grou
     assert groups.placed == [5.0]
 
 
+async def test_a_group_that_is_placed_at_once_is_written_once(groups: Groups) -> None:
+    """Neither that it waits for its first attempt nor that it is being bound is worth a write."""
+    groups.server.patched()
+    groups.show(pod_group("serve", 2))
+    pods = [parse_pod(pod(f"s{i}", group="serve")) for i in range(2)]
+    for member in pods:
+        groups.state.put_unscheduled(member)
+    await groups.round()
+    assert groups.server.patched() == []
+    serve = groups.state.pod_groups.of(pods[0])
+    assert serve is not None
+    groups.reports.decided(serve, GroupDecision(rows={member.uid: 0 for member in pods}))
+    for member in pods:
+        groups.state.assume(member, 0)
+    await groups.round()
+    assert groups.server.patched() == []
+    for member in pods:
+        bound = parse_pod(pod(member.name, group="serve", node="n"))
+        groups.state.put(Kind.POD, member.key, bound)
+    await groups.round()
+    (status,) = groups.server.patched()
+    assert status["conditions"][0]["status"] == "True"
+
+
+async def test_a_group_that_is_being_bound_for_long_says_so(groups: Groups) -> None:
+    groups.server.patched()
+    groups.show(pod_group("serve", 1))
+    member = parse_pod(pod("s", group="serve"))
+    groups.state.put_unscheduled(member)
+    serve = groups.state.pod_groups.of(member)
+    assert serve is not None
+    groups.reports.decided(serve, GroupDecision(rows={member.uid: 0}))
+    groups.state.assume(member, 0)
+    await groups.round()
+    assert groups.server.patched() == []
+    groups.now += 10.0
+    await groups.round()
+    (status,) = groups.server.patched()
+    assert message(status) == "0 of 1 members are bound; the others will be soon"
+
+
 async def test_an_error_is_told_until_the_next_decision(groups: Groups) -> None:
     groups.server.patched()
     groups.state.put_unscheduled(parse_pod(pod("p2", labels=LABEL)))

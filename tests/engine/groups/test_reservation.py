@@ -10,7 +10,7 @@ from mooring.engine.groups.reservation import GroupReservation
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
-from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.queued_pod import QueuedPod, StateTimes
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
@@ -46,7 +46,9 @@ class Scene:
             self.scheduler.queue.add(one, self.pipeline, 0.0)
         found = self.scheduler.state.pod_groups.of(pods[0])
         assert found is not None
-        return found, [QueuedPod(one, self.pipeline, 0.0, 0.0) for one in pods]
+        return found, [
+            QueuedPod(one, self.pipeline, 0.0, 0.0, times=StateTimes(0.0)) for one in pods
+        ]
 
     def nominated(self) -> dict[str, str]:
         names = self.scheduler.state.nodes.names
@@ -377,4 +379,4 @@ def groups_of(scene: Scene, name: str) -> tuple[PodGroupState, list[QueuedPod]]:
     pods = [n.pod for n in scene.scheduler.state.nominations if n.pod.scheduling_group == name]
     group = scene.scheduler.state.pod_groups.of(pods[0])
     assert group is not None
-    return group, [QueuedPod(one, scene.pipeline, 0.0, 0.0) for one in pods]
+    return group, [QueuedPod(one, scene.pipeline, 0.0, 0.0, times=StateTimes(0.0)) for one in pods]

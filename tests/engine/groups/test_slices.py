@@ -23,6 +23,16 @@ def test_a_slice_ends_after_a_time_and_the_next_begins_after_the_pause() -> None
     assert budget.pauses == 1
 
 
+def test_a_slice_after_an_expensive_pause_lasts_as_long_as_the_pause_cost() -> None:
+    now = 0.0
+    budget = SearchBudget(clock=lambda: now)
+    budget.resumed(2.0)
+    now = 1.9
+    assert not budget.pause_due
+    now = 2.0
+    assert budget.pause_due
+
+
 def test_a_budget_is_spent_when_more_steps_were_taken_than_allowed() -> None:
     budget = SearchBudget(2)
     budget.spend(2)

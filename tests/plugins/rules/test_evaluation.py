@@ -1,6 +1,7 @@
 """The evaluation by columns gives what the CEL library gives for each node alone."""
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,14 @@ from hypothesis.strategies import SearchStrategy
 
 from mooring.model.events import Kind
 from mooring.model.pod import Pod, parse_pod
-from mooring.plugins.rules.evaluation import MOST_PER_POD, Evaluator
+from mooring.plugins.rules.evaluation import Evaluator
+from mooring.plugins.rules.results import Results
 from mooring.policy.errors import ProfileInvalid
 from mooring.policy.rules.expressions import Failed, Program, check
 from mooring.policy.rules.plan import Plan, plan_filter, plan_score
 from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
+from mooring.state.view import NodeView
 from mooring.testing.builders import cluster, namespace, node, pod
 from strategies import GPU, clusters_of_nodes
 
@@ -140,12 +143,18 @@ def _expected(source: str, state: ClusterState, incoming: Pod, name: str) -> Any
     )
 
 
+def results_of(evaluator: Evaluator, incoming: Pod, nodes: NodeView) -> Results:
+    """The results for the nodes of the view."""
+    results, rows = evaluator.run(incoming, nodes)
+    return results if rows is None else results.take(rows)
+
+
 def _compare(source: str, plan: Plan, state: ClusterState) -> None:
     incoming, snapshot = parse_pod(INCOMING), Snapshot(state)
     evaluator = Evaluator(plan, snapshot)
     rows = np.sort(snapshot.nodes_in_order)
     for nodes in (snapshot.nodes, snapshot.nodes.take(rows[::2]), snapshot.nodes):
-        results = evaluator.run(incoming, nodes)
+        results = results_of(evaluator, incoming, nodes)
         values, failed, texts = results.values, results.errors, results.texts
         for index in range(len(nodes)):
             if nodes.node(index) is None:
@@ -245,7 +254,7 @@ def test_an_evaluation_with_too_many_steps_fails_at_every_node() -> None:
     many = pod(labels={str(number): "x" for number in range(20_000)})
     state = cluster(node("n0"))
     evaluator = Evaluator(plan_filter("pod.labels.all(k, true)"), Snapshot(state))
-    results = evaluator.run(parse_pod(many), Snapshot(state).nodes)
+    results = results_of(evaluator, parse_pod(many), Snapshot(state).nodes)
     assert results.errors.tolist() == [1]
     assert results.texts == ("Iteration budget exceeded",)
 
@@ -255,11 +264,11 @@ def test_results_for_a_row_follow_the_nodes_labels() -> None:
     source = "int(node.labels.price)"
     evaluator, snapshot = Evaluator(plan_score(source), Snapshot(state)), Snapshot(state)
     incoming = parse_pod(INCOMING)
-    assert evaluator.run(incoming, snapshot.nodes).values.tolist() == [2, 3]
+    assert results_of(evaluator, incoming, snapshot.nodes).values.tolist() == [2, 3]
     changed = cluster(node("n1", labels={"price": "9"})).nodes.nodes[0]
     state.put(Kind.NODE, "n1", changed)
-    assert evaluator.run(incoming, snapshot.nodes).values.tolist() == [2, 9]
-    assert evaluator.run(incoming, snapshot.nodes.only("n1")).values.tolist() == [9]
+    assert results_of(evaluator, incoming, snapshot.nodes).values.tolist() == [2, 9]
+    assert results_of(evaluator, incoming, snapshot.nodes.only("n1")).values.tolist() == [9]
 
 
 def test_the_library_runs_once_per_distinct_value(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,12 +288,45 @@ def test_the_library_runs_once_per_distinct_value(monkeypatch: pytest.MonkeyPatc
     assert len(calls) == 4, "three values, and no label for rows that have none"
 
 
-def test_what_reads_the_pod_and_very_many_values_fails_instead_of_stalling() -> None:
-    labels = ({"serial": str(i)} for i in range(MOST_PER_POD + 1))
+@pytest.mark.parametrize(
+    ("labels", "source", "why"),
+    [
+        (
+            [{"serial": str(i)} for i in range(2000)],
+            "[pod.labels.n].exists(x, x + '!' == node.labels.serial)",
+            r"2000 distinct values at a cost of \d+ each exceed 100000",
+        ),
+        (
+            [{"a": str(i % 40), "b": str(i // 40)} for i in range(1600)],
+            "[pod.labels.n].exists(x, x + node.labels.a == node.labels.b)",
+            r"1600 distinct values at a cost of \d+ each exceed 100000",
+        ),
+        (
+            [{"a": str(i)} for i in range(1000)],
+            "node.labels.a.matches('(abc){80}')",
+            r"1000 distinct values at a cost of \d{4} each exceed 2000000",
+        ),
+    ],
+)
+def test_what_would_cost_too_much_for_all_distinct_values_fails_instead_of_stalling(
+    labels: list[dict[str, str]], source: str, why: str
+) -> None:
     state = cluster(*(node(f"n{i}", labels=each) for i, each in enumerate(labels)))
-    source = "[pod.labels.n].exists(x, x + '!' == node.labels.serial)"
-    results = Evaluator(plan_filter(source), Snapshot(state)).run(
-        parse_pod(INCOMING), Snapshot(state).nodes
-    )
-    assert results.errors.all()
-    assert results.texts == (f"over {MOST_PER_POD} distinct values",)
+    evaluator, incoming = Evaluator(plan_filter(source), Snapshot(state)), parse_pod(INCOMING)
+    for rows in (np.arange(len(labels)), np.arange(10), np.arange(1)):
+        results = results_of(evaluator, incoming, Snapshot(state).nodes.take(rows))
+        assert results.errors.all()
+        assert re.fullmatch(why, results.texts[0])
+
+
+def test_many_columns_of_very_many_values_are_told_apart() -> None:
+    """Their combinations have more numbers than fit into 64 bits."""
+    keys = [f"k{i}" for i in range(8)]
+    labels = [{key: f"{key}-{i}" for key in keys} for i in range(300)]
+    state = cluster(*(node(f"n{i}", labels=each) for i, each in enumerate(labels)))
+    joined = ", ".join(f"node.labels.{key}" for key in keys)
+    source = f"size([{joined}].filter(x, x.endsWith('-7') || x.endsWith('-299')))"
+    evaluator = Evaluator(plan_score(source), Snapshot(state))
+    values = results_of(evaluator, parse_pod(INCOMING), Snapshot(state).nodes).values
+    assert np.flatnonzero(values).tolist() == [7, 299]
+    assert values[7] == values[299] == len(keys)

@@ -11,6 +11,7 @@ from mooring.framework.pipeline import Pipeline
 from mooring.framework.post_filter import PreemptionCandidate, ProcessedCandidates
 from mooring.model.pod import Pod
 from mooring.policy.extender import Extender
+from mooring.state.columns import IntArray
 
 __all__ = [
     "ExtenderAnswers",
@@ -65,8 +66,8 @@ class ExtenderAnswers:
 
     `preempts`: an extender with a preempt verb cares for the pod. `nominee` is the nominated node
     that the filter extenders were called with alone, and `passes_nominee` their answer. `scores`
-    are the weighted scores by extender and node. `processed` is what the preempt extenders made of
-    the candidates.
+    has the weighted scores by extender: int64, in the order of `filtered.passed`. `processed` is
+    what the preempt extenders made of the candidates.
     """
 
     preempts: bool = False
@@ -74,7 +75,7 @@ class ExtenderAnswers:
     passes_nominee: bool = False
     filtered: Filtered | None = None
     evaluated_nodes: int = 0
-    scores: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    scores: Mapping[str, IntArray] = field(default_factory=dict)
     processed: ProcessedCandidates | None = None
 
 

@@ -6,16 +6,22 @@ import os
 import ssl
 import tempfile
 import time
+from base64 import b64encode
 from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-import aiohttp
 from yarl import URL
 
 from mooring.engine.extenders.protocol import AnswerError
+from mooring.kube.exchange import (
+    BrokenExchangeError,
+    Exchange,
+    NoConnectionError,
+    NotSentError,
+)
 from mooring.policy.extender import Extender, TLSConfig
 
 __all__ = ["ExtenderClient", "ExtenderError", "NotLeading", "tls_context"]
@@ -26,8 +32,11 @@ MOST_CALLS: Final = 32
 """Calls in flight to one extender; fewer after time-outs, because it may not serve so many."""
 MOST_ANSWER: Final = 4 * 1024**2
 """Bytes of an answer, beside twice those of the request: an answer names what was sent."""
-_IDLE_SECONDS: Final = 25.0
-_CHUNK: Final = 64 * 1024
+_HEADERS: Final = {
+    "Content-Type": "application/json",
+    "Accept-Encoding": "identity",
+    "User-Agent": "mooring",
+}
 
 Observe = Callable[[str, str, str, float], None]
 """Called after each call with the extender's name, the verb, the result and the seconds."""
@@ -42,14 +51,18 @@ class NotLeading(ExtenderError):  # noqa: N818 - says why nothing was sent
 
 
 class ExtenderClient:
-    """Calls one extender. Connections are made when they are needed, and kept."""
+    """Calls one extender. Connections are made when they are needed, and kept.
 
-    def __init__(self, extender: Extender, observe: Observe) -> None:
+    `in_all` bounds the calls in flight to all extenders.
+    """
+
+    def __init__(self, extender: Extender, observe: Observe, in_all: asyncio.Semaphore) -> None:
         self._extender = extender
         self._observe = observe
-        self._session: aiohttp.ClientSession | None = None
+        self._in_all = in_all
+        self._exchange: Exchange | None = None
         self._changed: tuple[int, ...] = ()
-        self._old: list[aiohttp.ClientSession] = []
+        self._old: list[Exchange] = []
         self._calls = _Calls(MOST_CALLS)
         self._ignored = ""
 
@@ -66,13 +79,11 @@ class ExtenderClient:
                 that is too large.
             NotLeading: nothing was sent, because `may_send` returned False.
         """
-        async with self._calls:
-            if may_send is not None and not may_send():
-                raise NotLeading(f"{self._blamed(what)}: this replica does not lead any more")
+        async with self._calls, self._in_all:
             began = time.monotonic()
             result = "error"
             try:
-                answer = await self._post(verb, body)
+                answer = await self._post(verb, body, may_send)
                 result = "success"
             except TimeoutError:
                 result = "timeout"
@@ -80,10 +91,18 @@ class ExtenderClient:
                 seconds = self._extender.timeout.total_seconds()
                 text = f"{self._blamed(what)}: no answer within {seconds:g} seconds"
                 raise ExtenderError(text) from None
-            except (aiohttp.ClientError, OSError, ssl.SSLError, ValueError, AnswerError) as error:
+            except NotSentError:
+                result = ""
+                text = f"{self._blamed(what)}: this replica does not lead any more"
+                raise NotLeading(text) from None
+            except NoConnectionError as error:
+                why = _words(error.__cause__ or error)
+                raise ExtenderError(f"{self._blamed(what)}: {why}") from error
+            except (BrokenExchangeError, ValueError, AnswerError) as error:
                 raise ExtenderError(f"{self._blamed(what)}: {_words(error)}") from error
             finally:
-                self._observe(self._extender.name, what, result, time.monotonic() - began)
+                if result:
+                    self._observe(self._extender.name, what, result, time.monotonic() - began)
         self._calls.answered()
         while self._old and not self._calls.running:
             await self._old.pop().close()
@@ -100,59 +119,54 @@ class ExtenderClient:
             logger.warning("%s; pods are scheduled without it", error)
         self._ignored = str(error)
 
+    @property
+    def in_use(self) -> bool:
+        """Whether a call is in flight."""
+        return self._calls.running > 0
+
     async def close(self) -> None:
-        """Closes the connections."""
-        sessions = [*self._old, *((self._session,) if self._session is not None else ())]
+        """Closes the connections; a further call makes new ones."""
+        exchanges = [*self._old, *((self._exchange,) if self._exchange is not None else ())]
         self._old.clear()
-        for session in sessions:
-            await session.close()
+        self._exchange = None
+        for exchange in exchanges:
+            await exchange.close()
 
-    async def _post(self, verb: str, body: bytes) -> bytes:
-        extender, most = self._extender, MOST_ANSWER + 2 * len(body)
-        url = URL(f"{extender.url_prefix.rstrip('/')}/{verb}")
-        tls = extender.tls_config
-        async with (
-            asyncio.timeout(extender.timeout.total_seconds()),
-            self._connected().post(
-                url,
-                data=body,
-                allow_redirects=False,
-                server_hostname=(tls.server_name or None) if tls is not None else None,
-            ) as response,
-        ):
-            if response.status != 200:
-                raise AnswerError(f"it answered with status {response.status}")
-            chunks, size = list[bytes](), 0
-            async for chunk in response.content.iter_chunked(_CHUNK):
-                size += len(chunk)
-                if size > most:
-                    response.close()
-                    raise AnswerError(f"its answer has more than {most} bytes")
-                chunks.append(chunk)
-            return b"".join(chunks)
-
-    def _connected(self) -> aiohttp.ClientSession:
-        """The session, which is made anew when a file of the certificates has changed."""
-        changed = _changed_at(self._extender)
-        if self._session is not None and changed != self._changed:
-            self._old.append(self._session)
-            self._session = None
-        if self._session is None:
-            self._changed = changed
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=0, keepalive_timeout=_IDLE_SECONDS, ssl=tls_context(self._extender)
-                ),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                headers={
-                    "Content-Type": "application/json",
-                    "Accept-Encoding": "identity",
-                    "User-Agent": "mooring",
-                },
-                auto_decompress=False,
-                timeout=aiohttp.ClientTimeout(),
+    async def _post(
+        self, verb: str, body: bytes, may_send: Callable[[], bool] | None = None
+    ) -> bytes:
+        url = URL(f"{self._extender.url_prefix.rstrip('/')}/{verb}")
+        async with asyncio.timeout(self._extender.timeout.total_seconds()):
+            answer = await self._connected(url).ask(
+                "POST",
+                url.raw_path_qs,
+                {},
+                body,
+                seconds=None,
+                most=MOST_ANSWER + 2 * len(body),
+                may_send=may_send,
             )
-        return self._session
+        if answer.status != 200:
+            raise AnswerError(f"it answered with status {answer.status}")
+        return answer.body
+
+    def _connected(self, url: URL) -> Exchange:
+        """The connections, which are made anew when a file of the certificates has changed."""
+        changed = _changed_at(self._extender)
+        if self._exchange is not None and changed != self._changed:
+            self._old.append(self._exchange)
+            self._exchange = None
+        if self._exchange is None:
+            self._changed = changed
+            tls = self._extender.tls_config
+            self._exchange = Exchange(
+                str(url.origin()),
+                {**_HEADERS, **_authorization(url)},
+                tls=tls_context(self._extender),
+                server_name=(tls.server_name or None) if tls is not None else None,
+                pool=MOST_CALLS,
+            )
+        return self._exchange
 
     def _blamed(self, what: str) -> str:
         return f'extender "{self._extender.name}" failed to {what}'
@@ -209,6 +223,14 @@ class _Calls:
             if not turn.done():
                 self._running += 1
                 turn.set_result(None)
+
+
+def _authorization(url: URL) -> dict[str, str]:
+    """The header for a user and a password in the URL, as Go's client sends it."""
+    if url.user is None and url.password is None:
+        return {}
+    user = b64encode(f"{url.user or ''}:{url.password or ''}".encode()).decode()
+    return {"Authorization": f"Basic {user}"}
 
 
 def _changed_at(extender: Extender) -> tuple[int, ...]:
@@ -293,16 +315,12 @@ def _load_client_certificate(tls: TLSConfig, context: ssl.SSLContext) -> None:
 
 def _words(error: BaseException) -> str:
     """What went wrong, without URLs, reprs and file contents."""
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return _words(error.certificate_error)
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return _words(error.os_error)
     if isinstance(error, ssl.SSLCertVerificationError):
         text = f"its certificate is not trusted: {error.verify_message or error.reason}"
     elif isinstance(error, ssl.SSLError):
         text = error.reason or "TLS failed"
-    elif isinstance(error, aiohttp.InvalidURL):
-        text = "its URL cannot be used"
+    elif isinstance(error, TimeoutError):
+        text = "no connection in time"
     elif isinstance(error, OSError) and error.errno is not None and error.errno > 0:
         text = os.strerror(error.errno)  # asyncio adds addresses
     elif isinstance(error, OSError) and error.strerror:

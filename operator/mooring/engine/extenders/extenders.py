@@ -3,9 +3,12 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import Final, Protocol
+
+import numpy as np
 
 from mooring.engine.extenders.answers import (
     ExtenderAnswers,
@@ -22,6 +25,7 @@ from mooring.engine.extenders.client import (
 )
 from mooring.engine.extenders.protocol import (
     AnswerError,
+    FilterAnswer,
     Json,
     MetaVictims,
     binding_request,
@@ -35,6 +39,7 @@ from mooring.engine.extenders.protocol import (
 from mooring.framework.post_filter import PreemptionCandidate, ProcessedCandidates
 from mooring.model.pod import Pod
 from mooring.policy.extender import Extender
+from mooring.state.columns import IntArray
 from mooring.state.snapshot import Snapshot
 
 __all__ = ["ExtenderObjects", "Extenders", "PodGone", "tls_problem"]
@@ -47,6 +52,8 @@ _MOST_SCORE: Final = 2**53
 """A weighted score beyond this is an error: sums must fit into 64 bits."""
 _MOST_CLIENTS: Final = 64
 """Extenders with kept connections; changed profiles would else add more and more."""
+_MOST_IN_ALL: Final = 1024
+"""Calls in flight to all extenders, because each has a connection of its own."""
 _NO_REASON: Final = "node(s) were filtered out by extender {}"
 
 
@@ -88,6 +95,7 @@ class Extenders:
         self._bound_node = bound_node
         self._bound = bound
         self._clients = OrderedDict[Extender, ExtenderClient]()
+        self._in_all = asyncio.Semaphore(_MOST_IN_ALL)
         self._closing: set[asyncio.Task[None]] = set()
 
     async def answer(
@@ -119,7 +127,7 @@ class Extenders:
         if call.nominated:
             passes = bool(filtered.passed)
             return replace(answers, nominee=call.nodes[0], passes_nominee=passes)
-        scores: Mapping[str, Mapping[str, int]] = {}
+        scores: Mapping[str, IntArray] = {}
         if len(filtered.passed) > 1:
             scores = await self._prioritize(filtered.passed, extenders, raw)
         return replace(
@@ -191,26 +199,23 @@ class Extenders:
                     raise
                 client.ignored(error)
                 continue
-            omitted = NodeFailure(_NO_REASON.format(extender.name), resolvable=False)
-            for node in set(passed).difference(answer.passed):
-                if (reason := answer.unresolvable.get(node)) is not None:
-                    failed[node] = NodeFailure(reason, resolvable=False)
-                elif (reason := answer.failed.get(node)) is not None:
-                    failed[node] = NodeFailure(reason, resolvable=True)
-                else:
-                    failed[node] = omitted
+            failed.update(_failures(answer, passed, extender.name))
             passed = answer.passed
         return Filtered(passed, failed)
 
     async def _prioritize(
         self, nodes: Sequence[str], extenders: Iterable[Extender], raw: Json
-    ) -> dict[str, dict[str, int]]:
-        """The weighted scores by extender and node; an extender that fails gives none."""
+    ) -> dict[str, IntArray]:
+        """The weighted scores of the nodes by extender; an extender that fails gives none."""
         scoring = [extender for extender in extenders if extender.prioritize_verb]
-        found = await asyncio.gather(*(self._scores(e, nodes, raw) for e in scoring))
-        return {e.name: scores for e, scores in zip(scoring, found, strict=True) if scores}
+        if len(scoring) == 1:  # most often; without a task of its own
+            found = [await self._scores(scoring[0], nodes, raw)]
+        else:
+            found = await asyncio.gather(*(self._scores(e, nodes, raw) for e in scoring))
+        pairs = zip(scoring, found, strict=True)
+        return {extender.name: scores for extender, scores in pairs if scores is not None}
 
-    async def _scores(self, extender: Extender, nodes: Sequence[str], raw: Json) -> dict[str, int]:
+    async def _scores(self, extender: Extender, nodes: Sequence[str], raw: Json) -> IntArray | None:
         client = self._client(extender)
         try:
             body = await self._nodes_request(extender, raw, nodes)
@@ -221,7 +226,7 @@ class Extenders:
                 raise client.wrong("prioritize", error) from None
         except ExtenderError as error:
             client.ignored(error)
-            return {}
+            return None
         return scores
 
     async def _preempt(
@@ -310,14 +315,20 @@ class Extenders:
         """The client of the extender; of too many, that which was not used for longest ends."""
         client = self._clients.get(extender)
         if client is None:
-            client = self._clients[extender] = ExtenderClient(extender, self._observe)
-            if len(self._clients) > _MOST_CLIENTS:
-                _, unused = self._clients.popitem(last=False)
-                task = asyncio.get_running_loop().create_task(unused.close())
-                self._closing.add(task)
-                task.add_done_callback(self._closing.discard)
+            if len(self._clients) >= _MOST_CLIENTS:
+                self._close_unused()
+            client = ExtenderClient(extender, self._observe, self._in_all)
+            self._clients[extender] = client
         self._clients.move_to_end(extender)
         return client
+
+    def _close_unused(self) -> None:
+        """Closes the client that was not used for longest, if one has no call in flight."""
+        unused = next((key for key, client in self._clients.items() if not client.in_use), None)
+        if unused is not None:
+            task = asyncio.get_running_loop().create_task(self._clients.pop(unused).close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
 
 
 def tls_problem(extender: Extender) -> str | None:
@@ -329,17 +340,36 @@ def tls_problem(extender: Extender) -> str | None:
     return None
 
 
-def _weighted(scores: Mapping[str, int], weight: int, nodes: Collection[str]) -> dict[str, int]:
-    """The scores of the nodes that were sent, on the scale of plugins and times the weight.
+def _failures(
+    answer: FilterAnswer, sent: Iterable[str], extender: str
+) -> Iterator[tuple[str, NodeFailure]]:
+    """Each node that was sent and did not pass, and why."""
+    omitted = NodeFailure(_NO_REASON.format(extender), resolvable=False)
+    for node in set(sent).difference(answer.passed):
+        if (reason := answer.unresolvable.get(node)) is not None:
+            yield node, NodeFailure(reason, resolvable=False)
+        elif (reason := answer.failed.get(node)) is not None:
+            yield node, NodeFailure(reason, resolvable=True)
+        else:
+            yield node, omitted
+
+
+def _weighted(scores: Mapping[str, int], weight: int, nodes: Sequence[str]) -> IntArray | None:
+    """The scores of the nodes (int64), on the scale of plugins and times the weight.
+
+    A node without a score gets 0, those of other nodes are ignored. None without any score.
 
     Raises:
         AnswerError: if a score is too large to be added to others.
     """
-    known = frozenset(nodes)
-    weighted = {node: score * weight * _SCALE for node, score in scores.items() if node in known}
-    if any(abs(score) > _MOST_SCORE for score in weighted.values()):
+    if not scores:
+        return None
+    found = [*map(scores.get, nodes, repeat(0))]
+    factor = weight * _SCALE
+    highest, lowest = max(found), min(found)
+    if highest * factor > _MOST_SCORE or -lowest * factor > _MOST_SCORE:
         raise AnswerError("a Score is too large; the highest is 10")
-    return weighted
+    return np.array(found, np.int64) * factor
 
 
 def _chosen(

@@ -106,25 +106,27 @@ def decode_filter(body: bytes, sent: Collection[str], *, by_name: bool) -> Filte
     result = _object(_loaded(body), "the answer")
     _raise_reported(result)
     names, nodes = _get(result, "NodeNames"), _get(result, "Nodes")
-    passed: list[str] = []
+    passed: list[Any] = []
     if by_name and names is not None:
-        passed = [_text(name, "NodeNames") for name in _list(names, "NodeNames")]
+        passed = _list(names, "NodeNames")
     elif nodes is not None:
         items = _get(_object(nodes, "Nodes"), "items")
         for item in _list(items, "Nodes.items") if items is not None else ():
             metadata = _get(_object(item, "Nodes.items"), "metadata")
             name = _get(_object(metadata, "Nodes.items.metadata"), "name")
             passed.append(_text(name, "Nodes.items.metadata.name"))
-    known = frozenset(sent)
-    for name in passed:
-        if name not in known:
-            text = f'claims a filtered node "{_short(name)}" which is not found in the input'
-            raise AnswerError(f"{text} node list")
+    known, left = frozenset(sent), tuple(sent)
+    if tuple(passed) != left:
+        for name in passed:
+            if _text(name, "NodeNames") not in known:
+                text = f'claims a filtered node "{_short(name)}" which is not found in the input'
+                raise AnswerError(f"{text} node list")
+        left = tuple(dict.fromkeys(passed))
     failed, unresolvable = (
         {node: reason for node, reason in _reasons(result, key).items() if node in known}
         for key in ("FailedNodes", "FailedAndUnresolvableNodes")
     )
-    return FilterAnswer(tuple(dict.fromkeys(passed)), failed, unresolvable)
+    return FilterAnswer(left, failed, unresolvable)
 
 
 def decode_priorities(body: bytes) -> dict[str, int]:
@@ -135,6 +137,8 @@ def decode_priorities(body: bytes) -> dict[str, int]:
     """
     scores: dict[str, int] = {}
     priorities = _loaded(body)
+    if (plain := _plain_priorities(priorities)) is not None:
+        return plain
     for item in _list(priorities, "the answer") if priorities is not None else ():
         priority = _object(item, "a priority")
         host = _get(priority, "Host")
@@ -142,6 +146,23 @@ def decode_priorities(body: bytes) -> dict[str, int]:
         name = "" if host is None else _text(host, "Host")
         scores[name] = scores.get(name, 0) + _integer(score, "Score")
     return scores
+
+
+def _plain_priorities(priorities: Any) -> dict[str, int] | None:
+    """The scores if all have Go's own keys, the right types and different hosts; else None.
+
+    An extender answers with one for each node, so this is what costs time.
+    """
+    try:
+        hosts = [item["Host"] for item in priorities]
+        scores = [item["Score"] for item in priorities]
+        found = dict(zip(hosts, scores, strict=True))
+    except (KeyError, TypeError):
+        return None
+    is_plain = {*map(type, hosts)} == {str} and {*map(type, scores)} == {int}
+    if not is_plain or len(found) < len(hosts) or max(scores) >= _INT64 or min(scores) < -_INT64:
+        return None
+    return found
 
 
 def decode_preemption(body: bytes) -> dict[str, MetaVictims]:

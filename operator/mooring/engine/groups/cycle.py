@@ -41,7 +41,7 @@ def group_of(pod: Pod, pipeline: Pipeline, cluster: Snapshot) -> PodGroupState |
 
 
 def take_members(
-    group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState
+    group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState, now: float
 ) -> list[QueuedPod]:
     """The members in flight from now on: this one first, then the others of its profile.
 
@@ -49,7 +49,7 @@ def take_members(
     """
     members = list[QueuedPod]()
     for other in _others(group, queued, scheduler):
-        member = scheduler.queue.pop_specific(other.pod.key)
+        member = scheduler.queue.pop_specific(other.pod.key, now)
         if member is not None:
             members.append(member)
     members.sort(key=lambda m: (-m.pod.shape.priority, m.initial_attempt_timestamp))
@@ -86,7 +86,7 @@ class GroupBackoffs:
             if len(self._latest) >= _MOST_REMEMBERED:
                 self._latest.clear()
             self._latest[key] = latest
-        scheduler.queue.postpone(queued, latest.backoff_expiration)
+        scheduler.queue.postpone(queued, latest.backoff_expiration, now)
         return True
 
 

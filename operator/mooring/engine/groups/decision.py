@@ -17,11 +17,13 @@ from mooring.engine.result_cache import ResultCache
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.placements import Placement, PodGroupAssignments
 from mooring.framework.plugin import PodGroupPostFilterPlugin
+from mooring.framework.plugin_failures import ExtensionPoint
 from mooring.framework.post_filter import GroupNomination, NotEligible, PodGroupPostFilterState
 from mooring.framework.runtime import (
     run_generate_placements,
     run_pod_group_post_filter,
     run_score_placement,
+    status_of,
 )
 from mooring.framework.scores import normalize_score
 from mooring.framework.verdicts import Unschedulable
@@ -172,11 +174,15 @@ def preempt_for_group(
         state = PodGroupPostFilterState(
             group, wanted, cluster, dry_run.place, pipeline.preemption, now
         )
-        for plugin in pipeline.post_filter:
-            if isinstance(plugin, PodGroupPostFilterPlugin):
-                answer = run_pod_group_post_filter(pipeline, plugin, state)
-                if isinstance(answer, GroupNomination):
-                    return answer if not dry_run.budget.spent else Unschedulable(_TOO_LONG)
+        with pipeline.metrics.all_at(ExtensionPoint.POST_FILTER):
+            for plugin in pipeline.post_filter:
+                if isinstance(plugin, PodGroupPostFilterPlugin):
+                    answer = run_pod_group_post_filter(pipeline, plugin, state)
+                    if isinstance(answer, GroupNomination):
+                        break
+        pipeline.metrics.ended_with(ExtensionPoint.POST_FILTER, status_of(answer))
+    if isinstance(answer, GroupNomination) and dry_run.budget.spent:
+        return Unschedulable(_TOO_LONG)
     return answer
 
 
@@ -231,14 +237,19 @@ def placements_of(
 ) -> list[Placement] | Unschedulable:
     """The placements of all plugins, each of which divides those of the one before it."""
     placements = [Placement(cluster.nodes_in_order)]
+    metrics, point = pipeline.metrics, ExtensionPoint.PLACEMENT_GENERATE
+    metrics.mark()
     for plugin in pipeline.placement_generate:
         divided = list[Placement]()
         for parent in placements:
             found = run_generate_placements(pipeline, plugin, group, parent, cluster)
             if isinstance(found, Unschedulable):
+                metrics.lap(point)
+                metrics.ended_with(point, status_of(found))
                 return found
             divided += found
         placements = divided
+    metrics.lap(point)
     if not placements:
         return Unschedulable("no plugin has a placement for the group")
     return sorted(placements, key=lambda placement: placement.tier)[:_MOST_PLACEMENTS]
@@ -280,6 +291,7 @@ def _best(
     """The candidate with the highest total score; the first of equals."""
     if len(found) == 1:
         return found[0]
+    pipeline.metrics.mark()
     totals = np.zeros(len(found), np.int64)
     for scorer in pipeline.placement_scores:
         scores = [
@@ -294,6 +306,7 @@ def _best(
         ]
         normalized = normalize_score(np.array(scores, np.int64), scorer.plugin.normalize)
         totals += scorer.weight * normalized
+    pipeline.metrics.lap(ExtensionPoint.PLACEMENT_SCORE)
     return found[int(np.argmax(totals))]
 
 

@@ -31,7 +31,7 @@ from mooring.model.shape import PodShape
 from mooring.model.volumes import PodVolume
 from mooring.state.columns import IntArray
 from mooring.state.snapshot import Snapshot
-from mooring.state.view import BoolArray
+from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["Assignment", "DecisionOutdated", "GroupSearch", "MemberCheck"]
 
@@ -144,14 +144,18 @@ class _Beside:
         Raises:
             DecisionOutdated: the rows of nodes, or topology domains, are not what they were.
         """
-        if not self._budget.pause_due:
+        budget = self._budget
+        if not budget.pause_due:
             return
+        closing = budget.now()
         self._close()
+        closed = budget.now()
         yield
         if _version(self._cluster) != self._version:
             raise DecisionOutdated
+        opening = budget.now()
         self._open()
-        self._budget.resumed()
+        budget.resumed(budget.now() - opening + closed - closing)
 
     def _open(self) -> None:
         if len(self._cluster.nominations):
@@ -203,6 +207,8 @@ class GroupSearch:
         self._rejected = rejected
         self._lowest = min(members, key=lambda pod: pod.shape.priority)
         self._version = _version(cluster)
+        self._known_classes: list[_Class] | None = None
+        self._known_counts: tuple[int, list[_Counted] | None] = (-1, None)
 
     def place(self, candidates: IntArray | None = None) -> Assignment:
         """The members on these rows (int64), or on any node; the state is as before afterwards.
@@ -225,15 +231,14 @@ class GroupSearch:
             return Assignment({}, len(self._members), 0, cause=f"{cause} placed together")
         with self.beside() as beside:
             yield from beside.pause()
+            yield from _pausing(self._find_classes(), beside)
+            counted = yield from self._all_counted(beside)
             allowed = self._allowed(candidates)
-            counted = list[_Counted]()
-            for members in self._classes:
-                found = self._counted(members, allowed)
-                if found is None:
-                    return (yield from self._in_trials(allowed, beside))
-                counted.append(found)
-                yield from beside.pause()
-            return (yield from self._by_counting(counted, beside))
+            if counted is None:
+                return (yield from self._in_trials(allowed, beside))
+            if len(counted) == 1 and not len(self._cluster.nominations):
+                return self._by_counting_one(self._classes[0], counted[0], allowed)
+            return (yield from self._by_counting(counted, allowed, beside))
 
     def beside(self) -> _Beside:
         """A trial in which no member is nominated or placed yet."""
@@ -246,17 +251,15 @@ class GroupSearch:
 
     def left(self) -> "_Left | None":
         """What is left for the members now; None if they are not all counted."""
-        with self.beside():
-            allowed = self._allowed(None)
-            counted = [self._counted(members, allowed) for members in self._classes]
-            known = [c for c in counted if c is not None]
-            if len(known) < len(counted):
+        with self.beside() as beside:
+            counted = run_whole(self._all_counted(beside))
+            if counted is None:
                 return None
-            resources = [_PODS, *sorted({name for c in known for name in c.needs})]
-            free = self._free(resources)
+            resources = _resources(counted)
+            free, present = self._free(resources), self._cluster.nodes.present
             items: dict[str, Item] = {}
-            for members, c in zip(self._classes, known, strict=True):
-                item = self._item_of(members, c, resources, free, allowed)
+            for members, c in zip(self._classes, counted, strict=True):
+                item = self._item_of(members, c, resources, free, present)
                 items |= dict.fromkeys((pod.uid for pod in members.pods), item)
             return _Left(free, items)
 
@@ -284,8 +287,7 @@ class GroupSearch:
     @cached_property
     def counted(self) -> bool:
         """Whether the filters of all members depend on other pods through requests alone."""
-        allowed = self._allowed(None)
-        return all(self._counted(members, allowed) is not None for members in self._classes)
+        return all(self._counted(members) is not None for members in self._classes)
 
     def once_ended(self, slots: IntArray) -> Callable[[IntArray], Assignment]:
         """Places the members by counting, as if the pods of these pod columns' slots had ended.
@@ -295,9 +297,8 @@ class GroupSearch:
         are not `counted`, they may be rejected where it places them; what it says is impossible
         is impossible.
         """
-        allowed = self._allowed(None)
-        counted = [self._counted(c, allowed) or self._requesting(c, allowed) for c in self._classes]
-        resources = [_PODS, *sorted({name for c in counted for name in c.needs})]
+        counted = [self._counted(c) or self._requesting(c) for c in self._classes]
+        resources = _resources(counted)
         columns = self._cluster.pod_columns
         at, free = columns.rows[slots], self._free(resources)
         free[0] += np.bincount(at, minlength=free.shape[1])
@@ -345,34 +346,56 @@ class GroupSearch:
             allowed[candidates] = True
         return allowed & self._cluster.nodes.present
 
-    @cached_property
+    @property
     def _classes(self) -> list[_Class]:
         """The members by what a filter may read of them; by their shape alone if all are counted.
 
         Beside members with inter-pod terms, labels may matter that do not matter now.
         """
+        if self._known_classes is None:
+            run_whole(self._find_classes())
+        return self._known_classes or []
+
+    def _find_classes(self) -> Slices[None]:
+        """Finds the classes once; there are as many as members if each has a label of its own."""
+        if self._known_classes is not None:
+            return
         by_fields: dict[_Fields, _Class] = {}
         for pod in self._members:
             rejected = frozenset(self._rejected.get(pod.uid, ()))
             labels = frozenset(pod.labels.items())
             fields = (pod.shape, labels, pod.volumes, pod.owner, rejected)
             by_fields.setdefault(fields, _Class(rejected)).pods.append(pod)
-        if len(by_fields) == 1:
-            return list(by_fields.values())
-        allowed = self._allowed(None)
-        if any(self._counted(found, allowed) is None for found in by_fields.values()):
-            return list(by_fields.values())
-        by_shape: dict[tuple[PodShape, frozenset[int]], _Class] = {}
-        for (shape, *_), found in by_fields.items():
-            members = by_shape.setdefault((shape, found.rejected), _Class(found.rejected))
-            members.pods.extend(found.pods)
-        return list(by_shape.values())
+        classes = list(by_fields.values())
+        if len(classes) > 1:
+            for found in classes:
+                if self._counted(found) is None:
+                    break
+                yield
+            else:
+                classes = _merged(by_fields)
+        self._known_classes = classes
 
     def _search(self, pod: Pod) -> Search:
         results = self._cache.of(pod, self._pipeline, self._cluster)
         return Search(pod, self._pipeline, self._cluster, results)
 
-    def _counted(self, members: _Class, allowed: BoolArray) -> _Counted | None:
+    def _all_counted(self, beside: _Beside) -> Slices[list[_Counted] | None]:
+        """Each class as it is counted while no member is placed; None if one of them is not."""
+        pauses = self.budget.pauses
+        if self._known_counts[0] != pauses:
+            counted = list[_Counted]()
+            for members in self._classes:
+                found = self._counted(members)
+                if found is None:
+                    break
+                counted.append(found)
+                yield from beside.pause()
+            complete = len(counted) == len(self._classes)
+            self._known_counts = (pauses, counted if complete else None)
+        return self._known_counts[1]
+
+    def _counted(self, members: _Class) -> _Counted | None:
         """The class as it is counted; None if its members must be placed one by one."""
         search = self._search(members.pods[0])
         pre_filtered = search.pre_filter()
@@ -381,13 +404,13 @@ class GroupSearch:
         resource_filter = search.resource_filter(pre_filtered)
         if resource_filter is None:
             return None
-        eligible = search.results.fits_without_pods & allowed
+        eligible = search.results.fits_without_pods
         if pre_filtered.restricted_by:
             eligible &= _mask(pre_filtered.candidate_rows, len(eligible))
         eligible[list(members.rejected)] = False
         return _Counted(search, resource_filter[1], eligible)
 
-    def _requesting(self, members: _Class, allowed: BoolArray) -> _Counted:
+    def _requesting(self, members: _Class) -> _Counted:
         """The class as if only the requests that are filtered depended on other pods."""
         search = self._search(members.pods[0])
         pre_filtered = search.pre_filter()
@@ -397,16 +420,39 @@ class GroupSearch:
                 if name in pre_filtered.states:
                     state = pre_filtered.states[name]
                     needs |= run_resource_requests(self._pipeline, plugin, state)
-        return _Counted(search, needs, search.results.fits_without_pods & allowed)
+        return _Counted(search, needs, search.results.fits_without_pods)
 
-    def _by_counting(self, counted: Sequence[_Counted], beside: _Beside) -> Slices[Assignment]:
+    def _by_counting_one(
+        self, members: _Class, counted: _Counted, allowed: BoolArray
+    ) -> Assignment:
+        """The members of the only class, by their number, while no pod is nominated to a node.
+
+        Only the rows that the scores prefer are counted, because members fit on each of them.
+        """
+        self.budget.spend(_COUNTING)
+        rows = np.flatnonzero(counted.search.results.fits & counted.eligible & allowed)
+        ranked, fills = self._ranked(members, counted.search, rows)
+        resources = _resources((counted,))
+        requests = np.array([1, *(counted.needs[name] for name in resources[1:])], np.int64)
+        places = np.arange(len(ranked))
+        item = Item(len(members.pods), requests, np.ones(len(ranked), np.bool_), places, fills)
+        free = self._free(resources, self._cluster.nodes.take(ranked))
+        packing = pack((item,), free)
+        cause = "" if packing.complete else _shortage((item,), free, packing, resources)
+        at = np.repeat(ranked, packing.members[0]).tolist()
+        found = {pod.uid: row for pod, row in zip(members.pods, at, strict=False)}
+        return Assignment(found, item.count, packing.tries, packing.impossible, cause)
+
+    def _by_counting(
+        self, counted: Sequence[_Counted], allowed: BoolArray, beside: _Beside
+    ) -> Slices[Assignment]:
         """The members by their numbers; none of them is in the trial."""
         self.budget.spend(_COUNTING * len(counted))
-        resources = [_PODS, *sorted({name for c in counted for name in c.needs})]
+        resources = _resources(counted)
         free = self._free(resources)
         items = list[Item]()
         for members, c in zip(self._classes, counted, strict=True):
-            items.append(self._item(members, c, resources, free))
+            items.append(self._item(members, c, resources, free, allowed))
             yield from beside.pause()
         packing = yield from _pausing(pack_in_slices(items, free), beside)
         cause = "" if packing.complete else _shortage(items, free, packing, resources)
@@ -422,19 +468,28 @@ class GroupSearch:
         wanted = len(self._members)
         return Assignment(rows, wanted, packing.tries, packing.impossible, cause)
 
-    def _free(self, resources: Sequence[str]) -> IntArray:
-        """int64[resources, rows]: what is free beside the pods nominated to a node."""
-        cluster, nodes = self._cluster, self._cluster.nodes
-        if len(cluster.nominations):
+    def _free(self, resources: Sequence[str], at: NodeView | None = None) -> IntArray:
+        """int64[resources, rows]: what is free beside the pods nominated to a node.
+
+        On all rows, or without regard to nominated pods on those of a view.
+        """
+        cluster, nodes = self._cluster, at if at is not None else self._cluster.nodes
+        if at is None and len(cluster.nominations):
             nodes = cluster.nodes_with_nominated(nodes.rows, resources[1:], self._lowest)
         free = [nodes.pod_slots - nodes.pod_count]
         free += [nodes.allocatable(name) - nodes.requested(name) for name in resources[1:]]
         return np.stack(free)
 
     def _item(
-        self, members: _Class, counted: _Counted, resources: Sequence[str], free: IntArray
+        self,
+        members: _Class,
+        counted: _Counted,
+        resources: Sequence[str],
+        free: IntArray,
+        among: BoolArray,
     ) -> Item:
-        item = self._item_of(members, counted, resources, free, counted.eligible)
+        """The class on the rows among these (bool[rows]) where one of it fits."""
+        item = self._item_of(members, counted, resources, free, among)
         ranked, fills = self._ranked(members, counted.search, item.ranked)
         return replace(item, ranked=ranked, fills=fills)
 
@@ -461,15 +516,14 @@ class GroupSearch:
         """
         if len(rows) < 2:
             return rows, False
-        rolled = np.roll(np.arange(len(rows)), self._seed % len(rows))
-        lost = -score(search, rows).total[rolled]
-        most = len(self._members)
+        total, most = score(search, rows).total, len(self._members)
         if most < len(rows):
-            highest = np.partition(lost, most - 1)[most - 1]
-            better, equal = np.flatnonzero(lost < highest), np.flatnonzero(lost == highest)
-            kept = np.concatenate((better, equal[: most - len(better)]))
-            rolled, lost = rolled[kept], lost[kept]
-        ranked = rows[rolled[np.argsort(lost, kind="stable")]]
+            least = np.partition(total, -most)[-most]
+            better, equal = np.flatnonzero(total > least), np.flatnonzero(total == least)
+            kept = np.concatenate((better, _turned(equal, self._seed)[: most - len(better)]))
+        else:
+            kept = _turned(np.arange(len(rows)), self._seed)
+        ranked = rows[kept[np.argsort(-total[kept], kind="stable")]]
         if len(members.pods) == 1:
             return ranked, False
         results = search.results
@@ -557,9 +611,9 @@ class GroupSearch:
         failed: list[int] = []
         for index in order:
             members = self._classes[index]
-            counted = self._counted(members, allowed) if len(members.pods) > 1 else None
+            counted = self._counted(members) if len(members.pods) > 1 else None
             if counted is not None:
-                at = self._counted_rows(members, counted)
+                at = self._counted_rows(members, counted, allowed)
                 self.budget.spend(_COUNTING)
                 for pod, row in zip(members.pods, at, strict=False):
                     beside.add(pod, row)
@@ -577,11 +631,11 @@ class GroupSearch:
                 yield from beside.pause()
         return failed
 
-    def _counted_rows(self, members: _Class, counted: _Counted) -> list[int]:
+    def _counted_rows(self, members: _Class, counted: _Counted, allowed: BoolArray) -> list[int]:
         """A row for each member of one class, or for as many as fit."""
-        resources = [_PODS, *sorted(counted.needs)]
+        resources = _resources((counted,))
         free = self._free(resources)
-        packing = pack([self._item(members, counted, resources, free)], free)
+        packing = pack([self._item(members, counted, resources, free, allowed)], free)
         chosen = np.flatnonzero(packing.members[0])
         at: list[int] = np.repeat(chosen, packing.members[0][chosen]).tolist()
         return at
@@ -694,6 +748,26 @@ class _Left:
             return False
         free -= item.requests
         return True
+
+
+def _merged(by_fields: Mapping[_Fields, _Class]) -> list[_Class]:
+    """The classes by shape and rejected rows alone."""
+    by_shape: dict[tuple[PodShape, frozenset[int]], _Class] = {}
+    for (shape, *_), found in by_fields.items():
+        members = by_shape.setdefault((shape, found.rejected), _Class(found.rejected))
+        members.pods.extend(found.pods)
+    return list(by_shape.values())
+
+
+def _resources(counted: Sequence[_Counted]) -> list[str]:
+    """Pod slots, and all resources that are filtered for any of these classes."""
+    return [_PODS, *sorted({name for c in counted for name in c.needs})]
+
+
+def _turned(positions: IntArray, seed: int) -> IntArray:
+    """The positions in their order, but with the seed's one first."""
+    first = seed % len(positions)
+    return np.concatenate((positions[first:], positions[:first]))
 
 
 def _pausing(steps: Slices[_Result], beside: _Beside) -> Slices[_Result]:

@@ -225,7 +225,7 @@ class GroupReports:
             if self._must_count(group):
                 await self._count_finished(group)
             view = self._look(group)
-            if self._is_owned(group, self._record(group)):
+            if self._is_owned(group, self._record(group)) and not self._is_passing(group, view):
                 await self._write(group, view)
         except (NotFoundError, ConflictError):
             pass  # the object is gone, or another of its name will be shown
@@ -234,6 +234,25 @@ class GroupReports:
             self._dirty[key] = None
         except ApiError as error:
             self._log(error)
+
+    def _is_passing(self, group: PodGroupState, view: GroupView) -> bool:
+        """Whether nothing is written yet, because what would be is out of date soon.
+
+        That is so before the first attempt, and for some seconds while the members are bound. The
+        attempt has the group looked at again; while it is bound, it is looked at in each round.
+        """
+        record, definition = self._record(group), group.definition
+        written = record.written is not None
+        written |= definition is not None and definition.status.scheduled is not None
+        told = view.scheduled or record.failure or record.error or group.incomplete is not None
+        if written or told:
+            return False
+        if record.decision is None:
+            return True
+        if self._wall_clock() - record.decided >= _PATIENCE_SECONDS:
+            return False
+        self._dirty[group.key] = None
+        return True
 
     def _look(self, group: PodGroupState) -> GroupView:
         """How the group is now; the counts by phase follow."""

@@ -31,7 +31,7 @@ class SearchBudget:
         """How many pauses there were; other tasks may have changed the cluster in each."""
         self._left = steps
         self._clock = clock
-        self._slice_end = clock() + _SLICE_SECONDS if clock is not None else 0.0
+        self._slice_end = self.now() + _SLICE_SECONDS
 
     @property
     def spent(self) -> bool:
@@ -47,11 +47,17 @@ class SearchBudget:
         """Whether the present slice has lasted long enough."""
         return self._clock is not None and self._clock() >= self._slice_end
 
-    def resumed(self) -> None:
-        """A pause is over, and the next slice begins."""
+    def now(self) -> float:
+        """The time in seconds; 0 without a clock."""
+        return self._clock() if self._clock is not None else 0.0
+
+    def resumed(self, cost: float = 0.0) -> None:
+        """A pause is over, and the next slice begins.
+
+        It lasts at least as long as what the pause has cost (seconds), so that the work goes on.
+        """
         self.pauses += 1
-        if self._clock is not None:
-            self._slice_end = self._clock() + _SLICE_SECONDS
+        self._slice_end = self.now() + max(_SLICE_SECONDS, cost)
 
     def pause(self) -> Slices[None]:
         """Pauses if that is due; to be called where no trial is open."""

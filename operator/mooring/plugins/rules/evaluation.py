@@ -4,9 +4,10 @@ Library steps keep their results by the values that they read. What reads labels
 of nodes alone is kept by row, until a node is added or deleted or its labels or taints change.
 """
 
+import math
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +25,7 @@ from mooring.plugins.rules.columns import (
     negation,
     selected,
 )
+from mooring.plugins.rules.results import Results
 from mooring.policy.rules.expressions import Failed, Type
 from mooring.policy.rules.plan import (
     Amount,
@@ -42,10 +44,12 @@ from mooring.state.labels import ABSENT
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import NodeView
 
-__all__ = ["MOST_PER_POD", "Evaluator", "Results"]
+__all__ = ["Evaluator"]
 
-MOST_PER_POD: Final = 1000
-"""Distinct values of a column up to which the library evaluates what reads the pod too."""
+_MOST_FOR_NODES: Final = 2_000_000
+"""Units of cost for all distinct values, about 0.2 s; the results are kept."""
+_MOST_FOR_POD: Final = 100_000
+"""The same where the pod is read too, about 10 ms: each pod may have values of its own."""
 _MOST_KEPT: Final = 65_536
 _NONE: Final = -2
 """The code of a text that no node has."""
@@ -67,22 +71,8 @@ _FEW: Final = 4
 """Nodes that the library evaluates one by one: after an event, only its node is evaluated."""
 _MOST_COLUMNS: Final = 16
 """Results for all nodes that are kept for each rule."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Results:
-    """The value for each node, and the number of its error: 0 is none, the text of i is at i - 1.
-
-    Numbers are finite. The arrays may be kept for further evaluations: they are not to be written.
-    """
-
-    values: npt.NDArray[Any]
-    errors: npt.NDArray[np.int16]
-    texts: tuple[str, ...]
-
-    def take(self, rows: IntArray) -> "Results":
-        """The results of some nodes."""
-        return Results(self.values[rows], self.errors[rows], self.texts)
+_POD_MAPS: Final = ("pod.labels", "pod.namespaceLabels")
+_NOT_KEPT: Final = object()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,21 +95,20 @@ class Evaluator:
         self._by_row: dict[Library, _Kept] = {}
         self._columns: OrderedDict[tuple[Any, ...], Results] = OrderedDict()
         self._columns_of = (-1, -1)
+        self._steps = [step for step in _libraries(plan.step) if step.of_node]
         self._of_pod_reads = [r for r in plan.reads if not r.variable.startswith("node.")]
-        self._is_stable = all(
+        self._keeps_columns = not _has_pod_map(plan.reads) and all(
             read.variable in _STABLE for read in plan.reads if read not in self._of_pod_reads
         )
 
-    def run(self, pod: Pod, nodes: NodeView) -> Results:
-        """The results for each node of the view."""
+    def run(self, pod: Pod, nodes: NodeView) -> tuple[Results, IntArray | None]:
+        """Results, and the rows of them that are the nodes of the view; None: all, in order."""
         whole = self._plan.whole
-        if whole is not None and len(nodes) <= _FEW:
-            return self._one_by_one(whole, pod, nodes)
-        if not self._is_stable:
-            return self._by_columns(pod, nodes)
-        key = tuple(self._of_pod(pod, read) for read in self._of_pod_reads)
-        if not all(map(_may_be_kept, key)):
-            return self._by_columns(pod, nodes)
+        if whole is not None and len(nodes) <= _FEW and not self._is_too_dear(nodes):
+            return self._one_by_one(whole, pod, nodes), None
+        if not self._keeps_columns:
+            return self._by_columns(pod, nodes), None
+        key = tuple([self._of_pod(pod, read) for read in self._of_pod_reads])
         everything = self._cluster.nodes
         as_of = (nodes.topology_version, len(everything))
         if self._columns_of != as_of:
@@ -127,13 +116,21 @@ class Evaluator:
             self._columns_of = as_of
         results = self._columns.get(key)
         if results is None:
-            results = self._columns[key] = self._by_columns(pod, everything)
+            results = replace(self._by_columns(pod, everything), is_kept=True)
             results.values.flags.writeable = results.errors.flags.writeable = False
+            self._columns[key] = results
             if len(self._columns) > _MOST_COLUMNS:
                 self._columns.popitem(last=False)
         else:
             self._columns.move_to_end(key)
-        return results if nodes.rows is everything.rows else results.take(nodes.rows)
+        return results, None if nodes.rows is everything.rows else nodes.rows
+
+    def _is_too_dear(self, nodes: NodeView) -> bool:
+        """Whether a step does not run, which the whole expression would hide."""
+        return any(
+            self._too_dear(step, [self._codes(read, nodes) for read in step.of_node])
+            for step in self._steps
+        )
 
     def _by_columns(self, pod: Pod, nodes: NodeView) -> Results:
         errors = Errors()
@@ -147,18 +144,15 @@ class Evaluator:
         return _finite(values, numbers, errors)
 
     def _one_by_one(self, whole: Library, pod: Pod, nodes: NodeView) -> Results:
-        errors, of_pod = Errors(), {r: self._of_pod(pod, r) for r in whole.of_pod}
+        errors, of_pod = Errors(), [self._of_pod(pod, read) for read in whole.of_pod]
         values: list[Any] = [_EMPTY[whole.type]] * len(nodes)
         numbers = [0] * len(nodes)
         for index in range(len(nodes)):
             node = nodes.node(index)
             if node is None:
                 continue
-            raws = [
-                of_pod[read] if read in of_pod else _of_node(node, nodes, index, read)
-                for read in whole.reads
-            ]
-            result = self._call(whole, raws)
+            raws = [_OF_NODE[r.variable](node, nodes, index, r.key or "") for r in whole.of_node]
+            result = self._call(whole, (*raws, *of_pod))
             if isinstance(result, Failed):
                 numbers[index] = errors.number(result.why)
             else:
@@ -251,7 +245,7 @@ class Evaluator:
 
     def _library(self, step: Library, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
         if not step.of_node:
-            result = self._call(step, [self._of_pod(pod, read) for read in step.reads])
+            result = self._call(step, tuple(self._of_pod(pod, read) for read in step.of_pod))
             if isinstance(result, Failed):
                 return Value(_EMPTY[step.type], errors.number(result.why))
             return Value(result)
@@ -268,16 +262,24 @@ class Evaluator:
     def _distinct(self, step: Library, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
         """Runs the library once per distinct combination of what the step reads of the nodes."""
         columns = [self._codes(read, nodes) for read in step.of_node]
-        if step.of_pod and max(len(column.table) for column in columns) > MOST_PER_POD:
-            return Value(_EMPTY[step.type], errors.number(f"over {MOST_PER_POD} distinct values"))
+        if (why := self._too_dear(step, columns)) is not None:
+            return Value(_EMPTY[step.type], errors.number(why))
         codes, tuples = _combined([column.compact() for column in columns])
-        of_pod = {read: self._of_pod(pod, read) for read in step.of_pod}
-        results = []
-        for values in tuples:
-            of_node = iter(values)
-            raws = [of_pod[r] if r in of_pod else next(of_node) for r in step.reads]
-            results.append(self._call(step, raws))
+        of_pod = tuple(self._of_pod(pod, read) for read in step.of_pod)
+        results = [self._call(step, (*values, *of_pod)) for values in tuples]
         return gathered(codes, results, 0, errors, step.type)
+
+    def _too_dear(self, step: Library, columns: Sequence[Codes]) -> str | None:
+        """Why the step does not run; `columns` has the tables of what it reads of the nodes.
+
+        As many distinct values count as all nodes may have, so that it does not depend on which
+        nodes are looked at.
+        """
+        distinct = min(math.prod(len(c.table) for c in columns), len(self._cluster.nodes))
+        most = _MOST_FOR_POD if step.of_pod else _MOST_FOR_NODES
+        if distinct * step.cost <= most:
+            return None
+        return f"{distinct} distinct values at a cost of {step.cost} each exceed {most}"
 
     def _of_pod(self, pod: Pod, read: Read) -> Any:
         """A read of the pod or its namespace: a text, a number, or a map's sorted items."""
@@ -285,16 +287,17 @@ class Evaluator:
             return _part(self._cluster.namespace_labels(pod.namespace), read.key)
         return _OF_POD[read.variable](pod, read.key)
 
-    def _call(self, step: Library, raws: Sequence[Any]) -> Any:
-        """The library's result for the values of the step's reads, in their order."""
-        results, key = self._results.setdefault(step, {}), tuple(raws)
-        if not all(map(_may_be_kept, raws)):
-            return step.program(_data(step.reads, key))
-        if key not in results:
+    def _call(self, step: Library, raws: tuple[Any, ...]) -> Any:
+        """The library's result for the values of `step.reads`."""
+        if _has_pod_map(step.of_pod):
+            return step.program(_data(step.reads, raws))
+        results = self._results.setdefault(step, {})
+        result = results.get(raws, _NOT_KEPT)
+        if result is _NOT_KEPT:
             if len(results) >= _MOST_KEPT:
                 results.clear()
-            results[key] = step.program(_data(step.reads, key))
-        return results[key]
+            result = results[raws] = step.program(_data(step.reads, raws))
+        return result
 
 
 def _finite(values: npt.NDArray[Any], numbers: npt.NDArray[np.int16], errors: Errors) -> Results:
@@ -309,30 +312,36 @@ def _finite(values: npt.NDArray[Any], numbers: npt.NDArray[np.int16], errors: Er
     return Results(values, numbers, errors.texts)
 
 
-def _of_node(node: Node, nodes: NodeView, index: int, read: Read) -> Any:
-    """A read of one node, as `_codes` has it in its tables; `index` is its position in the view."""
-    key = read.key or ""
-    match read.variable:
-        case "node.labels":
-            raw: Any = node.labels.get(key)
-        case "node.allocatable":
-            raw = node.pod_slots if key == "pods" else node.allocatable.get(key, 0)
-        case "node.requested":
-            pods = key == "pods"
-            raw = int(nodes.pod_count[index]) if pods else nodes.requested_at(index, key)
-        case "node.taints":
-            raw = node.taints
-        case "node.conditions":
-            raw = frozenset(node.conditions.items())
-        case "node.zone":
-            raw = node.zone_key[1]
-        case "node.region":
-            raw = node.zone_key[0]
-        case "node.unschedulable":
-            raw = node.unschedulable
+_OF_NODE: Final[Mapping[str, Callable[[Node, NodeView, int, str], Any]]] = {
+    "node.name": lambda node, _, __, ___: node.name,
+    "node.labels": lambda node, _, __, key: node.labels.get(key),
+    "node.allocatable": lambda node, _, __, key: (
+        node.pod_slots if key == "pods" else node.allocatable.get(key, 0)
+    ),
+    "node.requested": lambda _, nodes, index, key: (
+        int(nodes.pod_count[index]) if key == "pods" else nodes.requested_at(index, key)
+    ),
+    "node.taints": lambda node, _, __, ___: node.taints,
+    "node.conditions": lambda node, _, __, ___: frozenset(node.conditions.items()),
+    "node.zone": lambda node, _, __, ___: node.zone_key[1],
+    "node.region": lambda node, _, __, ___: node.zone_key[0],
+    "node.unschedulable": lambda node, _, __, ___: node.unschedulable,
+}
+"""By variable, a read of one node; it gets the node, its view, its position there and the key."""
+
+
+def _libraries(step: Step) -> Iterator[Library]:
+    """The library steps in a step."""
+    match step:
+        case Library():
+            yield step
+        case Operation(_, operands):
+            for operand in operands:
+                yield from _libraries(operand)
+        case Label(key) | HasLabel(key) | Amount(_, key):
+            yield from _libraries(key)
         case _:
-            raw = node.name
-    return raw
+            return
 
 
 def _differs(step: Step) -> bool:
@@ -365,9 +374,9 @@ _OF_POD: Final[Mapping[str, Callable[[Pod, str | None], Any]]] = {
 }
 
 
-def _may_be_kept(raw: Any) -> bool:
-    """Whether results for this value may be kept: it is no whole map of the pod."""
-    return not (isinstance(raw, tuple) and any(isinstance(item, tuple) for item in raw))
+def _has_pod_map(reads: Iterable[Read]) -> bool:
+    """Whether a whole map of the pod is read: pods have too many of them to keep results."""
+    return any(read.key is None and read.variable in _POD_MAPS for read in reads)
 
 
 def _data(reads: Sequence[Read], raws: Sequence[Any]) -> dict[str, Any]:
@@ -392,19 +401,13 @@ def _data(reads: Sequence[Read], raws: Sequence[Any]) -> dict[str, Any]:
 def _combined(columns: Sequence[Codes]) -> tuple[IntArray, list[tuple[Any, ...]]]:
     """Several columns as one: codes, and by code the values of all columns."""
     first, *rest = columns
-    if not rest:
-        return first.codes, [(value,) for value in first.table]
-    codes = first.codes % len(first.table)
+    codes: Any = first.codes
+    found: list[tuple[Any, ...]] = [(value,) for value in first.table]
     for column in rest:
-        codes = codes * len(column.table) + column.codes % len(column.table)
-    used, codes = np.unique(codes, return_inverse=True)
-    found: list[tuple[Any, ...]] = []
-    for combination in used.tolist():
-        left, values = combination, list[Any]()
-        for column in reversed(rest):
-            left, at = divmod(left, len(column.table))
-            values.append(column.table[at])
-        found.append((first.table[left], *reversed(values)))
+        size = len(column.table)
+        pairs = codes % len(found) * size + column.codes % size
+        used, codes = np.unique(pairs, return_inverse=True)
+        found = [(*found[pair // size], column.table[pair % size]) for pair in used.tolist()]
     return codes, found
 
 

@@ -4,18 +4,16 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, freed_node, queue_if
 from mooring.framework.plugin import Normalize
-from mooring.framework.scores import MAX_SCORE
 from mooring.framework.verdicts import Explanation
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.workloads import Namespace
-from mooring.plugins.rules.evaluation import Evaluator, Results
+from mooring.plugins.rules.evaluation import Evaluator
 from mooring.policy.rules.plan import Plan, Read, plan_filter, plan_score
 from mooring.policy.rules.rule import RULES, Rule
 from mooring.state.columns import IntArray
@@ -55,17 +53,16 @@ class Rules:
 
     def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
         """True where the expression is true; a node on which it fails is rejected."""
-        results = self._evaluator.run(pod, nodes)
-        fits: BoolArray = results.values
-        return fits & (results.errors == 0) if results.texts else fits
+        results, rows = self._evaluator.run(pod, nodes)
+        return results.fits if rows is None else results.fits[rows]
 
     def explain(self, pod: Pod, nodes: NodeView, _: None) -> Explanation:
         """The rule's message, or why it fails on the node.
 
         Evicting pods can help only if the rule reads what pods request.
         """
-        results = self._evaluator.run(pod, nodes)
-        failed = results.errors
+        results, rows = self._evaluator.run(pod, nodes)
+        failed = results.errors if rows is None else results.errors[rows]
         message = self._rule.message or f"node(s) didn't satisfy rule {self._rule.name}"
         reasons = [(message, failed == 0)]
         for number, text in enumerate(results.texts, start=1):
@@ -75,15 +72,13 @@ class Rules:
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
         """int64[nodes], 0 to 100; 0 where the expression fails or is not a finite number."""
-        results = self._evaluator.run(pod, nodes)
-        numbers = np.maximum(results.values, 0)
+        results, rows = self._evaluator.run(pod, nodes)
         if self._rule.normalize in (None, "None"):
-            scores: IntArray = np.minimum(numbers, MAX_SCORE).astype(np.int64)
-        else:
-            scores = _in_proportion(numbers if not results.texts else numbers * _fine(results))
-            if self._rule.normalize == "Reversed":
-                scores = MAX_SCORE - scores
-        return scores * _fine(results) if results.texts else scores
+            return results.scores if rows is None else results.scores[rows]
+        reverse = self._rule.normalize == "Reversed"
+        if results.is_kept and results.ranks is not None:
+            return results.ranks.proportions(rows, reverse=reverse)
+        return (results if rows is None else results.take(rows)).proportions(reverse=reverse)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
         """QUEUE when the rule is true for the event's node now, or the namespace changed."""
@@ -109,20 +104,6 @@ class Rules:
                 return after.node_name
             case _:
                 return None
-
-
-def _fine(results: Results) -> BoolArray:
-    return np.equal(results.errors, 0)
-
-
-def _in_proportion(amounts: npt.NDArray[Any]) -> IntArray:
-    """The highest amount as 100 and the others in proportion, truncated; 0 if all are 0."""
-    highest = amounts.max(initial=0)
-    if highest == 0:
-        return np.zeros(len(amounts), np.int64)
-    if amounts.dtype == np.int64 and highest < 2**56:
-        return np.asarray(amounts * MAX_SCORE // highest, np.int64)
-    return np.asarray(amounts / highest * MAX_SCORE).astype(np.int64)
 
 
 def _events(plan: Plan) -> Iterable[tuple[Kind, Action]]:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from mooring.policy.errors import FieldError, ProfileInvalid
+from mooring.policy.rules.cost import CALL, cost
 from mooring.policy.rules.expressions import (
     VARIABLES,
     Call,
@@ -48,6 +49,10 @@ _MOST_PARTS: Final = 256
 """Operators, calls, names and constants of one expression."""
 _MOST_ITEMS: Final = 64
 """Items of a list."""
+_MOST_COST: Final = 10_000
+"""Units of one evaluation, about 1 ms."""
+_MOST_OF_WHOLE: Final = 500
+"""Units of a whole expression that is evaluated anew for each node that changes."""
 
 _AMOUNTS: Final = ("node.allocatable", "node.requested")
 _KEYED: Final = ("node.labels", *_AMOUNTS)
@@ -119,13 +124,19 @@ class Library:
     """What the CEL library evaluates from these reads; `type` is the type of the result.
 
     `of_node` are the reads that differ between nodes, `of_pod` those that are the same for all.
+    `cost` is an estimate in units of `mooring.policy.rules.cost`.
     """
 
     program: Program
-    reads: tuple[Read, ...]
     type: str
+    cost: int
     of_node: tuple[Read, ...]
     of_pod: tuple[Read, ...]
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """Everything that is read."""
+        return (*self.of_node, *self.of_pod)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,7 +156,7 @@ class Plan:
     """How an expression is evaluated, and everything that it reads.
 
     `whole` evaluates it by the library for one node at a time; None if that cannot be, because a
-    key is computed. For a few nodes this is quicker than columns.
+    key is computed, or is dear. For a few nodes this is quicker than columns.
     """
 
     step: Step
@@ -192,15 +203,15 @@ def _plan(source: str, types: tuple[str, ...], expected: str) -> Plan:
         raise ProfileInvalid(planner.mistakes)
     reads = frozenset(_reads(root))
     computed = any(read.key is None and read.variable in _KEYED for read in reads)
-    whole = None if computed else _library(checked, root, reads)
-    return Plan(step, reads, whole)
+    is_cheap = not computed and cost(root) <= _MOST_OF_WHOLE
+    return Plan(step, reads, _library(checked, root, reads) if is_cheap else None)
 
 
 def _library(checked: Checked, part: Expression, reads: Iterable[Read]) -> Library:
     in_order = _in_order(reads)
     of_node = tuple(read for read in in_order if _of_node([read]))
     of_pod = tuple(read for read in in_order if read not in of_node)
-    return Library(checked.program(part), in_order, part.type, of_node, of_pod)
+    return Library(checked.program(part), part.type, CALL + cost(part), of_node, of_pod)
 
 
 def _walk(expression: Expression) -> Iterator[Expression]:
@@ -215,6 +226,9 @@ def _too_costly(checked: Checked) -> Iterator[FieldError]:
     if len(everything) > _MOST_PARTS:
         message = f"must have {_MOST_PARTS} or fewer parts, has {len(everything)}"
         yield FieldError("", message)
+    elif (units := cost(checked.root)) > _MOST_COST:
+        message = f"costs about {units} units for one node, must cost {_MOST_COST} or fewer"
+        yield FieldError("", f"{message}: a regular expression is compiled in each evaluation")
     for part in everything:
         match part:
             case Comprehension():

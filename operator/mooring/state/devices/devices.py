@@ -41,6 +41,11 @@ class Devices:
             cards.follow()
         return cards
 
+    @property
+    def tracked(self) -> tuple[Cards, ...]:
+        """The books in every format that a plugin reads, for those who show them."""
+        return tuple(self._cards.values())
+
     def attach(self, placed: PodState) -> None:
         """The pod has its cards; `detach` is the exact reverse."""
         for form, cards in self._cards.items():

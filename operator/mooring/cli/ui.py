@@ -1,0 +1,283 @@
+"""`mooring ui`."""
+
+import asyncio
+import hmac
+import secrets
+import webbrowser
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import aiohttp
+import click
+from aiohttp import web
+
+from mooring import __version__
+from mooring.cli.console import mistakes_reported
+from mooring.cli.leader import Leader, holder_of, leader_options, url_parts
+from mooring.kube.config import Connection, load_connection
+from mooring.kube.errors import KubeError
+from mooring.kube.errors import explain as explain_error
+from mooring.kube.port_forward import port_forward
+from mooring.simulate.manifests import InputError
+
+__all__ = ["Proxy", "forwarded", "ui"]
+
+_LOOPBACK: Final = "127.0.0.1"
+_CHUNK: Final = 1 << 16
+_MOST_BYTES: Final = 256 * 1024
+"""Of a request's body; the operator takes no more."""
+_CONNECT_SECONDS: Final = 15.0
+_TO_THE_OPERATOR: Final = ("Accept", "Content-Type", "If-None-Match")
+_TO_THE_BROWSER: Final = (
+    "Cache-Control",
+    "Content-Security-Policy",
+    "Content-Type",
+    "Cross-Origin-Opener-Policy",
+    "Cross-Origin-Resource-Policy",
+    "ETag",
+    "Referrer-Policy",
+    "X-Content-Type-Options",
+    "X-Frame-Options",
+)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  mooring ui
+  mooring ui --port 8080 --no-browser
+  mooring ui --server https://scheduler.example:10259"""
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=0,
+    help="Port on this machine. Without it: any that is free.",
+)
+@click.option("--no-browser", is_flag=True, help="Only print the address of the page.")
+@leader_options
+def ui(port: int, *, no_browser: bool, **options: Any) -> None:
+    """Open the page of the scheduler in a browser, until Ctrl-C.
+
+    Shows nodes, queue, pods and profiles of the leading replica, and tries pods. It forwards the
+    replica's port to this machine, and sends the credentials of the kubeconfig with each request;
+    the browser gets a key instead, which is good for this run. The user must be allowed to get
+    /ui/api/* (ClusterRole mooring-page), and to reach the leading replica (Role mooring-explain).
+    Exits with 2 if it cannot be reached or does not show the page.
+    """
+    with mistakes_reported(), suppress(KeyboardInterrupt):
+        asyncio.run(_served(Leader(**options), port, open_browser=not no_browser))
+
+
+async def _served(leader: Leader, port: int, *, open_browser: bool) -> None:
+    """Serves the page on this machine until cancelled."""
+    try:
+        connection = await load_connection(
+            leader.kubeconfig, leader.context, user_agent=f"mooring/{__version__}"
+        )
+    except KubeError as error:
+        raise InputError(explain_error(error)) from None
+    async with _operator(connection, leader) as (url, name, trouble):
+        connector = aiohttp.TCPConnector(ssl=leader.tls(connection), force_close=True)
+        async with aiohttp.ClientSession(connector=connector) as client:
+            proxy = Proxy(client, connection, url, name, trouble)
+            await proxy.check()
+            async with proxy.served(port) as address:
+                click.echo(f"the page is at {address}")
+                click.echo("the address is good for one use; Ctrl-C ends this")
+                if open_browser:
+                    await asyncio.to_thread(webbrowser.open, address)
+                await asyncio.Event().wait()
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """Why the leading replica could not be reached last; "" if it could."""
+
+    text: str = ""
+
+
+@asynccontextmanager
+async def _operator(
+    connection: Connection, leader: Leader
+) -> AsyncIterator[tuple[str, str, _Trouble]]:
+    """URL of the leading replica's endpoints, and the name to expect in its certificate."""
+    trouble = _Trouble()
+    if leader.server is not None:
+        host, port, path = url_parts(leader.server)
+        host = f"[{host}]" if ":" in host else host
+        yield f"https://{host}:{port}{path}", leader.tls_server_name or host.strip("[]"), trouble
+        return
+    async with forwarded(connection, leader, trouble) as port:
+        yield f"https://{_LOOPBACK}:{port}", leader.tls_server_name or "localhost", trouble
+
+
+@asynccontextmanager
+async def forwarded(
+    connection: Connection, leader: Leader, trouble: _Trouble
+) -> AsyncIterator[int]:
+    """A port of this machine from which connections lead to the leading replica.
+
+    Each connection goes to the replica that holds the Lease then, so that another leader is found.
+    """
+    tasks = set[asyncio.Task[None]]()
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(_CHUNK):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        namespace = leader.lease_namespace
+        try:
+            pod = await holder_of(connection, leader)
+            async with port_forward(connection, namespace, pod, leader.secure_port) as opened:
+                opened.socket.setblocking(False)  # noqa: FBT003 - the standard library's only form
+                far_reader, far_writer = await asyncio.open_connection(sock=opened.socket)
+                await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
+                trouble.text = opened.error
+        except InputError as error:
+            trouble.text = str(error)
+        except KubeError as error:
+            trouble.text = explain_error(error)
+        finally:
+            writer.close()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+        with suppress(asyncio.CancelledError):
+            await forward(reader, writer)
+
+    server = await asyncio.start_server(accept, _LOOPBACK, 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for task in tuple(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@dataclass(eq=False)
+class Proxy:
+    """Serves the page below /ui/ on this machine, and adds the user's credentials to requests.
+
+    Whoever reaches the port can get the files of the page, but data only with the session's token.
+    The page gets that for the key in the part of the address after `#`, once: other users of this
+    machine may see the address in the list of processes when the browser is started.
+    """
+
+    client: aiohttp.ClientSession
+    connection: Connection
+    url: str
+    name: str
+    trouble: _Trouble = field(default_factory=_Trouble)
+    key: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    _token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    _hosts: frozenset[str] = frozenset()
+
+    async def check(self) -> None:
+        """The leading replica serves the page to this user; raises InputError if it does not."""
+        try:
+            async with self._asked("GET", "/ui/api/session") as answer:
+                status, text = answer.status, " ".join((await answer.text()).split())
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise InputError(self._unreachable(error)) from None
+        if status == 403:
+            text += "; the ClusterRole mooring-page grants it"
+        if status != 200:
+            raise InputError(f"the leading replica answers {status}: {text}")
+
+    @asynccontextmanager
+    async def served(self, port: int) -> AsyncIterator[str]:
+        """The page is served; gives the address to open once.
+
+        Raises:
+            InputError: The port is in use.
+        """
+        app = web.Application(client_max_size=_MOST_BYTES)
+        app.router.add_post("/ui/session", self._exchange)
+        app.router.add_route("GET", "/ui/{path:.*}", self._forward)
+        app.router.add_route("POST", "/ui/api/{path:.*}", self._forward)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, _LOOPBACK, port)
+            try:
+                await site.start()
+            except OSError as error:
+                raise InputError(f"port {port} cannot be used: {error.strerror}") from None
+            bound = runner.addresses[0][1]
+            self._hosts = frozenset((f"{_LOOPBACK}:{bound}", f"localhost:{bound}"))
+            yield f"http://{_LOOPBACK}:{bound}/ui/#key={self.key}"
+        finally:
+            await runner.cleanup()
+
+    async def _exchange(self, request: web.Request) -> web.Response:
+        """The session's token for the key, which is void then."""
+        self._check_host(request)
+        given = await request.text()
+        key, self.key = self.key, ""
+        if not key or not hmac.compare_digest(given.encode(), key.encode()):
+            self.key = key
+            raise web.HTTPForbidden(text="this address was used already; run mooring ui again\n")
+        return web.Response(text=self._token)
+
+    def _check_host(self, request: web.Request) -> None:
+        """The request is for this machine, and not for a name that leads here."""
+        if request.host not in self._hosts:
+            raise web.HTTPForbidden(text="open the address that mooring ui has printed\n")
+
+    async def _forward(self, request: web.Request) -> web.StreamResponse:
+        self._check_host(request)
+        if request.path.startswith("/ui/api/"):
+            given = request.headers.get("Authorization", "")
+            if not hmac.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
+                raise web.HTTPUnauthorized(text="open the address that mooring ui has printed\n")
+        kept = {n: request.headers[n] for n in _TO_THE_OPERATOR if n in request.headers}
+        body = await request.read() if request.can_read_body else None
+        try:
+            async with self._asked(
+                request.method, request.rel_url.raw_path_qs, kept, body
+            ) as answer:
+                shown = {n: answer.headers[n] for n in _TO_THE_BROWSER if n in answer.headers}
+                response = web.StreamResponse(status=answer.status, headers=shown)
+                await response.prepare(request)
+                async for chunk in answer.content.iter_any():
+                    await response.write(chunk)
+                return response
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise web.HTTPBadGateway(text=f"{self._unreachable(error)}\n") from None
+
+    @asynccontextmanager
+    async def _asked(
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        try:
+            credentials = await self.connection.credentials.headers()
+        except KubeError as error:
+            raise OSError(explain_error(error)) from None
+        async with self.client.request(
+            method,
+            f"{self.url}{path}",
+            headers={**(headers or {}), **credentials},
+            data=body,
+            server_hostname=self.name,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
+        ) as answer:
+            yield answer
+
+    def _unreachable(self, error: Exception) -> str:
+        return f"the leading replica cannot be reached: {self.trouble.text or error}"

@@ -1,0 +1,220 @@
+"""Measures extension points and plugins as kube-scheduler does (framework/runtime/framework.go).
+
+Pods that are alike share results (`mooring.engine.result_cache`), and a plugin runs once for many
+nodes. So there are three numbers, and each says what really happened:
+
+- the duration of an extension point: once per decision, also if all results were shared;
+- the duration of a plugin's calls: where the plugin runs, in one attempt of ten, as in
+  kube-scheduler, because two readings of the clock for each call cost more than some plugins do;
+- the evaluations of a plugin: every decision that used its result, its own or a shared one.
+
+Only attempts of the scheduling loop are measured: not the decisions of shadow profiles, the
+suggestions of `mooring explain`, and simulations. What preemption tries counts as PostFilter.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Final, Protocol, Self
+
+from mooring.framework.plugin_failures import ExtensionPoint
+from mooring.model.events import ClusterEvent
+
+__all__ = ["Evaluations", "PluginMetrics", "Recorder", "Status"]
+
+_SAMPLED_ONE_IN: Final = 10
+
+
+class Status(StrEnum):
+    """How a call ended: the values of the label `status`, which are kube-scheduler's codes."""
+
+    SUCCESS = "Success"
+    ERROR = "Error"
+    UNSCHEDULABLE = "Unschedulable"
+    UNRESOLVABLE = "UnschedulableAndUnresolvable"
+    WAIT = "Wait"
+    SKIP = "Skip"
+
+
+class Evaluations(Protocol):
+    """The counter of one plugin's evaluations at one extension point."""
+
+    value: int
+
+
+class Recorder(Protocol):
+    """Where the measurements go; `mooring.observe.metrics.Metrics` is one. Times are in seconds."""
+
+    def extension_point_ran(
+        self, point: ExtensionPoint, status: Status, profile: str, seconds: float
+    ) -> None:
+        """All plugins of an extension point have run."""
+
+    def plugin_ran(
+        self, plugin: str, point: ExtensionPoint, status: Status, seconds: float
+    ) -> None:
+        """One call of a plugin has ended."""
+
+    def queueing_hint_ran(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+        """One queueing hint has run for this event; `hint` is Queue, QueueSkip or Error."""
+
+    def evaluations(self, plugin: str, point: ExtensionPoint, profile: str) -> Evaluations:
+        """The counter of these evaluations, always the same one."""
+
+
+class PluginMetrics:
+    """Measures the attempts between `begin_attempt` and `end_attempt`, one at a time.
+
+    Without a recorder nothing is measured. `clock` gives seconds since any time.
+    """
+
+    def __init__(
+        self, recorder: Recorder | None = None, *, clock: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        self._recorder = recorder
+        self.clock = clock
+        self.sampled = False
+        """Whether each call of a plugin is measured now."""
+        self.deciding = False
+        """Whether a decision of the loop runs, and no dry run in it."""
+        self._last = 0.0
+        self._seconds: dict[ExtensionPoint, float] = {}
+        self._statuses: dict[ExtensionPoint, Status] = {}
+        self._random = 1
+
+    def begin_attempt(self) -> bool:
+        """An attempt begins, or PreEnqueue for a pod: `sampled` is chosen anew.
+
+        Returns what it was before, for `end_attempt`: an attempt may make a pod of another group
+        known to the queue.
+        """
+        outer = self.sampled
+        if self._recorder is not None:
+            # Not every tenth: with pods of two kinds in turn, those would all be of one kind.
+            self._random = (self._random * 1_103_515_245 + 12_345) & 0x7FFF_FFFF
+            self.sampled = not (self._random >> 16) % _SAMPLED_ONE_IN
+        return outer
+
+    def end_attempt(self, outer: bool) -> None:  # noqa: FBT001 - what begin_attempt returned
+        """The attempt has been decided; its binding may go on."""
+        self.sampled = outer
+
+    def begin_decision(self) -> None:
+        """The plugins that decide begin to run."""
+        self.deciding = self._recorder is not None
+
+    def mark(self) -> None:
+        """From now on the time belongs to the extension point of the next `lap`."""
+        if self.deciding:
+            self._last = self.clock()
+
+    def lap(self, point: ExtensionPoint) -> None:
+        """The time since `mark`, or since the `lap` before, belongs to this extension point."""
+        if self.deciding:
+            now = self.clock()
+            self._seconds[point] = self._seconds.get(point, 0.0) + now - self._last
+            self._last = now
+
+    @contextmanager
+    def all_at(self, point: ExtensionPoint) -> Iterator[None]:
+        """All the time inside belongs to this extension point, also that of plugins of others."""
+        outer, began = self.deciding, self.clock()
+        self.deciding = False
+        try:
+            yield
+        except BaseException:
+            self.deciding, self._last = outer, began
+            self.failed(point)
+            raise
+        self.deciding, self._last = outer, began
+        self.lap(point)
+
+    def ended_with(self, point: ExtensionPoint, status: Status) -> None:
+        """The extension point ends with this status; without this it is Success."""
+        if self.deciding:
+            self._statuses[point] = status
+
+    def failed(self, point: ExtensionPoint) -> None:
+        """A plugin failed at this point; it is the last one that the decision reaches."""
+        self.lap(point)
+        self.ended_with(point, Status.ERROR)
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Inside, the attempt pauses: other attempts may be measured, and are not part of it."""
+        held = self.deciding, self.sampled, self._seconds, self._statuses
+        self.deciding, self.sampled, self._seconds, self._statuses = False, False, {}, {}
+        try:
+            yield
+        finally:
+            self.deciding, self.sampled, self._seconds, self._statuses = held
+
+    def end_decision(self, profile: str) -> None:
+        """Records how long each extension point took."""
+        if self._recorder is None or not self.deciding:
+            return
+        self.deciding = False
+        for point, seconds in self._seconds.items():
+            status = self._statuses.get(point, Status.SUCCESS)
+            self._recorder.extension_point_ran(point, status, profile, seconds)
+        self._seconds.clear()
+        self._statuses.clear()
+
+    def extension_point(self, point: ExtensionPoint, profile: str) -> "Measured":
+        """Measures what runs inside; for the extension points outside of decisions."""
+        return Measured(self, self._recorder, point, profile)
+
+    def plugin_ran(
+        self, plugin: str, point: ExtensionPoint, status: Status, seconds: float
+    ) -> None:
+        """Records one call of a plugin."""
+        if self._recorder is not None:
+            self._recorder.plugin_ran(plugin, point, status, seconds)
+
+    def queueing_hint_ran(
+        self, plugin: str, event: ClusterEvent, hint: str, seconds: float
+    ) -> None:
+        """Records one run of a queueing hint; these are all measured, as in kube-scheduler."""
+        if self._recorder is not None:
+            self._recorder.queueing_hint_ran(plugin, event.label, hint, seconds)
+
+    def evaluations(
+        self, plugins: Iterable[str], point: ExtensionPoint, profile: str
+    ) -> tuple[Evaluations, ...]:
+        """The counters of these plugins, for `evaluated`."""
+        if self._recorder is None:
+            return ()
+        return tuple(self._recorder.evaluations(name, point, profile) for name in plugins)
+
+    def evaluated(self, counters: Iterable[Evaluations]) -> None:
+        """The decision uses a result of each of these plugins."""
+        if self.deciding:
+            for counter in counters:
+                counter.value += 1
+
+
+class Measured:
+    """Measures one extension point; an exception ends it with Error unless `status` was set."""
+
+    __slots__ = ("_began", "_metrics", "_point", "_profile", "_recorder", "status")
+
+    def __init__(
+        self, metrics: PluginMetrics, recorder: Recorder | None, point: ExtensionPoint, profile: str
+    ) -> None:
+        self._metrics = metrics
+        self._recorder = recorder
+        self._point = point
+        self._profile = profile
+        self._began = 0.0
+        self.status = Status.SUCCESS
+
+    def __enter__(self) -> Self:
+        self._began = self._metrics.clock()
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is not None and self.status is Status.SUCCESS:
+            self.status = Status.ERROR
+        if self._recorder is not None:
+            seconds = self._metrics.clock() - self._began
+            self._recorder.extension_point_ran(self._point, self.status, self._profile, seconds)

@@ -1,0 +1,380 @@
+"""The HTTP side of the page: its files, its JSON API below /ui/api/ and its stream of changes.
+
+A request needs the right to `get` (or `post`) its path, as for /debug; the files of the page hold
+no data and are for everybody. Nothing here writes to the cluster.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from importlib.resources import files
+from typing import Any, Final, TypeVar
+
+import orjson
+from aiohttp import web
+from pydantic import TypeAdapter, ValidationError
+
+from mooring import __version__
+from mooring.model.access import NonResourceAttributes, pod_read
+from mooring.observe.http import Access
+from mooring.page.nodes import Columns, Nodes
+from mooring.page.pods import Pods, namespaces_in, redacted
+from mooring.page.policy import Policy
+from mooring.page.queue import Queue, Selected
+from mooring.page.trials import MOST_BYTES, Compared, Trials, TrialsBusy, Tried
+from mooring.page.viewer import Viewer
+from mooring.simulate.manifests import InputError
+
+__all__ = ["MOST_STREAMS", "Page"]
+
+logger = logging.getLogger(__name__)
+
+MOST_STREAMS: Final = 32
+"""Open streams of changes; further ones get 503."""
+_CHANGES_SECONDS: Final = 0.5
+"""The shortest time between two messages about nodes."""
+_SNAPSHOT_SECONDS: Final = 2.0
+"""The shortest time between two messages with all nodes."""
+_BEAT_SECONDS: Final = 5.0
+"""The counts are sent at least so often: a page that hears nothing for longer connects again."""
+_RIGHTS_SECONDS: Final = 10.0
+"""How often the right of an open stream is looked up again."""
+_WRITE_SECONDS: Final = 30.0
+"""A client that takes no data for so long loses its stream."""
+_MOST_PODS: Final = 500
+"""Pods in one part of a list."""
+_MOST_CHARACTERS: Final = 512
+"""Of a parameter."""
+_API: Final = "/ui/api/"
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS: Final = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_Request = TypeVar("_Request")
+_TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+
+
+class Page:
+    """Implements `mooring.observe.http.Page`.
+
+    `leading` says whether this replica leads: only then the queue and the decisions are its own.
+    """
+
+    def __init__(
+        self,
+        *,
+        nodes: Nodes,
+        queue: Queue,
+        pods: Pods,
+        policy: Policy,
+        trials: Trials,
+        leading: Callable[[], bool],
+    ) -> None:
+        self._nodes = nodes
+        self._queue = queue
+        self._pods = pods
+        self._policy = policy
+        self._trials = trials
+        self._leading = leading
+        self._files = dict(_bundle())
+        self._access: Access | None = None
+        self._stopping = asyncio.Event()
+        self._sampling: asyncio.Task[None] | None = None
+        self._streams = 0
+
+    def is_public(self, path: str) -> bool:
+        """Whether everybody may get the path: true of the files, which hold no data."""
+        return path == "/ui" or (path.startswith("/ui/") and not path.startswith(_API))
+
+    def headers(self, path: str) -> Mapping[str, str]:
+        """The content security policy and the like; for paths of the page only."""
+        if path != "/ui" and not path.startswith("/ui/"):
+            return {}
+        caching = "no-store" if path.startswith(_API) else "no-cache"
+        return {**_HEADERS, "Cache-Control": caching}
+
+    def start(self, access: Access) -> Iterable[web.RouteDef]:
+        """The routes; from now on the counts of the queue are noted for the trend."""
+        self._access = access
+        self._stopping = asyncio.Event()
+        self._sampling = asyncio.create_task(self._queue.sample_for_ever())
+        return (
+            web.get("/ui", _to_the_page),
+            web.get("/ui/{file:[a-z_]*[.]?[a-z]*}", self._show_file),
+            web.get("/ui/api/session", self._show_session),
+            web.get("/ui/api/stream", self._stream),
+            web.get("/ui/api/node", self._show_node),
+            web.get("/ui/api/queue", self._show_queue),
+            web.get("/ui/api/pods", self._show_pods),
+            web.get("/ui/api/trend", self._show_trend),
+            web.get("/ui/api/pod", self._show_pod),
+            web.get("/ui/api/policy", self._show_policy),
+            web.post("/ui/api/try", self._try),
+            web.post("/ui/api/compare", self._compare),
+        )
+
+    async def stop(self) -> None:
+        """Open streams end."""
+        self._stopping.set()
+        if self._sampling is not None:
+            self._sampling.cancel()
+            await asyncio.wait([self._sampling])
+            self._sampling = None
+
+    async def _viewer(self, request: web.Request) -> Viewer:
+        if self._access is None:
+            raise web.HTTPServiceUnavailable
+        return await Viewer.of(self._access, request)
+
+    async def _show_file(self, request: web.Request) -> web.Response:
+        found = self._files.get(request.match_info["file"] or "index.html")
+        if found is None:
+            raise web.HTTPNotFound
+        body, content_type, tag = found
+        if request.headers.get("If-None-Match") == tag:
+            return web.Response(status=304, headers={"ETag": tag})
+        return web.Response(
+            body=body, content_type=content_type, charset="utf-8", headers={"ETag": tag}
+        )
+
+    async def _show_session(self, request: web.Request) -> web.Response:
+        """Who the user is, and what it may do."""
+        viewer = await self._viewer(request)
+        return _json(
+            {
+                "user": viewer.user.name,
+                "version": __version__,
+                "leading": self._leading(),
+                "mayTry": await viewer.may(NonResourceAttributes("post", "/ui/api/try")),
+                "seesAllPods": await viewer.sees_all_pods(),
+            }
+        )
+
+    async def _show_node(self, request: web.Request) -> web.Response:
+        """One node, ?name=NAME."""
+        name = _parameter(request, "name")
+        viewer = await self._viewer(request)
+        namespaces = self._nodes.namespaces_on(name)
+        visible = await viewer.visible(sorted(namespaces or ()))
+        details = self._nodes.details(name, visible)
+        if details is None:
+            raise web.HTTPNotFound(text="there is no node of this name\n")
+        return _json(details)
+
+    async def _show_queue(self, request: web.Request) -> web.Response:
+        """The pending pods by state, cause and owner."""
+        viewer = await self._viewer(request)
+        pending = await self._queue.pending()
+        visible = await viewer.visible(pending.largest_namespaces())
+        return _json({**pending.groups(visible), "leading": self._leading()})
+
+    async def _show_pods(self, request: web.Request) -> web.Response:
+        """Some of the pending pods: `limit` of those that the fields of `Selected` select."""
+        viewer = await self._viewer(request)
+        fields = ("state", "cause", "namespace", "owner", "search")
+        selected = Selected(**{field: _parameter(request, field) for field in fields})
+        offset, limit = _number(request, "offset", 0), _number(request, "limit", 100)
+        pending = await self._queue.pending()
+        wanted = [selected.namespace] if selected.namespace else pending.largest_namespaces()
+        visible = await viewer.visible(wanted)
+        return _json(pending.page(selected, visible, offset, min(limit, _MOST_PODS)))
+
+    async def _show_trend(self, _: web.Request) -> web.Response:
+        return _json(self._queue.trend())
+
+    async def _show_pod(self, request: web.Request) -> web.Response:
+        """One pod, ?pod=NAMESPACE/NAME, to those who may get it."""
+        key = _parameter(request, "pod")
+        namespace, slash, name = key.partition("/")
+        if not (namespace and slash and name) or "/" in name:
+            raise web.HTTPBadRequest(text="say which pod: ?pod=NAMESPACE/NAME\n")
+        viewer = await self._viewer(request)
+        await viewer.require(pod_read(namespace, name))
+        found = await self._pods.of(key)
+        if found is None:
+            text = f"pod {key} is not known to this replica; only the leading replica decides\n"
+            raise web.HTTPNotFound(text=text)
+        visible = await viewer.visible(sorted(namespaces_in(found)))
+        return _json(redacted(found, visible))
+
+    async def _show_policy(self, request: web.Request) -> web.Response:
+        """The profiles, their history, and how shadow profiles differ."""
+        viewer = await self._viewer(request)
+        visible = await viewer.visible(self._policy.namespaces())
+        return _json(self._policy.document(visible))
+
+    async def _try(self, request: web.Request) -> web.Response:
+        """Decides about the pods of a text; see `mooring.page.trials.Tried` for the fields."""
+        viewer = await self._viewer(request)
+        wanted = await _body(request, Tried)
+        with _answering():
+            found = await self._trials.tried(wanted)
+        visible = await viewer.visible(sorted(namespaces_in(found)))
+        return _json(redacted(found, visible))
+
+    async def _compare(self, request: web.Request) -> web.Response:
+        """Compares two profiles; see `mooring.page.trials.Compared` for the fields."""
+        viewer = await self._viewer(request)
+        wanted = await _body(request, Compared)
+        with _answering():
+            return _json(await self._trials.compared(wanted, viewer.visible))
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        """Server-sent events: all nodes, then what changes; and the counts of the queue.
+
+        ?resource=NAME and ?label=KEY say by what nodes are coloured and grouped.
+        """
+        resource = _parameter(request, "resource") or "cpu"
+        label = _parameter(request, "label") if "label" in request.query else None
+        viewer = await self._viewer(request)
+        async with self._counted():
+            response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+            await response.prepare(request)
+            try:
+                async for event, data in self._events(viewer, request, resource, label):
+                    async with asyncio.timeout(_WRITE_SECONDS):
+                        await response.write(_event(event, data))
+            except (TimeoutError, ConnectionResetError):
+                pass  # the client has gone, or takes no data
+            return response
+
+    @asynccontextmanager
+    async def _counted(self) -> AsyncIterator[None]:
+        """Inside, a stream is open; HTTPServiceUnavailable if too many are."""
+        if self._streams >= MOST_STREAMS:
+            raise web.HTTPServiceUnavailable(
+                text=f"{MOST_STREAMS} pages are open already; close one and reload\n"
+            )
+        self._streams += 1
+        try:
+            yield
+        finally:
+            self._streams -= 1
+
+    async def _events(
+        self, viewer: Viewer, request: web.Request, resource: str, label: str | None
+    ) -> AsyncIterator[tuple[str, Any]]:
+        """What the stream sends, until the page stops or the user loses the right."""
+        right = NonResourceAttributes("get", request.path)
+        now = asyncio.get_running_loop().time
+        columns: Columns | None = None
+        counts: Mapping[str, Any] = {}
+        snapshot_at, counts_at, checked_at = 0.0, 0.0, now()
+        while not self._stopping.is_set():
+            if now() - checked_at >= _RIGHTS_SECONDS:
+                checked_at = now()
+                if not await self._still(viewer, request, right):
+                    return
+            current = self._nodes.columns(resource)
+            if columns is None or current.version != columns.version:
+                if columns is None or now() - snapshot_at >= _SNAPSHOT_SECONDS:
+                    columns, snapshot_at = current, now()
+                    yield "snapshot", await self._nodes.snapshot(columns, resource, label)
+            elif (changes := current.changes(columns)) is not None:
+                columns = current
+                yield "nodes", changes
+            queue = {**self._queue.counts(), "leading": self._leading()}
+            if queue != counts or now() - counts_at >= _BEAT_SECONDS:
+                counts, counts_at = queue, now()
+                yield "queue", counts
+            await self._pause(_CHANGES_SECONDS)
+
+    async def _still(
+        self, viewer: Viewer, request: web.Request, right: NonResourceAttributes
+    ) -> bool:
+        """Whether the user of an open stream is known and has the right as before."""
+        try:
+            user = (await self._viewer(request)).user
+            return user == viewer.user and await viewer.may(right)
+        except web.HTTPException:
+            return False
+
+    async def _pause(self, seconds: float) -> None:
+        """Returns after so many seconds, or at once when the page stops."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            pass
+
+
+async def _body(request: web.Request, fields: type[_Request]) -> _Request:
+    """The JSON object of the body as this class; HTTPBadRequest if it is another one."""
+    if (request.content_length or 0) > MOST_BYTES:
+        raise web.HTTPRequestEntityTooLarge(MOST_BYTES, request.content_length or 0)
+    body = await request.content.read(MOST_BYTES + 1)
+    while len(body) <= MOST_BYTES and (more := await request.content.read(MOST_BYTES)):
+        body += more
+    if len(body) > MOST_BYTES:
+        raise web.HTTPRequestEntityTooLarge(MOST_BYTES, len(body))
+    try:
+        return TypeAdapter(fields).validate_json(body)
+    except ValidationError as error:
+        found = error.errors()[0]
+        where = ".".join(map(str, found["loc"]))
+        raise web.HTTPBadRequest(text=f"{where}: {found['msg']}\n") from None
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    """What the user did wrong is answered in lines."""
+    try:
+        yield
+    except InputError as error:
+        raise web.HTTPUnprocessableEntity(text=f"{error}\n") from None
+    except RecursionError:
+        raise web.HTTPUnprocessableEntity(text="the text is nested too deeply\n") from None
+    except TrialsBusy as busy:
+        raise web.HTTPServiceUnavailable(text=f"{busy}\n") from None
+
+
+async def _to_the_page(_: web.Request) -> web.Response:
+    raise web.HTTPPermanentRedirect("/ui/")
+
+
+def _bundle() -> Iterable[tuple[str, tuple[bytes, str, str]]]:
+    """Content, type and tag of each file of the page, by name."""
+    for file in files(__package__).joinpath("bundle").iterdir():
+        body = file.read_bytes()
+        tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+        yield file.name, (body, _TYPES[file.name.rpartition(".")[2]], tag)
+
+
+def _json(value: Any) -> web.Response:
+    return web.Response(body=_dumped(value), content_type="application/json")
+
+
+def _dumped(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _event(name: str, data: Any) -> bytes:
+    """A message of a stream of server-sent events."""
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), _dumped(data))
+
+
+def _parameter(request: web.Request, name: str) -> str:
+    value = request.query.get(name, "")
+    if len(value) > _MOST_CHARACTERS:
+        raise web.HTTPBadRequest(text=f"{name}: is longer than {_MOST_CHARACTERS} characters\n")
+    return value
+
+
+def _number(request: web.Request, name: str, default: int) -> int:
+    """A number that is not negative."""
+    text = _parameter(request, name)
+    if not text:
+        return default
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise web.HTTPBadRequest(text=f"{name}: must be a number\n")
+    return int(text)

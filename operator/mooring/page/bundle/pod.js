@@ -1,0 +1,191 @@
+// The view Pod: where a pod is and why, its decisions, the filters and the scores of the nodes.
+
+import { get } from "./api.js";
+import { bar, clear, duration, h, number, nodeLink, plural, podLink, table } from "./dom.js";
+
+export function podView(content, _context, rest, _query) {
+  let now = new AbortController();
+  const input = h("input", {
+    id: "pod", autocomplete: "off", spellcheck: "false", placeholder: "namespace/name", required: true,
+    pattern: "[^/]+/[^/]+", value: rest.join("/"),
+  });
+  const shown = h("div", {});
+  const form = h("form", { class: "controls", onsubmit: (event) => {
+    event.preventDefault();
+    const wanted = `#/pod/${input.value.trim().split("/").map(encodeURIComponent).join("/")}`;
+    if (location.hash === wanted) show();
+    else location.hash = wanted;
+  } }, h("label", { for: "pod" }, "Pod ", input), h("button", { type: "submit" }, "Show"));
+  clear(content, form, shown);
+
+  async function show() {
+    now.abort();
+    now = new AbortController();
+    const key = input.value.trim();
+    if (key === "") {
+      clear(shown, h("p", { class: "hint" }, "Write namespace/name, or choose a pod in the views Queue and Cluster."));
+      input.focus();
+      return;
+    }
+    clear(shown, h("p", { role: "status" }, "Asking the scheduler …"));
+    try {
+      const found = await get(`pod?pod=${encodeURIComponent(key)}`, now.signal);
+      clear(shown, podDetails(found));
+    } catch (error) {
+      if (error.name !== "AbortError") clear(shown, h("p", { class: "error", role: "alert" }, error.message));
+    }
+  }
+
+  show();
+  return {
+    close: () => now.abort(),
+    update(path) {
+      input.value = path.join("/");
+      show();
+    },
+  };
+}
+
+const pods = (keys) => keys.map((key, index) => [index ? ", " : "", key.includes(" ") ? key : podLink(key)]).flat();
+
+function podDetails(found) {
+  const { report, decisions } = found;
+  return [
+    h("h1", {}, found.pod),
+    report === null ? h("p", {}, "It is not known to this replica any more; these are the last decisions about it.") :
+      h("p", { class: "state", id: "state" }, state(report)),
+    report === null ? null : cause(report, decisions[0]),
+    found.path === null ? null : timeline(found.path),
+    decisionSection(found.now, report?.node),
+    h("section", {}, h("h2", {}, "Decisions"), decisions.length ? decisions.map(record) :
+      h("p", { class: "hint" }, "None is kept by this replica.")),
+  ];
+}
+
+function state(report) {
+  const words = [h("strong", {}, report.state)];
+  if (report.node) words.push(" on ", nodeLink(report.node));
+  if (report.profile) words.push(`, profile ${report.profile}`);
+  if (report.pendingSeconds !== undefined) words.push(`, pending for ${duration(report.pendingSeconds)}`);
+  if (report.attempts) words.push(`, ${plural(report.attempts, "attempt")}`);
+  if (report.backoffSeconds !== undefined) words.push(`, tried again in ${duration(report.backoffSeconds)}`);
+  if (report.ahead !== undefined) words.push(`, ${plural(report.ahead, "pod")} ahead of it`);
+  for (const [plugin, seconds] of Object.entries(report.waitsFor ?? {})) {
+    words.push(`, waits for plugin ${plugin} at most ${duration(seconds)} more`);
+  }
+  return words;
+}
+
+// What keeps the pod without a node, and the changes with which it would fit.
+function cause(report, decision) {
+  const { suggestions } = report;
+  const message = decision?.message;
+  if (suggestions === undefined && !message) return null;
+  return h("section", { class: "panel", id: "cause" },
+    suggestions?.length ? h("h2", {}, `Cause: ${suggestions[0].cause}`) : h("h2", {}, "Why it has no node"),
+    message ? h("p", {}, message) : null,
+    suggestions?.length ? [h("h3", {}, "It would fit"), suggestionList(suggestions)] :
+      suggestions ? h("p", {}, "No one or two of the changes that were tried would make it fit.") : null);
+}
+
+const STEPS = {
+  seen: () => ["seen without a node"],
+  noProfile: () => ["no profile takes it"],
+  gated: (step) => [`held back before the queue${step.plugins.length ? ` by ${step.plugins.join(", ")}` : ""}`],
+  queued: () => ["in the queue"],
+  unschedulable: (step) => ["no node: ", step.cause],
+  nominated: (step) => ["nominated to ", nodeLink(step.node), step.victims.length ? "; victims: " : "", pods(step.victims),
+    step.victimsInAll > step.victims.length ? ` and ${number(step.victimsInAll - step.victims.length)} more` : ""],
+  preemptionFailed: (step) => ["the evictions were given up: ", step.cause],
+  assumed: (step) => ["an attempt chose ", nodeLink(step.node)],
+  waitingAtPermit: (step) => ["waits at Permit on ", nodeLink(step.node), ` for ${step.plugins.join(", ")}`],
+  rejected: (step) => [`rejected by ${step.plugins.join(", ") || "a plugin"}: `, step.cause],
+  error: (step) => ["error: ", step.cause],
+  bound: (step) => ["bound to ", nodeLink(step.node)],
+  preempted: (step) => ["evicted from ", nodeLink(step.node), " for ", pods([step.by])],
+  gone: () => ["deleted, ended, or bound by another scheduler"],
+};
+
+// What happened to the pod, and how long it was in each state.
+function timeline(path) {
+  const states = Object.entries(path.seconds);
+  const total = states.reduce((sum, [, seconds]) => sum + seconds, 0);
+  const time = (text) => h("time", { datetime: text }, new Date(text).toLocaleTimeString());
+  return h("section", { class: "panel" }, h("h2", {}, "What happened"),
+    states.length ? h("dl", { class: "states" }, states.map(([state, seconds]) => h("div", {},
+      h("dt", {}, state), h("dd", {}, bar(total ? seconds / total : 0, `${duration(seconds)} ${state}`), ` ${duration(seconds)}`)))) : null,
+    h("ol", { class: "timeline", id: "timeline" }, path.steps.map((step, index) => [
+      path.leftOut && index === 4 ? h("li", { class: "hint" }, `${plural(path.leftOut, "step")} left out`) : null,
+      h("li", { "data-step": step.step }, time(step.time), step.count > 1 ? [" to ", time(step.until)] : null, " ",
+        (STEPS[step.step] ?? (() => [step.step]))(step), step.count > 1 ? ` (${number(step.count)} times)` : ""),
+    ])));
+}
+
+export function suggestionList(suggestions) {
+  return h("ul", { class: "suggestions" }, suggestions.map((each) => {
+    const more = each.nodes - each.examples.length;
+    const where = each.ended.length ? [] : [
+      "on ", each.examples.map((name, index) => [index ? ", " : "", nodeLink(name)]).flat(),
+      more > 0 ? ` and ${plural(more, "other node")}` : "", ", ",
+    ].flat();
+    return h("li", {}, where, each.change);
+  }));
+}
+
+export function decisionSection(decision, current) {
+  if (decision === null || decision === undefined) return null;
+  const chosen = decision.node;
+  return h("section", { class: "panel" },
+    h("h2", {}, current ? "Where it would go now" : "A decision now"),
+    chosen ? h("p", { class: "verdict" }, "→ ", nodeLink(chosen), `, one of ${plural(decision.feasible, "feasible node")}`) :
+      h("p", { class: "verdict" }, decision.message),
+    decision.nominatedNode ? h("p", {}, "Preemption would nominate it to ", nodeLink(decision.nominatedNode),
+      decision.victims.length ? [" and evict ", pods(decision.victims)] : "") : null,
+    funnel(decision),
+    decision.scores === null ? null : scoreTable(decision.scores, chosen),
+    decision.rejected.length ? h("details", {}, h("summary", {}, "Some of the rejected nodes"),
+      table(["node", "plugin", "why"], decision.rejected.map((each) => [
+        nodeLink(each.node), each.plugin, each.reasons.join(", "),
+      ]), "Rejected nodes")) : null);
+}
+
+function funnel(decision) {
+  if (decision.preFilter !== null) {
+    return h("p", {}, `Rejected for all nodes by ${decision.preFilter.plugins.join(", ") || "PreFilter"}: ${decision.preFilter.reason ?? ""}`);
+  }
+  const step = (name, left, words, reasons) => h("li", { class: words ? "funnel-step rejects" : "funnel-step" },
+    h("span", { class: "funnel-name" }, name),
+    bar(decision.nodes ? left / decision.nodes : 0, `${plural(left, "node")} left`),
+    h("span", { class: "num" }, number(left)), h("span", { class: "funnel-why" }, words,
+      reasons.length ? h("ul", {}, reasons.map((each) => h("li", {}, `${number(each.nodes)} ${each.reason}`))) : null));
+  return [
+    h("h3", {}, "Nodes left after each filter"),
+    h("ol", { class: "funnel", id: "funnel" }, step("all nodes", decision.nodes, "", []),
+      decision.filters.map((each) => step(each.plugin, each.left, each.rejected ? `rejects ${number(each.rejected)}` : "", each.reasons))),
+  ];
+}
+
+function scoreTable(scores, chosen) {
+  const plugins = [...new Set(scores.flatMap((each) => Object.keys(each.plugins)))];
+  return [
+    h("h3", {}, `Scores of ${scores.length === 1 ? "the node" : `the ${scores.length} best nodes`}`),
+    table(["node", "total", ...plugins], scores.map((each) => [
+      each.node === chosen ? h("strong", {}, nodeLink(each.node)) : nodeLink(each.node), String(each.total),
+      ...plugins.map((plugin) => String(each.plugins[plugin] ?? "–")),
+    ]), "Scores"),
+  ];
+}
+
+function record(decision) {
+  const outcome = decision.node ? ["on ", nodeLink(decision.node)] : ["no node"];
+  const best = Object.entries(decision.scores ?? {}).map(([node, score]) => ({ node, ...score }));
+  return h("details", { class: "record" },
+    h("summary", {}, h("time", { datetime: decision.time }, new Date(decision.time).toLocaleString()), " ", outcome,
+      decision.count > 1 ? ` (${number(decision.count)} attempts with this cause)` : "",
+      decision.cause ? `: ${decision.cause}` : ""),
+    decision.message ? h("p", {}, decision.message) : null,
+    decision.nominatedNode ? h("p", {}, "Nominated to ", nodeLink(decision.nominatedNode),
+      decision.victims.length ? ["; victims: ", pods(decision.victims)] : "") : null,
+    best.length ? scoreTable(best, decision.node) : null,
+    h("p", { class: "hint" }, `profile ${decision.profile ?? "none"}${decision.profileGeneration ? `, generation ${decision.profileGeneration}` : ""}`));
+}

@@ -1,0 +1,174 @@
+// The view Try it: decisions about pods that do not exist, or with other profiles, without changes.
+
+import { get, post } from "./api.js";
+import { clear, h, nodeLink, number, plural, podLink, table } from "./dom.js";
+import { decisionSection, suggestionList } from "./pod.js";
+
+const EXAMPLE = `apiVersion: v1
+kind: Pod
+metadata:
+  name: example
+spec:
+  containers:
+    - name: main
+      image: example
+      resources:
+        requests: {cpu: "1", memory: 1Gi}
+`;
+const PROFILE = `apiVersion: scheduling.mooring.dev/v1alpha1
+kind: SchedulingProfile
+metadata:
+  name: edited
+spec: {}
+`;
+const KEPT = "mooring-try"; // what was typed stays in the tab
+
+export function tryView(content, context) {
+  const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "{}");
+  let now = new AbortController();
+  if (!context.session.mayTry) {
+    clear(content, h("p", { class: "error", role: "alert" },
+      `${context.session.user} may not post to /ui/api/try; the ClusterRole mooring-page-try allows it.`));
+    return { close() {} };
+  }
+  const manifests = h("textarea", { id: "manifests", rows: "16", spellcheck: "false", value: kept.manifests ?? EXAMPLE, oninput: keep });
+  const profile = h("select", { id: "profile", onchange: () => chosen() });
+  const text = h("textarea", {
+    id: "profile-text", rows: "16", spellcheck: "false", value: kept.text ?? PROFILE, oninput: keep,
+  });
+  const editor = h("div", { hidden: true },
+    h("label", { for: "profile-text" }, "The edited profile: a SchedulingProfile, a KubeSchedulerConfiguration or a Policy"), text);
+  const first = h("select", { id: "first" });
+  const second = h("select", { id: "second" });
+  const which = h("select", { id: "which" },
+    h("option", { value: "pending" }, "pending pods"), h("option", { value: "running" }, "running pods, placed anew"));
+  const namespace = h("input", { id: "namespace", placeholder: "all", autocomplete: "off", value: kept.namespace ?? "", oninput: keep });
+  const result = h("div", { id: "result", "aria-live": "polite", tabindex: "-1" });
+  const tryButton = h("button", { type: "submit", id: "try", disabled: true }, "Try");
+  const compareButton = h("button", { type: "submit", id: "compare", disabled: true }, "Compare");
+
+  const tryForm = h("form", { class: "panel", onsubmit: (event) => {
+    event.preventDefault();
+    ask(tryButton, "try", {
+      manifests: manifests.value,
+      profile: edited(profile) ? "" : profile.value,
+      profile_text: edited(profile) ? text.value : "",
+    }, tried);
+  } },
+  h("h2", {}, "Try a pod"),
+  h("label", { for: "manifests" }, "A Pod, a Deployment, a Job or a PodGroup with its pods, as YAML"), manifests,
+  h("div", { class: "controls" }, h("label", { for: "profile" }, "Profile ", profile), tryButton), editor);
+
+  const compareForm = h("form", { class: "panel", onsubmit: (event) => {
+    event.preventDefault();
+    ask(compareButton, "compare", {
+      profile: first.value,
+      other: edited(second) ? "" : second.value,
+      other_text: edited(second) ? text.value : "",
+      namespace: namespace.value.trim(),
+      running: which.value === "running",
+    }, compared);
+  } },
+  h("h2", {}, "Compare two profiles"),
+  h("div", { class: "controls" },
+    h("label", { for: "first" }, "Profile ", first), h("label", { for: "second" }, "with ", second),
+    h("label", { for: "which" }, "for ", which), h("label", { for: "namespace" }, "of namespace ", namespace), compareButton),
+  h("p", { class: "hint" }, "The first 100 pods in the order of the queue, each on the cluster as it is with those before it. ",
+    "For all pods of a cluster there is ", h("code", {}, "mooring simulate --compare"), "."));
+
+  clear(content, h("p", { class: "hint" }, "Decisions on the live state, in which nothing is changed. Extenders are not called."),
+    h("div", { class: "columns" }, tryForm, compareForm), result);
+
+  const edited = (select) => select.value === "\u0000edited";
+
+  function keep() {
+    sessionStorage.setItem(KEPT, JSON.stringify({ manifests: manifests.value, text: text.value, namespace: namespace.value }));
+  }
+
+  function chosen() {
+    editor.hidden = !edited(profile) && !edited(second);
+  }
+
+  async function profiles() {
+    try {
+      const { profiles: known } = await get("policy", now.signal);
+      const names = known.filter((each) => each.generation || each.effective).map((each) => each.name);
+      const options = () => names.map((name) => h("option", { value: name }, name));
+      const edit = () => h("option", { value: "\u0000edited" }, "the profile edited here");
+      clear(profile, h("option", { value: "" }, "the one that takes the pod"), options(), edit());
+      clear(first, options());
+      clear(second, options(), edit());
+      second.onchange = chosen;
+      if (names.length < 2) second.value = "\u0000edited";
+      const shown = known.find((each) => each.spec !== null);
+      if (kept.text === undefined && shown !== undefined) text.value = written(shown);
+      const scheduler = known.find((each) => each.mode === "Active")?.effective.schedulerNames[0];
+      if (manifests.value === EXAMPLE && scheduler !== undefined && scheduler !== "default-scheduler") {
+        manifests.value = EXAMPLE.replace("spec:\n", `spec:\n  schedulerName: ${scheduler}\n`);
+      }
+      chosen();
+      tryButton.disabled = false;
+      compareButton.disabled = false;
+    } catch (error) {
+      if (error.name !== "AbortError") clear(result, h("p", { class: "error", role: "alert" }, error.message));
+    }
+  }
+
+  async function ask(button, path, body, show) {
+    now.abort();
+    now = new AbortController();
+    button.disabled = true;
+    clear(result, h("p", { role: "status" }, "The scheduler decides …"));
+    try {
+      clear(result, show(await post(path, body, now.signal)));
+      result.focus();
+    } catch (error) {
+      if (error.name !== "AbortError") {
+        clear(result, h("div", { class: "panel error", role: "alert" }, error.message.split("\n").map((line) => h("p", {}, line))));
+      }
+    }
+    button.disabled = false;
+  }
+
+  profiles();
+  return { close: () => now.abort(), update() {} };
+}
+
+// A profile as text to edit; JSON is YAML too.
+function written(profile) {
+  return JSON.stringify({
+    apiVersion: "scheduling.mooring.dev/v1alpha1", kind: "SchedulingProfile",
+    metadata: { name: "edited" }, spec: profile.spec,
+  }, null, 2);
+}
+
+function tried(found) {
+  const placed = found.results.filter((each) => each.node !== null).length;
+  return [
+    h("h2", { id: "verdict" }, placed === found.results.length ? `${plural(placed, "pod")} would get a node` :
+      `${number(placed)} of ${plural(found.results.length, "pod")} would get a node`),
+    found.more ? h("p", { class: "hint" }, "The text makes more pods; the first 100 are decided.") : null,
+    found.notes.map((note) => h("p", { class: "hint" }, note)),
+    found.results.length > 1 ? h("section", { class: "panel" }, table(["pod", "profile", "node", "why"], found.results.map((each) => [
+      each.pod, each.profile ?? "–", each.node === null ? "–" : nodeLink(each.node), each.message ?? "",
+    ]), "Decisions")) : found.results[0].node === null ? h("p", { class: "verdict", id: "why" }, found.results[0].message) : null,
+    found.suggestions.length ? h("section", { class: "panel", id: "cause" }, h("h2", {}, `Cause: ${found.suggestions[0].cause}`),
+      h("h3", {}, `${found.details.pod} would fit`), suggestionList(found.suggestions)) : null,
+    found.details === null || !found.details.nodes ? null : [h("h2", {}, found.details.pod), decisionSection(found.details)],
+  ].flat();
+}
+
+function compared(found) {
+  const [one, two] = found.profiles;
+  const place = (node, cause) => (node === null ? h("span", { class: "error" }, cause || "no node") : nodeLink(node));
+  const different = found.results.filter((each) => each.nodes[0] !== each.nodes[1]);
+  return [
+    h("h2", { id: "verdict" }, `${plural(found.different, "pod")} of ${number(found.results.length)} would be elsewhere`),
+    h("p", {}, `${one} places ${number(found.placed[0])}, ${two} places ${number(found.placed[1])}.`,
+      found.total > found.results.length ? ` ${plural(found.total - found.results.length, "more pod")} were not looked at.` : ""),
+    table(["pod", "now", one, two], [...different, ...found.results.filter((each) => each.nodes[0] === each.nodes[1])].map((each) => [
+      podLink(each.pod), each.now === null ? "pending" : nodeLink(each.now),
+      place(each.nodes[0], each.causes[0]), place(each.nodes[1], each.causes[1]),
+    ]), "Where the pods would go"),
+  ];
+}

@@ -1,0 +1,299 @@
+"""The nodes as the view Cluster shows them: columns for the canvas, and one node in full."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from mooring.engine.scheduler_state import SchedulerState
+from mooring.engine.suggestions import amount
+from mooring.model.node import BETA_ZONE, ZONE
+from mooring.model.pod import Pod
+from mooring.model.resources import CPU, MEMORY
+from mooring.page.slices import in_slices
+from mooring.simulate.gpus import cards_of
+from mooring.state.columns import IntArray
+from mooring.state.devices.cards import Cards
+from mooring.state.pods import PodState
+from mooring.state.view import NodeView
+
+__all__ = ["CORDONED", "NOT_READY", "PODS", "TAINTED", "Columns", "Nodes"]
+
+PODS: Final = "pods"
+"""Stands for a resource: how many pods a node has of those that it takes."""
+
+CORDONED: Final = 1
+NOT_READY: Final = 2
+TAINTED: Final = 4
+"""Bits of `Columns.flags`; tainted is a node with a taint NoSchedule or NoExecute."""
+
+_MOST_RESOURCES: Final = 100
+_MOST_LABELS: Final = 100
+_MOST_VALUES: Final = 1000
+"""A label with more values is not offered to group nodes by."""
+_LABEL_SECONDS: Final = 60.0
+"""How old the list of labels may be."""
+_FIRST_LABELS: Final = (ZONE, BETA_ZONE, "topology.kubernetes.io/rack", "rack")
+_SLICE: Final = 100
+"""Nodes between two looks at the clock."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """One resource of all nodes; arrays have one item per node, in the order of `rows`.
+
+    `version` changes when nodes come or go, or their labels or taints change.
+    """
+
+    version: tuple[int, int]
+    rows: IntArray
+    allocatable: IntArray
+    requested: IntArray
+    pods: IntArray
+    flags: IntArray
+
+    def changes(self, before: "Columns") -> dict[str, Any] | None:
+        """The positions where anything differs, with the new values; None if nothing does.
+
+        Both must have the same version.
+        """
+        columns = ("allocatable", "requested", "pods", "flags")
+        differs = np.zeros(len(self.rows), np.bool_)
+        for name in columns:
+            differs |= getattr(self, name) != getattr(before, name)
+        if not differs.any():
+            return None
+        at = np.flatnonzero(differs)
+        return {"at": at, **{name: getattr(self, name)[at] for name in columns}}
+
+    def document(self) -> dict[str, Any]:
+        """The columns as JSON values; arrays of numpy among them."""
+        return {
+            "allocatable": self.allocatable,
+            "requested": self.requested,
+            "pods": self.pods,
+            "flags": self.flags,
+        }
+
+
+class Nodes:
+    """Reads the node table; everything is computed on the event loop, in a few milliseconds.
+
+    `clock` is monotonic, in seconds.
+    """
+
+    def __init__(
+        self, scheduler: SchedulerState, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._scheduler = scheduler
+        self._clock = clock
+        self._labels: tuple[float, int, list[str]] | None = None
+
+    def version(self) -> tuple[int, int]:
+        """Changes when nodes come or go, or their labels or taints change."""
+        table = self._scheduler.state.nodes
+        return table.set_version, table.topology_version
+
+    def columns(self, resource: str) -> Columns:
+        """The present values of a resource, or of `PODS`."""
+        cluster = self._scheduler.cluster
+        rows = np.flatnonzero(cluster.nodes.present)
+        nodes = cluster.nodes.take(rows)
+        counts = nodes.pod_count
+        if resource == PODS:
+            allocatable, requested = nodes.pod_slots, counts
+        else:
+            allocatable, requested = nodes.allocatable(resource), nodes.requested(resource)
+        return Columns(self.version(), rows, allocatable, requested, counts, _flags(nodes))
+
+    def resources(self) -> list[str]:
+        """The resources that nodes have, cpu and memory first; at most 100."""
+        found = sorted(set(self._scheduler.state.nodes.allocatable) - {CPU, MEMORY})
+        return [CPU, MEMORY, PODS, *found][:_MOST_RESOURCES]
+
+    async def snapshot(self, columns: Columns, resource: str, label: str | None) -> dict[str, Any]:
+        """Everything about the nodes of `columns` that the canvas needs, as JSON values.
+
+        `groups` has the values of the label, and for each node the number of its value, -1 for a
+        node without the label. If no label is chosen (None), it is that of the zone or rack.
+        """
+        labels = await self._label_keys()
+        if label is None:
+            label = next((key for key in labels if key in _FIRST_LABELS), "")
+        table = self._scheduler.state.nodes
+        rows = columns.rows.tolist()
+        values: dict[str, int] = {}
+        names, codes = list[str](), list[int]()
+
+        def steps() -> Iterator[None]:
+            for count, row in enumerate(rows):
+                node = table.nodes[row]
+                names.append(table.names[row])
+                value = node.labels.get(label) if node is not None else None
+                codes.append(-1 if value is None else values.setdefault(value, len(values)))
+                if not count % _SLICE:
+                    yield
+
+        await in_slices(steps(), self._clock)
+        return {
+            "resource": resource,
+            "resources": self.resources(),
+            "label": label,
+            "labels": labels,
+            "names": names,
+            "groups": {"values": list(values), "codes": codes},
+            **columns.document(),
+        }
+
+    async def _label_keys(self) -> list[str]:
+        """The labels to group nodes by: those with several values, zone and rack first."""
+        table, now = self._scheduler.state.nodes, self._clock()
+        known = self._labels
+        if known is not None and (known[1] == table.topology_version or known[0] > now):
+            return known[2]
+        version, values = table.topology_version, dict[str, set[str]]()
+
+        def steps() -> Iterator[None]:
+            for count, node in enumerate(tuple(table.nodes)):
+                for key, value in node.labels.items() if node is not None else ():
+                    distinct = values.setdefault(key, set())
+                    if len(distinct) <= _MOST_VALUES:
+                        distinct.add(value)
+                if not count % _SLICE:
+                    yield
+
+        await in_slices(steps(), self._clock)
+        keys = [key for key, distinct in values.items() if len(distinct) <= _MOST_VALUES]
+        keys.sort(key=lambda key: (_rank(key), len(values[key]) == 1, key))
+        self._labels = (now + _LABEL_SECONDS, version, keys[:_MOST_LABELS])
+        return self._labels[2]
+
+    def namespaces_on(self, name: str) -> frozenset[str] | None:
+        """The namespaces of the pods on, or nominated to, the node; None if there is no node."""
+        row = self._row(name)
+        if row is None:
+            return None
+        return frozenset(pod.namespace for pod in self._all_pods(row))
+
+    def details(self, name: str, visible: frozenset[str]) -> dict[str, Any] | None:
+        """The node with its pods of the visible namespaces; None if there is none of this name."""
+        row = self._row(name)
+        node = self._scheduler.cluster.node(row) if row is not None else None
+        if row is None or node is None:
+            return None
+        cluster = self._scheduler.cluster
+        one = cluster.nodes.take(np.array([row], np.int64))
+        names = sorted({*node.allocatable, *self._requested_on(row)})
+        resources = [_resource(one, resource) for resource in names]
+        slots, count = int(one.pod_slots[0]), int(one.pod_count[0])
+        placed = [p for p in cluster.pods_on(row) if p.pod.namespace in visible]
+        placed.sort(key=lambda p: (-p.pod.shape.priority, p.pod.key))
+        nominated = [p for p in cluster.nominations.on(row) if p.namespace in visible]
+        return {
+            "name": name,
+            "labels": dict(node.labels),
+            "taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in node.taints],
+            "cordoned": node.unschedulable,
+            "conditions": dict(node.conditions),
+            "podSlots": slots,
+            "podCount": count,
+            "resources": resources,
+            "largestPod": _largest_pod(resources, slots - count),
+            "pods": [{**_pod(p.pod), "state": _state(p)} for p in placed],
+            "otherPods": count - len(placed),
+            "nominated": [_pod(pod) for pod in nominated],
+            "otherNominated": len(cluster.nominations.on(row)) - len(nominated),
+            "gpus": [
+                _gpus(name, row, books, visible)
+                for books in self._scheduler.state.devices.tracked
+                if len(books.known(row))
+            ],
+        }
+
+    def _row(self, name: str) -> int | None:
+        table = self._scheduler.state.nodes
+        row = table.row_of.get(name)
+        return row if row is not None and table.nodes[row] is not None else None
+
+    def _all_pods(self, row: int) -> Iterator[Pod]:
+        cluster = self._scheduler.cluster
+        yield from (placed.pod for placed in cluster.pods_on(row))
+        yield from cluster.nominations.on(row)
+
+    def _requested_on(self, row: int) -> Iterable[str]:
+        for placed in self._scheduler.cluster.pods_on(row):
+            yield from placed.pod.shape.demand.resources
+
+
+def _rank(label: str) -> int:
+    return _FIRST_LABELS.index(label) if label in _FIRST_LABELS else len(_FIRST_LABELS)
+
+
+def _flags(nodes: NodeView) -> IntArray:
+    """int64 per node of the view: `CORDONED`, `NOT_READY` and `TAINTED`."""
+    ready = [dict(conditions).get("Ready") == "True" for conditions in nodes.condition_sets]
+    tainted = [
+        any(taint.effect in ("NoSchedule", "NoExecute") for taint in taints)
+        for taints in nodes.taint_sets
+    ]
+    not_ready = ~np.array(ready, np.bool_)[nodes.condition_codes]
+    has_taint = np.array(tainted, np.bool_)[nodes.taint_codes]
+    flags: IntArray = (
+        CORDONED * nodes.unschedulable.astype(np.int64)
+        + NOT_READY * not_ready
+        + TAINTED * has_taint
+    )
+    return flags
+
+
+def _resource(node: NodeView, resource: str) -> dict[str, Any]:
+    """Amounts of the only node of the view, as numbers and as people write them."""
+    allocatable, requested = int(node.allocatable(resource)[0]), int(node.requested(resource)[0])
+    free = max(allocatable - requested, 0)
+    return {
+        "name": resource,
+        "allocatable": allocatable,
+        "requested": requested,
+        "free": free,
+        "texts": [amount(resource, value) for value in (allocatable, requested, free)],
+    }
+
+
+def _largest_pod(resources: Sequence[dict[str, Any]], slots: int) -> dict[str, str] | None:
+    """The requests of the largest pod that the free resources take; None if no pod fits."""
+    free = {each["name"]: each["texts"][2] for each in resources if each["free"]}
+    return free if slots > 0 and CPU in free and MEMORY in free else None
+
+
+def _state(placed: PodState) -> str:
+    if placed.pod.terminating:
+        return "terminating"
+    return "being bound" if placed.assumed else "bound"
+
+
+def _pod(pod: Pod) -> dict[str, Any]:
+    requests = pod.shape.demand.resources
+    return {
+        "pod": pod.key,
+        "priority": pod.shape.priority,
+        "requests": {name: amount(name, value) for name, value in sorted(requests.items())},
+    }
+
+
+def _gpus(node: str, row: int, books: Cards, visible: frozenset[str]) -> dict[str, Any]:
+    """The cards of the row by one format; owners of other namespaces are only counted."""
+    document = cards_of(node, row, books).document()
+    for card in document["cards"]:
+        shown = [key for key in card["owners"] if key.partition("/")[0] in visible]
+        card["otherOwners"] = len(card["owners"]) - len(shown)
+        card["owners"] = shown
+        card["guessed"] = [key for key in card["guessed"] if key in shown]
+    form = books.format
+    return {
+        **document,
+        "resource": form.memory_resource or form.whole_resource or form.cores_resource,
+        "unit": f"{form.mib_per_unit} MiB",
+        "links": books.known(row).links,
+    }

@@ -1,0 +1,148 @@
+"""One pod as the view Pod shows it: its history, and what the filters and scores say now."""
+
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from mooring.engine.result_cache import ResultCache
+from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.pipeline import Pipeline
+from mooring.framework.plugin_failures import PluginFailed
+from mooring.model.pod import Pod
+from mooring.observe.records import DecisionLog
+from mooring.page.decisions import decision_document
+
+__all__ = ["Pods", "namespaces_in", "redacted"]
+
+_MOST_PIPELINES: Final = 64
+_DOCUMENTS: Final = ("report", "path", "details", "now")
+_LISTS: Final = ("decisions", "results", "steps")
+"""Fields of answers that may name other pods."""
+
+
+class Pods:
+    """Reads what is known of a pod; `report` is `mooring.engine.pod_report.PodReports.of`.
+
+    `now` is the time since the epoch, in seconds.
+    """
+
+    def __init__(
+        self,
+        scheduler: SchedulerState,
+        decisions: DecisionLog,
+        report: Callable[[str], Awaitable[Mapping[str, Any] | None]],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._scheduler = scheduler
+        self._decisions = decisions
+        self._report = report
+        self._now = now
+        self._cache = ResultCache(scheduler.state.nodes)
+        self._without_post_filter: dict[Pipeline, Pipeline] = {}
+
+    async def of(self, key: str) -> dict[str, Any] | None:
+        """The pod "namespace/name" as JSON values; None if it is not known.
+
+        `now` is a decision on the live state, without preemption; of a pod that has a node it is
+        made as if the pod were not there. It is None if no profile takes the pod.
+        """
+        report, decisions = await self._report(key), self._decisions.of(key)
+        path = self._decisions.path(key)
+        if report is None and path is None:
+            return None
+        return {
+            "pod": key,
+            "report": report,
+            "path": path,
+            "decisions": decisions,
+            "now": self._decided_now(key),
+        }
+
+    def _decided_now(self, key: str) -> dict[str, Any] | None:
+        scheduler = self._scheduler
+        queued, placed = scheduler.queue.get(key), scheduler.cluster.pod(key)
+        if queued is not None:
+            pod, pipeline = queued.pod, queued.pipeline
+        elif placed is not None:
+            pod = replace(placed.pod, node_name=None)
+            profile = scheduler.profiles.of(pod, scheduler.cluster)
+            profile = profile or scheduler.profiles.shadow_of(pod, scheduler.cluster)
+            if profile is None:
+                return None
+            pipeline = profile.pipeline
+        else:
+            return None
+        if pod.limit_exceeded is not None:
+            return None
+        with scheduler.cluster.trial() as trial:
+            if placed is not None:
+                trial.remove(key)
+            return self._decided(pod, pipeline)
+
+    def _decided(self, pod: Pod, pipeline: Pipeline) -> dict[str, Any] | None:
+        """The decision; None if a plugin fails, which is counted and logged where it does."""
+        without = self._without_post_filter.get(pipeline)
+        if without is None:
+            if len(self._without_post_filter) >= _MOST_PIPELINES:
+                self._without_post_filter.clear()
+            without = replace(pipeline, post_filter=())
+            self._without_post_filter[pipeline] = without
+        cluster = self._scheduler.cluster
+        try:
+            return decision_document(pod, without, cluster, self._cache, now=self._now())[1]
+        except PluginFailed:
+            return None
+
+
+def namespaces_in(document: Mapping[str, Any]) -> frozenset[str]:
+    """The namespaces of the pods that an answer about a pod, or about tried pods, names."""
+    return frozenset(key.partition("/")[0] for key in _named(document))
+
+
+def redacted(document: Mapping[str, Any], visible: frozenset[str]) -> dict[str, Any]:
+    """The answer without the names of victims, and of pods that end, of other namespaces."""
+    found = dict(document)
+    for name, value in document.items():
+        if name in _DOCUMENTS and value is not None:
+            found[name] = redacted(value, visible)
+        elif name in _LISTS:
+            found[name] = [redacted(each, visible) for each in value]
+        elif name == "victims":
+            found[name] = [_shown(key, visible) for key in value]
+        elif name == "by":
+            found[name] = _shown(value, visible)
+        elif name == "suggestions":
+            found[name] = [_redacted_suggestion(each, visible) for each in value]
+    return found
+
+
+def _named(document: Mapping[str, Any]) -> Iterator[str]:
+    """The keys of the pods that `redacted` looks at."""
+    for name, value in document.items():
+        if name in _DOCUMENTS and value is not None:
+            yield from _named(value)
+        elif name in (*_LISTS, "suggestions"):
+            for each in value:
+                yield from _named(each)
+        elif name in ("victims", "ended"):
+            yield from value
+        elif name == "by":
+            yield value
+
+
+def _shown(key: str, visible: frozenset[str]) -> str:
+    return key if key.partition("/")[0] in visible else "a pod of another namespace"
+
+
+def _redacted_suggestion(
+    suggestion: Mapping[str, Any], visible: frozenset[str]
+) -> Mapping[str, Any]:
+    """The suggestion without the names of pods that end, if not all of them may be seen."""
+    ended = suggestion["ended"]
+    if all(key.partition("/")[0] in visible for key in ended):
+        return suggestion
+    which = "a pod" if len(ended) == 1 else f"{len(ended)} pods"
+    node = suggestion["examples"][0]
+    change = f"when {which} on {node} {'ends' if len(ended) == 1 else 'end'}"
+    return {**suggestion, "change": change, "ended": [_shown(key, visible) for key in ended]}

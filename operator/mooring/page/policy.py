@@ -1,0 +1,79 @@
+"""The profiles as the view Policy shows them: in force, their history, and shadow profiles."""
+
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from mooring.engine.profiles import Profiles
+from mooring.handlers.profiles import ProfileHandler
+
+__all__ = ["Policy"]
+
+_MOST_PODS: Final = 200
+"""Comparisons of shadow profiles in one answer."""
+
+
+class Policy:
+    """Reads the profiles; `shadow` is `mooring.engine.shadow.Shadow.report`."""
+
+    def __init__(
+        self,
+        profiles: Profiles,
+        handler: ProfileHandler,
+        shadow: Callable[[str], Mapping[str, Any]],
+    ) -> None:
+        self._profiles = profiles
+        self._handler = handler
+        self._shadow = shadow
+
+    def namespaces(self) -> list[str]:
+        """The namespaces of the pods that shadow profiles decided about, the last one first."""
+        return [*dict.fromkeys(_namespace(record) for record in self._shadow("")["pods"])]
+
+    def document(self, visible: frozenset[str]) -> dict[str, Any]:
+        """All profiles as JSON values; comparisons of pods of visible namespaces only."""
+        verdicts, shadow = self._handler.verdicts(), self._shadow("")
+        names = sorted({*verdicts, *self._profiles.in_force})
+        seen = (record for record in shadow["pods"] if _namespace(record) in visible)
+        return {
+            "profiles": [{**self._profile(name), "status": verdicts.get(name)} for name in names],
+            "history": [
+                {**entry, "spec": _without_secrets(entry["spec"])}
+                for entry in self._handler.history()
+            ],
+            "shadow": shadow["profiles"],
+            "compared": [*islice(seen, _MOST_PODS)],
+        }
+
+    def _profile(self, name: str) -> dict[str, Any]:
+        """What is in force of the profile; `generation` is 0 if nothing is."""
+        entry = self._profiles.in_force.get(name)
+        if entry is None:
+            return {"name": name, "generation": 0, "mode": None, "effective": None, "spec": None}
+        effective = entry.effective.policy(entry.profile)
+        return {
+            "name": name,
+            "generation": entry.profile.generation,
+            "mode": entry.profile.spec.mode,
+            "conflicts": self._profiles.conflicts(name),
+            "effective": effective.model_dump(mode="json", by_alias=True, exclude_none=True),
+            "spec": _without_secrets(entry.profile.manifest()["spec"]),
+        }
+
+
+def _without_secrets(spec: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The spec without the certificates, keys and passwords of its extenders."""
+    if spec is None or "extenders" not in spec:
+        return dict(spec) if spec is not None else None
+    extenders = []
+    for extender in spec["extenders"] or ():
+        parts = urlsplit(extender.get("urlPrefix") or "")
+        url = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+        shown = {name: value for name, value in extender.items() if name != "tlsConfig"}
+        extenders.append({**shown, "urlPrefix": url})
+    return {**spec, "extenders": extenders}
+
+
+def _namespace(record: Mapping[str, Any]) -> str:
+    return str(record["pod"]).partition("/")[0]

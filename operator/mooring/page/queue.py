@@ -1,0 +1,310 @@
+"""The pending pods as the view Queue shows them: counts, groups, lists and the last hour.
+
+All pods are read in slices into columns, which are kept for some seconds: then groups and lists
+are a few operations on arrays, for as many viewers as there are.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.queued_pod import QueuedPod, SubQueue
+from mooring.model.pod import Pod
+from mooring.page.slices import in_slices
+from mooring.state.columns import IntArray
+from mooring.state.view import BoolArray
+
+__all__ = ["STATES", "PendingPods", "Queue", "Selected"]
+
+STATES: Final = (
+    "active",
+    "backoff",
+    "unschedulable",
+    "gated",
+    "in flight",
+    "waiting at Permit",
+    "being bound",
+    "without a profile",
+)
+"""Where a pending pod is; the first four are the queues of the metric scheduler_pending_pods."""
+
+_KEPT_SECONDS: Final = 2.0
+_SLICE: Final = 200
+"""Pods between two looks at the clock."""
+_MOST_GROUPS: Final = 200
+_SAMPLE_SECONDS: Final = 10.0
+_SAMPLES: Final = 360
+"""One hour."""
+_UNKNOWN: Final = "not decided yet"
+
+
+@dataclass(slots=True)
+class _Codes:
+    """Numbers of distinct values, in the order in which they came."""
+
+    values: dict[Any, int] = field(default_factory=dict)
+
+    def of(self, value: Any) -> int:
+        return self.values.setdefault(value, len(self.values))
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """Which pods are meant: empty fields mean all; `search` is a part of the pod's name."""
+
+    state: str = ""
+    cause: str = ""
+    namespace: str = ""
+    owner: str = ""
+    search: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PendingPods:
+    """The pending pods at a moment; arrays have one item per pod, in the order of `keys`.
+
+    `states`, `causes`, `namespaces` and `owners` are numbers of `STATES`, `cause_values` and so on.
+    An owner is (namespace, kind, name); a pod without one is its own.
+    """
+
+    taken: float
+    keys: Sequence[str]
+    states: IntArray
+    causes: IntArray
+    namespaces: IntArray
+    owners: IntArray
+    priorities: IntArray
+    attempts: IntArray
+    since: IntArray
+    cause_values: Sequence[str]
+    namespace_values: Sequence[str]
+    owner_values: Sequence[tuple[str, str, str]]
+
+    def largest_namespaces(self) -> list[str]:
+        """The namespaces, those with the most pods first."""
+        counts = np.bincount(self.namespaces, minlength=len(self.namespace_values))
+        return [self.namespace_values[code] for code in np.argsort(-counts, kind="stable")]
+
+    def groups(self, visible: frozenset[str]) -> dict[str, Any]:
+        """The pods by state, by cause and by owner; owners of visible namespaces only."""
+        seen = self._visible(visible)
+        return {
+            "total": len(self.keys),
+            "states": dict(
+                zip(STATES, np.bincount(self.states, minlength=8).tolist(), strict=True)
+            ),
+            "causes": [
+                {"cause": self.cause_values[code], **group}
+                for code, group in self._groups(self.causes, np.ones(len(self.keys), np.bool_))
+            ],
+            "owners": [
+                dict(zip(("namespace", "kind", "name"), self.owner_values[code], strict=True))
+                | group
+                for code, group in self._groups(self.owners, seen)
+            ],
+            "otherPods": int((~seen).sum()),
+        }
+
+    def page(
+        self, selected: Selected, visible: frozenset[str], offset: int, limit: int
+    ) -> dict[str, Any]:
+        """Some of the selected pods of visible namespaces, the longest pending first."""
+        mask = self._visible(visible)
+        owner = tuple(selected.owner.split("/", 2))
+        for codes, values, wanted in (
+            (self.states, STATES, selected.state),
+            (self.causes, self.cause_values, selected.cause),
+            (self.namespaces, self.namespace_values, selected.namespace),
+            (self.owners, self.owner_values, owner if selected.owner else ""),
+        ):
+            if wanted:
+                mask = mask & (codes == (values.index(wanted) if wanted in values else -1))
+        at = np.flatnonzero(mask)
+        if selected.search:
+            at = np.array([i for i in at.tolist() if selected.search in self.keys[i]], np.int64)
+        at = at[np.argsort(-self.since[at], kind="stable")]
+        return {
+            "total": len(at),
+            "offset": offset,
+            "pods": [
+                {
+                    "pod": self.keys[i],
+                    "state": STATES[self.states[i]],
+                    "cause": self.cause_values[self.causes[i]],
+                    "priority": int(self.priorities[i]),
+                    "attempts": int(self.attempts[i]),
+                    "pendingSeconds": int(self.since[i]),
+                }
+                for i in at[offset : offset + limit].tolist()
+            ],
+        }
+
+    def _visible(self, visible: frozenset[str]) -> BoolArray:
+        of_namespace = np.array([name in visible for name in self.namespace_values], np.bool_)
+        seen: BoolArray = of_namespace[self.namespaces]
+        return seen
+
+    def _groups(self, codes: IntArray, members: BoolArray) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The 200 most frequent of the members' codes, each with what its pods have in common."""
+        if not members.any():
+            return
+        codes, states, since = codes[members], self.states[members], self.since[members]
+        number = int(codes.max()) + 1
+        by_state = np.bincount(codes * len(STATES) + states, minlength=number * len(STATES))
+        by_state = by_state.reshape(number, len(STATES))
+        oldest = np.zeros(number, np.int64)
+        np.maximum.at(oldest, codes, since)
+        pods = by_state.sum(axis=1)
+        for code in np.argsort(-pods, kind="stable")[:_MOST_GROUPS].tolist():
+            if pods[code]:
+                counts = zip(STATES, by_state[code].tolist(), strict=True)
+                yield (
+                    code,
+                    {
+                        "pods": int(pods[code]),
+                        "states": {name: count for name, count in counts if count},
+                        "oldestSeconds": int(oldest[code]),
+                    },
+                )
+
+
+class Queue:
+    """Reads the scheduling queue.
+
+    `bound` counts the pods bound so far. `cause` returns the dominant cause of a pod's last attempt
+    that found no node, None if it is not kept. `clock` is monotonic, `now` is the time since the
+    epoch, both in seconds.
+    """
+
+    def __init__(
+        self,
+        scheduler: SchedulerState,
+        *,
+        bound: Callable[[], int],
+        cause: Callable[[str], str | None],
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._scheduler = scheduler
+        self._bound = bound
+        self._cause = cause
+        self._clock = clock
+        self._now = now
+        self._pending: PendingPods | None = None
+        self._reading = asyncio.Lock()
+        self._samples: deque[tuple[int, ...]] = deque(maxlen=_SAMPLES)
+
+    def counts(self) -> dict[str, int]:
+        """How many pods are in each queue, wait at Permit, and have no profile."""
+        scheduler = self._scheduler
+        return {
+            **scheduler.queue.counts(),
+            "waiting at Permit": len(scheduler.waiting),
+            "without a profile": len(scheduler.without_profile),
+        }
+
+    async def pending(self) -> PendingPods:
+        """The pending pods, at most two seconds old."""
+        async with self._reading:
+            known = self._pending
+            if known is None or self._clock() - known.taken >= _KEPT_SECONDS:
+                known = self._pending = await self._read()
+            return known
+
+    async def _read(self) -> PendingPods:
+        """Reads all pods in slices; a pod that is bound meanwhile may be among them."""
+        scheduler, now = self._scheduler, self._clock()
+        keys, rows = list[str](), list[tuple[int, ...]]()
+        causes, namespaces, owners = _Codes(), _Codes(), _Codes()
+
+        def steps() -> Iterator[None]:
+            for count, queued in enumerate(scheduler.queue):
+                pod = queued.pod
+                keys.append(pod.key)
+                rows.append(
+                    (
+                        STATES.index(self._state(queued)),
+                        causes.of(self._cause_of(queued)),
+                        namespaces.of(pod.namespace),
+                        owners.of(_owner(pod)),
+                        pod.shape.priority,
+                        queued.attempts,
+                        int(max(now - queued.initial_attempt_timestamp, 0)),
+                    )
+                )
+                if not count % _SLICE:
+                    yield
+            state = STATES.index("without a profile")
+            wall = self._now()
+            for count, pod in enumerate(tuple(scheduler.without_profile.values())):
+                keys.append(pod.key)
+                codes = causes.of("no profile takes the pod"), namespaces.of(pod.namespace)
+                since = int(max(wall - pod.created, 0)) if pod.created else 0
+                rows.append((state, *codes, owners.of(_owner(pod)), pod.shape.priority, 0, since))
+                if not count % _SLICE:
+                    yield
+
+        await in_slices(steps(), self._clock)
+        columns = np.array(rows, np.int64).reshape(-1, 7)
+        return PendingPods(
+            taken=self._clock(),
+            keys=keys,
+            states=columns[:, 0],
+            causes=columns[:, 1],
+            namespaces=columns[:, 2],
+            owners=columns[:, 3],
+            priorities=columns[:, 4],
+            attempts=columns[:, 5],
+            since=columns[:, 6],
+            cause_values=list(causes.values),
+            namespace_values=list(namespaces.values),
+            owner_values=list(owners.values),
+        )
+
+    def _state(self, queued: QueuedPod) -> str:
+        if queued.queue is not None:
+            return queued.queue.value
+        if self._scheduler.waiting.get(queued.pod.uid) is not None:
+            return "waiting at Permit"
+        placed = self._scheduler.cluster.pod(queued.pod.key)
+        return "being bound" if placed is not None and placed.assumed else "in flight"
+
+    def _cause_of(self, queued: QueuedPod) -> str:
+        """What keeps the pod from having a node, in a few words; equal for many pods."""
+        if queued.queue is SubQueue.GATED:
+            return "gated"
+        if not queued.unschedulable_plugins:
+            return _UNKNOWN
+        return self._cause(queued.pod.key) or ", ".join(sorted(queued.unschedulable_plugins))
+
+    async def sample_for_ever(self) -> None:
+        """Notes the counts every ten seconds, for an hour."""
+        while True:
+            self.sample()
+            await asyncio.sleep(_SAMPLE_SECONDS)
+
+    def sample(self) -> None:
+        """Notes the counts of this moment."""
+        self._samples.append((int(self._now()), self._bound(), *self.counts().values()))
+
+    def trend(self) -> Mapping[str, list[int]]:
+        """The counts noted in the last hour by name, with `time` (seconds since the epoch).
+
+        `bound` is how many pods had been bound by then since the start.
+        """
+        names = ("time", "bound", *self.counts())
+        columns = zip(*self._samples, strict=True) if self._samples else ((),) * len(names)
+        return {name: list(column) for name, column in zip(names, columns, strict=True)}
+
+
+def _owner(pod: Pod) -> tuple[str, str, str]:
+    owner = pod.owner
+    if owner is None:
+        return pod.namespace, "Pod", pod.name
+    return pod.namespace, owner.kind, owner.name

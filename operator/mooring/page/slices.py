@@ -1,0 +1,22 @@
+"""Work that would hold the event loop for too long is done in slices."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+__all__ = ["in_slices"]
+
+_SLICE_SECONDS: Final = 0.002
+_REST: Final = 3.0
+"""After each slice the event loop is free for so many times the slice's duration."""
+
+
+async def in_slices(steps: Iterable[object], clock: Callable[[], float] = time.monotonic) -> None:
+    """Iterates to the end, and lets other work run after each slice of about two milliseconds."""
+    began = clock()
+    for _ in steps:
+        took = clock() - began
+        if took >= _SLICE_SECONDS:
+            await asyncio.sleep(_REST * took)
+            began = clock()

@@ -1,0 +1,104 @@
+"""What an evaluation gives for many nodes: the nodes that fit, or their scores."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.framework.scores import MAX_SCORE
+from mooring.state.columns import IntArray, read_only
+from mooring.state.view import BoolArray
+
+__all__ = ["Results"]
+
+_MOST_RANKS: Final = 256
+"""Distinct numbers up to which proportions are computed once per number, not once per node."""
+_MOST_TABLES: Final = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """The value for each node, and the number of its error: 0 is none, the text of i is at i - 1.
+
+    Numbers are finite. The arrays may be kept for further evaluations: they are not to be written.
+    What follows from them is computed once.
+    """
+
+    values: npt.NDArray[Any]
+    errors: npt.NDArray[np.int16]
+    texts: tuple[str, ...]
+    is_kept: bool = False
+    """Whether these are results for all nodes that further decisions use too."""
+
+    def take(self, rows: IntArray) -> "Results":
+        """The results of some nodes."""
+        return Results(self.values[rows], self.errors[rows], self.texts)
+
+    @cached_property
+    def fits(self) -> BoolArray:
+        """bool[nodes]: the expression is true, without an error."""
+        values: BoolArray = self.values
+        return read_only(values & (self.errors == 0)) if self.texts else values
+
+    @cached_property
+    def scores(self) -> IntArray:
+        """int64[nodes]: the numbers, limited to 0-100 and truncated; 0 where there is an error."""
+        scores: IntArray = np.minimum(np.maximum(self.values, 0), MAX_SCORE).astype(np.int64)
+        return read_only(scores * (self.errors == 0) if self.texts else scores)
+
+    def proportions(self, *, reverse: bool) -> IntArray:
+        """int64[nodes]: 100 times the number over the highest, truncated; 0 where it is an error.
+
+        With `reverse` this is taken from 100. A number below 0 counts as 0.
+        """
+        numbers, fine = np.maximum(self.values, 0), self.errors == 0
+        scores = _in_proportion(numbers * fine if self.texts else numbers)
+        if reverse:
+            scores = MAX_SCORE - scores
+        return scores * fine if self.texts else scores
+
+    @cached_property
+    def ranks(self) -> "Ranks | None":
+        """The same by distinct number; None if there are too many of them."""
+        numbers, ranks = np.unique(np.maximum(self.values, 0), return_inverse=True)
+        if len(numbers) > _MOST_RANKS:
+            return None
+        return Ranks(np.where(self.errors == 0, ranks + 1, 0), numbers)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranks:
+    """Numbers of many nodes of which few are distinct.
+
+    `ranks` (int64[nodes]) is 0 where there is an error, else 1 for the lowest of `numbers`.
+    """
+
+    ranks: IntArray
+    numbers: npt.NDArray[Any]
+    _tables: dict[tuple[int, bool], IntArray] = field(default_factory=dict)
+
+    def proportions(self, rows: IntArray | None, *, reverse: bool) -> IntArray:
+        """What `Results.proportions` gives for these rows (int64; None: for all)."""
+        ranks = self.ranks if rows is None else self.ranks[rows]
+        highest = int(ranks.max(initial=0))
+        table = self._tables.get((highest, reverse))
+        if table is None:
+            if len(self._tables) >= _MOST_TABLES:
+                self._tables.clear()
+            scores = _in_proportion(self.numbers[:highest])
+            table = np.append(0, MAX_SCORE - scores if reverse else scores)
+            self._tables[highest, reverse] = table
+        found: IntArray = table[ranks]
+        return found
+
+
+def _in_proportion(amounts: npt.NDArray[Any]) -> IntArray:
+    """The highest amount as 100 and the others in proportion, truncated; 0 if all are 0."""
+    highest = amounts.max(initial=0)
+    if highest == 0:
+        return np.zeros(len(amounts), np.int64)
+    if amounts.dtype == np.int64 and highest < 2**56:
+        return np.asarray(amounts * MAX_SCORE // highest, np.int64)
+    return np.asarray(amounts / highest * MAX_SCORE).astype(np.int64)

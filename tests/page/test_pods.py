@@ -1,0 +1,107 @@
+"""One pod in full, and without the names of pods that the user may not get."""
+
+from typing import Any
+
+from mooring.engine.pod_report import PodReports
+from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.decision import Decision
+from mooring.model.pod import parse_pod
+from mooring.observe.records import DecisionLog
+from mooring.page.pods import Pods, namespaces_in, redacted
+from mooring.testing.builders import node, pod
+from scheduler_states import put_profile, scheduler_state
+
+
+def pods(shared: SchedulerState, log: DecisionLog | None = None) -> Pods:
+    reports = PodReports(shared, lambda: 0.0)
+    return Pods(shared, log or DecisionLog(), reports.of, now=lambda: 0.0)
+
+
+async def found(shown: Pods, key: str) -> dict[str, Any]:
+    answer = await shown.of(key)
+    assert answer is not None
+    return answer
+
+
+async def test_a_pending_pod_has_its_report_and_a_decision_now() -> None:
+    shared = scheduler_state(node("a", cpu="1"))
+    pipeline = put_profile(shared).pipeline
+    shared.queue.add(parse_pod(pod("web", cpu="4")), pipeline, 0.0)
+    answer = await found(pods(shared), "default/web")
+    assert answer["report"]["state"] == "active"
+    assert answer["now"]["node"] is None
+    assert "Insufficient cpu" in answer["now"]["message"]
+
+
+async def test_a_bound_pod_is_decided_as_if_it_were_not_there() -> None:
+    shared = scheduler_state(node("a", cpu="1"), pod("web", cpu="1", node="a"))
+    put_profile(shared)
+    answer = await found(pods(shared), "default/web")
+    assert answer["report"] == {"state": "bound", "node": "a"}
+    assert answer["now"]["node"] == "a"
+    assert shared.cluster.pod("default/web") is not None
+
+
+async def test_a_pod_of_another_scheduler_has_no_decision() -> None:
+    other = pod("web", node="a", spec={"schedulerName": "other"})
+    shared = scheduler_state(node("a"), other)
+    put_profile(shared)
+    assert (await found(pods(shared), "default/web"))["now"] is None
+
+
+async def test_a_decision_now_does_not_preempt() -> None:
+    shared = scheduler_state(node("a", cpu="1"), pod("low", cpu="1", node="a"))
+    pipeline = put_profile(shared).pipeline
+    shared.queue.add(parse_pod(pod("web", cpu="1", priority=9)), pipeline, 0.0)
+    answer = await found(pods(shared), "default/web")
+    assert answer["now"]["nominatedNode"] is None
+
+
+async def test_an_ended_pod_has_its_last_decisions() -> None:
+    log = DecisionLog()
+    log.decided(Decision("shop/gone", "mooring", "n1", None, (), None, {}, None), 1.0)
+    answer = await found(pods(scheduler_state(), log), "shop/gone")
+    assert answer["report"] is None
+    assert answer["now"] is None
+    assert answer["decisions"][0]["node"] == "n1"
+
+
+async def test_an_unknown_pod_is_none() -> None:
+    assert await pods(scheduler_state()).of("default/web") is None
+
+
+SUGGESTION = {
+    "change": "when bank/vault on n1 ends",
+    "cause": "pods that run",
+    "nodes": 1,
+    "examples": ["n1"],
+    "ended": ["bank/vault"],
+}
+DOCUMENT: dict[str, Any] = {
+    "pod": "shop/web",
+    "path": {
+        "state": "unschedulable",
+        "steps": [
+            {"step": "nominated", "node": "n1", "victims": ["bank/vault"]},
+            {"step": "preempted", "node": "n1", "by": "bank/vault"},
+        ],
+    },
+    "report": {"state": "unschedulable", "suggestions": [SUGGESTION]},
+    "decisions": [{"pod": "shop/web", "victims": ["bank/vault", "shop/low"]}],
+    "now": None,
+}
+
+
+def test_pods_of_other_namespaces_lose_their_names() -> None:
+    assert namespaces_in(DOCUMENT) == {"bank", "shop"}
+    shown = redacted(DOCUMENT, frozenset(["shop"]))
+    assert "vault" not in str(shown)
+    assert shown["report"]["suggestions"][0]["change"] == "when a pod on n1 ends"
+    nominated, preempted = shown["path"]["steps"]
+    assert nominated["victims"] == ["a pod of another namespace"]
+    assert preempted["by"] == "a pod of another namespace"
+    assert shown["decisions"][0]["victims"] == ["a pod of another namespace", "shop/low"]
+
+
+def test_to_those_who_may_get_them_all_pods_are_named() -> None:
+    assert redacted(DOCUMENT, frozenset(["shop", "bank"])) == DOCUMENT

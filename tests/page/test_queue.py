@@ -1,0 +1,191 @@
+"""Pending pods in groups and lists."""
+
+from typing import Any
+
+import pytest
+
+from mooring.engine.scheduler_state import SchedulerState
+from mooring.model.pod import parse_pod
+from mooring.page.queue import Queue, Selected
+from mooring.testing.builders import node, pod
+from scheduler_states import put_profile, scheduler_state
+
+ALL = frozenset(["default", "shop", "bank"])
+JOB = {"kind": "Job", "name": "train", "uid": "u", "controller": True}
+
+
+class Stage:
+    """A queue at a time that the test moves."""
+
+    def __init__(self) -> None:
+        self.shared: SchedulerState = scheduler_state(node("a"))
+        self.pipeline = put_profile(self.shared).pipeline
+        self.now = 1000.0
+        self.bound = 0
+        self.causes: dict[str, str] = {}
+        self.queue = Queue(
+            self.shared,
+            bound=lambda: self.bound,
+            cause=self.causes.get,
+            clock=lambda: self.now,
+            now=lambda: self.now,
+        )
+
+    def add(self, name: str, *, gated: bool = False, **fields: Any) -> None:
+        parsed = parse_pod(pod(name, **fields))
+        self.shared.queue.add(parsed, self.pipeline, self.now, gated=gated)
+
+    def reject(self, *plugins: str) -> None:
+        popped = self.shared.queue.pop(self.now)
+        assert popped is not None
+        self.shared.queue.add_unschedulable(popped, frozenset(plugins), self.now)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+async def test_pods_are_counted_by_state_cause_and_owner(stage: Stage) -> None:
+    for number in range(2):
+        stage.add(f"train-{number}", namespace="shop", owner=JOB)
+        stage.reject("NodeResourcesFit", "NodeAffinity")
+    stage.add("held", gated=True)
+    stage.add("new")
+    groups = (await stage.queue.pending()).groups(ALL)
+    assert groups["total"] == 4
+    assert {name: count for name, count in groups["states"].items() if count} == {
+        "unschedulable": 2,
+        "gated": 1,
+        "active": 1,
+    }
+    assert groups["causes"][0] == {
+        "cause": "NodeAffinity, NodeResourcesFit",
+        "pods": 2,
+        "states": {"unschedulable": 2},
+        "oldestSeconds": 0,
+    }
+    assert {each["cause"] for each in groups["causes"][1:]} == {"gated", "not decided yet"}
+    first = groups["owners"][0]
+    assert (first["namespace"], first["kind"], first["name"], first["pods"]) == (
+        "shop",
+        "Job",
+        "train",
+        2,
+    )
+    assert groups["otherPods"] == 0
+
+
+async def test_the_dominant_cause_is_shown_where_it_is_known(stage: Stage) -> None:
+    for name in ("web", "job"):
+        stage.add(name)
+        stage.reject("NodeResourcesFit", "NodeAffinity")
+    stage.causes["default/web"] = "Insufficient cpu"
+    causes = (await stage.queue.pending()).groups(ALL)["causes"]
+    assert {each["cause"] for each in causes} == {
+        "Insufficient cpu",
+        "NodeAffinity, NodeResourcesFit",
+    }
+
+
+async def test_owners_and_pods_of_other_namespaces_are_counted_and_not_named(stage: Stage) -> None:
+    stage.add("web", namespace="shop")
+    stage.add("vault", namespace="bank")
+    pending = await stage.queue.pending()
+    shop = frozenset(["shop"])
+    groups = pending.groups(shop)
+    assert (groups["total"], groups["otherPods"]) == (2, 1)
+    listed = pending.page(Selected(), shop, 0, 10)
+    assert [each["pod"] for each in listed["pods"]] == ["shop/web"]
+    assert "vault" not in str((groups, listed))
+    assert "bank" not in str((groups, listed))
+    assert pending.page(Selected(namespace="bank"), shop, 0, 10)["total"] == 0
+
+
+async def test_a_list_has_the_longest_pending_pods_first_and_comes_in_parts(stage: Stage) -> None:
+    for number in range(5):
+        stage.add(f"pod-{number}")
+        stage.now += 10
+    pending = await stage.queue.pending()
+    part = pending.page(Selected(), ALL, 1, 2)
+    assert part["total"] == 5
+    assert [each["pod"] for each in part["pods"]] == ["default/pod-1", "default/pod-2"]
+    assert [each["pendingSeconds"] for each in part["pods"]] == [40, 30]
+    assert pending.page(Selected(), ALL, 10, 2)["pods"] == []
+
+
+@pytest.mark.parametrize(
+    ("selected", "expected"),
+    [
+        (Selected(state="gated"), ["default/held"]),
+        (Selected(cause="NodeAffinity"), ["shop/train"]),
+        (Selected(namespace="shop"), ["shop/train"]),
+        (Selected(owner="shop/Job/train"), ["shop/train"]),
+        (Selected(search="t/he"), ["default/held"]),
+        (Selected(state="no such state"), []),
+        (Selected(owner="x"), []),
+        (Selected(state="gated", namespace="shop"), []),
+    ],
+)
+async def test_a_list_may_be_narrowed(
+    stage: Stage, selected: Selected, expected: list[str]
+) -> None:
+    stage.add("train", namespace="shop", owner=JOB)
+    stage.reject("NodeAffinity")
+    stage.add("held", gated=True)
+    page = (await stage.queue.pending()).page(selected, ALL, 0, 10)
+    assert [each["pod"] for each in page["pods"]] == expected
+
+
+async def test_a_pod_being_decided_bound_or_waiting_is_shown_so(stage: Stage) -> None:
+    stage.add("flying")
+    queued = stage.shared.queue.pop(stage.now)
+    assert queued is not None
+
+    async def state() -> str:
+        stage.now += 10
+        (each,) = (await stage.queue.pending()).page(Selected(), ALL, 0, 10)["pods"]
+        return str(each["state"])
+
+    assert await state() == "in flight"
+    stage.shared.state.assume(queued.pod, 0)
+    assert await state() == "being bound"
+    stage.shared.waiting.enter(queued.pod, "a", {"Gang": 60.0}, stage.now, lambda *_: None)
+    assert await state() == "waiting at Permit"
+    assert stage.queue.counts()["waiting at Permit"] == 1
+
+
+async def test_pods_without_a_profile_are_listed(stage: Stage) -> None:
+    stage.shared.without_profile["default/lost"] = parse_pod(pod("lost"))
+    (each,) = (await stage.queue.pending()).page(Selected(), ALL, 0, 10)["pods"]
+    assert (each["pod"], each["state"]) == ("default/lost", "without a profile")
+    assert each["cause"] == "no profile takes the pod"
+
+
+async def test_an_empty_queue_has_no_groups(stage: Stage) -> None:
+    pending = await stage.queue.pending()
+    groups = pending.groups(ALL)
+    assert (groups["total"], groups["causes"], groups["owners"]) == (0, [], [])
+    assert pending.page(Selected(), ALL, 0, 10) == {"total": 0, "offset": 0, "pods": []}
+
+
+async def test_what_was_read_is_kept_for_two_seconds(stage: Stage) -> None:
+    first = await stage.queue.pending()
+    stage.now += 1
+    assert await stage.queue.pending() is first
+    stage.now += 1
+    assert await stage.queue.pending() is not first
+
+
+def test_the_trend_has_the_counts_of_the_last_hour(stage: Stage) -> None:
+    assert stage.queue.trend()["time"] == []
+    for number in range(400):
+        stage.now += 10
+        stage.bound = number
+        stage.queue.sample()
+    stage.add("web")
+    stage.queue.sample()
+    trend = stage.queue.trend()
+    assert {len(column) for column in trend.values()} == {360}
+    assert trend["active"][-2:] == [0, 1]
+    assert trend["bound"][-1] == 399

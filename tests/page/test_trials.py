@@ -1,0 +1,336 @@
+"""Pods and profiles are tried on the live state, which stays as it is."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+import yaml
+
+from mooring.engine.scheduler_state import SchedulerState
+from mooring.model.pod import parse_pod
+from mooring.page.trials import MOST_PODS, Compared, Trials, TrialsBusy, Tried
+from mooring.simulate.manifests import InputError
+from mooring.testing.builders import api_object, node, pod, priority_class
+from scheduler_states import SHIPPED_ONLY, put_profile, scheduler_state
+
+CLUSTER = (node("a", cpu="4"), node("b", cpu="8"), pod("runs", cpu="1", node="a"))
+PACKED = """
+apiVersion: scheduling.mooring.dev/v1alpha1
+kind: SchedulingProfile
+metadata: {name: packed}
+spec:
+  pluginConfig:
+    - name: NodeResourcesFit
+      args: {scoringStrategy: {type: MostAllocated}}
+"""
+
+
+def new(raw: dict[str, Any]) -> dict[str, Any]:
+    """The object as a user writes it."""
+    metadata = {k: v for k, v in raw["metadata"].items() if k in ("name", "namespace", "labels")}
+    return {**{k: v for k, v in raw.items() if k != "status"}, "metadata": metadata}
+
+
+class _WithoutAliases(yaml.SafeDumper):
+    """Writes what is there twice two times, as kubectl does."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
+        return True
+
+
+def text(*objects: dict[str, Any]) -> str:
+    return yaml.dump_all((new(each) for each in objects), Dumper=_WithoutAliases)
+
+
+def deployment(name: str, replicas: int, cpu: str) -> dict[str, Any]:
+    labels = {"app": name}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {
+            "containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}]
+        },
+    }
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
+
+
+def stage(*objects: dict[str, Any]) -> tuple[SchedulerState, Trials]:
+    shared = scheduler_state(*(objects or CLUSTER))
+    put_profile(shared)
+    return shared, Trials(shared, SHIPPED_ONLY, now=lambda: 0.0)
+
+
+async def tried(manifests: str, *objects: dict[str, Any], **fields: str) -> dict[str, Any]:
+    return await stage(*objects)[1].tried(Tried(manifests, **fields))
+
+
+def nodes(found: dict[str, Any]) -> list[str | None]:
+    return [each["node"] for each in found["results"]]
+
+
+async def everything(namespaces: Iterable[str]) -> frozenset[str]:
+    return frozenset(namespaces)
+
+
+async def test_a_pod_is_decided_as_the_scheduler_would() -> None:
+    found = await tried(text(pod("web", cpu="6")))
+    assert nodes(found) == ["b"]
+    assert found["details"]["feasible"] == 1
+    assert found["suggestions"] == []
+
+
+async def test_an_unschedulable_pod_is_told_why_and_what_would_help() -> None:
+    found = await tried(text(pod("web", cpu="64")))
+    assert nodes(found) == [None]
+    assert "2 Insufficient cpu" in found["results"][0]["message"]
+    first = found["suggestions"][0]
+    assert (first["cause"], first["nodes"]) == ("cpu", 1)
+    assert first["change"] == "if it requested at most 8 of cpu instead of 64"
+
+
+async def test_nothing_stays_of_a_trial() -> None:
+    shared, trials = stage()
+    before = shared.cluster.nodes.requested("cpu").tolist()
+    await trials.tried(Tried(text(deployment("web", 3, "1"))))
+    assert shared.cluster.nodes.requested("cpu").tolist() == before
+    assert len(shared.state.pods) == 1
+    assert list(shared.queue) == []
+    assert list(shared.cluster.pod_groups) == []
+
+
+async def test_the_pods_of_a_deployment_see_each_other() -> None:
+    found = await tried(text(deployment("web", 4, "3")))
+    assert sorted(str(name) for name in nodes(found)) == ["None", "a", "b", "b"]
+    assert found["details"]["pod"] == found["results"][0]["pod"]
+
+
+async def test_the_cluster_may_change_between_two_decisions() -> None:
+    shared, trials = stage()
+    waiting = asyncio.create_task(trials.tried(Tried(text(deployment("web", 4, "1")))))
+    while not waiting.done():
+        shared.state.put_unscheduled(parse_pod(pod("other")))
+        await asyncio.sleep(0)
+    assert None not in nodes(await waiting)
+
+
+async def test_a_stored_pod_is_tried_as_if_it_were_new() -> None:
+    found = await tried(yaml.safe_dump(pod("runs", cpu="4", node="a")))
+    assert nodes(found) == ["b"] or found["details"]["feasible"] == 2
+
+
+async def test_a_named_profile_decides_whatever_it_matches() -> None:
+    shared, trials = stage()
+    put_profile(shared, "other", mode="Active")
+    found = await trials.tried(Tried(text(pod("web")), profile="other"))
+    assert found["results"][0]["profile"] == "other"
+    with pytest.raises(InputError, match='no profile "none" in force'):
+        await trials.tried(Tried(text(pod("web")), profile="none"))
+
+
+async def test_an_edited_profile_decides_without_being_put_in_force() -> None:
+    shared, trials = stage()
+    spread = await trials.tried(Tried(text(pod("web", cpu="1", memory="1Gi"))))
+    found = await trials.tried(Tried(text(pod("web", cpu="1", memory="1Gi")), profile_text=PACKED))
+    assert (nodes(spread), nodes(found)) == (["b"], ["a"])
+    assert list(shared.profiles.in_force) == ["default-scheduler"]
+
+
+async def test_mistakes_of_an_edited_profile_are_told_with_their_fields() -> None:
+    broken = PACKED.replace("MostAllocated", "Fullest")
+    with pytest.raises(InputError, match=r"the profile, document 1: spec\.pluginConfig\[0\]"):
+        await tried(text(pod("web")), profile_text=broken)
+
+
+async def test_certificates_that_an_edited_profile_names_are_not_read() -> None:
+    """A user who may only try could else find out which files the operator has."""
+    extender = {
+        "urlPrefix": "https://x.example",
+        "filterVerb": "filter",
+        "enableHTTPS": True,
+        "tlsConfig": {"caFile": "/no/such/file"},
+    }
+    profile = yaml.safe_load(PACKED)
+    profile["spec"] = {"extenders": [extender]}
+    found = await tried(text(pod("web", cpu="1")), profile_text=yaml.safe_dump(profile))
+    assert nodes(found) == ["b"]
+
+
+async def test_a_pod_that_no_profile_takes_says_so() -> None:
+    found = await tried(text(pod("web", spec={"schedulerName": "other"})))
+    assert found["results"][0]["message"] == (
+        'no profile in force takes the pod (schedulerName "other"); choose one'
+    )
+
+
+async def test_a_scheduling_gate_holds_the_pod_back() -> None:
+    found = await tried(text(pod("web", gates=["wait"])))
+    assert nodes(found) == [None]
+    assert "gate" in found["results"][0]["message"]
+
+
+async def test_priorities_come_from_the_clusters_priority_classes() -> None:
+    objects = (node("a", cpu="1"), pod("low", cpu="1", node="a"), priority_class("high", 100))
+    found = await tried(
+        text(pod("web", cpu="1", spec={"priorityClassName": "high", "priority": None})), *objects
+    )
+    assert found["results"][0]["nominatedNode"] == "a"
+    assert found["results"][0]["victims"] == ["default/low"]
+
+
+async def test_what_admission_would_reject_is_told() -> None:
+    spec = {"priorityClassName": "none", "priority": None}
+    found = await tried(text(pod("web", spec=spec)))
+    assert found["results"][0]["message"] == (
+        'pods "web" is forbidden: no PriorityClass with name none was found'
+    )
+
+
+GROUP = "scheduling.x-k8s.io/pod-group"
+
+
+def gang(name: str, minimum: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"minMember": minimum},
+    }
+
+
+async def gang_tried(*objects: dict[str, Any]) -> dict[str, Any]:
+    shared = scheduler_state(*CLUSTER)
+    put_profile(shared, plugins={"multiPoint": {"enabled": [{"name": "GangScheduling"}]}})
+    trials = Trials(shared, SHIPPED_ONLY, now=lambda: 0.0)
+    return await trials.tried(Tried(text(*objects)))
+
+
+async def test_a_pod_group_gets_nodes_for_all_members_or_for_none() -> None:
+    members = [pod(f"m{i}", cpu="3", labels={GROUP: "train"}) for i in range(3)]
+    found = await gang_tried(gang("train", 3), *members)
+    assert None not in nodes(found)
+    larger = [pod(f"m{i}", cpu="3", labels={GROUP: "train"}) for i in range(4)]
+    found = await gang_tried(gang("train", 4), *larger)
+    assert set(nodes(found)) == {None}
+    assert found["results"][0]["message"]
+
+
+async def test_an_incomplete_group_says_how_many_members_it_lacks() -> None:
+    found = await gang_tried(gang("train", 3), pod("m0", labels={GROUP: "train"}))
+    assert nodes(found) == [None]
+    assert found["results"][0]["message"]
+
+
+async def test_a_runtime_class_is_left_out_with_a_note() -> None:
+    found = await tried(text(pod("web", spec={"runtimeClassName": "gvisor"})))
+    assert None not in nodes(found)
+    assert "RuntimeClasses are not known here" in found["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("manifests", "mistake"),
+    [
+        ("", "makes no pods"),
+        ("kind: [", "expected"),
+        ("just words", "must be an object"),
+        (text(api_object("Service", "web", spec={})), "Service makes no pods here"),
+        ("a: &x [1]\nb: *x", "aliases"),
+        ("[" * 100 + "]" * 100, "nested deeper"),
+        ("- " * 70 + "x", "nested deeper"),
+        ("- x\n" * 60_000, "too long"),
+        (text(pod("web")).replace("containers", "container"), "unknown field"),
+        (text(pod("web"), pod("web")), "is there twice"),
+        (text(*(pod(f"p{i}") for i in range(51))), "more than 50 objects"),
+        (text(pod("web", cpu="no number")), "no number"),
+    ],
+)
+async def test_mistakes_are_told(manifests: str, mistake: str) -> None:
+    with pytest.raises(InputError, match=mistake):
+        await tried(manifests)
+
+
+async def test_a_million_replicas_are_cut() -> None:
+    found = await tried(text(deployment("web", 1_000_000, "1m")))
+    assert len(found["results"]) == MOST_PODS
+    assert found["more"]
+
+
+async def test_only_a_few_requests_wait() -> None:
+    trials = stage()[1]
+    waiting = [
+        asyncio.create_task(trials.tried(Tried(text(deployment("web", 2, "1"))))) for _ in range(6)
+    ]
+    answers = await asyncio.gather(*waiting, return_exceptions=True)
+    assert sum(isinstance(answer, TrialsBusy) for answer in answers) == 2
+    assert sum(isinstance(answer, dict) for answer in answers) == 4
+
+
+class Comparing:
+    """A cluster with two profiles and pods that they place differently."""
+
+    def __init__(self) -> None:
+        self.shared, self.trials = stage()
+        self.pipeline = self.shared.profiles.in_force["default-scheduler"].pipeline
+
+    def queue(self, name: str, **fields: Any) -> None:
+        self.shared.queue.add(parse_pod(pod(name, **fields)), self.pipeline, 0.0)
+
+    async def compared(self, **fields: Any) -> dict[str, Any]:
+        wanted = Compared("default-scheduler", other_text=PACKED, **fields)
+        return await self.trials.compared(wanted, everything)
+
+
+async def test_two_profiles_are_compared_for_pending_pods() -> None:
+    comparing = Comparing()
+    comparing.queue("web", cpu="1", memory="1Gi")
+    found = await comparing.compared()
+    assert found["profiles"] == ["default-scheduler", "packed"]
+    assert found["results"] == [
+        {"pod": "default/web", "now": None, "nodes": ["b", "a"], "causes": [None, None]}
+    ]
+    assert (found["different"], found["placed"], found["total"]) == (1, [1, 1], 1)
+
+
+async def test_running_pods_are_compared_as_if_none_of_them_had_a_node() -> None:
+    comparing = Comparing()
+    found = await comparing.compared(namespace="default", running=True)
+    assert found["results"][0]["now"] == "a"
+    assert found["results"][0]["nodes"] == ["b", "a"]
+    assert comparing.shared.cluster.pod("default/runs") is not None
+
+
+async def test_pods_that_the_user_may_not_get_are_not_compared() -> None:
+    comparing = Comparing()
+    comparing.queue("vault", namespace="bank")
+    comparing.queue("web", namespace="shop")
+    wanted = Compared("default-scheduler", other="default-scheduler")
+
+    async def shop(_namespaces: Iterable[str]) -> frozenset[str]:
+        return frozenset(["shop"])
+
+    found = await comparing.trials.compared(wanted, shop)
+    assert [each["pod"] for each in found["results"]] == ["shop/web"]
+    assert found["total"] == 1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "mistake"),
+    [
+        (Compared("default-scheduler", running=True, other="default-scheduler"), "which namespace"),
+        (Compared("default-scheduler"), "name the other profile"),
+        (Compared("none", other="default-scheduler"), 'no profile "none"'),
+        (Compared("default-scheduler", other="default-scheduler"), "no such pod"),
+    ],
+)
+async def test_a_comparison_that_cannot_be_made_says_why(wanted: Compared, mistake: str) -> None:
+    with pytest.raises(InputError, match=mistake):
+        await stage()[1].compared(wanted, everything)
+
+
+async def test_a_comparison_is_bounded() -> None:
+    comparing = Comparing()
+    for number in range(MOST_PODS + 5):
+        comparing.queue(f"pod-{number}", cpu="1m")
+    found = await comparing.compared()
+    assert len(found["results"]) == MOST_PODS
+    assert found["total"] == MOST_PODS + 5

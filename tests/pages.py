@@ -1,0 +1,105 @@
+"""The page over a scheduler's state, served on loopback, with rights that a test chooses."""
+
+import ssl
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+
+from certificates import insecure
+from mooring.engine.pod_report import PodReports
+from mooring.engine.scheduler_state import SchedulerState
+from mooring.handlers.profiles import ProfileHandler
+from mooring.model.access import Attributes, User
+from mooring.observe.http import Endpoints
+from mooring.observe.metrics import Metrics
+from mooring.observe.records import DecisionLog
+from mooring.observe.tls import ServingTls
+from mooring.page.api import Page
+from mooring.page.nodes import Nodes
+from mooring.page.pods import Pods
+from mooring.page.policy import Policy
+from mooring.page.queue import Queue
+from mooring.page.trials import Trials
+from scheduler_states import SHIPPED_ONLY, silent_intake
+
+__all__ = ["EVERYTHING", "Rights", "endpoints", "page", "served"]
+
+EVERYTHING = "everything"
+
+
+class Rights:
+    """An API server's answers: tokens are user names, and `rights` has what each user may do."""
+
+    def __init__(self, **rights: Iterable[str]) -> None:
+        self.rights = {user: set(allowed) for user, allowed in rights.items()}
+
+    async def user_of(self, token: str) -> User | None:
+        """The user of this name, if any rights are known of it."""
+        return User(token) if token in self.rights else None
+
+    async def allows(self, user: User, attributes: Attributes) -> bool:
+        """Whether the user has this right, or all."""
+        rights = self.rights.get(user.name, set())
+        return EVERYTHING in rights or str(attributes) in rights
+
+
+def page(
+    shared: SchedulerState, decisions: DecisionLog | None = None, *, leading: bool = True
+) -> Page:
+    """The page over this state."""
+    handler = ProfileHandler(shared.profiles, silent_intake(shared))
+    log = decisions or DecisionLog()
+    no_shadows: dict[str, Any] = {"profiles": {}, "pods": []}
+    return Page(
+        nodes=Nodes(shared),
+        queue=Queue(shared, bound=lambda: 0, cause=log.cause, clock=lambda: 0.0, now=lambda: 0.0),
+        pods=Pods(shared, log, PodReports(shared, lambda: 0.0).of, now=lambda: 0.0),
+        policy=Policy(shared.profiles, handler, lambda _: no_shadows),
+        trials=Trials(shared, SHIPPED_ONLY, now=lambda: 0.0),
+        leading=lambda: leading,
+    )
+
+
+def endpoints(shown: Page, rights: Rights | None = None) -> Endpoints:
+    """Endpoints that serve this page and nothing of interest beside it."""
+
+    async def no_report(_pod: str) -> None:
+        return None
+
+    return Endpoints(
+        live={},
+        ready={},
+        metrics=Metrics(),
+        decisions=DecisionLog(),
+        pod_report=no_report,
+        pod_groups=lambda _namespace, _name: [],
+        shadow=lambda _namespace: {},
+        configuration=dict,
+        tls=ServingTls(),
+        reviews=rights or Rights(admin=[EVERYTHING]),
+        always_allow_paths=(),
+        page=shown,
+    )
+
+
+@asynccontextmanager
+async def served(
+    shown: Page,
+    *,
+    rights: Rights | None = None,
+    user: str | None = "admin",
+    context: ssl.SSLContext | None = None,
+) -> AsyncIterator[aiohttp.ClientSession]:
+    """A client of the page as this user; without a user it sends no token."""
+    serving = endpoints(shown, rights)
+    port = await serving.start("127.0.0.1", 0)
+    headers = {} if user is None else {"Authorization": f"Bearer {user}"}
+    connector = aiohttp.TCPConnector(ssl=context or insecure(), force_close=True)
+    base = f"https://127.0.0.1:{port}"
+    try:
+        async with aiohttp.ClientSession(base, headers=headers, connector=connector) as client:
+            yield client
+    finally:
+        await serving.stop()

@@ -1,0 +1,224 @@
+"""Whatever happens to pods, the record of decisions has it in order, and in bounded memory."""
+
+import tracemalloc
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from mooring.framework.decision import Decision, Rejection
+from mooring.framework.queued_pod import PodState, StateTimes
+from mooring.observe.records import DecisionLog, Step
+
+PODS = ("a/1", "a/2", "b/1")
+NODES = ("n1", "n2")
+CAUSES = ("Insufficient cpu", "tainted")
+QUEUES = (PodState.ACTIVE, PodState.BACKOFF, PodState.UNSCHEDULABLE, PodState.IN_FLIGHT)
+FIRST: Final = 4
+MOST: Final = 32
+
+
+@dataclass
+class Known:
+    """What has happened to a pod, all of it: steps with what belongs to them, and their times."""
+
+    uid: str
+    times: StateTimes
+    steps: list[tuple[str, tuple[Any, ...], list[float]]] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    ended: bool = False
+    admission: tuple[str, ...] = ()
+    decisions: list[str] = field(default_factory=list)
+
+    def happens(self, now: float, step: str, *details: Any) -> None:
+        if self.steps and self.steps[-1][:2] == (step, details):
+            self.steps[-1][2].append(now)
+        else:
+            self.steps.append((step, details, [now]))
+
+    @property
+    def kept(self) -> list[tuple[str, tuple[Any, ...], list[float]]]:
+        over = max(len(self.steps) - MOST, 0)
+        return self.steps[:FIRST] + self.steps[FIRST + over :]
+
+
+class Record(RuleBasedStateMachine):
+    """Tells the record of random histories, and keeps them whole beside it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.log = DecisionLog(clock=lambda: self.now, wall=lambda: self.now)
+        self.known: dict[str, Known] = {}
+
+    @initialize()
+    def begins(self) -> None:
+        for pod in PODS:
+            self.seen(pod, uid=1)
+
+    def _in_its_state(self, known: Known) -> None:
+        """The time since the last step was spent in the pod's present state."""
+        state = known.times.state
+        if state not in (PodState.BOUND, PodState.GONE):
+            known.seconds[state] += self.now - known.times.since
+
+    @rule(seconds=st.sampled_from((0.25, 1.0, 300.0)))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule(pod=st.sampled_from(PODS), uid=st.integers(1, 2))
+    def seen(self, pod: str, uid: int) -> None:
+        known = self.known.get(pod)
+        times = self.log.seen(pod, str(uid), self.now)
+        assert times is not None
+        if known is None or known.uid != str(uid):
+            known = self.known[pod] = Known(str(uid), times)
+        elif not known.ended:
+            return
+        known.ended, known.admission = False, ()
+        known.happens(self.now, "seen")
+
+    @rule(pod=st.sampled_from(PODS), gate=st.sampled_from((None, "Gates", "Gang")))
+    def admitted(self, pod: str, gate: str | None) -> None:
+        known = self.known[pod]
+        self.log.admitted(pod, gate, self.now)
+        admission = ("queued",) if gate is None else ("gated", gate)
+        if not known.ended and admission != known.admission:
+            known.admission = admission
+            known.happens(self.now, *admission)
+
+    @rule(pod=st.sampled_from(PODS), state=st.sampled_from(QUEUES))
+    def moves(self, pod: str, state: PodState) -> None:
+        known = self.known[pod]
+        if not known.ended:
+            self._in_its_state(known)
+            known.times.enter(state, self.now)
+
+    @rule(pod=st.sampled_from(PODS), cause=st.sampled_from(CAUSES), nominated=st.booleans())
+    def is_unschedulable(self, pod: str, cause: str, *, nominated: bool) -> None:
+        known, message = self.known[pod], f"0/2 nodes: {cause} at {self.now}"
+        decision = Decision(
+            pod,
+            "mooring",
+            None,
+            "n1" if nominated else None,
+            ("b/victim",) if nominated else (),
+            None,
+            {"n1": Rejection("Fit", (cause,), resolvable=True)},
+            message,
+        )
+        self.log.decided(decision, self.now, cause=cause)
+        if not known.ended:
+            known.happens(self.now, "unschedulable", cause)
+            known.decisions.append(message)
+            if nominated:
+                known.happens(self.now, "nominated", "n1", "b/victim")
+
+    @rule(pod=st.sampled_from(PODS), node=st.sampled_from(NODES))
+    def is_assumed(self, pod: str, node: str) -> None:
+        known = self.known[pod]
+        decision = Decision(pod, "mooring", node, None, (), None, {}, None)
+        self.log.decided(decision, self.now)
+        if not known.ended:
+            known.happens(self.now, "assumed", node)
+
+    @rule(pod=st.sampled_from(PODS), number=st.integers(0, 3))
+    def fails(self, pod: str, number: int) -> None:
+        self.log.note(pod, Step.ERROR, self.now, f"error {number}")
+        if not self.known[pod].ended:
+            self.known[pod].happens(self.now, "error", f"error {number}")
+
+    @rule(pod=st.sampled_from(PODS), node=st.sampled_from(NODES))
+    def is_bound(self, pod: str, node: str) -> None:
+        known = self.known[pod]
+        if not known.ended:
+            self._in_its_state(known)
+            self.log.bound(pod, node, self.now)
+            known.happens(self.now, "bound", node)
+            known.ended = True
+
+    @rule(pod=st.sampled_from(PODS))
+    def goes(self, pod: str) -> None:
+        known = self.known[pod]
+        if not known.ended:
+            self._in_its_state(known)
+            known.happens(self.now, "gone")
+        self.log.gone(pod, known.uid, self.now)
+        known.ended = True
+
+    @invariant()
+    def every_path_is_complete_and_in_order(self) -> None:
+        for pod, known in self.known.items():
+            path = self.log.path(pod)
+            assert path is not None
+            assert [_shown(step) for step in path["steps"]] == [
+                (name, details, _wall(times[0]), _wall(times[-1]), len(times))
+                for name, details, times in known.kept
+            ]
+            assert path["leftOut"] == len(known.steps) - len(known.kept)
+            seconds = dict(known.seconds)
+            if not known.ended:
+                state = known.times.state
+                seconds[state] = seconds.get(state, 0.0) + self.now - known.times.since
+            assert path["seconds"] == {state: took for state, took in seconds.items() if took}
+
+    @invariant()
+    def the_last_decision_of_each_pod_is_kept(self) -> None:
+        for pod, known in self.known.items():
+            messages = [kept["message"] for kept in self.log.of(pod) if kept["message"]]
+            assert messages[:1] in ([], known.decisions[-1:])
+
+
+def _shown(step: dict[str, Any]) -> tuple[str, tuple[Any, ...], str, str, int]:
+    names = ("plugins", "cause", "node", "victims")
+    found = (step[name] for name in names if name in step)
+    details = [item for value in found for item in (value if isinstance(value, list) else [value])]
+    return step["step"], tuple(details), step["time"], step["until"], step["count"]
+
+
+def _wall(seconds: float) -> str:
+    log = DecisionLog(clock=lambda: 0.0, wall=lambda: 0.0)
+    log.seen("a/b", "u", seconds)
+    path = log.path("a/b")
+    assert path is not None
+    time: str = path["steps"][0]["time"]
+    return time
+
+
+TestRecord = Record.TestCase
+TestRecord.settings = settings(max_examples=60, stateful_step_count=50)
+
+
+@pytest.mark.parametrize("bound", [True, False])
+@pytest.mark.parametrize(
+    ("decisions", "steps", "name"), [(1, 1, 1), (1, 6, 60), (100_000, 6, 1), (7, 2, 250)]
+)
+def test_python_uses_no_more_memory_than_the_limit(
+    decisions: int, steps: int, name: int, *, bound: bool
+) -> None:
+    """`decisions` is the number of different ones, `name` the length of the pods' names."""
+    limit, pods = 2**19, 600
+    tracemalloc.start()
+    try:
+        log = DecisionLog(limit=limit)
+        before, _ = tracemalloc.get_traced_memory()
+        for n in range(pods):
+            pod = f"a/{n:0{name}}"
+            log.seen(pod, f"{n:036}", float(n))
+            for step in range(steps):
+                message = f"decision {(n * steps + step) % decisions} {'x' * 300}"
+                rejections = {f"n{step}": Rejection("Fit", ("full",), resolvable=True)}
+                decision = Decision(pod, "p", None, None, (), None, rejections, message)
+                log.decided(decision, float(n), cause=f"cause {step}")
+            if bound:
+                log.bound(pod, f"n{n % 50}", float(n))
+        used = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert log.bytes <= limit
+    assert used <= limit
+    assert 50 < len(log) < pods
