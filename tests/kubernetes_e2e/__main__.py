@@ -74,7 +74,7 @@ def _run(focus: str) -> dict[str, dict[str, Result]]:
     folder = cache_root() / "kubernetes-e2e" / "last"
     shutil.rmtree(folder, ignore_errors=True)
     folders: dict[str, Path] = {name: folder / name for name in (KUBE_SCHEDULER, MOORING)}
-    progress.begin(f"cases: running against both, about 15 minutes; logs: {folder}")
+    progress.begin(f"cases: running against both, about 10 minutes; logs: {folder}")
     with contextlib.ExitStack() as stack:
         programs = [
             stack.enter_context(running_cases(name, program, path, focus))

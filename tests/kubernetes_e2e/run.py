@@ -77,6 +77,7 @@ def running_cases(scheduler: str, program: Path, folder: Path, focus: str) -> It
                     f"--report-dir={folder}",
                     f"--ginkgo.focus={focus}",
                     f"--ginkgo.skip={SKIP}",
+                    f"--num-nodes={NODES}",
                     "--ginkgo.no-color",
                     "--ginkgo.seed=1",
                     "--ginkgo.timeout=2h",
