@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv controlplane browser demo test check site audit sbom image bench conformance soak lock clean
+.PHONY: help venv controlplane tools browser demo test check site audit sbom image bench conformance soak lock clean
 
 PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11, \
 	$(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
@@ -43,6 +43,9 @@ $(STAMP): requirements.lock
 controlplane: venv ## build etcd, Kubernetes and kwok once, into ~/.cache/mooring
 	@$(PY) -m controlplane build >/dev/null
 
+tools: venv ## build promtool and helm once, for the tests of alerts and chart
+	@$(PY) -m controlplane tools >/dev/null
+
 browser: ## find chromium for the tests of the page; as root on Debian install it
 	@test -n '$(BROWSER)' || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
 		echo 'installing chromium for the tests of the page' && apt-get -qq update && \
@@ -56,7 +59,7 @@ DEMO_ON := $(if $(filter command,$(firstword $(origin KUBECONFIG))),--kubeconfig
 demo: venv ## a scheduler, 20 nodes, a changed policy; KEEP=1 leaves it up; KUBECONFIG=FILE: there
 	@KEEP=$(KEEP) $(PY) -m demo --build $(DEMO_ON)
 
-test: check controlplane browser ## every test, those against a real control plane included
+test: check controlplane tools browser ## every test, those against a real control plane included
 	$(PY) -m pytest
 
 check: venv ## ruff, mypy --strict, import-linter, the site's links, audit

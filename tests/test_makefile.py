@@ -47,6 +47,7 @@ def test_help_lists_every_target(tmp_path: Path) -> None:
     for target in (
         "venv",
         "controlplane",
+        "tools",
         "browser",
         "demo",
         "test",

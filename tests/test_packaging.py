@@ -91,6 +91,21 @@ def test_everything_the_image_copies_is_there_and_reaches_the_build() -> None:
         assert f"!{source}" in let_through
 
 
+def test_every_file_of_the_package_that_is_no_python_is_in_the_wheel() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        patterns = tomllib.load(file)["tool"]["setuptools"]["package-data"]["mooring"]
+    package = ROOT / "operator" / "mooring"
+    others = {
+        str(path.relative_to(package))
+        for path in package.rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+    }
+    assert "page/bundle/index.html" in others
+    assert others == {
+        str(path.relative_to(package)) for pattern in patterns for path in package.glob(pattern)
+    }
+
+
 def test_image_and_deployment_run_as_the_same_unprivileged_user() -> None:
     (user,) = re.findall(r"^USER (\d+):\d+$", DOCKERFILE, flags=re.MULTILINE)
     assert deployment()["securityContext"]["runAsUser"] == int(user) > 0
@@ -108,6 +123,8 @@ def test_image_deployment_and_program_agree_on_the_port() -> None:
 def test_one_version_everywhere() -> None:
     (container,) = deployment()["containers"]
     assert container["image"] == f"mooring:{__version__}"
+    chart = yaml.safe_load((ROOT / "manifests/chart/Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == __version__
     (base,) = manifests("kustomization.yaml")
     assert base["labels"][0]["pairs"]["app.kubernetes.io/version"] == __version__
     cut = re.findall(r"^## \[(\d[^]]*)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)

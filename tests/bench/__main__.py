@@ -10,7 +10,7 @@ from rich.console import Console
 
 import replica
 from bench.figures import Comparison, Run, compare
-from bench.report import runs_table, summary_table, verdict, write_json
+from bench.report import costs, runs_table, summary_table, verdict, write_json
 from bench.runs import bench_server, load_nodes, run_once
 from bench.sampling import read_samples
 from bench.schedulers import KubeScheduler, Mooring, Scheduler
@@ -42,7 +42,10 @@ EPILOG = "Workloads:\n\n\b\n" + "\n".join(
     help="Folder for the figures and Mooring's log.  [default: build/bench]",
 )
 @click.option("--profile", is_flag=True, help="Run only Mooring, and say where its CPU goes.")
-def main(names: Sequence[str], rounds: int, scale: int, output: Path, *, profile: bool) -> None:
+@click.option("--no-records", is_flag=True, help="Mooring keeps no record of decisions.")
+def main(
+    names: Sequence[str], rounds: int, scale: int, output: Path, *, profile: bool, no_records: bool
+) -> None:
     """Mooring and kube-scheduler, each alone on the same API server, drain the same workload.
 
     Runs every workload unless some are named, and writes the figures to build/bench/ as JSON.
@@ -56,20 +59,26 @@ def main(names: Sequence[str], rounds: int, scale: int, output: Path, *, profile
             for workload in workloads:
                 _profile(workload, output)
             return
-        results = [(workload, _compare(workload, rounds, output)) for workload in workloads]
+        results = [
+            (workload, _compare(workload, rounds, output, records=not no_records))
+            for workload in workloads
+        ]
     except ControlPlaneError as error:
         raise click.ClickException(str(error)) from error
     if len(results) > 1:
         console.print(summary_table(results))
-    sys.exit(not all(result.reached for _, result in results))
+    compared = costs(results)
+    for words, _ in compared:
+        console.print(words, highlight=False)
+    sys.exit(not all([result.reached for _, result in results] + [held for _, held in compared]))
 
 
-def _compare(workload: Workload, rounds: int, output: Path) -> Comparison:
+def _compare(workload: Workload, rounds: int, output: Path, *, records: bool) -> Comparison:
     runs: list[Run] = []
     log = output / f"{workload.name}-mooring.log"
     with bench_server(pod_groups=bool(workload.group_size)) as control_plane:
         load_nodes(control_plane.access, workload)
-        ours, theirs = Mooring(control_plane, log), KubeScheduler(control_plane)
+        ours, theirs = Mooring(control_plane, log, records=records), KubeScheduler(control_plane)
         order: list[Scheduler] = [ours, theirs, theirs, ours] * rounds
         for number, scheduler in enumerate(order, start=1):
             step = f"{workload.name}: run {number} of {len(order)}, {scheduler.label}"

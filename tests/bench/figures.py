@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-__all__ = ["Comparison", "Run", "compare", "rate"]
+__all__ = ["Comparison", "Run", "compare", "rate", "times_the_cpu"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,8 @@ class Comparison:
     cpu_ratio: float | None
     """Of the medians of their CPU per pod; other load on the machine disturbs it less."""
     goal: float
+    cpu_us_per_pod: float | None = None
+    """The first one's, in microseconds."""
 
     @property
     def reached(self) -> bool:
@@ -87,7 +89,15 @@ def compare(runs: Iterable[Run], first: str, second: str, goal: float) -> Compar
             [run.cpu_us_per_pod for run in ours], [run.cpu_us_per_pod for run in theirs]
         ),
         goal=goal,
+        cpu_us_per_pod=median(run.cpu_us_per_pod for run in ours),
     )
+
+
+def times_the_cpu(result: Comparison, other: Comparison) -> float | None:
+    """The first scheduler's CPU per pod over that on another workload; None if either is void."""
+    if result.cpu_us_per_pod is None or not other.cpu_us_per_pod:
+        return None
+    return result.cpu_us_per_pod / other.cpu_us_per_pod
 
 
 def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> float | None:

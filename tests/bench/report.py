@@ -9,11 +9,11 @@ from typing import Any
 
 from rich.table import Table
 
-from bench.figures import Comparison, Run
+from bench.figures import Comparison, Run, times_the_cpu
 from bench.workloads import Workload
 from controlplane.build import kubernetes_version
 
-__all__ = ["runs_table", "summary_table", "verdict", "write_json"]
+__all__ = ["costs", "runs_table", "summary_table", "verdict", "write_json"]
 
 
 def runs_table(workload: Workload, runs: Sequence[Run]) -> Table:
@@ -48,6 +48,24 @@ def summary_table(results: Sequence[tuple[Workload, Comparison]]) -> Table:
         figures = (_shown(result.ratio), f"{result.goal:.1f}", _word(result))
         table.add_row(workload.name, *figures, _shown(result.cpu_ratio))
     return table
+
+
+def costs(results: Sequence[tuple[Workload, Comparison]]) -> list[tuple[str, bool]]:
+    """Of each workload that may cost only so much more than another: the words, and if it does.
+
+    Workloads whose other one was not run are left out.
+    """
+    by_name = {workload.name: result for workload, result in results}
+    found = []
+    for workload, result in results:
+        other, most = workload.at_most or ("", 0.0)
+        if other in by_name:
+            times = times_the_cpu(result, by_name[other])
+            reached = times is not None and times <= most
+            word = "reached" if reached else "missed"
+            words = f"{workload.name}: {_shown(times)} times the CPU per pod of {other}"
+            found.append((f"{words} (goal at most {most:.1f}: {word})", reached))
+    return found
 
 
 def verdict(result: Comparison, runs: Sequence[Run]) -> list[str]:

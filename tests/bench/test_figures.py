@@ -46,7 +46,9 @@ def test_the_ratio_is_that_of_the_medians() -> None:
 
 def test_the_cpu_per_pod_is_compared_too() -> None:
     thrifty = replace(a_run("ours", 1.0), drain_cpu_seconds=0.5)
-    assert compare([thrifty, a_run("theirs", 1.0)], "ours", "theirs", 1.0).cpu_ratio == 0.25
+    result = compare([thrifty, a_run("theirs", 1.0)], "ours", "theirs", 1.0)
+    assert result.cpu_ratio == 0.25
+    assert result.cpu_us_per_pod == pytest.approx(5_000)
 
 
 def test_a_goal_that_is_almost_reached_is_missed() -> None:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.figures import Comparison, Run
-from bench.report import runs_table, summary_table, verdict, write_json
+from bench.report import costs, runs_table, summary_table, verdict, write_json
 from bench.workloads import WORKLOADS
 
 RUN = Run(
@@ -72,6 +72,18 @@ def test_the_summary_has_a_row_per_workload() -> None:
     ]
 
 
+def test_what_a_workload_may_cost_is_compared_with_the_other_one_if_that_ran() -> None:
+    plain = (WORKLOADS["plain-5000"], Comparison(1.5, 0.7, 1.5, 2000.0))
+    shared = WORKLOADS["gpu-mem"]
+    dear, cheap = (Comparison(1.0, 1.0, 1.0, cpu) for cpu in (3100.0, 3000.0))
+    assert costs([plain, (shared, dear)]) == [
+        ("gpu-mem: 1.55 times the CPU per pod of plain-5000 (goal at most 1.5: missed)", False)
+    ]
+    assert costs([plain, (shared, cheap)])[0][1]
+    assert not costs([plain, (shared, Comparison(None, None, 1.0))])[0][1]
+    assert costs([(shared, cheap)]) == []
+
+
 def test_the_file_says_what_was_run_and_on_what(tmp_path: Path) -> None:
     workload = WORKLOADS["anti-host"]
     path = write_json(tmp_path, workload, [RUN], Comparison(5.0, 0.2, 4.0))
@@ -86,4 +98,5 @@ def test_the_file_says_what_was_run_and_on_what(tmp_path: Path) -> None:
         "cpu_ratio": 0.2,
         "goal": 4.0,
         "reached": True,
+        "cpu_us_per_pod": None,
     }

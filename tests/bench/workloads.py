@@ -95,6 +95,8 @@ class Workload:
     """Whether existing pods have to go for the measured ones."""
     node: Mapping[str, str] = field(default_factory=lambda: BIG_NODE)
     zones: int = 10
+    at_most: tuple[str, float] | None = None
+    """Another workload, and how many times its CPU per pod Mooring may need for this one."""
 
     def scaled(self, divisor: int) -> "Workload":
         """The same in small: an app keeps its number of pods, there are fewer apps.
@@ -207,6 +209,7 @@ WORKLOADS: Mapping[str, Workload] = {
             pods=5000,
             kind=EquivalentPods(gpu_memory=4),
             node=GPU_NODE,
+            at_most=("plain-5000", 1.5),
         ),
         Workload(
             "extender",

@@ -107,7 +107,9 @@ def test_profiles_that_may_match_the_same_pods_are_valid_with_a_note(tmp_path: P
     assert b.startswith("b: may match the same pods as a, ")
 
 
-def test_a_folder_is_searched_for_yaml_and_json_without_hidden_files(tmp_path: Path) -> None:
+def test_a_folder_is_searched_without_hidden_files_and_templates_of_charts(
+    tmp_path: Path,
+) -> None:
     inner = tmp_path / "team"
     inner.mkdir()
     (inner / "b.yml").write_text(profile("b"))
@@ -115,6 +117,10 @@ def test_a_folder_is_searched_for_yaml_and_json_without_hidden_files(tmp_path: P
     (tmp_path / ".c.yaml").write_text(profile("c"))
     (tmp_path / "notes.txt").write_text("no YAML: [")
     (tmp_path / "values.yaml").write_text("replicas: 3\n")
+    templates = tmp_path / "chart" / "templates"
+    templates.mkdir(parents=True)
+    (templates.parent / "Chart.yaml").write_text("name: chart\n")
+    (templates / "d.yaml").write_text("{{ if .Values.d }}\nkind: [\n{{ end }}\n")
     report = check_files([str(tmp_path)], REGISTRY)
     assert [checked.loaded.profile.name for checked in report.profiles] == ["a", "b"]
     assert not report.unreadable

@@ -92,6 +92,15 @@ def test_without_space_several_columns_of_prose_are_titled(
 
 
 @pytest.mark.usefixtures("terminal")
+def test_a_name_in_the_only_prose_goes_over_the_edge_whole(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    names = "first", "b" * 50
+    print_table(("A", "B"), [("a", ", ".join(names))], prose=("B",))
+    assert capsys.readouterr().out.splitlines()[1:] == ["a   first,", f"    {names[1]}"]
+
+
+@pytest.mark.usefixtures("terminal")
 def test_a_name_is_never_cut_or_folded(capsys: pytest.CaptureFixture[str]) -> None:
     names = "a" * 50, "b" * 50
     print_table(("A", "B"), [names])

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from devices.objects import gpu_node, share_pod, whole_pod
 from mooring.__main__ import main
-from mooring.testing.builders import pod
+from mooring.testing.builders import node, pod
 
 HELD = share_pod("held", 12, node="a", card=0)
 OTHER = share_pod("other", 4, node="b", card=0)
@@ -25,18 +25,46 @@ def shown(file: Path, *words: str, objects: tuple[dict[str, Any], ...]) -> Resul
     return CliRunner().invoke(main, ["gpus", str(file), *words])
 
 
-def test_the_table_has_a_line_for_each_card_and_one_for_what_would_fit(file: Path) -> None:
+def test_each_node_has_a_heading_with_what_would_fit_and_a_line_for_each_card(file: Path) -> None:
     result = shown(file, objects=(gpu_node("a", 2, 16), HELD, share_pod("b", 2, node="a")))
-    lines = [line.split() for line in result.stdout.splitlines()]
+    lines = result.stdout.splitlines()
     assert result.exit_code == 0
-    assert lines[1] == ["a", "0", "-", "16", "2", "100%", "default/b?,", "default/held"]
-    assert lines[2] == ["a", "1", "-", "16", "16", "100%", "-"]
-    assert result.stdout.splitlines()[3].endswith("largest share 16, 1 free cards")
+    assert lines[0] == "a"
+    assert lines[1].endswith("still fits: a share of 16 GiB, or 1 whole card")
+    assert lines[3].split() == ["0", "2/16", "GiB", "100%", "default/b?,", "default/held"]
+    assert lines[4].split() == ["1", "16/16", "GiB", "100%", "-"]
+
+
+def test_the_types_of_a_nodes_cards_are_counted(file: Path) -> None:
+    cards = [{"product": "A100", "memory": 40960}, {"product": "H100", "memory": 81920}]
+    result = shown(file, objects=(gpu_node("a", 2, 16, described=cards),))
+    assert "  1 x A100, 1 x H100; still fits: a share of 80 GiB" in result.stdout
+
+
+def test_cards_that_nothing_is_free_on_or_that_cannot_be_used_are_said_to_be(file: Path) -> None:
+    objects = (
+        gpu_node("a", 2, 16, unhealthy="1"),
+        share_pod("x", 12, node="a", card=0),
+        share_pod("y", 12, node="a", card=0),
+    )
+    lines = shown(file, objects=objects).stdout.splitlines()
+    assert lines[1].endswith("still fits: nothing")
+    assert lines[3].endswith("default/x, default/y (overcommitted)")
+    assert lines[4].endswith("- (not usable)")
+
+
+def test_cards_of_unknown_memory_are_free_or_not(file: Path) -> None:
+    raw = node("a", resources={"nvidia.com/gpu": 2})
+    result = shown(file, objects=(raw, whole_pod("w", 1, node="a", on="0")))
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert lines[3] == ["0", "no", "0%", "default/w"]
+    assert lines[4] == ["1", "yes", "100%", "-"]
 
 
 def test_json_and_a_picture_say_the_same(file: Path) -> None:
     objects = (gpu_node("a", 1, 16), HELD)
     document = orjson.loads(shown(file, "-o", "json", objects=objects).stdout)
+    assert document["memoryUnit"] == "GiB"
     assert document["nodes"][0]["cards"][0]["owners"] == ["default/held"]
     assert shown(file, "-o", "svg", objects=objects).stdout.startswith("<svg")
 
@@ -48,6 +76,18 @@ def test_a_plan_names_the_pods_to_move(file: Path) -> None:
     assert "move default/" in result.stdout
     plans = orjson.loads(shown(file, "--plan", "-o", "json", objects=objects).stdout)["plans"]
     assert len(plans[0]["moves"]) == 1
+
+
+def test_a_plan_is_found_for_hamis_pods_whose_nodes_publish_no_memory(file: Path) -> None:
+    labels = {"nvidia.com/gpu.count": "1", "nvidia.com/gpu.memory": "16000"}
+    nodes = (node(name, resources={"nvidia.com/gpu": 10}, labels=labels) for name in ("a", "b"))
+    held = (
+        pod(f"held-{name}", requests={"nvidia.com/gpu": 1, "nvidia.com/gpumem": 6000}, node=name)
+        for name in ("a", "b")
+    )
+    new = pod("new", requests={"nvidia.com/gpu": 1, "nvidia.com/gpumem": 12000})
+    result = shown(file, "--plan", "--preset", "hami", objects=(*nodes, *held, new))
+    assert "move default/held-" in result.stdout
 
 
 def test_without_a_plan_the_answer_is_no(file: Path) -> None:

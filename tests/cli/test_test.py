@@ -165,6 +165,6 @@ def test_every_shipped_profile_has_a_test() -> None:
     shipped = {
         path.resolve()
         for path in (ROOT / "manifests").rglob("*.yaml")
-        if "kind: SchedulingProfile\n" in path.read_text()
+        if "kind: SchedulingProfile\n" in path.read_text() and "chart" not in path.parts
     }
     assert shipped - tested == set()

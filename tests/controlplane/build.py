@@ -1,8 +1,8 @@
-"""Programs of a Go module, such as those of the control plane, compiled once.
+"""The programs of the control plane, and tools for tests, compiled once and kept outside the tree.
 
-They are kept outside the tree in `<cache>/<name>/<key>/`, where the key hashes the module's files
-and the platform. A build happens beside that folder and is renamed into place, so that the folder
-always has all programs whole; a lock lets a second builder wait for the first.
+Those of a Go module stand in `<cache>/<module>/<key>/`, where the key hashes the module's
+files and the platform. A build happens beside that folder and is renamed into place, so that a folder
+that is there has all programs; a lock lets a second builder wait for the first.
 """
 
 import contextlib
@@ -32,26 +32,28 @@ PROGRAMS = {
 }
 """Program name and the Go package it is built from: the tool lines of `go.mod`."""
 
+TOOLS = {
+    "helm": "helm.sh/helm/v4/cmd/helm",
+    "promtool": "github.com/prometheus/prometheus/cmd/promtool",
+}
+"""The same of `tools/go.mod`."""
+
 
 @dataclass(frozen=True)
 class GoModule:
-    """A folder with `go.mod` and `go.sum`, and the programs that are built there.
-
-    `name` is that of its folder in the cache. `programs` has the package of each program by its
-    name. `title` and `about` say in the progress what is built, and how long that takes.
-    """
+    """A Go module and the programs of its tool lines; `target` is the goal of make."""
 
     name: str
     folder: Path
     programs: Mapping[str, str]
-    title: str
+    target: str
     about: str
+    """What is built, and how long that takes."""
+    flags: tuple[str, ...]
+    """Options of `go build`."""
 
-    @property
-    def files(self) -> list[Path]:
-        """The files that decide what is built."""
-        sources = sorted(self.folder.glob("*.go"))
-        return [self.folder / "go.mod", self.folder / "go.sum", *sources]
+
+_FLAGS = ("-trimpath", "-buildvcs=false")
 
 
 def cache_root() -> Path:
@@ -71,83 +73,92 @@ def kubernetes_version(module: Path = HERE / "go.mod") -> str:
     return match[1]
 
 
+def _version_stamps() -> str:
+    version = kubernetes_version()
+    _, minor, _ = version.removeprefix("v").split(".", 2)
+    stamps = {"gitVersion": version, "gitMajor": "1", "gitMinor": minor, "gitTreeState": "clean"}
+    package = "k8s.io/component-base/version"
+    return " ".join(f"-X {package}.{field}={value}" for field, value in stamps.items())
+
+
 CONTROL_PLANE = GoModule(
     "controlplane",
     HERE,
     PROGRAMS,
-    "control plane",
-    f"{kubernetes_version()} once, about 5 minutes",
+    target="controlplane",
+    about=f"Kubernetes {kubernetes_version()}, about 5 minutes",
+    flags=(*_FLAGS, f"-ldflags=-s -w {_version_stamps()}"),
+)
+TOOLS_MODULE = GoModule(
+    "tools",
+    HERE / "tools",
+    TOOLS,
+    target="tools",
+    about="promtool and helm, about 5 minutes",
+    # Rules are evaluated without the clients of every cloud's service discovery.
+    flags=(*_FLAGS, "-ldflags=-s -w", "-tags=remove_all_sd"),
 )
 
 
-def programs_folder() -> Path:
-    """The folder of the control plane's programs; ControlPlaneError when they are not built."""
-    folder = _target(CONTROL_PLANE)
+def programs_folder(module: GoModule = CONTROL_PLANE) -> Path:
+    """The folder of the built programs; raises ControlPlaneError when they are not built."""
+    folder = _target(module)
     if not folder.is_dir():
-        raise ControlPlaneError("the control plane is not built: run `make controlplane`")
+        raise ControlPlaneError(f"{module.name} is not built: run `make {module.target}`")
     return folder
 
 
 def ensure_built(progress: Progress | None = None, module: GoModule = CONTROL_PLANE) -> Path:
-    """The folder of the module's programs, built now if need be."""
+    """The folder of the programs, built now if need be (about five minutes on two cores)."""
     progress = progress or Progress()
     target = _target(module)
     if target.is_dir():
         return target
-    with _only_builder(target, progress):
+    with _only_builder(target, module, progress):
         if not target.is_dir():
             go = find_go(cache_root(), progress)
-            _build_all(go, module, target, progress)
+            _build_all(go, target, module, progress)
     return target
 
 
 def _target(module: GoModule) -> Path:
     key = hashlib.sha256()
-    for part in module.files:
+    sources = sorted(module.folder.glob("*.go"))
+    for part in (module.folder / "go.mod", module.folder / "go.sum", *sources):
         key.update(part.read_bytes())
     key.update(f"{platform.system()} {platform.machine()}".encode())
     return cache_root() / module.name / key.hexdigest()[:16]
 
 
 @contextlib.contextmanager
-def _only_builder(target: Path, progress: Progress) -> Iterator[None]:
+def _only_builder(target: Path, module: GoModule, progress: Progress) -> Iterator[None]:
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.with_suffix(".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            progress.say("waiting for another build of the same programs to finish")
+            progress.say(f"{module.name}: waiting for another build of it to finish")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _build_all(go: Path, module: GoModule, target: Path, progress: Progress) -> None:
+def _build_all(go: Path, target: Path, module: GoModule, progress: Progress) -> None:
     partial, log = target.with_suffix(".partial"), target.with_suffix(".log")
     partial.mkdir(exist_ok=True)
     log.unlink(missing_ok=True)
-    title = module.title
-    progress.say(f"{title}: building {module.about}; log: {log}")
+    progress.say(f"{module.name}: building {module.about}, once; log: {log}")
     with ProcessGroup() as group:
         for number, (name, package) in enumerate(module.programs.items(), start=1):
-            progress.begin(f"{title}: building {name} ({number} of {len(module.programs)})")
-            command = [str(go), "build", *_flags(), "-o", str(partial / name), package]
+            progress.begin(f"{module.name}: building {name} ({number} of {len(module.programs)})")
+            command = [str(go), "build", *module.flags, "-o", str(partial / name), package]
             build = group.spawn(name, command, log=log, env=_environment(), cwd=module.folder)
             while build.wait(1.0) is None:
                 progress.tick()
             if build.exit_code:
                 progress.end("failed")
-                raise with_log(f"{title}: building {name} failed", log)
+                raise with_log(f"{module.name}: building {name} failed", log)
             progress.end()
     partial.rename(target)
-
-
-def _flags() -> list[str]:
-    version = kubernetes_version()
-    _, minor, _ = version.removeprefix("v").split(".", 2)
-    stamps = {"gitVersion": version, "gitMajor": "1", "gitMinor": minor, "gitTreeState": "clean"}
-    package = "k8s.io/component-base/version"
-    stamped = " ".join(f"-X {package}.{field}={value}" for field, value in stamps.items())
-    return ["-trimpath", "-buildvcs=false", f"-ldflags=-s -w {stamped}"]
 
 
 def _environment() -> dict[str, str]:

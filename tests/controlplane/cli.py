@@ -1,4 +1,4 @@
-"""The commands build, up, down and status."""
+"""The commands build, tools, up, down and status."""
 
 import argparse
 import json
@@ -8,7 +8,7 @@ from typing import Any
 
 from controlplane import background
 from controlplane.background import DEFAULT_NAME, Options, Running
-from controlplane.build import ensure_built
+from controlplane.build import TOOLS_MODULE, ensure_built
 from controlplane.errors import ControlPlaneError
 
 INTERRUPTED = 130
@@ -38,6 +38,9 @@ def _parser() -> argparse.ArgumentParser:
     build = commands.add_parser("build", help="compile the programs, once, into the cache")
     build.set_defaults(command=_build)
 
+    tools = commands.add_parser("tools", help="compile promtool and helm, once, into the cache")
+    tools.set_defaults(command=_tools)
+
     up = commands.add_parser("up", help="start a control plane in the background")
     up.add_argument("--name", default=DEFAULT_NAME, help="default: %(default)s")
     up.add_argument("--kwok-nodes", type=int, default=0, metavar="N", help="nodes, run by kwok")
@@ -60,6 +63,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def _build(_: argparse.Namespace) -> int:
     sys.stdout.write(f"{ensure_built()}\n")
+    return 0
+
+
+def _tools(_: argparse.Namespace) -> int:
+    sys.stdout.write(f"{ensure_built(module=TOOLS_MODULE)}\n")
     return 0
 
 

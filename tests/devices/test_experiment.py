@@ -6,10 +6,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from devices.alibaba import CARD, CLASSES, NODES, cards_in, requests
+from devices.alibaba import CLASSES, NODES, SHARES, cards_in, requests
 from devices.experiment import POLICIES, Policy, drawn, run
 
-SMALL = {1: 2, 4: 2, 8: 1}
+SMALL = {(1, 8): 2, (4, 96): 2, (8, 96): 1}
 
 
 def test_requests_are_those_of_the_table_and_repeatable() -> None:
@@ -19,7 +19,8 @@ def test_requests_are_those_of_the_table_and_repeatable() -> None:
     for kind, percent in CLASSES.items():
         assert kinds[kind] / 200 == pytest.approx(percent, abs=1.0)
     shares = [r.share for r in drawn_requests if r.share]
-    assert sum(shares) / len(shares) / CARD == pytest.approx(0.56, abs=0.02)
+    counted = sum(share * count for (share, _), count in SHARES.items()) / sum(SHARES.values())
+    assert sum(shares) / len(shares) == pytest.approx(counted, rel=0.02)
 
 
 def test_there_are_200_nodes() -> None:

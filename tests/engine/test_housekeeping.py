@@ -1,7 +1,7 @@
 """What is done by the clock rather than by an event."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -50,7 +50,8 @@ class House:
             sleep=self.clock.sleep,
         )
 
-    def _flush(self) -> None:
+    def _flush(self) -> Iterator[None]:
+        yield
         self.flushed += 1
 
     def _report(self) -> None:

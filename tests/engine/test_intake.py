@@ -88,6 +88,10 @@ class Door:
         self.intake.pending(pending)
         return pending
 
+    def flush(self) -> int:
+        """Flushes; how many times other work could have been done between."""
+        return sum(1 for _ in self.intake.flush())
+
     def queue(self, name: str = "web") -> SubQueue | None:
         """Where the pod waits in the queue."""
         queued = self.scheduler_state.queue.get(f"default/{name}")
@@ -430,7 +434,7 @@ def test_gated_pods_are_queued_when_pre_enqueue_accepts_them_later(
     monkeypatch.setattr(Gatekeeper, "told", "")
     door.comes("closed", labels={"gate": "close"})
     woken = door.woken
-    door.intake.flush()
+    door.flush()
     assert (door.queue("broken"), door.queue("closed")) == (SubQueue.ACTIVE, SubQueue.GATED)
     assert door.woken == woken + 1
 
@@ -440,8 +444,20 @@ def test_a_pod_that_stays_gated_is_told_why_later_and_not_when_it_comes(door: Do
     put_profile(door.scheduler_state, registry=GATEKEEPER, **GATED)
     door.comes(labels={"gate": "close"})
     assert door.gated == []
-    door.intake.flush()
+    door.flush()
     assert door.gated == [("web", "no quota")]
+
+
+def test_many_gated_pods_are_flushed_some_at_a_time(door: Door) -> None:
+    """10 us each: 100,000 at once would hold up everything else for a second."""
+    put_profile(door.scheduler_state, registry=GATEKEEPER, **GATED)
+    pods = [door.comes(f"web-{number}", labels={"gate": "close"}) for number in range(450)]
+    flushing = door.intake.flush()
+    next(flushing)
+    assert len(door.gated) == 200
+    door.intake.gone(pods[300].key, pods[300].uid)
+    assert sum(1 for _ in flushing) == 1
+    assert len(door.gated) == 449
 
 
 def test_members_are_told_that_others_are_missing_if_that_lasts(open_door: Door) -> None:
@@ -472,16 +488,16 @@ def test_nothing_is_said_about_members_that_were_gated_for_a_moment(open_door: D
 
 def test_the_condition_of_scheduling_gates_is_the_api_servers(open_door: Door) -> None:
     open_door.comes(spec={"schedulingGates": [{"name": "acme.example/quota"}]})
-    open_door.intake.flush()
+    open_door.flush()
     assert open_door.gated == []
 
 
 def test_pods_unschedulable_for_five_minutes_are_flushed(open_door: Door) -> None:
     queued = open_door.rejected()
     open_door.now, woken = UNSCHEDULABLE_TIMEOUT, open_door.woken
-    open_door.intake.flush()
+    open_door.flush()
     assert (queued.queue, open_door.woken) == (SubQueue.ACTIVE, woken + 1)
-    open_door.intake.flush()
+    open_door.flush()
     assert open_door.woken == woken + 1
 
 
@@ -607,7 +623,7 @@ class TestLimits:
         open_door.comes(labels=large)
         for _ in range(5):
             open_door.now += UNSCHEDULABLE_TIMEOUT
-            open_door.intake.flush()
+            open_door.flush()
         assert len(open_door.failed) == 1
         assert open_door.scheduler_state.queue.pop(open_door.now) is None
         open_door.comes(labels={**large, "one": "more"})

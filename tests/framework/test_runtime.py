@@ -349,7 +349,7 @@ def test_a_group_nomination_names_nodes_and_pods_that_exist(answer: Any, problem
     group = PodGroupState(GroupKey(GroupSource.PODS, "default", "g"))
     member = replace(parse_pod(pod("m")), uid="m")
     state = PodGroupPostFilterState(
-        group, (member,), found.cluster, lambda: None, found.pipeline.preemption, 0.0
+        group, (member,), found.cluster, lambda: None, bool, found.pipeline.preemption, 0.0
     )
     with pytest.raises(PluginError, match=problem):
         run_pod_group_post_filter(found.pipeline, plugin, state)

@@ -10,7 +10,7 @@ import yaml
 
 import replica
 from controlplane import ControlPlane
-from controlplane.build import GoModule, kubernetes_version
+from controlplane.build import CONTROL_PLANE, GoModule, kubernetes_version
 from controlplane.commands import Component
 from controlplane.nodes import create_nodes
 from controlplane.processes import ProcessGroup, Program, free_ports
@@ -27,8 +27,9 @@ MODULE: Final = GoModule(
     "kubernetes-e2e",
     HERE,
     {"scheduling.test": "."},
-    "Kubernetes' test cases",
-    f"{kubernetes_version(HERE / 'go.mod')} once, about 10 minutes",
+    target="conformance",
+    about=f"the cases of Kubernetes {kubernetes_version(HERE / 'go.mod')}, about 10 minutes",
+    flags=CONTROL_PLANE.flags,
 )
 KUBE_SCHEDULER: Final = "kube-scheduler"
 MOORING: Final = "Mooring"

@@ -76,6 +76,16 @@ def test_the_memory_of_a_card_does_not_shrink_with_the_cards_that_a_node_loses()
 
 
 @pytest.mark.parametrize("preset", ["hami", "kai"])
+@pytest.mark.parametrize(("left", "lost"), [(20, 0), (10, 1), (9, 2), (0, 2)])
+def test_a_card_that_is_published_ten_times_over_is_lost_once(
+    preset: str, left: int, lost: int
+) -> None:
+    raw = node("n", labels=GFD, resources={"nvidia.com/gpu": left})
+    raw["status"]["capacity"] = {"nvidia.com/gpu": "20"}
+    assert cards_of(raw, preset).unnamed == lost
+
+
+@pytest.mark.parametrize("preset", ["hami", "kai"])
 def test_labels_of_gpu_feature_discovery_describe_cards(preset: str) -> None:
     cards = cards_of(node("n", labels=GFD, resources={"nvidia.com/gpu": 20}), preset)
     assert cards.memory == (81920, 81920)

@@ -210,6 +210,12 @@ async def test_a_stream_begins_with_all_nodes_and_goes_on_with_changes() -> None
         assert (name, again["names"]) == ("snapshot", ["a", "b"])
 
 
+async def test_a_stream_may_be_without_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mooring.page.api._BEAT_SECONDS", 0.0)
+    async with served(page(state())) as client, stream(client, "stream?nodes=false") as events:
+        assert {(await anext(events))[0] for _ in range(3)} == {"queue"}
+
+
 async def test_a_stream_is_never_silent_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mooring.page.api._BEAT_SECONDS", 0.0)
     async with served(page(state())) as client, stream(client, "stream") as events:

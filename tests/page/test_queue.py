@@ -88,6 +88,20 @@ async def test_the_dominant_cause_is_shown_where_it_is_known(stage: Stage) -> No
     }
 
 
+async def test_a_cause_that_only_pods_of_other_namespaces_have_is_not_named(stage: Stage) -> None:
+    """A plugin's text may name pods."""
+    for namespace in ("shop", "bank"):
+        stage.add(f"{namespace}-pod", namespace=namespace)
+        stage.reject("NodeResourcesFit")
+    stage.causes |= {"bank/bank-pod": "waits for bank/vault", "shop/shop-pod": "Insufficient cpu"}
+    pending = await stage.queue.pending()
+    groups = pending.groups(frozenset(["shop"]))
+    assert [each["cause"] for each in groups["causes"]] == ["Insufficient cpu"]
+    assert groups["otherCauses"] == 1
+    assert "vault" not in str(groups)
+    assert pending.groups(ALL)["otherCauses"] == 0
+
+
 async def test_owners_and_pods_of_other_namespaces_are_counted_and_not_named(stage: Stage) -> None:
     stage.add("web", namespace="shop")
     stage.add("vault", namespace="bank")

@@ -51,6 +51,22 @@ def test_a_pod_without_cards_rather_goes_where_cards_keep_their_cpu() -> None:
     assert scores["plain"] == 50 > scores["cards"]
 
 
+def test_much_cpu_is_rather_taken_where_all_cards_keep_enough() -> None:
+    """Both nodes have cpu for many more requests; on one of them not for all of its cards."""
+    others = (
+        gpu_node("far", 16, 16),
+        *(whole_pod(f"w{i}", 1, cpu="8", node="far", on=str(i)) for i in range(8)),
+    )
+    nodes = (gpu_node("little", 4, 16, cpu="32"), gpu_node("much", 4, 16, cpu="96"))
+    answers = PluginAnswers(GPUFragmentation, *others, *nodes)
+    scores = answers.scores(whole_pod("new", 1, cpu="16"))
+    assert scores is not None
+    assert scores["much"] > scores["little"]
+    scores = answers.scores(share_pod("new", 8, cpu="16"))
+    assert scores is not None
+    assert scores["much"] > scores["little"]
+
+
 def test_a_request_that_cannot_be_read_is_left_to_the_filters() -> None:
     answers = PluginAnswers(GPUFragmentation, *OTHERS, preset="kai")
     assert answers.scores(pod("odd", annotations={"gpu-fraction": "x"})) is None

@@ -1,5 +1,7 @@
 """Random mixes of shares and whole cards, placed by the engine and checked by adding up."""
 
+from collections import Counter
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -12,6 +14,7 @@ from mooring.engine.binding import assume_and_reserve
 from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.model.devices import link_rank
 from mooring.model.pod import parse_pod
+from mooring.testing.builders import node, pod
 
 PLUGINS = {"multiPoint": {"enabled": [{"name": "GPUShare"}, {"name": "GPUTopology"}]}}
 MEMORY = 16
@@ -104,6 +107,151 @@ def test_no_card_is_overcommitted_and_no_set_is_worse_connected_than_the_best_fr
                 used[node][card] -= each
 
 
+TOTAL = 20_000
+"""MiB of a card; in gpushare's units 20."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What a container wants of each of so many cards: percent of its memory and of its compute."""
+
+    cards: int
+    percent: int
+    cores: int = 0
+
+    @property
+    def memory(self) -> int:
+        return TOTAL * self.percent // 100
+
+    @property
+    def is_whole(self) -> bool:
+        return self.percent == 100
+
+
+def pod_of(preset: str, name: str, pieces: tuple[Piece, ...]) -> dict[str, Any]:
+    """The pod as users of the project write it."""
+    first = pieces[0]
+    amounts: list[dict[str, Any]] = []
+    annotations: dict[str, str] = {}
+    for piece in pieces:
+        if piece.is_whole:
+            amounts.append({"nvidia.com/gpu": piece.cards})
+        elif preset == "gpushare":
+            memory = {"aliyun.com/gpu-mem": piece.memory // 1000}
+            amounts.append({**memory, "aliyun.com/gpu-core.percentage": piece.cores})
+        elif preset == "hami":
+            memory = (
+                {"nvidia.com/gpumem": piece.memory}
+                if piece.percent % 20
+                else {"nvidia.com/gpumem-percentage": piece.percent}
+            )
+            cards = {"nvidia.com/gpu": piece.cards, "nvidia.com/gpucores": piece.cores}
+            amounts.append({**memory, **cards})
+    if preset == "kai" and not first.is_whole:
+        annotations = {
+            "gpu-fraction": f"0.{first.percent:02}",
+            "gpu-fraction-num-devices": str(first.cards),
+        }
+    raw = pod(name, annotations=annotations, requests=amounts[0] if amounts else {})
+    for index, other in enumerate(amounts[1:]):
+        quantities = {resource: str(amount) for resource, amount in other.items()}
+        raw["spec"]["containers"].append(
+            {"name": f"c{index}", "image": "c", "resources": {"requests": quantities}}
+        )
+    return raw
+
+
+def node_of(preset: str, name: str, cards: int, unhealthy: str) -> dict[str, Any]:
+    labels = {"nvidia.com/gpu.count": str(cards), "nvidia.com/gpu.memory": str(TOTAL)}
+    shared = {"aliyun.com/gpu-mem": 20 * cards, "aliyun.com/gpu-count": cards}
+    return node(
+        name,
+        cpu="64",
+        labels=labels if preset != "gpushare" else {},
+        resources={"nvidia.com/gpu": 10 * cards, **(shared if preset == "gpushare" else {})},
+        annotations={"scheduling.mooring.dev/gpu-unhealthy": unhealthy} if unhealthy else {},
+    )
+
+
+def pieces_of(preset: str) -> st.SearchStrategy[tuple[Piece, ...]]:
+    percents = st.sampled_from((25, 40, 50, 60, 75))
+    cores = st.sampled_from((0, 30, 60)) if preset != "kai" else st.just(0)
+    cards = st.integers(1, 2) if preset != "gpushare" else st.just(1)
+    containers = 2 if preset == "hami" else 1
+    shares = st.lists(st.builds(Piece, cards, percents, cores), min_size=1, max_size=containers)
+    whole = st.builds(Piece, st.integers(1, 3), st.just(100))
+    return st.one_of(shares, st.lists(whole, min_size=1, max_size=1)).map(tuple)
+
+
+@st.composite
+def mixes(draw: st.DrawFn) -> tuple[str, list[tuple[int, set[int]]], list[tuple[Piece, ...]]]:
+    """A preset, nodes as their number of cards and the unhealthy ones, and what pods want."""
+    preset = draw(st.sampled_from(("gpushare", "hami", "kai")))
+    cards = st.integers(1, 4).flatmap(
+        lambda count: st.tuples(st.just(count), st.sets(st.integers(0, count - 1), max_size=1))
+    )
+    return (
+        preset,
+        draw(st.lists(cards, min_size=1, max_size=3)),
+        draw(st.lists(pieces_of(preset), max_size=16)),
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(mix=mixes(), choice=st.sampled_from(("Binpack", "Spread", "FirstFit", "LeastFragmentation")))
+def test_by_every_preset_each_piece_gets_distinct_healthy_cards_with_space_for_it(
+    mix: tuple[str, list[tuple[int, set[int]]], list[tuple[Piece, ...]]], choice: str
+) -> None:
+    preset, sizes, wanted = mix
+    shares = [f"nvidia.com/{name}" for name in ("gpumem", "gpumem-percentage", "gpucores")]
+    ignored = {"ignoredResources": [*shares, "aliyun.com/gpu-core.percentage"]}
+    deciding = Deciding(
+        *(
+            node_of(preset, f"n{i}", count, ",".join(map(str, unhealthy)))
+            for i, (count, unhealthy) in enumerate(sizes)
+        ),
+        plugins=PLUGINS,
+        pluginConfig=[
+            {"name": "GPUShare", "args": {"preset": preset, "cards": choice}},
+            {"name": "GPUTopology", "args": {"preset": preset}},
+            {"name": "NodeResourcesFit", "args": ignored},
+        ],
+    )
+    free = {
+        (f"n{i}", card): (100, 100)
+        for i, (count, unhealthy) in enumerate(sizes)
+        for card in {*range(count)} - unhealthy
+    }
+    for index, pieces in enumerate(wanted):
+        raw = pod_of(preset, f"p{index}", pieces)
+        outcome = deciding.outcome(raw)
+        if len(pieces) == 1:
+            (piece,) = pieces
+            cores = 100 if piece.is_whole else piece.cores
+            fitting = Counter(
+                name
+                for (name, _), left in free.items()
+                if left >= (piece.percent, 0) and left[1] >= cores
+            )
+            fits = any(count >= piece.cards for count in fitting.values())
+            assert isinstance(outcome, ScheduleResult) == fits
+        if not isinstance(outcome, ScheduleResult):
+            continue
+        parsed = parse_pod(raw)
+        assume_and_reserve(parsed, outcome.row, deciding.pipeline, deciding.state).pop_all()
+        placed = deciding.state.pods.get(parsed.key)
+        assert placed is not None
+        assert placed.cards is not None
+        for piece, cards in zip(pieces, placed.cards[1], strict=True):
+            assert len(set(cards)) == len(cards) == piece.cards
+            for card in cards:
+                memory, cores = free[outcome.node, card]
+                taken = 100 if piece.is_whole else piece.cores
+                assert memory >= piece.percent
+                assert cores >= taken
+                free[outcome.node, card] = (memory - piece.percent, cores - taken)
+
+
 def test_a_share_preempts_the_pod_that_has_the_card_and_no_other() -> None:
     """Which card a victim frees counts, not only how much of the node."""
     deciding = Deciding(
@@ -117,6 +265,20 @@ def test_a_share_preempts_the_pod_that_has_the_card_and_no_other() -> None:
     assert isinstance(outcome, FitError)
     assert outcome.nomination is not None
     assert [victim.name for victim in outcome.nomination.victims] == ["large"]
+
+
+def test_a_pod_that_preemption_spares_stays_on_its_card() -> None:
+    """Both pods would fit on one card, but they are on two."""
+    deciding = Deciding(
+        gpu_node("n", 2, MEMORY),
+        share_pod("a", 4, node="n", card=0),
+        share_pod("b", 4, node="n", card=1),
+        plugins=PLUGINS,
+    )
+    outcome = deciding.outcome(share_pod("urgent", MEMORY, priority=5))
+    assert isinstance(outcome, FitError)
+    assert outcome.nomination is not None
+    assert len(outcome.nomination.victims) == 1
 
 
 def test_two_nominated_pods_are_not_promised_the_same_card() -> None:

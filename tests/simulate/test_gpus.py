@@ -13,7 +13,7 @@ from mooring.policy.device_args import PRESETS
 from mooring.simulate.gpus import Move, NodeGPUs, Plan, node_gpus, picture, plans
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.manifests import Manifest
-from mooring.testing.builders import cluster, pod
+from mooring.testing.builders import cluster, node, pod
 
 FORM = PRESETS["gpushare"]
 
@@ -32,32 +32,30 @@ def planned(*objects: dict[str, Any]) -> list[Plan]:
 
 
 def test_a_node_tells_its_cards_their_owners_and_what_would_still_fit() -> None:
-    (node,) = nodes_of(
+    (known,) = nodes_of(
         gpu_node("n", 3, 16, unhealthy="2"),
         share_pod("a", 4, cores=30, node="n", card=0),
         share_pod("b", 6, node="n", card=0),
     )
-    assert (node.largest_share, node.free_cards) == (16, 1)
-    assert [card.owners for card in node.cards] == [("default/a", "default/b"), (), ()]
-    assert [card.free for card in node.cards] == [6, 16, 0]
-    assert [card.usable for card in node.cards] == [True, True, False]
-    assert node.cards[0].free_cores == 70
-    assert node.document()["cards"][0]["owners"] == ["default/a", "default/b"]
+    assert (known.largest_share, known.free_cards) == (16, 1)
+    assert [card.owners for card in known.cards] == [("default/a", "default/b"), (), ()]
+    assert [card.free for card in known.cards] == [6, 16, 0]
+    assert [card.usable for card in known.cards] == [True, True, False]
+    assert known.cards[0].free_cores == 70
+    assert known.document()["cards"][0]["owners"] == ["default/a", "default/b"]
 
 
 def test_what_is_only_guessed_is_told_as_such_and_what_is_overcommitted_too() -> None:
-    (node,) = nodes_of(
+    (known,) = nodes_of(
         gpu_node("n", 1, 16), share_pod("a", 12, node="n"), share_pod("b", 12, node="n", card=0)
     )
-    assert node.cards[0].guessed == ("default/a",)
-    assert node.cards[0].overcommitted
+    assert known.cards[0].guessed == ("default/a",)
+    assert known.cards[0].overcommitted
 
 
 def test_nodes_without_cards_are_left_out() -> None:
-    assert [node.node for node in nodes_of(gpu_node("b"), gpu_node("none", 0), gpu_node("a"))] == [
-        "a",
-        "b",
-    ]
+    nodes = nodes_of(gpu_node("b"), gpu_node("none", 0), gpu_node("a"))
+    assert [known.node for known in nodes] == ["a", "b"]
 
 
 @pytest.mark.parametrize("name", ["n", "<script>&"])
@@ -66,9 +64,30 @@ def test_the_picture_has_a_cell_for_each_card_whatever_nodes_and_types_are_calle
 ) -> None:
     described = [{"product": "<b>&", "memory": 16384}] * 2
     raw = gpu_node(name, 2, 16, described=described)
-    drawn = ET.fromstring(picture(nodes_of(raw)))  # noqa: S314 - our own picture
+    drawn = ET.fromstring(picture(nodes_of(raw), "GiB"))  # noqa: S314 - our own picture
     assert len(drawn.findall("{*}g")) == 2
     assert "<b>&: free" in (drawn.findtext("{*}g/{*}title") or "")
+
+
+def test_cards_are_drawn_right_of_the_longest_name_and_in_use_as_far_as_they_are() -> None:
+    name = "ip-10-0-0-17.eu-central-1.compute.internal"
+    drawn = ET.fromstring(  # noqa: S314 - our own picture
+        picture(nodes_of(gpu_node(name, 2, 16), share_pod("a", 4, node=name, card=1)), "GiB")
+    )
+    cells = [cell.findall("{*}rect") for cell in drawn.findall("{*}g")]
+    assert all(int(rect.attrib["x"]) > 6 * len(name) for cell in cells for rect in cell)
+    assert [int(used.attrib["width"]) for _, used in cells] == [0, 15]
+    assert "free; the number is the free memory in GiB" in [
+        text.text for text in drawn.findall("{*}text")
+    ]
+
+
+def test_a_card_of_unknown_memory_is_drawn_as_in_use_or_not() -> None:
+    raw = node("n", resources={"nvidia.com/gpu": 2})
+    nodes = nodes_of(raw, whole_pod("w", 1, node="n", on="0"))
+    drawn = ET.fromstring(picture(nodes, "GiB"))  # noqa: S314 - our own picture
+    cells = [cell.findall("{*}rect") for cell in drawn.findall("{*}g")]
+    assert [int(used.attrib["width"]) for _, used in cells] == [60, 0]
 
 
 def test_a_pod_that_fits_needs_no_plan() -> None:
@@ -107,9 +126,9 @@ def test_nothing_has_moved_after_planning() -> None:
         share_pod("other", 8, node="b", card=0),
         whole_pod("new", 1),
     )
-    before = [node.document() for node in node_gpus(given.state, FORM)]
+    before = [known.document() for known in node_gpus(given.state, FORM)]
     assert [*plans(given, in_force(given, Registry(SHIPPED, {}), "gpushare"), FORM)]
-    assert [node.document() for node in node_gpus(given.state, FORM)] == before
+    assert [known.document() for known in node_gpus(given.state, FORM)] == before
 
 
 def test_pods_that_request_no_cards_have_no_plan() -> None:

@@ -259,6 +259,22 @@ def test_a_trial_leaves_pods_of_a_vanished_node_alone() -> None:
     assert cpu(state) == [1000]
 
 
+def test_a_pod_that_a_trial_removes_and_adds_on_its_node_again_is_as_it_was() -> None:
+    state = cluster(node("a"), node("b"), pod("web", node="a"))
+    before = state.pods.get("default/web")
+    assert before is not None
+    with state.trial() as trial:
+        trial.remove("default/web")
+        trial.add(before.pod, before.row)
+        assert state.pods.get("default/web") is before
+        trial.remove("default/web")
+        trial.add(before.pod, state.nodes.row_of["b"])
+        trial.remove("default/web")
+        trial.add(before.pod, state.nodes.row_of["b"])
+    assert state.pods.get("default/web") is before
+    assert state.nodes.pod_count.data[:2].tolist() == [1, 0]
+
+
 def test_a_trial_is_undone_when_it_ends_in_an_error() -> None:
     state = cluster(node("n1"), pod("web", cpu="1", node="n1"))
 

@@ -124,11 +124,22 @@ def _with_conflict(checked: CheckedProfile, valid: Sequence[CheckedProfile]) -> 
 
 
 def _files_in(folder: str) -> Iterator[str]:
-    """The YAML and JSON files in the folder and its subfolders, without hidden ones."""
+    """The YAML and JSON files in the folder and its subfolders.
+
+    Hidden ones are left out, and the templates of Helm charts, which are no YAML yet.
+    """
     for path in sorted(Path(folder).rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if path.suffix in _SUFFIXES and not hidden and path.is_file():
+        if path.suffix in _SUFFIXES and not hidden and path.is_file() and not _is_template(path):
             yield str(path)
+
+
+def _is_template(path: Path) -> bool:
+    """Whether the file is in the folder `templates` of a Helm chart."""
+    return any(
+        parent.name == "templates" and (parent.parent / "Chart.yaml").is_file()
+        for parent in path.parents
+    )
 
 
 def _check_file(path: str, loader: ProfileLoader, report: Report) -> None:

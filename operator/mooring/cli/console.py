@@ -174,7 +174,11 @@ def _beside(names: str, prose: Sequence[str], width: int | None) -> Iterator[str
     if width is None:
         yield _GAP.join((names, *prose))
         return
-    folded = [wrap(cell, width, break_on_hyphens=False) or [""] for cell in prose]
+    alone = len(prose) == 1  # then a long word, which may be a name, may go over the edge whole
+    folded = [
+        wrap(cell, width, break_on_hyphens=False, break_long_words=not alone) or [""]
+        for cell in prose
+    ]
     for number in range(max(map(len, folded), default=1)):
         parts = [lines[number] if number < len(lines) else "" for lines in folded]
         first = names if number == 0 else " " * cell_len(names)

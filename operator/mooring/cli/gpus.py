@@ -1,7 +1,8 @@
 """`mooring gpus`."""
 
 import sys
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import click
 
@@ -21,15 +22,17 @@ from mooring.policy.device_args import PRESETS
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
-from mooring.simulate.gpus import NodeGPUs, Plan, node_gpus, picture, plans
+from mooring.simulate.gpus import Card, NodeGPUs, Plan, node_gpus, picture, plans
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.manifests import read_manifests
 from mooring.simulate.offline import offline_handle
 
 __all__ = ["gpus", "in_force"]
 
-_HEAD = ("NODE", "CARD", "TYPE", "MEMORY", "FREE", "CORES", "PODS")
-_NUMBERS = ("CARD", "MEMORY", "FREE", "CORES")
+_HEAD = ("  CARD", "FREE", "CORES FREE", "PODS")
+_NUMBERS = ("  CARD", "FREE", "CORES FREE")
+_UNITS = {1: "MiB", 1024: "GiB"}
+"""The unit of memory by its MiB."""
 
 
 @click.command(
@@ -68,51 +71,73 @@ def gpus(files: tuple[str, ...], preset: str, output: str, *, plan: bool) -> Non
         found = [*plans(inputs, in_force(inputs, registry, preset), form)]
         _print_plans(found, output)
         sys.exit(DONE if all(each.node for each in found) else NO)
-    nodes = [*node_gpus(inputs.state, form)]
+    nodes, unit = [*node_gpus(inputs.state, form)], _UNITS[form.mib_per_unit]
     if output == "svg":
-        click.echo(picture(nodes), nl=False)
+        click.echo(picture(nodes, unit), nl=False)
     elif output == "json":
-        print_json({"nodes": [node.document() for node in nodes]})
+        print_json({"memoryUnit": unit, "nodes": [node.document() for node in nodes]})
     else:
-        _print_nodes(nodes)
+        _print_nodes(nodes, unit)
 
 
 def in_force(inputs: Inputs, registry: Registry, preset: str) -> InForce:
-    """The default policy with the plugins that assign cards of the preset."""
-    names = ("GPUShare", "GPUTopology")
+    """The default policy with the plugins that assign cards of the preset.
+
+    NodeResourcesFit leaves shares to them, because not all nodes publish what shares request.
+    """
+    names, form = ("GPUShare", "GPUTopology"), PRESETS[preset]
+    shares = (form.memory_resource, form.memory_percent_resource, form.cores_resource)
+    ignored = {"ignoredResources": [resource for resource in shares if resource]}
     document = {
         "plugins": {"multiPoint": {"enabled": [{"name": name} for name in names]}},
-        "pluginConfig": [{"name": name, "args": {"preset": preset}} for name in names],
+        "pluginConfig": [
+            *({"name": name, "args": {"preset": preset}} for name in names),
+            {"name": "NodeResourcesFit", "args": ignored},
+        ],
     }
     spec = read(SchedulingProfileSpec, document, "spec")
     profiles = Profiles(registry, offline_handle(inputs.state))
     return profiles.build(SchedulingProfile("gpus", spec), resolve(spec, registry))
 
 
-def _print_nodes(nodes: Iterable[NodeGPUs]) -> None:
-    rows = []
-    for node in nodes:
-        for card in node.cards:
-            state = "" if card.usable else " (not usable)"
-            state += " (overcommitted)" if card.overcommitted else ""
-            owners = (f"{key}?" if key in card.guessed else key for key in card.owners)
-            rows.append(
-                (
-                    node.node,
-                    str(card.number),
-                    card.product or "-",
-                    str(card.memory),
-                    str(card.free),
-                    f"{card.free_cores}%",
-                    (", ".join(owners) or "-") + state,
-                )
-            )
-        free = f"largest share {node.largest_share}, {node.free_cards} free cards"
-        rows.append((node.node, "", "", "", "", "", free))
-    if rows:
-        print_table(_HEAD, rows, numbers=_NUMBERS, prose=("PODS",))
-    else:
+def _print_nodes(nodes: Sequence[NodeGPUs], unit: str) -> None:
+    """A heading and a table of cards for each node, so that long names leave space for pods."""
+    if not nodes:
         note("no node has GPUs; is --preset the right one?")
+    for number, node in enumerate(nodes):
+        if number:
+            click.echo()
+        click.echo(node.node)
+        click.echo(f"  {_kinds(node)}; still fits: {_fits(node, unit)}")
+        rows = []
+        for card in node.cards:
+            owners = (f"{key}?" if key in card.guessed else key for key in card.owners)
+            pods = ", ".join(owners) or "-"
+            states = {"overcommitted": card.overcommitted, "not usable": not card.usable}
+            notes = "".join(f" ({state})" for state, holds in states.items() if holds)
+            rows.append((str(card.number), _free(card, unit), f"{card.free_cores}%", pods + notes))
+        print_table(_HEAD, rows, numbers=_NUMBERS, prose=("PODS",))
+
+
+def _kinds(node: NodeGPUs) -> str:
+    """How many cards of each type, such as `4 x NVIDIA-A10`."""
+    kinds = Counter(card.product or "cards of unknown type" for card in node.cards)
+    return ", ".join(f"{count} x {product}" for product, count in kinds.items())
+
+
+def _fits(node: NodeGPUs, unit: str) -> str:
+    """The largest requests that the node could still take."""
+    cards = f"{node.free_cards} whole card{'s' * (node.free_cards > 1)}"
+    found = [f"a share of {node.largest_share} {unit}"] * (node.largest_share > 0)
+    found += [cards] * (node.free_cards > 0)
+    return ", or ".join(found) or "nothing"
+
+
+def _free(card: Card, unit: str) -> str:
+    """What is free of the card, and of how much; its memory may be unknown."""
+    if card.memory:
+        return f"{card.free}/{card.memory} {unit}"
+    return "no" if card.owners or not card.usable else "yes"
 
 
 def _print_plans(found: Iterable[Plan], output: str) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from mooring.engine.extenders.answers import Filtered
 from mooring.engine.result_cache import ShapeResults
+from mooring.framework.card_plugin import assign_cards
 from mooring.framework.diagnosis import EXTENDER, Diagnosis, RejectedNodes
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import FilterPlugin, ResourceFilterPlugin
@@ -223,6 +224,7 @@ class Search:
         with self.cluster.trial() as trial:
             for pod in nominated:
                 trial.add(pod, row)
+                assign_cards(self.pipeline.reserve, pod, row)
             return self.rejections(row)
 
     def _nominated_at(self, row: int) -> Sequence[Pod]:

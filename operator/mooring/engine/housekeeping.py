@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from mooring.engine.scheduler_state import SchedulerState
@@ -40,7 +40,7 @@ class Housekeeping:
         scheduler: SchedulerState,
         client: ApiClient,
         *,
-        flush: Callable[[], None],
+        flush: Callable[[], Iterable[None]],
         report: Callable[[], None],
         expire_nominations: Callable[[], None],
         unbound: Callable[[Pod], None],
@@ -74,7 +74,8 @@ class Housekeeping:
         self._scheduler.waiting.expire(self._clock())
 
     async def _flush_queue(self) -> None:
-        self._flush()
+        for _ in self._flush():
+            await asyncio.sleep(0)
 
     async def _expire_nominations(self) -> None:
         self._expire()

@@ -3,7 +3,7 @@
 Everything here runs on the event loop's thread and returns at once.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 from typing import Final
 
@@ -25,6 +25,8 @@ _SCHEDULING_GATES: Final = "SchedulingGates"
 """The plugin of `spec.schedulingGates`."""
 _GATED_SECONDS: Final = 2.0
 """A member of a group is told after so long why it is gated: most groups are complete sooner."""
+_GATED_AT_ONCE: Final = 200
+"""PreEnqueue plugins run again for so many pods without a pause, which takes some milliseconds."""
 _GROUP_EVENTS: Final = frozenset(
     (Kind.UNSCHEDULED_POD, Kind.POD_GROUP, Kind.COSCHEDULING_POD_GROUP)
 )
@@ -116,19 +118,24 @@ class Intake:
         self._scheduler.state.track_pod_groups(self._scheduler.profiles.pod_group_formats)
         self._find_profiles(None)
 
-    def flush(self) -> None:
+    def flush(self) -> Iterator[None]:
         """Tries again what no event may bring back; to be called from time to time.
 
         These are pods that have been unschedulable for five minutes, and gated pods: PreEnqueue
-        plugins run for them again, because they may have failed, or read more than the pod.
+        plugins run for them again, because they may have failed, or read more than the pod. It
+        yields between some gated pods and the next ones, so that other work can be done.
         """
-        moved = self._scheduler.queue.flush_unschedulable(self._clock())
-        for queued in self._scheduler.queue:
+        queue = self._scheduler.queue
+        if queue.flush_unschedulable(self._clock()):
+            self._wake()
+        gated = [queued for queued in queue if queued.queue is SubQueue.GATED]
+        for number, queued in enumerate(gated):
+            if number and number % _GATED_AT_ONCE == 0:
+                yield
             if queued.queue is SubQueue.GATED:
                 self._add(queued.pod, queued.pipeline, report=True)
-                moved |= not queued.gated
-        if moved:
-            self._wake()
+                if not queued.gated:
+                    self._wake()
 
     def _admit_group(self, event: ClusterEvent) -> None:
         """Runs PreEnqueue again for the gated members of a group that may be complete now."""

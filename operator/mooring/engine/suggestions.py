@@ -22,7 +22,7 @@ from mooring.engine.result_cache import ResultCache
 from mooring.framework.pipeline import Pipeline
 from mooring.model.affinity import AffinityTerm, SpreadConstraint
 from mooring.model.pod import Pod
-from mooring.model.resources import CPU, MEMORY
+from mooring.model.resources import CPU, MEMORY, amount_text
 from mooring.model.selectors import LabelSelector, Requirement
 from mooring.model.shape import HostPort, PodShape
 from mooring.model.taints import NOT_SCHEDULABLE_TAINT, Taint, Toleration, tolerated
@@ -30,7 +30,7 @@ from mooring.model.volumes import ClaimVolume
 from mooring.state.columns import IntArray
 from mooring.state.snapshot import Snapshot
 
-__all__ = ["Suggestion", "amount", "suggestions"]
+__all__ = ["Suggestion", "suggestions"]
 
 _MOST_CHANGES: Final = 32
 """Changes of the pod that are tried; each is a search over all nodes."""
@@ -48,7 +48,6 @@ _TOLERATION: Final = 1.0
 _CONSTRAINT: Final = 1.5
 """The cost of a constraint that the pod gives up."""
 _MEBIBYTE: Final = 2**20
-_UNITS: Final = (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +84,15 @@ def suggestions(
 ) -> Iterator[Suggestion | None]:
     """Yields each suggestion, and None after each change that does not help.
 
+    A pod that fits as it is, since the cluster has changed, gets only the suggestion that says so.
     Between two items other work may go on, also such that changes the cluster. One item takes about
     as long as a decision about a new shape. `cache` should serve nothing else.
     """
     trial = _Trial(pod, pipeline, cluster, cache)
+    unchanged = trial.unchanged()
+    yield unchanged
+    if unchanged is not None:
+        return
     changes = list(islice(_changes(pod, cluster), _MOST_CHANGES))
     found = False
     for change in changes:
@@ -127,6 +131,20 @@ class _Trial:
         for group in search.rejected_with_nominated(pre_filtered, fits):
             rows = np.setdiff1d(rows, group.rows)
         return rows
+
+    def unchanged(self) -> Suggestion | None:
+        """That the pod fits as it is, because the cluster has changed; None if it does not."""
+        rows = self._feasible(self._pod)
+        if not len(rows):
+            return None
+        return Suggestion(
+            change="as it is",
+            cause="no filter rejects every node any more",
+            cost=0.0,
+            nodes=len(rows),
+            examples=self._names(rows),
+            pod=self._pod,
+        )
 
     def with_changes(self, *changes: _Change) -> Suggestion | None:
         """The suggestion to change the pod so; None if it fits nowhere then."""
@@ -180,10 +198,12 @@ class _Trial:
         return limits, min(float(shares[best]), 1.0)
 
     def _request_text(self, resource: str, limit: int) -> str:
-        requested = amount(resource, self._pod.shape.demand.resources[resource])
+        requested = amount_text(resource, self._pod.shape.demand.resources[resource])
         if not limit:
             return f"did not request {resource} (it requests {requested})"
-        return f"requested at most {amount(resource, limit)} of {resource} instead of {requested}"
+        return (
+            f"requested at most {amount_text(resource, limit)} of {resource} instead of {requested}"
+        )
 
     def rows_for_endings(self) -> list[int]:
         """The rows on which pods that end are most likely to help: those that lack least."""
@@ -409,14 +429,3 @@ def _rounded_down(resource: str, free: int) -> int:
     if resource == CPU:
         step = 10
     return free // step * step if free >= step else free
-
-
-def amount(resource: str, value: int) -> str:
-    """An amount as people write it: `1500m` or `2` for cpu, `3Gi` or `512Mi` for bytes."""
-    if resource == CPU:
-        return f"{value // 1000}" if value % 1000 == 0 else f"{value}m"
-    if resource in (MEMORY, "ephemeral-storage") or resource.startswith("hugepages-"):
-        for suffix, unit in _UNITS:
-            if value >= unit and value % unit == 0:
-                return f"{value // unit}{suffix}"
-    return str(value)

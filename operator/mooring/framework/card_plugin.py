@@ -6,7 +6,7 @@ of the node.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from mooring.framework.handle import Handle
@@ -20,7 +20,14 @@ from mooring.policy.device_args import CardArgs
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import NodeView
 
-__all__ = ["CardPlugin"]
+__all__ = ["CardPlugin", "assign_cards"]
+
+
+def assign_cards(plugins: Iterable[object], pod: Pod, row: int) -> None:
+    """The pod, which was added to the row in a trial, has the cards that these would choose."""
+    for plugin in plugins:
+        if isinstance(plugin, CardPlugin):
+            plugin.assign(pod, row)
 
 
 class CardPlugin(ABC):
@@ -51,8 +58,8 @@ class CardPlugin(ABC):
         """The request, SKIP if it is not for this plugin, or why it is rejected."""
 
     @abstractmethod
-    def _chosen(self, request: CardRequest, row: int, key: str) -> Assignment | None:
-        """The best cards of a row for the pod of that key, which is on it; None if none fit."""
+    def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:
+        """The best cards of a row for the pod, which is on it; None if none fit."""
 
     @abstractmethod
     def _annotations(
@@ -75,14 +82,19 @@ class CardPlugin(ABC):
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
         """The pod has the best cards of the node."""
-        request = self.pre_filter(pod, self._cluster)
         row = self._cluster.row(node)
+        return None if row is None else self.assign(pod, row)
+
+    def assign(self, pod: Pod, row: int) -> Unschedulable | None:
+        """The pod, which is assumed on the row, also in a trial, has the best cards of it."""
+        request = self.pre_filter(pod, self._cluster)
         if isinstance(request, Unschedulable):
             return request
-        if request is SKIP or row is None:
+        if request is SKIP:
             return None
-        assignment = self._chosen(request, row, pod.key)
+        assignment = self._chosen(pod, request, row)
         if assignment is None:
+            node = self._cluster.node_names[row]
             return Unschedulable(f"GPUs of node {node} are not free any more")
         self._assume_cache.assign_cards(pod, self._format, assignment)
         return None

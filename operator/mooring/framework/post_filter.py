@@ -124,13 +124,15 @@ class PodGroupPostFilterState:
     """A pod group that fits nowhere; the argument of `pod_group_post_filter`.
 
     `members` are those that the group needs to have its minimum. `place` returns the row of each by
-    uid in the present state of a trial, or None if they do not all fit.
+    uid in the present state of a trial, or None if they do not all fit. How much these searches may
+    cost in all is bounded; `is_last` says whether only one more is sure to be made.
     """
 
     group: PodGroupState
     members: tuple[Pod, ...]
     cluster: Snapshot
     place: Callable[[], Mapping[str, int] | None]
+    is_last: Callable[[], bool]
     limits: Preemption
     now: float
 

@@ -373,7 +373,7 @@ def node_cards(node: Node, form: CardFormat) -> NodeCards:
         units[:count] if known else (memory,) * count,
         topology.products[:count] if known else (product,) * count,
         named,
-        max(0, _lost(node, form, memory) - len(named)),
+        max(0, _lost(node, form, counted, memory) - len(named)),
         _cut(topology.links, count) if len(topology.links) == counted else (),
     )
 
@@ -397,11 +397,15 @@ def _capacity(node: Node, resource: str) -> int:
     return min(max(amount, 0), _MOST_MEMORY)
 
 
-def _lost(node: Node, form: CardFormat, memory: int) -> int:
-    """How many cards the node does not offer any more though it has them."""
+def _lost(node: Node, form: CardFormat, count: int, memory: int) -> int:
+    """How many of the node's cards it does not offer any more, by the resource that lacks most.
+
+    A card may be published several times over, as HAMi and time slicing do.
+    """
     lost = node.unavailable.get(form.count_resource, 0)
-    if not form.per_container:
-        lost = max(lost, node.unavailable.get(form.whole_resource, 0))
+    whole = _capacity(node, form.whole_resource)
+    if whole:
+        lost = max(lost, -(-node.unavailable.get(form.whole_resource, 0) * count // whole))
     if memory and form.memory_resource:
         lost = max(lost, -(-node.unavailable.get(form.memory_resource, 0) // memory))
     return min(max(lost, 0), MAX_CARDS)

@@ -232,8 +232,10 @@ class Page:
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         """Server-sent events: all nodes, then what changes; and the counts of the queue.
 
-        ?resource=NAME and ?label=KEY say by what nodes are coloured and grouped.
+        ?resource=NAME and ?label=KEY say by what nodes are coloured and grouped; with ?nodes=false
+        there are only the counts.
         """
+        nodes = _parameter(request, "nodes") != "false"
         resource = _parameter(request, "resource") or "cpu"
         label = _parameter(request, "label") if "label" in request.query else None
         viewer = await self._viewer(request)
@@ -241,7 +243,9 @@ class Page:
             response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
             await response.prepare(request)
             try:
-                async for event, data in self._events(viewer, request, resource, label):
+                async for event, data in self._events(
+                    viewer, request, (resource, label) if nodes else None
+                ):
                     async with asyncio.timeout(_WRITE_SECONDS):
                         await response.write(_event(event, data))
             except (TimeoutError, ConnectionResetError):
@@ -262,9 +266,12 @@ class Page:
             self._streams -= 1
 
     async def _events(
-        self, viewer: Viewer, request: web.Request, resource: str, label: str | None
+        self, viewer: Viewer, request: web.Request, shown: tuple[str, str | None] | None
     ) -> AsyncIterator[tuple[str, Any]]:
-        """What the stream sends, until the page stops or the user loses the right."""
+        """What the stream sends, until the page stops or the user loses the right.
+
+        `shown` are the resource and the label by which nodes are shown; without it they are not.
+        """
         right = NonResourceAttributes("get", request.path)
         now = asyncio.get_running_loop().time
         columns: Columns | None = None
@@ -275,14 +282,16 @@ class Page:
                 checked_at = now()
                 if not await self._still(viewer, request, right):
                     return
-            current = self._nodes.columns(resource)
-            if columns is None or current.version != columns.version:
-                if columns is None or now() - snapshot_at >= _SNAPSHOT_SECONDS:
-                    columns, snapshot_at = current, now()
-                    yield "snapshot", await self._nodes.snapshot(columns, resource, label)
-            elif (changes := current.changes(columns)) is not None:
-                columns = current
-                yield "nodes", changes
+            if shown is not None:
+                resource, label = shown
+                current = self._nodes.columns(resource)
+                if columns is None or current.version != columns.version:
+                    if columns is None or now() - snapshot_at >= _SNAPSHOT_SECONDS:
+                        columns, snapshot_at = current, now()
+                        yield "snapshot", await self._nodes.snapshot(columns, resource, label)
+                elif (changes := current.changes(columns)) is not None:
+                    columns = current
+                    yield "nodes", changes
             queue = {**self._queue.counts(), "leading": self._leading()}
             if queue != counts or now() - counts_at >= _BEAT_SECONDS:
                 counts, counts_at = queue, now()

@@ -6,6 +6,7 @@ are a few operations on arrays, for as many viewers as there are.
 
 import asyncio
 import time
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -92,8 +93,12 @@ class PendingPods:
         return [self.namespace_values[code] for code in np.argsort(-counts, kind="stable")]
 
     def groups(self, visible: frozenset[str]) -> dict[str, Any]:
-        """The pods by state, by cause and by owner; owners of visible namespaces only."""
+        """The pods by state, by cause and by owner; owners of visible namespaces only.
+
+        A cause is named if a visible pod has it: a plugin's text may name pods.
+        """
         seen = self._visible(visible)
+        named = np.isin(self.causes, self.causes[seen])
         return {
             "total": len(self.keys),
             "states": dict(
@@ -101,8 +106,9 @@ class PendingPods:
             ),
             "causes": [
                 {"cause": self.cause_values[code], **group}
-                for code, group in self._groups(self.causes, np.ones(len(self.keys), np.bool_))
+                for code, group in self._groups(self.causes, named)
             ],
+            "otherCauses": int((~named).sum()),
             "owners": [
                 dict(zip(("namespace", "kind", "name"), self.owner_values[code], strict=True))
                 | group
@@ -220,14 +226,14 @@ class Queue:
     async def _read(self) -> PendingPods:
         """Reads all pods in slices; a pod that is bound meanwhile may be among them."""
         scheduler, now = self._scheduler, self._clock()
-        keys, rows = list[str](), list[tuple[int, ...]]()
+        keys, rows = list[str](), array("q")
         causes, namespaces, owners = _Codes(), _Codes(), _Codes()
 
         def steps() -> Iterator[None]:
             for count, queued in enumerate(scheduler.queue):
                 pod = queued.pod
                 keys.append(pod.key)
-                rows.append(
+                rows.extend(
                     (
                         STATES.index(self._state(queued)),
                         causes.of(self._cause_of(queued)),
@@ -246,7 +252,7 @@ class Queue:
                 keys.append(pod.key)
                 codes = causes.of("no profile takes the pod"), namespaces.of(pod.namespace)
                 since = int(max(wall - pod.created, 0)) if pod.created else 0
-                rows.append((state, *codes, owners.of(_owner(pod)), pod.shape.priority, 0, since))
+                rows.extend((state, *codes, owners.of(_owner(pod)), pod.shape.priority, 0, since))
                 if not count % _SLICE:
                     yield
 

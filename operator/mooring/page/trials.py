@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 import yaml
@@ -159,8 +159,8 @@ class Trials:
         """
         async with self._turn():
             pipeline = await self._pipeline(wanted.profile, wanted.profile_text)
-            manifests = await asyncio.to_thread(_read, wanted.manifests, "the pods")
-            objects = self._objects(manifests)
+            manifests = await asyncio.to_thread(_new_objects, wanted.manifests)
+            objects = await self._objects(manifests)
             if not objects.pods and not objects.rejected:
                 raise InputError("the text makes no pods: write a Pod, a Deployment or the like")
             cache = ResultCache(self._scheduler.state.nodes)
@@ -264,7 +264,7 @@ class Trials:
             raise InputError(f'there is no profile "{name}" in force')
         return in_force[name].pipeline
 
-    def _objects(self, manifests: Sequence[Manifest]) -> _Objects:
+    async def _objects(self, manifests: Sequence[Manifest]) -> _Objects:
         """The pods that the API server and the controllers would make of the objects."""
         state = self._scheduler.state
         admission = Admission(state.objects.of(Kind.PRIORITY_CLASS).values(), ())
@@ -283,11 +283,13 @@ class Trials:
                     key = object_key(kind, manifest.raw)
                     groups.append((kind, key, parse_object(kind, manifest.raw)))
                     continue
-                left = MOST_PODS - len(made) - len(rejected)
-                for raw in islice(_pods_of(manifest, controllers, notes), left + 1):
+                began = self._clock()
+                for raw in _pods_of(manifest, controllers, notes):
                     if len(made) + len(rejected) >= MOST_PODS:
                         more = True
                         break
+                    await asyncio.sleep(_REST * (self._clock() - began))
+                    began = self._clock()
                     try:
                         pod = parse_pod(admission.pod(raw))
                     except Forbidden as answer:
@@ -396,8 +398,11 @@ class Trials:
         cache: ResultCache,
     ) -> list[dict[str, Any]]:
         """The decision about all pods of a group, with a pause after each slice of the search."""
-        gates = (_gate(pod, pipeline, only=_SCHEDULING_GATES) for pod in unit.pods)
-        message = next(filter(None, gates), None) or group.incomplete
+        obstacles = chain(
+            (pod.limit_exceeded for pod in unit.pods),
+            (_gate(pod, pipeline, only=_SCHEDULING_GATES) for pod in unit.pods),
+        )
+        message = next(filter(None, obstacles), None) or group.incomplete
         if message is not None:
             return [_without_node(pod, pipeline, message) for pod in unit.pods]
         cluster = self._scheduler.cluster
@@ -530,26 +535,36 @@ def _read(text: str, name: str) -> list[Manifest]:
     return manifests
 
 
+def _new_objects(text: str) -> list[Manifest]:
+    """The objects of a text, as if nothing of them was stored yet.
+
+    Raises:
+        InputError: as `_read`, and for mistakes in the fields of pods and their controllers.
+    """
+    found: list[Manifest] = []
+    try:
+        for manifest in _read(text, "the pods"):
+            raw = {name: value for name, value in manifest.raw.items() if name != "status"}
+            raw["metadata"] = {**mapping(raw, "metadata")}
+            raw["metadata"].pop("uid", None)
+            mistakes = [*islice(field_mistakes(raw), _MOST_MISTAKES)]
+            if mistakes:
+                lines = (f"{manifest.source}: {mistake}" for mistake in mistakes)
+                raise InputError("\n".join(lines))
+            found.append(replace(manifest, raw=raw))
+    except ManifestError as error:
+        raise InputError(str(error)) from None
+    return found
+
+
 def _pods_of(
     manifest: Manifest, controllers: Controllers, notes: dict[str, None]
 ) -> Iterator[dict[str, Any]]:
-    """The raw pods of one object, as if nothing of it was stored yet.
-
-    Raises:
-        InputError: for mistakes in its fields, and for an object that makes no pods.
-    """
-    raw = {name: value for name, value in manifest.raw.items() if name != "status"}
-    metadata = dict(mapping(raw, "metadata"))
-    metadata.pop("uid", None)
-    raw["metadata"] = metadata
-    mistakes = [*islice(field_mistakes(raw), _MOST_MISTAKES)]
-    if mistakes:
-        raise InputError("\n".join(f"{manifest.source}: {mistake}" for mistake in mistakes))
-    new = replace(manifest, raw=raw)
+    """The raw pods of one object; InputError if objects of its kind make no pods."""
     if (manifest.group, manifest.kind) == ("", "Pod"):
-        made: Iterable[dict[str, Any]] = [raw]
+        made: Iterable[dict[str, Any]] = [manifest.raw]
     elif (manifest.group, manifest.kind) in CONTROLLERS:
-        made = (each.raw for each in controllers.expand(new))
+        made = (each.raw for each in controllers.expand(manifest))
     else:
         raise manifest.error(
             f"kind: {manifest.kind} makes no pods here; write Pods, PodGroups, Deployments, "

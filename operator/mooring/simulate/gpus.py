@@ -12,6 +12,7 @@ from mooring.engine.cycle import decide
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.profiles import InForce
 from mooring.engine.result_cache import ResultCache
+from mooring.framework.card_plugin import assign_cards
 from mooring.model.devices import CardFormat, CardRequestError, card_request
 from mooring.model.pod import Pod
 from mooring.simulate.inputs import Inputs
@@ -211,11 +212,13 @@ class _Planner:
             if found is None:
                 return None
             trial.add(pod, found.row)
+            assign_cards(self._pipeline.reserve, pod, found.row)
             for each in moved:
                 target = self._decided(each)
                 if target is None:
                     return None
                 trial.add(each, target.row)
+                assign_cards(self._pipeline.reserve, each, target.row)
                 moves.append(Move(each.key, node, target.node))
         return tuple(moves)
 
@@ -231,22 +234,41 @@ def _only(row: int) -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":
 
 _CELL: Final = 64
 _HIGH: Final = 26
-_NAME: Final = 180
+_CHARACTER: Final = 7
+"""No character of a node's name is wider on average."""
+_LEGEND: Final = (
+    ("in use", "#9cc3e8"),
+    ("free; the number is the free memory", "#f4f4f4"),
+    ("not usable", "#b0b0b0"),
+    ("overcommitted", "#f0a0a0"),
+)
+"""What the colours of a card mean; the text on all of them is black."""
+_IN_USE, _FREE, _NOT_USABLE, _OVERCOMMITTED = (colour for _, colour in _LEGEND)
 
 
-def picture(nodes: Iterable[NodeGPUs]) -> str:
+def picture(nodes: Iterable[NodeGPUs], unit: str) -> str:
     """An SVG: nodes as rows, cards as cells, filled as far as their memory is in use."""
     rows = list(nodes)
     widest = max((len(node.cards) for node in rows), default=0)
-    width, height = _NAME + _CELL * widest + 10, _HIGH * len(rows) + 10
+    left = 14 + _CHARACTER * max((len(node.node) for node in rows), default=0)
+    width, height = max(left + _CELL * widest, 560) + 10, _HIGH * (len(rows) + 1) + 10
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="11">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="11">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
     ]
     for index, node in enumerate(rows):
         y = 5 + index * _HIGH
         parts.append(f'<text x="4" y="{y + 15}">{escape(node.node)}</text>')
-        parts += [_cell(card, _NAME + _CELL * card.number, y) for card in node.cards]
+        parts += [_cell(card, left + _CELL * card.number, y) for card in node.cards]
+    x, y = 4, 5 + _HIGH * len(rows)
+    for text, colour in _LEGEND:
+        meaning = f"{text} in {unit}" if colour == _FREE else text
+        parts.append(
+            f'<rect x="{x}" y="{y + 5}" width="12" height="12" fill="{colour}" stroke="#808080"/>'
+            f'<text x="{x + 17}" y="{y + 15}">{meaning}</text>'
+        )
+        x += 34 + _CHARACTER * len(meaning)
     return "\n".join((*parts, "</svg>", ""))
 
 
@@ -254,12 +276,15 @@ def _cell(card: Card, x: int, y: int) -> str:
     width, height = _CELL - 4, _HIGH - 4
     used = card.memory - card.free if card.usable else 0
     filled = width * min(used, card.memory) // max(1, card.memory)
-    colour = "#c02020" if card.overcommitted else "#4080c0"
-    background = "#f4f4f4" if card.usable else "#c0c0c0"
+    if card.owners and not card.memory:
+        filled = width
+    colour = _OVERCOMMITTED if card.overcommitted else _IN_USE
+    background = _FREE if card.usable else _NOT_USABLE
     title = escape(", ".join(card.owners) or ("free" if card.usable else "not usable"))
+    number = card.free if card.memory else ""
     return (
         f"<g><title>{card.number} {escape(card.product)}: {title}</title>"
         f'<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="{background}" '
         f'stroke="#808080"/><rect x="{x}" y="{y}" width="{filled}" height="{height}" '
-        f'fill="{colour}"/><text x="{x + 4}" y="{y + 15}">{card.free}</text></g>'
+        f'fill="{colour}"/><text x="{x + 4}" y="{y + 15}">{number}</text></g>'
     )

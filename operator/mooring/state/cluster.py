@@ -483,11 +483,14 @@ def _drop(_events: tuple[ClusterEvent, ...]) -> None:
 class Trial:
     """Removes and adds pods for a dry run; see `ClusterState.trial`."""
 
-    __slots__ = ("_state", "_undo")
+    __slots__ = ("_added", "_removed", "_state", "_undo")
 
     def __init__(self, state: ClusterState, undo: ExitStack) -> None:
         self._state = state
         self._undo = undo
+        self._added: dict[str, None] = {}
+        self._removed: dict[str, PodState] = {}
+        undo.callback(self._restore)
 
     def remove(self, key: str) -> None:
         """Removes the placed pod of this namespace/name.
@@ -497,7 +500,10 @@ class Trial:
         placed = self._state.pods.get(key)
         if placed is not None and self._state.nodes.nodes[placed.row] is not None:
             self._state._detach(key)  # noqa: SLF001 - the other half of one class
-            self._undo.callback(self._state._attach, placed)  # noqa: SLF001
+            if key in self._added:
+                del self._added[key]
+            else:
+                self._removed[key] = placed
 
     def withdraw(self, key: str) -> None:
         """The pod of this namespace/name is nominated nowhere."""
@@ -506,6 +512,21 @@ class Trial:
             self._undo.callback(self._state._nominations.put, *nominee)  # noqa: SLF001
 
     def add(self, pod: Pod, row: int) -> None:
-        """Adds the pod, which must not be placed in this trial yet, on the row."""
-        self._state._attach(PodState(pod, row, assumed=True))  # noqa: SLF001
-        self._undo.callback(self._state._detach, pod.key)  # noqa: SLF001
+        """Adds the pod, which must not be placed now, on the row.
+
+        One that was removed from this row in this trial is as it was before.
+        """
+        placed = self._removed.get(pod.key)
+        if placed is not None and placed.pod is pod and placed.row == row:
+            del self._removed[pod.key]
+        else:
+            placed = PodState(pod, row, assumed=True)
+            self._added[pod.key] = None
+        self._state._attach(placed)  # noqa: SLF001 - see above
+
+    def _restore(self) -> None:
+        """All pods are as they were before the trial."""
+        for key in reversed(self._added):
+            self._state._detach(key)  # noqa: SLF001 - see above
+        for placed in reversed(self._removed.values()):
+            self._state._attach(placed)  # noqa: SLF001 - see above

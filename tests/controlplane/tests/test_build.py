@@ -11,6 +11,8 @@ from controlplane import ControlPlaneError
 from controlplane.build import (
     HERE,
     PROGRAMS,
+    TOOLS,
+    TOOLS_MODULE,
     cache_root,
     ensure_built,
     kubernetes_version,
@@ -44,10 +46,23 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "calls"
 
 
-def test_the_programs_are_the_tool_lines_of_go_mod() -> None:
-    tools = re.search(r"^tool \((.*?)^\)", MODULE, re.MULTILINE | re.DOTALL)
+@pytest.mark.parametrize(
+    ("folder", "programs"), [(HERE, PROGRAMS), (TOOLS_MODULE.folder, TOOLS)], ids=["plane", "tools"]
+)
+def test_the_programs_are_the_tool_lines_of_go_mod(folder: Path, programs: dict[str, str]) -> None:
+    module = (folder / "go.mod").read_text()
+    tools = re.search(r"^tool \((.*?)^\)", module, re.MULTILINE | re.DOTALL)
     assert tools
-    assert sorted(tools[1].split()) == sorted(PROGRAMS.values())
+    assert sorted(tools[1].split()) == sorted(programs.values())
+
+
+def test_tools_are_built_apart_so_that_their_versions_change_no_control_plane(calls: Path) -> None:
+    folder = ensure_built(Progress(StringIO()), TOOLS_MODULE)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(TOOLS)
+    assert programs_folder(TOOLS_MODULE) == folder
+    assert len(calls.read_text().splitlines()) == len(TOOLS)
+    with pytest.raises(ControlPlaneError, match="not built: run `make controlplane`"):
+        programs_folder()
 
 
 def test_every_staging_module_is_replaced_by_the_release_of_the_same_kubernetes() -> None:

@@ -1,8 +1,10 @@
 """What is decided about a group: all members, the minimum, a domain, or why there is none."""
 
+from collections import Counter
 from typing import Any
 
 from deciding import Deciding
+from devices.objects import gpu_node, whole_pod
 from mooring.engine.groups.decision import GroupDecision, decide_group
 from mooring.engine.groups.slices import SearchBudget, run_whole
 from mooring.model.pod import parse_pod
@@ -140,6 +142,25 @@ def test_a_member_whose_claim_is_missing_names_the_claim() -> None:
     raws = [*members(1), pod("x", group="g", claims=["data"])]
     message = decided(deciding, raws).message
     assert 'persistentvolumeclaim "data" not found' in message
+
+
+def test_members_leave_linked_cards_to_each_other() -> None:
+    """The cards of members before count as those that the plugin would choose for them."""
+    links = [["X", *(["SYS"] * 3)] for _ in range(4)]
+    for i, j in ((0, 2), (1, 3)):
+        links[i], links[j] = (["SYS"] * 4 for _ in range(2))
+        links[i][j] = links[j][i] = "NV4"
+    deciding = Deciding(
+        gpu_node("a", 4, 16, links=links),
+        gpu_node("b", 4, 16, links=links),
+        pod_group("g", 4),
+        plugins={"multiPoint": {"enabled": [{"name": "GPUShare"}, {"name": "GPUTopology"}]}},
+    )
+    linked = {"scheduling.mooring.dev/gpu-link-required": "NVLink"}
+    raws = [whole_pod(f"m{i}", 2, group="g", annotations=linked) for i in range(4)]
+    rows = decided(deciding, raws).rows
+    assert Counter(rows.values()) == {0: 2, 1: 2}
+    assert deciding.state.pods.get("default/m0") is None
 
 
 def test_the_minimum_resources_must_be_free_before_placement_is_tried() -> None:

@@ -196,3 +196,27 @@ def test_the_units_looked_at_are_the_least_important_of_all(
     ]
     deciding = Deciding(node("a", cpu="19"), pod_group("g", wanted), pod_group("elastic", 2), *pods)
     assert victims(deciding, gang(wanted)) == sorted(p[0] for p in important[-wanted:])
+
+
+def test_a_search_that_is_bounded_evicts_only_pods_on_the_nodes_that_the_group_gets() -> None:
+    """Members with host ports are searched for one by one, which soon costs more than allowed."""
+    names = [f"n{i}" for i in range(300)]
+    lower = [running(f"low{i}", name, priority=i % 7) for i, name in enumerate(names)]
+    deciding = Deciding(*(node(name, cpu="1") for name in names), pod_group("g", 40), *lower)
+    answer = preempted(deciding, gang(40, ports=(80,)))
+    assert isinstance(answer, GroupNomination)
+    on_nodes = {victim.node_name for victim in answer.victims}
+    assert on_nodes == set(answer.nodes.values())
+    assert len(answer.victims) == 40
+
+
+def test_a_group_whose_first_search_is_too_long_evicts_nobody_and_says_so() -> None:
+    names = [f"n{i}" for i in range(130)]
+    lower = [running(f"low{i}", name) for i, name in enumerate(names)]
+    deciding = Deciding(*(node(name, cpu="1") for name in names), pod_group("g", 131), *lower)
+    members = [
+        pod(f"m{i}", group="g", cpu=f"{i + 1}m", priority=9, ports=(80,)) for i in range(131)
+    ]
+    why = "preemption: the search for the fewest victims takes too long"
+    assert reason(deciding, members) == why
+    assert len(deciding.state.pods) == 130

@@ -24,7 +24,7 @@ def placed(free: list[int], shares: list[CardShare], choice: Choice = "Binpack")
     left = CardsLeft(padded, cores, np.zeros(1, np.int64))
     total = np.where(padded >= 0, 16, 0)
     suitable = np.ones(padded.shape, np.bool_)
-    return place_shares(CardRequest(tuple(shares)), left, total, suitable, choice, {})
+    return place_shares(CardRequest(tuple(shares)), left, total, suitable, choice, {}, None)
 
 
 def possible(free: list[int], shares: list[CardShare]) -> bool:

@@ -303,8 +303,8 @@ def test_the_library_runs_once_per_distinct_value(monkeypatch: pytest.MonkeyPatc
         ),
         (
             [{"a": str(i)} for i in range(1000)],
-            "node.labels.a.matches('(abc){80}')",
-            r"1000 distinct values at a cost of \d{4} each exceed 2000000",
+            "node.labels.a.matches('(abc){200}')",
+            r"1000 distinct values at a cost of \d{4} each exceed 5000000",
         ),
     ],
 )

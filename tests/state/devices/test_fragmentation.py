@@ -19,9 +19,13 @@ TOTAL = 10
 def unusable(free: list[int], demand: Demand, cpu: int) -> int:
     """Free thousandths of a node's cards of 10 that a class of requests cannot use."""
     serves = [left == TOTAL if demand.memory == 0 else left >= demand.memory for left in free]
-    if sum(serves) < demand.cards or cpu < demand.cpu:
-        return sum(left * 100 for left in free)
-    return sum(left * 100 for left, ok in zip(free, serves, strict=True) if not ok)
+    usable = sum(left * 100 for left, ok in zip(free, serves, strict=True) if ok)
+    if sum(serves) < demand.cards:
+        usable = 0
+    if demand.cpu:
+        of_one_request = demand.cards * (demand.memory or TOTAL) * 100
+        usable = min(usable, max(0, cpu) // demand.cpu * of_one_request)
+    return sum(left * 100 for left in free) - usable
 
 
 def fragmentation(free: list[int], typical: dict[Demand, int], cpu: int) -> int:
@@ -89,5 +93,6 @@ def test_without_any_demand_nothing_is_fragmented() -> None:
 def test_a_pod_without_cards_strands_those_whose_cpu_it_takes() -> None:
     left, total = columns([10, 10])
     typical = {Demand(1, 0, 4): 1}
-    assert growth_by_cpu(left, total, typical, Cpu(np.array([4]), 1)).tolist() == [2000]
+    assert growth_by_cpu(left, total, typical, Cpu(np.array([4]), 1)).tolist() == [1000]
     assert growth_by_cpu(left, total, typical, Cpu(np.array([5]), 1)).tolist() == [0]
+    assert growth_by_cpu(left, total, typical, Cpu(np.array([8]), 5)).tolist() == [2000]

@@ -28,6 +28,7 @@ from mooring.framework.runtime import (
 from mooring.framework.scores import normalize_score
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
+from mooring.model.resources import amount_text
 from mooring.state.pod_groups import PodGroupState
 from mooring.state.snapshot import Snapshot
 
@@ -136,17 +137,10 @@ def _lacking(group: PodGroupState, cluster: Snapshot) -> str | None:
             free += placed.pod.shape.demand.resources.get(resource, 0)
         if free < amount:
             return (
-                f"minResources of the group needs {_quantity(resource, amount)} of {resource}, "
-                f"and {_quantity(resource, free)} are free in the cluster"
+                f"minResources of the group needs {amount_text(resource, amount)} of {resource}, "
+                f"and {amount_text(resource, free)} are free in the cluster"
             )
     return None
-
-
-def _quantity(resource: str, amount: int) -> str:
-    """The amount as users write it: cpu in millicores if it is not whole, else whole units."""
-    if resource != "cpu":
-        return str(amount)
-    return f"{amount}m" if amount % 1000 else str(amount // 1000)
 
 
 def preempt_for_group(
@@ -172,7 +166,7 @@ def preempt_for_group(
             trial.withdraw(pod.key)
         dry_run = _GroupDryRun(group, wanted, pipeline, cluster, cache, seed)
         state = PodGroupPostFilterState(
-            group, wanted, cluster, dry_run.place, pipeline.preemption, now
+            group, wanted, cluster, dry_run.place, dry_run.is_last, pipeline.preemption, now
         )
         with pipeline.metrics.all_at(ExtensionPoint.POST_FILTER):
             for plugin in pipeline.post_filter:
@@ -181,7 +175,7 @@ def preempt_for_group(
                     if isinstance(answer, GroupNomination):
                         break
         pipeline.metrics.ended_with(ExtensionPoint.POST_FILTER, status_of(answer))
-    if isinstance(answer, GroupNomination) and dry_run.budget.spent:
+    if dry_run.budget.spent:
         return Unschedulable(_TOO_LONG)
     return answer
 
@@ -206,9 +200,21 @@ class _GroupDryRun:
         self._seed = seed
         self._placement: Placement | None = None
         self.budget = SearchBudget()
+        self._dearest = 0
+        """The most steps that one search has taken."""
+
+    def is_last(self) -> bool:
+        """Whether what is left of the budget may not be enough for two more searches."""
+        return self.budget.left < 2 * self._dearest
 
     def place(self) -> Mapping[str, int] | None:
         """The row of each member by uid; None if they do not all fit."""
+        before = self.budget.left
+        rows = self._search()
+        self._dearest = max(self._dearest, before - self.budget.left)
+        return rows
+
+    def _search(self) -> Mapping[str, int] | None:
         search = GroupSearch(
             self._members,
             self._pipeline,

@@ -23,6 +23,7 @@ from mooring.engine.groups.packing import Item, Order, Packing, pack, pack_in_sl
 from mooring.engine.groups.slices import SearchBudget, Slices, run_whole
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scoring import score
+from mooring.framework.card_plugin import assign_cards
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.runtime import run_resource_requests
@@ -104,9 +105,15 @@ class _Beside:
     """
 
     def __init__(
-        self, members: Sequence[Pod], cluster: Snapshot, budget: SearchBudget, version: object
+        self,
+        members: Sequence[Pod],
+        pipeline: Pipeline,
+        cluster: Snapshot,
+        budget: SearchBudget,
+        version: object,
     ) -> None:
         self._members = members
+        self._pipeline = pipeline
         self._cluster = cluster
         self._budget = budget
         self._version = version
@@ -126,7 +133,7 @@ class _Beside:
         return {pod.uid: row for pod, row, _ in self._placed}
 
     def add(self, pod: Pod, row: int) -> None:
-        """The member is on the row."""
+        """The member is on the row, and on the GPU cards that it would get there."""
         self._placed.append((pod, row, self._added(pod, row)))
 
     def drop_last(self) -> None:
@@ -172,6 +179,7 @@ class _Beside:
     def _added(self, pod: Pod, row: int) -> ExitStack:
         with ExitStack() as undo:
             undo.enter_context(self._cluster.trial()).add(pod, row)
+            assign_cards(self._pipeline.reserve, pod, row)
             return undo.pop_all()
 
 
@@ -242,7 +250,7 @@ class GroupSearch:
 
     def beside(self) -> _Beside:
         """A trial in which no member is nominated or placed yet."""
-        return _Beside(self._members, self._cluster, self.budget, self._version)
+        return _Beside(self._members, self._pipeline, self._cluster, self.budget, self._version)
 
     @property
     def nodes_changed(self) -> bool:
@@ -278,6 +286,7 @@ class GroupSearch:
         with self._cluster.trial() as trial:
             for other in nominated:
                 trial.add(other, row)
+                assign_cards(self._pipeline.reserve, other, row)
             return not search.rejections(row)
 
     @cached_property
@@ -337,7 +346,10 @@ class GroupSearch:
         pre_filtered = search.pre_filter()
         if isinstance(pre_filtered, Diagnosis):
             return pre_filtered
-        return search.diagnosis_of(pre_filtered, np.flatnonzero(allowed))
+        rows = np.flatnonzero(allowed)
+        if len(rows) == self._cluster.node_count:
+            return search.shared_diagnosis(pre_filtered, ())
+        return search.diagnosis_of(pre_filtered, rows)
 
     def _allowed(self, candidates: IntArray | None) -> BoolArray:
         """bool[rows]: the candidate rows."""
@@ -535,6 +547,7 @@ class GroupSearch:
         """Whether the best node is still the best with a member on it; None if it is full then."""
         with self._cluster.trial() as trial:
             trial.add(members.pods[0], int(ranked[0]))
+            assign_cards(self._pipeline.reserve, members.pods[0], int(ranked[0]))
             again = self._search(members.pods[1])
             if not again.results.fits[ranked[0]]:
                 return None

@@ -29,18 +29,19 @@ class SearchBudget:
     def __init__(self, steps: int = _MOST_STEPS, clock: Callable[[], float] | None = None) -> None:
         self.pauses = 0
         """How many pauses there were; other tasks may have changed the cluster in each."""
-        self._left = steps
+        self.left = steps
+        """How many steps may still be taken; negative once more were taken than allowed."""
         self._clock = clock
         self._slice_end = self.now() + _SLICE_SECONDS
 
     @property
     def spent(self) -> bool:
         """Whether more steps were taken than allowed."""
-        return self._left < 0
+        return self.left < 0
 
     def spend(self, steps: int) -> None:
         """Counts steps that were taken."""
-        self._left -= steps
+        self.left -= steps
 
     @property
     def pause_due(self) -> bool:

@@ -99,6 +99,7 @@ export function clusterView(content, context, _rest, query) {
   let hovered = -1;
   let opened = null;
   let drawing = 0;
+  let dirty = []; // positions of cells to draw, null for everything
   let closeStream = () => {};
   const choice = { resource: query.get("resource") ?? "cpu", label: query.get("label") };
 
@@ -171,7 +172,7 @@ export function clusterView(content, context, _rest, query) {
     data.at.forEach((position, index) => {
       for (const name of ["allocatable", "requested", "pods", "flags"]) nodes[name][position] = data[name][index];
     });
-    draw();
+    draw(data.at);
   }
 
   function options(select, values, value, text = (known) => known) {
@@ -206,20 +207,24 @@ export function clusterView(content, context, _rest, query) {
     draw();
   }
 
-  function draw() {
+  // In the next frame draws everything, or only what belongs to the cells at these positions.
+  function draw(positions = null) {
+    dirty = positions === null || dirty === null ? null : dirty.concat(positions);
     if (drawing) return;
     drawing = requestAnimationFrame(() => {
       drawing = 0;
-      if (layout !== null) paint();
+      const cells = dirty;
+      dirty = [];
+      if (layout !== null) paint(cells);
     });
   }
 
-  function paint() {
+  function paint(cells) {
     colours ??= palette(probe);
     const brush = canvas.getContext("2d");
     const density = devicePixelRatio || 1;
     brush.setTransform(density, 0, 0, density, 0, 0);
-    brush.clearRect(0, 0, canvas.width, canvas.height);
+    if (cells === null) brush.clearRect(0, 0, canvas.width, canvas.height);
     brush.textBaseline = "middle";
     let full = 0;
     let counted = 0;
@@ -234,6 +239,10 @@ export function clusterView(content, context, _rest, query) {
       }
       full += used;
       counted += total;
+      const percent = total ? ` · ${Math.round((100 * used) / total)} %` : "";
+      if (cells !== null && percent === group.percent) continue;
+      group.percent = percent;
+      brush.clearRect(group.x, group.y, group.width, HEADING - 2);
       brush.font = "600 13px system-ui, sans-serif";
       brush.fillStyle = colours.ink;
       const title = shortened(brush, group.title, Math.max(60, group.width - 100));
@@ -241,11 +250,11 @@ export function clusterView(content, context, _rest, query) {
       const width = brush.measureText(title).width;
       brush.font = "12px system-ui, sans-serif";
       brush.fillStyle = colours.muted;
-      const percent = total ? ` · ${Math.round((100 * used) / total)} %` : "";
       const text = `${plural(group.members.length, "node")}${percent}`;
       brush.fillText(shortened(brush, text, group.width - width - 8), group.x + width + 8, group.y + HEADING / 2);
     }
-    for (let position = 0; position < nodes.names.length; position++) cell(brush, position);
+    if (cells === null) for (let position = 0; position < nodes.names.length; position++) cell(brush, position);
+    else for (const position of cells) cell(brush, position);
     if (selected >= 0) outline(brush, selected, colours.focus, 2);
     if (hovered >= 0 && hovered !== selected) outline(brush, hovered, colours.ink, 1);
     const use = counted ? `${Math.round((100 * full) / counted)} % of ${resources.value} requested` : `no ${resources.value}`;

@@ -150,8 +150,9 @@ export function queueView(content, context, _rest, query) {
   function drawGroups() {
     if (groups === null) return;
     const most = Math.max(1, ...groups.causes.map((each) => each.pods));
-    clear(causes, groups.causes.length ? groups.causes.map((each) => groupRow("cause", each.cause, each.cause, each, most)) :
-      h("p", { class: "hint" }, "No pod is pending."));
+    clear(causes, groups.causes.length || groups.otherCauses ? groups.causes.map((each) => groupRow("cause", each.cause, each.cause, each, most)) :
+      h("p", { class: "hint" }, "No pod is pending."),
+    groups.otherCauses ? h("p", { class: "hint" }, `${plural(groups.otherCauses, "pod")} with causes that none of your pods has`) : null);
     const largest = Math.max(1, ...groups.owners.map((each) => each.pods));
     clear(owners, groups.owners.slice(0, 50).map((each) => groupRow("owner", `${each.namespace}/${each.kind}/${each.name}`,
       `${each.kind} ${each.namespace}/${each.name}`, each, largest)),
@@ -184,7 +185,7 @@ export function queueView(content, context, _rest, query) {
     if (!ended.signal.aborted) timer = setTimeout(look, EVERY);
   }
 
-  const closeStream = stream("stream?resource=cpu", (event, data) => {
+  const closeStream = stream("stream?nodes=false", (event, data) => {
     if (event === "queue") {
       context.leading(data.leading);
       if (groups !== null) keepingFocus(() => drawTiles({ ...groups.states, ...data }));

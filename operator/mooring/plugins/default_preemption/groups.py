@@ -6,7 +6,7 @@ nodes. A group that may only be disrupted as a whole is one victim.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Final
@@ -76,12 +76,12 @@ def preempt_for_group(
             trial.remove(pod.key)
         reprieve = _Reprieve(state, trial)
         reprieve.remove([*violating, *others])
-        if state.place() is None:
+        if not reprieve.fits():
             return Unschedulable(_NOT_HELPFUL, resolvable=True)
         chosen = [*reprieve.victims(violating), *reprieve.victims(others)]
-        rows = state.place()
-    if rows is None:
-        raise RuntimeError("the group fitted before, and nothing has changed")
+        if reprieve.ended_early:
+            chosen = reprieve.on_the_nodes(chosen)
+    rows = reprieve.rows
     victims = [pod for unit in chosen for pod, _ in unit.pods]
     if limits.max_victims is not None and len(victims) > limits.max_victims:
         text = f"preemption: the group needs more than {limits.max_victims} victims."
@@ -154,12 +154,26 @@ def _evicting(state: PodGroupPostFilterState) -> Iterator[tuple[Pod, int]]:
 
 
 class _Reprieve:
-    """Adds units again as long as the group fits, and counts the searches."""
+    """Adds units again as long as the group fits, and counts the searches.
+
+    `rows` has the row of each member by uid, beside all units that were added again. `ended_early`
+    says that not all units were tried.
+    """
 
     def __init__(self, state: PodGroupPostFilterState, trial: Trial) -> None:
+        self.rows: Mapping[str, int] = {}
+        self.ended_early = False
         self._state = state
         self._trial = trial
         self._searches = 0
+
+    def fits(self) -> bool:
+        """Whether the group fits now."""
+        self._searches += 1
+        rows = self._state.place()
+        if rows is not None:
+            self.rows = rows
+        return rows is not None
 
     def remove(self, units: Sequence[_Unit]) -> None:
         """The pods of the units are on no node."""
@@ -172,19 +186,35 @@ class _Reprieve:
 
         Whole halves are added at once: where all of a half can stay, each of it can.
         """
-        if not units or self._searches >= _MOST_SEARCHES:
+        if not units:
+            return []
+        if self._searches >= _MOST_SEARCHES or self._state.is_last():
+            self.ended_early = True
             return list(units)
-        for unit in units:
-            for pod, row in unit.pods:
-                self._trial.add(pod, row)
-        self._searches += 1
-        if self._state.place() is not None:
+        self._add(units)
+        if self.fits():
             return []
         self.remove(units)
         if len(units) == 1:
             return list(units)
         half = len(units) // 2
         return [*self.victims(units[:half]), *self.victims(units[half:])]
+
+    def on_the_nodes(self, units: Sequence[_Unit]) -> list[_Unit]:
+        """Of these victims those with a pod on the group's nodes, if the others can stay."""
+        rows = set(self.rows.values())
+        needed = [unit for unit in units if any(row in rows for _, row in unit.pods)]
+        others = [unit for unit in units if not any(row in rows for _, row in unit.pods)]
+        self._add(others)
+        if self.fits():
+            return needed
+        self.remove(others)
+        return list(units)
+
+    def _add(self, units: Sequence[_Unit]) -> None:
+        for unit in units:
+            for pod, row in unit.pods:
+                self._trial.add(pod, row)
 
 
 def _split_by_budgets(

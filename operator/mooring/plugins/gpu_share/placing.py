@@ -63,8 +63,11 @@ def place_shares(
     suitable: BoolArray | None,
     choice: Choice,
     typical: Mapping[Demand, int],
+    cpu: Cpu | None,
 ) -> PlacedShares:
     """Each share on cards with space for it, the largest first.
+
+    `typical` and `cpu` are for `LeastFragmentation`; without the cpu it chooses as `Binpack` does.
 
     That finds a place wherever there is one for one or two different shares; with more, it may miss
     one. Ties go to the card of the lowest number.
@@ -78,7 +81,7 @@ def place_shares(
         need = needed(share, total)
         ok = fitting(share, now, need, suitable)
         fits &= ok.any(axis=1) if share.cards == 1 else ok.sum(axis=1) >= share.cards
-        preference = np.where(ok, _preference(now, total, need, choice, typical), _NOT)
+        preference = np.where(ok, _preference(now, total, need, choice, typical, cpu), _NOT)
         cards = _smallest(preference, min(share.cards, total.shape[1]))
         chosen[number] = cards
         now.free[rows, cards] -= need[rows, cards]
@@ -120,7 +123,12 @@ def _smallest(preference: IntArray, count: int) -> IntArray:
 
 
 def _preference(
-    left: CardsLeft, total: IntArray, need: IntArray, choice: Choice, typical: Mapping[Demand, int]
+    left: CardsLeft,
+    total: IntArray,
+    need: IntArray,
+    choice: Choice,
+    typical: Mapping[Demand, int],
+    cpu: Cpu | None,
 ) -> IntArray:
     """int64[row, card]: the smaller, the rather the share goes there."""
     remaining: IntArray = left.free - need
@@ -133,7 +141,8 @@ def _preference(
         case "FirstFit":
             return np.zeros_like(remaining)
         case "LeastFragmentation":
-            plenty = Cpu(np.full(len(total), 2**62), 0)  # all cards of a node share its cpu
-            growth = growth_by_share(left, total, need, typical, plenty)
+            if cpu is None:
+                return remaining
+            growth = growth_by_share(left, total, need, typical, cpu)
             preference: IntArray = growth * 2**41 + np.minimum(remaining, 2**40)
             return preference

@@ -29,6 +29,7 @@ from mooring.plugins.gpu_share.placing import (
 from mooring.policy.device_args import GPUShareArgs
 from mooring.state.columns import IntArray
 from mooring.state.devices.cards import CardsLeft
+from mooring.state.devices.fragmentation import Cpu
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["GPUShare"]
@@ -50,13 +51,13 @@ class GPUShare(CardPlugin):
         self._nodes = args.nodes
         self._choice = args.cards
 
-    def filter(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> BoolArray:
+    def filter(self, pod: Pod, nodes: NodeView, request: CardRequest) -> BoolArray:
         """True where every share fits on cards that can be used."""
         rows, (share, *others) = nodes.rows, request.shares
         if _is_plain(request):
             return self._cards.largest_free(rows) >= share.memory
         if others:
-            return self._placed(rows, request).fits
+            return self._placed(nodes, pod, request).fits
         suitable = self._cards.suitable(request, rows)
         need = needed(share, self._cards.total(rows))
         fits = fitting(share, self._cards.left(rows), need, suitable)
@@ -72,13 +73,13 @@ class GPUShare(CardPlugin):
         empty = CardsLeft(
             np.where(usable, total, -1), np.where(usable, _MAX, -1), np.zeros(len(rows), np.int64)
         )
-        large = place_shares(request, empty, total, suitable, "Binpack", {}).fits
+        large = place_shares(request, empty, total, suitable, "Binpack", {}, None).fits
         wanted = np.sum(
             [share.cards * needed(share, total).max(axis=1) for share in request.shares], axis=0
         )
         enough = (left.free * suits).sum(axis=1) >= wanted
         all_cores = CardsLeft(left.free, empty.free_cores, left.free_cards)
-        without_cores = place_shares(request, all_cores, total, suitable, "Binpack", {}).fits
+        without_cores = place_shares(request, all_cores, total, suitable, "Binpack", {}, None).fits
         case = np.select(
             [~usable.any(axis=1), ~suits.any(axis=1), ~large, without_cores, ~enough],
             [0, 1, 2, 3, 4],
@@ -95,7 +96,7 @@ class GPUShare(CardPlugin):
         )
         return Explanation(reasons, np.left_shift(np.uint64(1), case.astype(np.uint64)), case >= 3)
 
-    def score(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> IntArray:
+    def score(self, pod: Pod, nodes: NodeView, request: CardRequest) -> IntArray:
         """How full the chosen card and all cards of the node are then, half each; or how empty."""
         rows, share = nodes.rows, request.shares[0]
         index, total, sums = np.arange(len(rows)), self._cards.total(rows), self._cards.sums(rows)
@@ -104,7 +105,7 @@ class GPUShare(CardPlugin):
             card = place_plain_share(free, share.memory, self._choice)
             left, taken = free[index, card] - share.memory, np.int64(share.memory)
         else:
-            placed = self._placed(rows, request)
+            placed = self._placed(nodes, pod, request)
             card = placed.chosen[0][:, 0]
             left = placed.left.free[index, card]
             taken = np.sum(
@@ -126,23 +127,28 @@ class GPUShare(CardPlugin):
             return SKIP
         return request if request.is_shared else Unschedulable(_MIXED)
 
-    def _chosen(self, request: CardRequest, row: int, key: str) -> Assignment | None:
-        """The best cards of a row for the pod of that key, which is on it; None if none fit."""
-        left = self._cards.left_without(row, key)
+    def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:
+        """The best cards of a row for the pod, which is on it; None if none fit."""
+        left = self._cards.left_without(row, pod.key)
         if self._choice != "LeastFragmentation" and _is_plain(request):
             memory = request.shares[0].memory
             card = int(place_plain_share(left.free, memory, self._choice)[0])
             return ((card,),) if left.free[0, card] >= memory else None
-        placed = self._place(request, left, np.array([row], np.int64))
+        rows = np.array([row], np.int64)
+        cpu = _cpu(self._cluster.nodes.take(rows), pod)
+        before = Cpu(cpu.free + cpu.taken, cpu.taken)
+        placed = self._place(request, left, rows, before)
         return placed.assignment(0) if placed.fits[0] else None
 
-    def _placed(self, rows: IntArray, request: CardRequest) -> PlacedShares:
-        return self._place(request, self._cards.left(rows), rows)
+    def _placed(self, nodes: NodeView, pod: Pod, request: CardRequest) -> PlacedShares:
+        return self._place(request, self._cards.left(nodes.rows), nodes.rows, _cpu(nodes, pod))
 
-    def _place(self, request: CardRequest, left: CardsLeft, rows: IntArray) -> PlacedShares:
+    def _place(
+        self, request: CardRequest, left: CardsLeft, rows: IntArray, cpu: Cpu
+    ) -> PlacedShares:
         total, suitable = self._cards.total(rows), self._cards.suitable(request, rows)
         typical = self._cards.typical
-        return place_shares(request, left, total, suitable, self._choice, typical)
+        return place_shares(request, left, total, suitable, self._choice, typical, cpu)
 
     def _annotations(
         self, request: CardRequest, assignment: Assignment, row: int
@@ -159,6 +165,12 @@ class GPUShare(CardPlugin):
             f"{prefix}_ASSIGNED": "false",
             f"{prefix}_ASSUME_TIME": str(self._api.unix_nanoseconds()),
         }
+
+
+def _cpu(nodes: NodeView, pod: Pod) -> Cpu:
+    """The nodes' free cpu, and what the pod takes of it."""
+    free = nodes.allocatable("cpu") - nodes.requested("cpu")
+    return Cpu(free, pod.shape.demand.resources.get("cpu", 0))
 
 
 def _is_plain(request: CardRequest) -> bool:

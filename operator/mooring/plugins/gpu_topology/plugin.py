@@ -98,9 +98,9 @@ class GPUTopology(CardPlugin):
         """Whole cards; GPUShare is for shares of cards."""
         return request if request.is_whole else SKIP
 
-    def _chosen(self, request: CardRequest, row: int, key: str) -> Assignment | None:
+    def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:
         """The best set of the node's free cards."""
-        left = self._cards.left_without(row, key)
+        left = self._cards.left_without(row, pod.key)
         suitable = self._cards.suitable(request, np.array([row], np.int64))
         untouched = left.untouched if suitable is None else left.untouched & suitable
         chosen = self._best(row, int(_masks(untouched)[0]), request)

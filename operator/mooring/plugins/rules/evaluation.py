@@ -46,8 +46,8 @@ from mooring.state.view import NodeView
 
 __all__ = ["Evaluator"]
 
-_MOST_FOR_NODES: Final = 2_000_000
-"""Units of cost for all distinct values, about 0.2 s; the results are kept."""
+_MOST_FOR_NODES: Final = 5_000_000
+"""Units of cost for all distinct values, at most 0.5 s; the results are kept."""
 _MOST_FOR_POD: Final = 100_000
 """The same where the pod is read too, about 10 ms: each pod may have values of its own."""
 _MOST_KEPT: Final = 65_536

@@ -48,11 +48,15 @@ class Devices:
 
     def attach(self, placed: PodState) -> None:
         """The pod has its cards; `detach` is the exact reverse."""
+        if not self._cards:
+            return  # asking for the items of a weak dictionary takes longer than all else here
         for form, cards in self._cards.items():
             cards.put_pod(placed.row, placed.pod, _known(placed, form))
 
     def detach(self, placed: PodState) -> None:
         """The pod has no card any more."""
+        if not self._cards:
+            return
         for cards in self._cards.values():
             cards.drop_pod(placed.row, placed.pod.key)
 
@@ -85,6 +89,8 @@ class Devices:
 
     def publish(self, placed: PodState) -> bool:
         """A pod was placed: typical demand follows; True if it did for any books."""
+        if not self._cards:
+            return False
         key = placed.pod.key
         published = [cards.publish(placed.row, key) for cards in self._cards.values()]
         return any(published)

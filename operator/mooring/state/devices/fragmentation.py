@@ -1,14 +1,19 @@
 """How much of a node's free GPU cannot be used by requests that are typical of the cluster.
 
-The measure is that of Weng et al., "Beware of Fragmentation" (USENIX ATC 2023): of each class of
-requests, what is free on cards that cannot serve it is unusable for it, and where the node cannot
-serve it at all, everything free is; the mean over the classes, weighted by how frequent they are,
-is the node's fragmentation. A node without the cpu for a class cannot serve it. Amounts are in
-thousandths of a card.
+The measure follows Weng et al., "Beware of Fragmentation" (USENIX ATC 2023). For each class of
+requests, what is free on cards that cannot serve it is unusable, and all of a node's free GPU is
+unusable where the node cannot serve the class at all, for want of cards or of cpu. The mean over
+the classes, weighted by how frequent they are, is the node's fragmentation.
+
+One thing is added to the paper. There, cpu for one request of a class makes all of a node's free
+GPU usable for it. Here at most so much is usable as those requests take for which the node's free
+cpu suffices.
+
+Amounts of GPU are in thousandths of a card.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,20 +25,14 @@ __all__ = ["Cpu", "growth_by_cpu", "growth_by_share", "growth_by_whole_cards"]
 
 BoolArray = npt.NDArray[np.bool_]
 
+_NO_LIMIT: Final = 2**40
+
 
 class Cpu(NamedTuple):
     """Per row the free cpu (int64, millicores), and what the pod takes of it."""
 
     free: IntArray
     taken: int
-
-    def hosts(self, demand: Demand) -> BoolArray:
-        """bool[row]: there is enough for the class of requests now."""
-        return self.free >= demand.cpu
-
-    def hosts_after(self, demand: Demand) -> BoolArray:
-        """bool[row]: there is enough with the pod on the node."""
-        return self.free - self.taken >= demand.cpu
 
 
 def growth_by_share(
@@ -46,23 +45,21 @@ def growth_by_share(
     """
     after = np.maximum(left.free - need, 0)
     before_permille, after_permille = _permille(left.free, total), _permille(after, total)
-    growth = np.zeros(left.free.shape, np.int64)
-    sum_before = before_permille.sum(axis=1, keepdims=True)
-    sum_after = sum_before - before_permille + after_permille
+    lost = np.zeros(left.free.shape, np.int64)
     for demand, weight in typical.items():
         serves = _serves(left.free, left.untouched, demand)
         serves_after = left.usable & (after >= demand.memory) & (demand.memory > 0)
-        stranded = before_permille * ~serves
-        stranded_sum = stranded.sum(axis=1, keepdims=True)
-        stranded_after = stranded_sum - stranded + after_permille * ~serves_after
-        count = serves.sum(axis=1, keepdims=True)
-        count_after = count - serves + serves_after
-        hosted = (count >= demand.cards) & cpu.hosts(demand)[:, None]
-        hosted_after = (count_after >= demand.cards) & cpu.hosts_after(demand)[:, None]
-        was = np.where(hosted, stranded_sum, sum_before)
-        growth += weight * (np.where(hosted_after, stranded_after, sum_after) - was)
-    mean: IntArray = growth // max(1, sum(typical.values()))
-    return mean
+        on_cards = before_permille * serves
+        served, cards = (part.sum(axis=1, keepdims=True) for part in (on_cards, serves))
+        now = _usable(served, cards, demand, _limit(demand, total, cpu.free))
+        then = _usable(
+            served - on_cards + after_permille * serves_after,
+            cards - serves + serves_after,
+            demand,
+            _limit(demand, total, cpu.free - cpu.taken),
+        )
+        lost += weight * (now - then)
+    return _growth(lost, before_permille - after_permille, typical)
 
 
 def growth_by_whole_cards(
@@ -71,13 +68,26 @@ def growth_by_whole_cards(
     """int64[row]: by how much fragmentation grows if the chosen cards (bool[row, card]) go."""
     after = np.where(chosen, np.minimum(left.free, 0), left.free)
     untouched = left.untouched & ~chosen
-    growth = np.zeros(len(after), np.int64)
+    before_permille, after_permille = _permille(left.free, total), _permille(after, total)
+    lost = np.zeros((len(after), 1), np.int64)
     for demand, weight in typical.items():
-        then = _unusable(after, untouched, total, demand, cpu.hosts_after(demand))
-        now = _unusable(left.free, left.untouched, total, demand, cpu.hosts(demand))
-        growth += weight * (then - now)
-    mean: IntArray = growth // max(1, sum(typical.values()))
-    return mean
+        serves = _serves(left.free, left.untouched, demand)
+        serves_after = _serves(after, untouched, demand)
+        now, then = (
+            _usable(
+                (permille * there).sum(axis=1, keepdims=True),
+                there.sum(axis=1, keepdims=True),
+                demand,
+                _limit(demand, total, free_cpu),
+            )
+            for permille, there, free_cpu in (
+                (before_permille, serves, cpu.free),
+                (after_permille, serves_after, cpu.free - cpu.taken),
+            )
+        )
+        lost += weight * (now - then)
+    taken = (before_permille - after_permille).sum(axis=1, keepdims=True)
+    return _growth(lost, taken, typical)[:, 0]
 
 
 def growth_by_cpu(
@@ -88,13 +98,33 @@ def growth_by_cpu(
     return growth_by_whole_cards(left, total, nothing, typical, cpu)
 
 
-def _unusable(
-    free: IntArray, untouched: BoolArray, total: IntArray, demand: Demand, hosts: BoolArray
-) -> IntArray:
-    permille, serves = _permille(free, total), _serves(free, untouched, demand)
-    enough = hosts & (serves.sum(axis=1) >= demand.cards)
-    unusable: IntArray = np.where(enough, (permille * ~serves).sum(axis=1), permille.sum(axis=1))
-    return unusable
+def _growth(lost: IntArray, taken: IntArray, typical: Mapping[Demand, int]) -> IntArray:
+    """What becomes unusable: what is lost to the classes in the mean, but for what the pod takes.
+
+    Without any class nothing is.
+    """
+    if not typical:
+        return np.zeros_like(lost)
+    growth: IntArray = lost // sum(typical.values()) - taken
+    return growth
+
+
+def _usable(served: IntArray, cards: IntArray, demand: Demand, limit: IntArray) -> IntArray:
+    """What the class can use if `served` is free on so many cards that can serve it."""
+    usable: IntArray = np.where(cards >= demand.cards, np.minimum(served, limit), 0)
+    return usable
+
+
+def _limit(demand: Demand, total: IntArray, free_cpu: IntArray) -> IntArray:
+    """int64[row, 1]: the GPU of as many requests of the class as the free cpu suffices for."""
+    if not demand.cpu:
+        return np.full((len(total), 1), _NO_LIMIT, np.int64)
+    each = np.full((len(total), 1), 1000 * demand.cards, np.int64)
+    if demand.memory:
+        smallest = np.where(total > 0, total, _NO_LIMIT).min(axis=1, keepdims=True)
+        each = each * demand.memory // smallest
+    limit: IntArray = each * (np.maximum(free_cpu, 0) // demand.cpu)[:, None]
+    return limit
 
 
 def _serves(free: IntArray, untouched: BoolArray, demand: Demand) -> BoolArray:

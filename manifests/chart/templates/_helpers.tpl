@@ -1,0 +1,28 @@
+{{/* The recommended labels. */}}
+{{- define "mooring.labels" -}}
+app.kubernetes.io/name: mooring
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/component: scheduler
+app.kubernetes.io/part-of: mooring
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/*
+The objects of a file that the kustomize base has too, in the namespace of the release.
+Takes a dict with `root` (the chart's scope) and `file`.
+*/}}
+{{- define "mooring.objects" -}}
+{{- $root := .root }}
+{{- $here := printf "namespace: %s" $root.Release.Namespace }}
+{{- range regexSplit "(?m)^---$" ($root.Files.Get .file) -1 }}
+{{- $object := . | replace "namespace: mooring-system" $here | fromYaml }}
+{{- if $object }}
+{{- $labels := include "mooring.labels" $root | fromYaml }}
+{{- $_ := set $object.metadata "labels" (merge $labels ($object.metadata.labels | default dict)) }}
+---
+{{ toYaml $object }}
+{{- end }}
+{{- end }}
+{{- end }}

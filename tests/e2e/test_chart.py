@@ -1,0 +1,182 @@
+"""The Helm chart: its values are checked, and it gives the objects that kustomize gives."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from controlplane.build import TOOLS_MODULE, programs_folder
+from mooring import __version__
+
+ROOT = Path(__file__).parents[2]
+MANIFESTS = ROOT / "manifests"
+CHART = MANIFESTS / "chart"
+
+OF_THE_TOOL = {"app.kubernetes.io/managed-by", "helm.sh/chart", "app.kubernetes.io/version"}
+"""Labels that name the tool, or the version, which a component of kustomize does not know."""
+
+SAME: list[tuple[str, list[str], dict[str, Any]]] = [
+    ("the base", [], {}),
+    ("admission", ["admission"], {"admission": {"enabled": True}}),
+    ("monitoring", ["monitoring"], {"monitoring": {"enabled": True}}),
+    ("highly available", ["highly-available"], {"highlyAvailable": True}),
+    (
+        "instead of the default scheduler",
+        ["instead-of-default-scheduler"],
+        {"insteadOfDefaultScheduler": True},
+    ),
+    (
+        "everything",
+        ["admission", "monitoring", "highly-available", "instead-of-default-scheduler"],
+        {
+            "admission": {"enabled": True},
+            "monitoring": {"enabled": True},
+            "highlyAvailable": True,
+            "insteadOfDefaultScheduler": True,
+        },
+    ),
+]
+"""What is compared: components of an overlay, and values of the chart."""
+
+Object = dict[str, Any]
+
+
+def helm(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
+    program = programs_folder(TOOLS_MODULE) / "helm"
+    return subprocess.run(
+        [program, *arguments], input=stdin, capture_output=True, text=True, check=False
+    )
+
+
+def template(namespace: str = "mooring-system", **values: Any) -> list[Object]:
+    """The objects of the chart with these values."""
+    command = ["template", "mooring", str(CHART), "--namespace", namespace, "--include-crds"]
+    rendered = helm(*command, "--values", "-", stdin=json.dumps(values))
+    assert rendered.returncode == 0, rendered.stderr
+    return [found for found in yaml.safe_load_all(rendered.stdout) if found]
+
+
+def kustomize(folder: Path) -> list[Object]:
+    program = programs_folder() / "kubectl"
+    rendered = subprocess.run(
+        [program, "kustomize", folder], capture_output=True, text=True, check=False
+    )
+    assert rendered.returncode == 0, rendered.stderr
+    return [*yaml.safe_load_all(rendered.stdout)]
+
+
+def overlay(folder: Path, components: list[str]) -> list[Object]:
+    """The objects of an overlay beside a copy of manifests/, as a user has it."""
+    shutil.copytree(MANIFESTS, folder / "manifests", ignore=shutil.ignore_patterns("chart"))
+    mine = folder / "deploy"
+    mine.mkdir()
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": ["../manifests"],
+        "components": [f"../manifests/{name}" for name in components],
+    }
+    (mine / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    return kustomize(mine)
+
+
+def labels_of(found: Object) -> list[dict[str, str]]:
+    """The labels of the object, and those of the pods that it makes."""
+    metadata = [found["metadata"]]
+    if found["kind"] == "Deployment":
+        metadata.append(found["spec"]["template"]["metadata"])
+    return [entry.get("labels", {}) for entry in metadata]
+
+
+def by_name(objects: list[Object]) -> dict[tuple[str, str, str], Object]:
+    """The objects by kind, namespace and name, without the labels that name the tool."""
+    named: dict[tuple[str, str, str], Object] = {}
+    for found in objects:
+        for labels in labels_of(found):
+            for label in OF_THE_TOOL:
+                labels.pop(label, None)
+        metadata = found["metadata"]
+        key = (found["kind"], metadata.get("namespace", ""), metadata["name"])
+        assert key not in named
+        named[key] = found
+    return named
+
+
+@pytest.mark.parametrize(("components", "values"), [s[1:] for s in SAME], ids=[s[0] for s in SAME])
+def test_chart_and_kustomize_give_the_same_objects(
+    tmp_path: Path, components: list[str], values: dict[str, Any]
+) -> None:
+    chart = by_name(template(createNamespace=True, **values))
+    crd = chart.pop(("CustomResourceDefinition", "", "schedulingprofiles.scheduling.mooring.dev"))
+    (shipped,) = yaml.safe_load_all((ROOT / "crds" / "schedulingprofiles.yaml").read_text())
+    assert crd == shipped
+    assert chart == by_name(overlay(tmp_path, components))
+
+
+def test_everything_has_the_recommended_labels_and_the_version() -> None:
+    recommended = {"name", "instance", "version", "component", "part-of", "managed-by"}
+    for objects in (template(monitoring={"enabled": True})[1:], kustomize(MANIFESTS)):
+        for found in objects:
+            for labels in labels_of(found):
+                assert {f"app.kubernetes.io/{label}" for label in recommended} <= labels.keys()
+                assert labels["app.kubernetes.io/version"] == __version__
+
+
+def test_lint_finds_nothing_to_complain_about() -> None:
+    linted = helm("lint", str(CHART), "--strict")
+    assert linted.returncode == 0, linted.stdout
+    assert "0 chart(s) failed" in linted.stdout
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"replica": 3},
+        {"replicas": "three"},
+        {"image": {"digest": "sha256:12"}},
+        {"extraArgs": ["run"]},
+        {"profiles": {"Not A Name": {}}},
+        {"monitoring": True},
+    ],
+    ids=json.dumps,
+)
+def test_a_wrong_value_is_rejected_by_the_schema(values: dict[str, Any]) -> None:
+    rendered = helm("template", str(CHART), "--values", "-", stdin=json.dumps(values))
+    assert rendered.returncode != 0
+    assert "values don't meet the specifications of the schema" in rendered.stderr
+
+
+def test_every_value_has_a_schema_and_every_schema_a_default() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert schema["properties"].keys() - {"global"} == values.keys()
+    assert schema["properties"]["image"]["properties"].keys() == values["image"].keys()
+
+
+def test_another_namespace_is_where_everything_goes_and_the_lease_is() -> None:
+    objects = template(
+        namespace="scheduling",
+        image={"repository": "r.example/mooring", "digest": f"sha256:{'0' * 64}"},
+        extraArgs=["--qps=100"],
+        serviceAccountAnnotations={"team": "platform"},
+        profiles={"mooring": None, "packed": {"percentageOfNodesToScore": 50}},
+    )
+    namespaces = {found["metadata"].get("namespace") for found in objects}
+    assert namespaces == {None, "scheduling", "kube-system"}
+    assert "mooring-system" not in yaml.safe_dump(objects[1:])
+    (deployment,) = (found for found in objects if found["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    expected = ["run", "--log-format=json", "--lease-namespace=scheduling", "--qps=100"]
+    assert container["args"] == expected
+    assert container["image"] == f"r.example/mooring@sha256:{'0' * 64}"
+    (account,) = (found for found in objects if found["kind"] == "ServiceAccount")
+    assert account["metadata"]["annotations"] == {"team": "platform"}
+    (profile,) = (found for found in objects if found["kind"] == "SchedulingProfile")
+    assert (profile["metadata"]["name"], profile["spec"]) == (
+        "packed",
+        {"percentageOfNodesToScore": 50},
+    )
