@@ -1,8 +1,8 @@
 """The programs of the control plane, and tools for tests, compiled once and kept outside the tree.
 
-Those of a Go module stand in `<cache>/<module>/<key>/`, where the key hashes the module's
-files and the platform. A build happens beside that folder and is renamed into place, so that a folder
-that is there has all programs; a lock lets a second builder wait for the first.
+Those of a Go module stand in `<cache>/<module>/<key>/`, where the key hashes the module's files and
+the platform. A build happens beside that folder and is renamed into place, so that a folder that is
+there has all programs; a lock lets a second builder wait for the first.
 """
 
 import contextlib
