@@ -42,7 +42,10 @@ EPILOG = "Workloads:\n\n\b\n" + "\n".join(
     help="Folder for the figures and Mooring's log.  [default: build/bench]",
 )
 @click.option("--profile", is_flag=True, help="Run only Mooring, and say where its CPU goes.")
-def main(names: Sequence[str], rounds: int, scale: int, output: Path, *, profile: bool) -> None:
+@click.option("--no-records", is_flag=True, help="Mooring keeps no record of decisions.")
+def main(
+    names: Sequence[str], rounds: int, scale: int, output: Path, *, profile: bool, no_records: bool
+) -> None:
     """Mooring and kube-scheduler, each alone on the same API server, drain the same workload.
 
     Runs every workload unless some are named, and writes the figures to build/bench/ as JSON.
@@ -56,7 +59,10 @@ def main(names: Sequence[str], rounds: int, scale: int, output: Path, *, profile
             for workload in workloads:
                 _profile(workload, output)
             return
-        results = [(workload, _compare(workload, rounds, output)) for workload in workloads]
+        results = [
+            (workload, _compare(workload, rounds, output, records=not no_records))
+            for workload in workloads
+        ]
     except ControlPlaneError as error:
         raise click.ClickException(str(error)) from error
     if len(results) > 1:
@@ -67,12 +73,12 @@ def main(names: Sequence[str], rounds: int, scale: int, output: Path, *, profile
     sys.exit(not all([result.reached for _, result in results] + [held for _, held in compared]))
 
 
-def _compare(workload: Workload, rounds: int, output: Path) -> Comparison:
+def _compare(workload: Workload, rounds: int, output: Path, *, records: bool) -> Comparison:
     runs: list[Run] = []
     log = output / f"{workload.name}-mooring.log"
     with bench_server(pod_groups=bool(workload.group_size)) as control_plane:
         load_nodes(control_plane.access, workload)
-        ours, theirs = Mooring(control_plane, log), KubeScheduler(control_plane)
+        ours, theirs = Mooring(control_plane, log, records=records), KubeScheduler(control_plane)
         order: list[Scheduler] = [ours, theirs, theirs, ours] * rounds
         for number, scheduler in enumerate(order, start=1):
             step = f"{workload.name}: run {number} of {len(order)}, {scheduler.label}"

@@ -64,11 +64,22 @@ class Mooring:
     label = "mooring"
     scheduler_name = "mooring"
 
-    def __init__(self, control_plane: ControlPlane, log: Path, samples: Path | None = None) -> None:
-        """`samples`: the file that bench.sampling writes, if it is to take samples."""
+    def __init__(
+        self,
+        control_plane: ControlPlane,
+        log: Path,
+        samples: Path | None = None,
+        *,
+        records: bool = True,
+    ) -> None:
+        """`samples`: the file that bench.sampling writes, if it is to take samples.
+
+        Without `records` it keeps no record of decisions.
+        """
         self._access = control_plane.access
         self._log = log
         self._samples = samples
+        self._records = records
         self._group: ProcessGroup | None = None
         self._program: Program | None = None
 
@@ -82,7 +93,9 @@ class Mooring:
         kubeconfig = self._access.kubeconfig_for_service_account(*replica.SERVICE_ACCOUNT)
         (port,) = free_ports(1)
         # kube-scheduler elects no leader here either.
-        options = (f"--qps={QPS}", f"--burst={QPS}", "--no-leader-elect", "--log-level=warning")
+        options = [f"--qps={QPS}", f"--burst={QPS}", "--no-leader-elect", "--log-level=warning"]
+        if not self._records:
+            options.append("--decision-record-mib=0")
         command = replica.command(kubeconfig, port, *options)
         if self._samples:
             command = [sys.executable, "-m", "bench.sampling", str(self._samples), *command[2:]]

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
 from hypothesis import assume, given, settings
 
 import strategies
@@ -11,7 +10,7 @@ from deciding import Deciding
 from mooring.engine.cycle import decide
 from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.engine.result_cache import ResultCache
-from mooring.engine.suggestions import Suggestion, amount, suggestions
+from mooring.engine.suggestions import Suggestion, suggestions
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod
 from mooring.testing.contract import Scenario
@@ -141,18 +140,3 @@ def test_every_suggestion_is_true(scenario: Scenario) -> None:
 def _key(raw: Raw) -> str:
     metadata = raw["metadata"]
     return f"{metadata.get('namespace', '')}/{metadata['name']}" if raw["kind"] == "Pod" else ""
-
-
-@pytest.mark.parametrize(
-    ("resource", "value", "written"),
-    [
-        ("cpu", 2000, "2"),
-        ("cpu", 1500, "1500m"),
-        ("memory", 3 * 2**30, "3Gi"),
-        ("memory", 512 * 2**20, "512Mi"),
-        ("memory", 1000, "1000"),
-        ("example.com/gpu", 4, "4"),
-    ],
-)
-def test_amounts_are_written_as_people_write_them(resource: str, value: int, written: str) -> None:
-    assert amount(resource, value) == written

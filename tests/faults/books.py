@@ -575,7 +575,8 @@ class _Evictions:
         self._replay = replay
         self._marked: set[str] = set()
         self._gone: dict[str, float] = {}
-        self._nominations: dict[str, dict[str, _Nomination]] = defaultdict(dict)
+        self._nominations: dict[str, list[_Nomination]] = defaultdict(list)
+        """Of each node, in the order in which they began; a pod may have had several."""
         self._open: dict[str, _Nomination] = {}
         self._bound: dict[str, dict[str, tuple[float, PodSeen]]] = defaultdict(dict)
 
@@ -595,7 +596,8 @@ class _Evictions:
             del self._open[pod.uid]
         if pod.nominated and not ends and pod.uid not in self._open:
             nomination = _Nomination(pod, event.at)
-            self._open[pod.uid] = self._nominations[pod.nominated][pod.uid] = nomination
+            self._open[pod.uid] = nomination
+            self._nominations[pod.nominated].append(nomination)
 
     def needless(self) -> Iterator[tuple[float, str]]:
         """Each victim that no preemptor needed, with the time of its eviction."""
@@ -610,17 +612,20 @@ class _Evictions:
             elif self._had_room(victim.node, at, self._others(victim, at)):
                 yield at, f"{victim.key} left {victim.node}, which had room for its preemptors"
             elif elsewhere := self._elsewhere(
-                [pod for pod in preemptors if pod.uid in self._nominations[victim.node]],
+                [pod for pod in preemptors if self._was_nominated(pod, victim.node)],
                 victim.node,
                 at,
             ):
                 yield at, f"{victim.key} left {victim.node}, but {elsewhere}"
 
+    def _was_nominated(self, pod: PodSeen, node: str) -> bool:
+        return any(nomination.pod.uid == pod.uid for nomination in self._nominations[node])
+
     def _claims(self, node: str, since: float, at: float) -> list[tuple[PodSeen, float]]:
         """Pods with a claim to the node's room, each with the time until which it is not taken."""
         claims = {
             nomination.pod.uid: (nomination.pod, nomination.until)
-            for nomination in self._nominations[node].values()
+            for nomination in self._nominations[node]
             if nomination.until >= since and nomination.since <= at + CLAIMED_SECONDS
         }
         for when, pod in self._bound[node].values():

@@ -157,6 +157,13 @@ def test_several_victims_that_are_all_needed_are_no_fault() -> None:
     assert history.verdict().faults == []
 
 
+def test_a_preemptor_that_is_nominated_there_again_later_needed_its_victims_at_first() -> None:
+    history = History().add(node_seen(), victim(), preemptor()).later(60)
+    history.add(preemptor(nominated="n"), marked(victim()), preemptor()).later(40)
+    history.add(preemptor(nominated="n")).add(victim(), deleted=True).add(preemptor(node="n"))
+    assert history.verdict().needless == ()
+
+
 def test_a_victim_is_needless_where_another_node_was_free_all_along() -> None:
     history = History().add(node_seen(), node_seen("free"), victim(), preemptor()).later(60)
     history.add(preemptor(nominated="n"), marked(victim()), preemptor(node="n"))

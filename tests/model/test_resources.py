@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from mooring.model.errors import ManifestError
 from mooring.model.resources import (
     ContainerResources,
+    amount_text,
     parse_amounts,
     parse_containers,
     parse_pod_level,
@@ -188,3 +189,19 @@ def test_the_total_leaves_its_arguments_alone(apps: list[dict[str, int]], init: 
     before = repr((apps, init))
     total_requests(apps, init)
     assert repr((apps, init)) == before
+
+
+@pytest.mark.parametrize(
+    ("resource", "value", "written"),
+    [
+        ("cpu", 2000, "2"),
+        ("cpu", 1500, "1500m"),
+        ("memory", 3 * 2**30, "3Gi"),
+        ("memory", 512 * 2**20, "512Mi"),
+        ("memory", 1000, "1000"),
+        ("hugepages-2Mi", 2**30, "1Gi"),
+        ("example.com/gpu", 4, "4"),
+    ],
+)
+def test_amounts_are_written_as_people_write_them(resource: str, value: int, written: str) -> None:
+    assert amount_text(resource, value) == written

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from mooring.engine.scheduler_state import SchedulerState
+from mooring.model.limits import LIMITS, Counted
 from mooring.model.pod import parse_pod
 from mooring.page.trials import MOST_PODS, Compared, Trials, TrialsBusy, Tried
 from mooring.simulate.manifests import InputError
@@ -213,6 +214,15 @@ async def test_a_pod_group_gets_nodes_for_all_members_or_for_none() -> None:
     found = await gang_tried(gang("train", 4), *larger)
     assert set(nodes(found)) == {None}
     assert found["results"][0]["message"]
+
+
+async def test_a_member_beyond_the_limits_keeps_its_group_from_being_decided() -> None:
+    requests = {f"acme.example/r{i}": 1 for i in range(LIMITS[Counted.RESOURCES] + 1)}
+    large = pod("m0", labels={GROUP: "train"}, requests=requests)
+    members = [large, pod("m1", labels={GROUP: "train"})]
+    found = await gang_tried(gang("train", 2), *members)
+    assert nodes(found) == [None, None]
+    assert "resources" in found["results"][0]["message"]
 
 
 async def test_an_incomplete_group_says_how_many_members_it_lacks() -> None:

@@ -22,7 +22,7 @@ from mooring.engine.result_cache import ResultCache
 from mooring.framework.pipeline import Pipeline
 from mooring.model.affinity import AffinityTerm, SpreadConstraint
 from mooring.model.pod import Pod
-from mooring.model.resources import CPU, MEMORY
+from mooring.model.resources import CPU, MEMORY, amount_text
 from mooring.model.selectors import LabelSelector, Requirement
 from mooring.model.shape import HostPort, PodShape
 from mooring.model.taints import NOT_SCHEDULABLE_TAINT, Taint, Toleration, tolerated
@@ -30,7 +30,7 @@ from mooring.model.volumes import ClaimVolume
 from mooring.state.columns import IntArray
 from mooring.state.snapshot import Snapshot
 
-__all__ = ["Suggestion", "amount", "suggestions"]
+__all__ = ["Suggestion", "suggestions"]
 
 _MOST_CHANGES: Final = 32
 """Changes of the pod that are tried; each is a search over all nodes."""
@@ -48,7 +48,6 @@ _TOLERATION: Final = 1.0
 _CONSTRAINT: Final = 1.5
 """The cost of a constraint that the pod gives up."""
 _MEBIBYTE: Final = 2**20
-_UNITS: Final = (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +198,12 @@ class _Trial:
         return limits, min(float(shares[best]), 1.0)
 
     def _request_text(self, resource: str, limit: int) -> str:
-        requested = amount(resource, self._pod.shape.demand.resources[resource])
+        requested = amount_text(resource, self._pod.shape.demand.resources[resource])
         if not limit:
             return f"did not request {resource} (it requests {requested})"
-        return f"requested at most {amount(resource, limit)} of {resource} instead of {requested}"
+        return (
+            f"requested at most {amount_text(resource, limit)} of {resource} instead of {requested}"
+        )
 
     def rows_for_endings(self) -> list[int]:
         """The rows on which pods that end are most likely to help: those that lack least."""
@@ -428,14 +429,3 @@ def _rounded_down(resource: str, free: int) -> int:
     if resource == CPU:
         step = 10
     return free // step * step if free >= step else free
-
-
-def amount(resource: str, value: int) -> str:
-    """An amount as people write it: `1500m` or `2` for cpu, `3Gi` or `512Mi` for bytes."""
-    if resource == CPU:
-        return f"{value // 1000}" if value % 1000 == 0 else f"{value}m"
-    if resource in (MEMORY, "ephemeral-storage") or resource.startswith("hugepages-"):
-        for suffix, unit in _UNITS:
-            if value >= unit and value % unit == 0:
-                return f"{value // unit}{suffix}"
-    return str(value)

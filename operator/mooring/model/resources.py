@@ -16,6 +16,7 @@ __all__ = [
     "CPU",
     "MEMORY",
     "ContainerResources",
+    "amount_text",
     "parse_amounts",
     "parse_containers",
     "parse_pod_level",
@@ -27,6 +28,18 @@ CPU: Final = "cpu"
 MEMORY: Final = "memory"
 _STANDARD: Final = frozenset((CPU, MEMORY, "ephemeral-storage"))
 _HUGE_PAGES: Final = "hugepages-"
+_UNITS: Final = (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
+
+
+def amount_text(resource: str, value: int) -> str:
+    """An amount as people write it: `1500m` or `2` for cpu, `3Gi` or `512Mi` for bytes."""
+    if resource == CPU:
+        return f"{value // 1000}" if value % 1000 == 0 else f"{value}m"
+    if resource in _STANDARD or resource.startswith(_HUGE_PAGES):
+        for suffix, unit in _UNITS:
+            if value >= unit and value % unit == 0:
+                return f"{value // unit}{suffix}"
+    return str(value)
 
 
 class ContainerResources(NamedTuple):

@@ -1,7 +1,7 @@
 """What a decision on the live state looks like in full: filters, scores and the node.
 
-A decision changes nothing but a result cache of the page's own. It takes about as long as an
-attempt of the scheduling loop, and is synchronous.
+A decision changes nothing. It takes about as long as an attempt of the scheduling loop, and is
+synchronous.
 """
 
 from collections.abc import Iterator

@@ -8,10 +8,9 @@ from typing import Any, Final
 import numpy as np
 
 from mooring.engine.scheduler_state import SchedulerState
-from mooring.engine.suggestions import amount
 from mooring.model.node import BETA_ZONE, ZONE
 from mooring.model.pod import Pod
-from mooring.model.resources import CPU, MEMORY
+from mooring.model.resources import CPU, MEMORY, amount_text
 from mooring.page.slices import in_slices
 from mooring.simulate.gpus import cards_of
 from mooring.state.columns import IntArray
@@ -257,7 +256,7 @@ def _resource(node: NodeView, resource: str) -> dict[str, Any]:
         "allocatable": allocatable,
         "requested": requested,
         "free": free,
-        "texts": [amount(resource, value) for value in (allocatable, requested, free)],
+        "texts": [amount_text(resource, value) for value in (allocatable, requested, free)],
     }
 
 
@@ -278,7 +277,7 @@ def _pod(pod: Pod) -> dict[str, Any]:
     return {
         "pod": pod.key,
         "priority": pod.shape.priority,
-        "requests": {name: amount(name, value) for name, value in sorted(requests.items())},
+        "requests": {name: amount_text(name, value) for name, value in sorted(requests.items())},
     }
 
 

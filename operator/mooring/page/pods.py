@@ -15,7 +15,6 @@ from mooring.page.decisions import decision_document
 
 __all__ = ["Pods", "namespaces_in", "redacted"]
 
-_MOST_PIPELINES: Final = 64
 _DOCUMENTS: Final = ("report", "path", "details", "now")
 _LISTS: Final = ("decisions", "results", "steps")
 """Fields of answers that may name other pods."""
@@ -38,8 +37,6 @@ class Pods:
         self._decisions = decisions
         self._report = report
         self._now = now
-        self._cache = ResultCache(scheduler.state.nodes)
-        self._without_post_filter: dict[Pipeline, Pipeline] = {}
 
     async def of(self, key: str) -> dict[str, Any] | None:
         """The pod "namespace/name" as JSON values; None if it is not known.
@@ -82,15 +79,10 @@ class Pods:
 
     def _decided(self, pod: Pod, pipeline: Pipeline) -> dict[str, Any] | None:
         """The decision; None if a plugin fails, which is counted and logged where it does."""
-        without = self._without_post_filter.get(pipeline)
-        if without is None:
-            if len(self._without_post_filter) >= _MOST_PIPELINES:
-                self._without_post_filter.clear()
-            without = replace(pipeline, post_filter=())
-            self._without_post_filter[pipeline] = without
-        cluster = self._scheduler.cluster
+        without, cluster = replace(pipeline, post_filter=()), self._scheduler.cluster
+        cache = ResultCache(self._scheduler.state.nodes)  # its arrays are large, so it is not kept
         try:
-            return decision_document(pod, without, cluster, self._cache, now=self._now())[1]
+            return decision_document(pod, without, cluster, cache, now=self._now())[1]
         except PluginFailed:
             return None
 

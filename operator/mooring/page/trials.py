@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 import yaml
@@ -398,8 +398,11 @@ class Trials:
         cache: ResultCache,
     ) -> list[dict[str, Any]]:
         """The decision about all pods of a group, with a pause after each slice of the search."""
-        gates = (_gate(pod, pipeline, only=_SCHEDULING_GATES) for pod in unit.pods)
-        message = next(filter(None, gates), None) or group.incomplete
+        obstacles = chain(
+            (pod.limit_exceeded for pod in unit.pods),
+            (_gate(pod, pipeline, only=_SCHEDULING_GATES) for pod in unit.pods),
+        )
+        message = next(filter(None, obstacles), None) or group.incomplete
         if message is not None:
             return [_without_node(pod, pipeline, message) for pod in unit.pods]
         cluster = self._scheduler.cluster

@@ -28,6 +28,7 @@ from mooring.framework.runtime import (
 from mooring.framework.scores import normalize_score
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
+from mooring.model.resources import amount_text
 from mooring.state.pod_groups import PodGroupState
 from mooring.state.snapshot import Snapshot
 
@@ -136,17 +137,10 @@ def _lacking(group: PodGroupState, cluster: Snapshot) -> str | None:
             free += placed.pod.shape.demand.resources.get(resource, 0)
         if free < amount:
             return (
-                f"minResources of the group needs {_quantity(resource, amount)} of {resource}, "
-                f"and {_quantity(resource, free)} are free in the cluster"
+                f"minResources of the group needs {amount_text(resource, amount)} of {resource}, "
+                f"and {amount_text(resource, free)} are free in the cluster"
             )
     return None
-
-
-def _quantity(resource: str, amount: int) -> str:
-    """The amount as users write it: cpu in millicores if it is not whole, else whole units."""
-    if resource != "cpu":
-        return str(amount)
-    return f"{amount}m" if amount % 1000 else str(amount // 1000)
 
 
 def preempt_for_group(

@@ -346,7 +346,10 @@ class GroupSearch:
         pre_filtered = search.pre_filter()
         if isinstance(pre_filtered, Diagnosis):
             return pre_filtered
-        return search.diagnosis_of(pre_filtered, np.flatnonzero(allowed))
+        rows = np.flatnonzero(allowed)
+        if len(rows) == self._cluster.node_count:
+            return search.shared_diagnosis(pre_filtered, ())
+        return search.diagnosis_of(pre_filtered, rows)
 
     def _allowed(self, candidates: IntArray | None) -> BoolArray:
         """bool[rows]: the candidate rows."""
