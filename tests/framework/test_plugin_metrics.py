@@ -1,7 +1,7 @@
 """What is measured of decisions of the real cycle, on a clock that each plugin moves."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -75,10 +75,10 @@ class Recorded:
         self.hints: list[tuple[str, str, str]] = []
         self.counters: dict[tuple[str, str], Count] = {}
 
-    def extension_point_ran(
-        self, point: ExtensionPoint, status: Status, profile: str, seconds: float
-    ) -> None:
-        self.points.append((point.value, status.value, profile, seconds))
+    def extension_point(
+        self, point: ExtensionPoint, status: Status, profile: str
+    ) -> Callable[[float], None]:
+        return lambda seconds: self.points.append((point.value, status.value, profile, seconds))
 
     def plugin_ran(
         self, plugin: str, point: ExtensionPoint, status: Status, seconds: float

@@ -90,7 +90,7 @@ def everything_happened_once() -> Metrics:
     metrics.preempted(victims=3)
     metrics.relisted("nodes")
     metrics.preemption_ended("success", 0.5)
-    metrics.extension_point_ran(ExtensionPoint.FILTER, Status.SUCCESS, "mooring", 0.25)
+    metrics.extension_point(ExtensionPoint.FILTER, Status.SUCCESS, "mooring")(0.25)
     metrics.plugin_ran("NodeName", ExtensionPoint.FILTER, Status.UNSCHEDULABLE, 0.125)
     metrics.evaluations("NodeName", ExtensionPoint.FILTER, "mooring").add()
     metrics.queueing_hint_ran("NodeName", "NodeAdd", "QueueSkip", 0.5)

@@ -17,7 +17,7 @@ from mooring.framework.card_plugin import assign_cards
 from mooring.framework.diagnosis import EXTENDER, Diagnosis, RejectedNodes
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import FilterPlugin, ResourceFilterPlugin
-from mooring.framework.plugin_failures import ExtensionPoint
+from mooring.framework.plugin_metrics import FILTER, PRE_FILTER
 from mooring.framework.runtime import (
     NOT_A_FILTER_STATE,
     run_explain,
@@ -79,7 +79,7 @@ class Search:
         metrics = self.pipeline.metrics
         metrics.mark()
         found = self._pre_filter()
-        metrics.lap(ExtensionPoint.PRE_FILTER)
+        metrics.lap(PRE_FILTER)
         return found
 
     def _pre_filter(self) -> PreFiltered | Diagnosis:
@@ -137,13 +137,13 @@ class Search:
                 rows = np.flatnonzero(fits)
                 state = pre_filtered.states.get(plugin.name)
                 passed = run_filter(self.pipeline, plugin, self.pod, self.nodes_at(rows), state)
-                metrics.evaluated(evaluations.others(ExtensionPoint.FILTER, plugin.name))
+                metrics.evaluated(evaluations.others(FILTER, plugin.name))
                 if len(rows) == len(nodes):
                     fits = passed
                 else:
                     fits = fits.copy()
                     fits[rows] = passed
-        metrics.lap(ExtensionPoint.FILTER)
+        metrics.lap(FILTER)
         return fits
 
     def nodes_at(self, rows: IntArray) -> NodeView:
@@ -160,7 +160,7 @@ class Search:
             return False
         if not self._nominated_at(row):
             return True
-        with self.pipeline.metrics.all_at(ExtensionPoint.FILTER):
+        with self.pipeline.metrics.all_at(FILTER):
             return not self._rejected_with_nominated(np.array([row], np.int64), pre_filtered)
 
     def rejected_with_nominated(
@@ -174,7 +174,7 @@ class Search:
         if not len(self.cluster.nominations):
             return ()
         wanted = np.array(self.cluster.nominations.rows(), np.int64)
-        with self.pipeline.metrics.all_at(ExtensionPoint.FILTER):
+        with self.pipeline.metrics.all_at(FILTER):
             return self._rejected_with_nominated(wanted[fits[wanted]], pre_filtered)
 
     def _rejected_with_nominated(
@@ -307,7 +307,7 @@ class Search:
 
     def _rejected(self, rejections: Mapping[str, Unschedulable]) -> Diagnosis:
         decisive = [r for r in rejections.values() if not r.resolvable] or [*rejections.values()]
-        self.pipeline.metrics.ended_with(ExtensionPoint.PRE_FILTER, status_of(decisive[0]))
+        self.pipeline.metrics.ended_with(PRE_FILTER, status_of(decisive[0]))
         return self._diagnosis(
             pre_filter=decisive[0].reason, pre_filter_plugins=frozenset(rejections)
         )

@@ -18,7 +18,13 @@ from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.pipeline import Pipeline, WeightedScorePlugin
 from mooring.framework.plugin import FilterPlugin, Normalize
 from mooring.framework.plugin_failures import ExtensionPoint
-from mooring.framework.plugin_metrics import Evaluations
+from mooring.framework.plugin_metrics import (
+    FILTER,
+    PRE_FILTER,
+    PRE_SCORE,
+    SCORE,
+    Evaluations,
+)
 from mooring.framework.runtime import run_filter, run_pre_filter, run_pre_score, run_score
 from mooring.framework.verdicts import SKIP, PreFilterResult, Unschedulable
 from mooring.model.pod import Pod
@@ -107,7 +113,7 @@ class _RowResults:
         fits = nodes.present.copy()
         for plugin, state in self._filters:
             fits &= run_filter(self._pipeline, plugin, pod, nodes, state)
-        metrics.lap(ExtensionPoint.FILTER)
+        metrics.lap(FILTER)
         unnormalized_total = np.zeros(len(nodes), np.int64)
         raw: dict[str, IntArray] = {}
         for score, state in self._scores:
@@ -115,7 +121,7 @@ class _RowResults:
             raw[score.name] = column
             if score.plugin.normalize is Normalize.NONE:
                 unnormalized_total += score.weight * column
-        metrics.lap(ExtensionPoint.SCORE)
+        metrics.lap(SCORE)
         return fits, unnormalized_total, raw
 
 
@@ -138,14 +144,14 @@ class ShapeResults:
             for p in pipeline.pre_filter
             if p.row_local
         }
-        metrics.lap(ExtensionPoint.PRE_FILTER)
+        metrics.lap(PRE_FILTER)
         nodes = cluster.nodes
         self.pre_scored: dict[str, Any] = {
             p.name: run_pre_score(pipeline, p, pod, nodes, cluster)
             for p in pipeline.pre_score
             if p.row_local
         }
-        metrics.lap(ExtensionPoint.PRE_SCORE)
+        metrics.lap(PRE_SCORE)
         filters = [
             (f, state)
             for f in pipeline.filters
@@ -243,10 +249,10 @@ def _evaluations(
     pre_score = [plugin.name for plugin in pipeline.pre_score]
     return ShapeEvaluations(
         pipeline,
-        pre_filter=counters(pre_filter, ExtensionPoint.PRE_FILTER, profile),
-        pre_score=counters(pre_score, ExtensionPoint.PRE_SCORE, profile),
-        filters=counters(filters, ExtensionPoint.FILTER, profile),
-        scores=counters(scores, ExtensionPoint.SCORE, profile),
+        pre_filter=counters(pre_filter, PRE_FILTER, profile),
+        pre_score=counters(pre_score, PRE_SCORE, profile),
+        filters=counters(filters, FILTER, profile),
+        scores=counters(scores, SCORE, profile),
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from mooring.engine.filtering import Search
 from mooring.framework.decision import NodeScore
 from mooring.framework.plugin import Normalize
-from mooring.framework.plugin_failures import ExtensionPoint
+from mooring.framework.plugin_metrics import PRE_SCORE, SCORE
 from mooring.framework.runtime import run_pre_score, run_score
 from mooring.framework.scores import normalize_score
 from mooring.framework.verdicts import SKIP
@@ -75,7 +75,7 @@ def score(search: Search, rows: IntArray) -> ScoreTable:
     for plugin in pipeline.pre_score:
         if plugin.name not in states:
             states[plugin.name] = run_pre_score(pipeline, plugin, pod, nodes, cluster)
-    metrics.lap(ExtensionPoint.PRE_SCORE)
+    metrics.lap(PRE_SCORE)
     metrics.evaluated(evaluations.pre_score)
     metrics.evaluated(evaluations.scores)
     # If every row is feasible, which is common, the columns need not be gathered.
@@ -95,11 +95,11 @@ def score(search: Search, rows: IntArray) -> ScoreTable:
             raw = results.raw(scorer.name)[index]
         else:
             raw = run_score(pipeline, scorer.plugin, pod, nodes, state)
-            metrics.evaluated(evaluations.others(ExtensionPoint.SCORE, scorer.name))
+            metrics.evaluated(evaluations.others(SCORE, scorer.name))
         scores = scorer.weight * normalize_score(raw, how)
         weighted[scorer.name] = scores.__getitem__
         total = total + scores
-    metrics.lap(ExtensionPoint.SCORE)
+    metrics.lap(SCORE)
     return ScoreTable(nodes, total, np.flatnonzero(total == total.max()), weighted)
 
 

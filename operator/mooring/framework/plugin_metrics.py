@@ -20,7 +20,16 @@ from typing import Final, Protocol, Self
 from mooring.framework.plugin_failures import ExtensionPoint
 from mooring.model.events import ClusterEvent
 
-__all__ = ["Evaluations", "PluginMetrics", "Recorder", "Status"]
+__all__ = [
+    "FILTER",
+    "PRE_FILTER",
+    "PRE_SCORE",
+    "SCORE",
+    "Evaluations",
+    "PluginMetrics",
+    "Recorder",
+    "Status",
+]
 
 _SAMPLED_ONE_IN: Final = 10
 
@@ -36,6 +45,14 @@ class Status(StrEnum):
     SKIP = "Skip"
 
 
+# Used in every decision: in Python 3.11, looking up the member of an enum takes as long as a call.
+PRE_FILTER: Final = ExtensionPoint.PRE_FILTER
+FILTER: Final = ExtensionPoint.FILTER
+PRE_SCORE: Final = ExtensionPoint.PRE_SCORE
+SCORE: Final = ExtensionPoint.SCORE
+_SUCCESS: Final = Status.SUCCESS
+
+
 class Evaluations(Protocol):
     """The counter of one plugin's evaluations at one extension point."""
 
@@ -45,10 +62,10 @@ class Evaluations(Protocol):
 class Recorder(Protocol):
     """Where the measurements go; `mooring.observe.metrics.Metrics` is one. Times are in seconds."""
 
-    def extension_point_ran(
-        self, point: ExtensionPoint, status: Status, profile: str, seconds: float
-    ) -> None:
-        """All plugins of an extension point have run."""
+    def extension_point(
+        self, point: ExtensionPoint, status: Status, profile: str
+    ) -> Callable[[float], None]:
+        """What notes the seconds that all plugins of an extension point took; always the same."""
 
     def plugin_ran(
         self, plugin: str, point: ExtensionPoint, status: Status, seconds: float
@@ -80,6 +97,7 @@ class PluginMetrics:
         self._last = 0.0
         self._seconds: dict[ExtensionPoint, float] = {}
         self._statuses: dict[ExtensionPoint, Status] = {}
+        self._notes: dict[tuple[ExtensionPoint, Status, str], Callable[[float], None]] = {}
         self._random = 1
 
     def begin_attempt(self) -> bool:
@@ -155,14 +173,23 @@ class PluginMetrics:
             return
         self.deciding = False
         for point, seconds in self._seconds.items():
-            status = self._statuses.get(point, Status.SUCCESS)
-            self._recorder.extension_point_ran(point, status, profile, seconds)
+            self.ran(point, self._statuses.get(point, _SUCCESS), profile, seconds)
         self._seconds.clear()
         self._statuses.clear()
 
     def extension_point(self, point: ExtensionPoint, profile: str) -> "Measured":
         """Measures what runs inside; for the extension points outside of decisions."""
-        return Measured(self, self._recorder, point, profile)
+        return Measured(self, point, profile)
+
+    def ran(self, point: ExtensionPoint, status: Status, profile: str, seconds: float) -> None:
+        """Records how long all plugins of an extension point took."""
+        key = (point, status, profile)
+        note = self._notes.get(key)
+        if note is None:
+            if self._recorder is None:
+                return
+            note = self._notes[key] = self._recorder.extension_point(*key)
+        note(seconds)
 
     def plugin_ran(
         self, plugin: str, point: ExtensionPoint, status: Status, seconds: float
@@ -196,25 +223,21 @@ class PluginMetrics:
 class Measured:
     """Measures one extension point; an exception ends it with Error unless `status` was set."""
 
-    __slots__ = ("_began", "_metrics", "_point", "_profile", "_recorder", "status")
+    __slots__ = ("_began", "_metrics", "_point", "_profile", "status")
 
-    def __init__(
-        self, metrics: PluginMetrics, recorder: Recorder | None, point: ExtensionPoint, profile: str
-    ) -> None:
+    def __init__(self, metrics: PluginMetrics, point: ExtensionPoint, profile: str) -> None:
         self._metrics = metrics
-        self._recorder = recorder
         self._point = point
         self._profile = profile
         self._began = 0.0
-        self.status = Status.SUCCESS
+        self.status = _SUCCESS
 
     def __enter__(self) -> Self:
         self._began = self._metrics.clock()
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if kind is not None and self.status is Status.SUCCESS:
+        if kind is not None and self.status is _SUCCESS:
             self.status = Status.ERROR
-        if self._recorder is not None:
-            seconds = self._metrics.clock() - self._began
-            self._recorder.extension_point_ran(self._point, self.status, self._profile, seconds)
+        seconds = self._metrics.clock() - self._began
+        self._metrics.ran(self._point, self.status, self._profile, seconds)

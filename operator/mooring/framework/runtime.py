@@ -41,7 +41,7 @@ from mooring.framework.plugin import (
     ScorePlugin,
 )
 from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed, one_line
-from mooring.framework.plugin_metrics import Status
+from mooring.framework.plugin_metrics import FILTER, PRE_FILTER, PRE_SCORE, SCORE, Status
 from mooring.framework.post_filter import (
     Candidates,
     GroupNomination,
@@ -163,7 +163,7 @@ def run_pre_filter(
     pipeline: Pipeline, plugin: PreFilterPlugin, pod: Pod, cluster: Snapshot
 ) -> Any | Skip | PreFilterResult | Unschedulable:
     """What `pre_filter` returns."""
-    point = ExtensionPoint.PRE_FILTER
+    point = PRE_FILTER
     answer = _measured(pipeline, plugin, point, plugin.pre_filter, pod, cluster)
     if type(answer) in NOT_A_FILTER_STATE and (problem := _wrong_pre_filter(answer)):
         raise _error(pipeline, plugin, point, f"pre_filter {problem}")
@@ -174,10 +174,10 @@ def run_filter(
     pipeline: Pipeline, plugin: FilterPlugin, pod: Pod, nodes: NodeView, state: Any
 ) -> BoolArray:
     """What `filter` returns: bool[nodes]."""
-    mask = _measured(pipeline, plugin, ExtensionPoint.FILTER, plugin.filter, pod, nodes, state)
+    mask = _measured(pipeline, plugin, FILTER, plugin.filter, pod, nodes, state)
     if not _is_array(mask, _BOOL, len(nodes)):
         problem = wrong_mask(mask, len(nodes))
-        raise _error(pipeline, plugin, ExtensionPoint.FILTER, f"filter {problem}")
+        raise _error(pipeline, plugin, FILTER, f"filter {problem}")
     return mask
 
 
@@ -185,9 +185,9 @@ def run_explain(
     pipeline: Pipeline, plugin: FilterPlugin, pod: Pod, nodes: NodeView, state: Any
 ) -> Explanation:
     """What `explain` returns, for nodes that `filter` rejected."""
-    why = _measured(pipeline, plugin, ExtensionPoint.FILTER, plugin.explain, pod, nodes, state)
+    why = _measured(pipeline, plugin, FILTER, plugin.explain, pod, nodes, state)
     if problem := wrong_explanation(why, len(nodes)):
-        raise _error(pipeline, plugin, ExtensionPoint.FILTER, f"explain {problem}")
+        raise _error(pipeline, plugin, FILTER, f"explain {problem}")
     return why
 
 
@@ -195,7 +195,7 @@ def run_resource_requests(
     pipeline: Pipeline, plugin: ResourceFilterPlugin, state: Any
 ) -> Mapping[str, int]:
     """What `resource_requests` returns: amounts from 0 on, by resource."""
-    point = ExtensionPoint.FILTER
+    point = FILTER
     amounts = _measured(pipeline, plugin, point, plugin.resource_requests, state)
     # Looking at the items runs code of the plugin too.
     if not _called(pipeline, plugin, point, _are_amounts, amounts):
@@ -234,7 +234,7 @@ def run_pre_score(
     pipeline: Pipeline, plugin: PreScorePlugin, pod: Pod, nodes: NodeView, cluster: Snapshot
 ) -> Any | Skip:
     """What `pre_score` returns."""
-    point = ExtensionPoint.PRE_SCORE
+    point = PRE_SCORE
     answer = _measured(pipeline, plugin, point, plugin.pre_score, pod, nodes, cluster)
     if type(answer) in NOT_A_FILTER_STATE:
         problem = f"pre_score {_instead(answer, 'a state for score or SKIP')}"
@@ -246,9 +246,9 @@ def run_score(
     pipeline: Pipeline, plugin: ScorePlugin, pod: Pod, nodes: NodeView, state: Any
 ) -> IntArray:
     """What `score` returns: int64[nodes], from 0 on, up to 100 where it is not normalized."""
-    raw = _measured(pipeline, plugin, ExtensionPoint.SCORE, plugin.score, pod, nodes, state)
+    raw = _measured(pipeline, plugin, SCORE, plugin.score, pod, nodes, state)
     if problem := wrong_scores(raw, len(nodes), plugin.normalize):
-        raise _error(pipeline, plugin, ExtensionPoint.SCORE, f"score {problem}")
+        raise _error(pipeline, plugin, SCORE, f"score {problem}")
     return raw
 
 
