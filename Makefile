@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv controlplane tools browser demo test check site audit sbom image bench soak lock clean
+.PHONY: help venv controlplane tools browser demo test check site audit sbom image bench conformance soak lock clean
 
 PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11, \
 	$(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
@@ -90,6 +90,9 @@ image: ## build the image, the same for one commit and base: BASE=python@sha256:
 
 bench: venv controlplane ## Mooring and kube-scheduler on the same server; BENCH='...' for arguments
 	@$(PY) -m bench $(BENCH)
+
+conformance: venv controlplane ## Kubernetes' own scheduling tests against Mooring and kube-scheduler
+	@$(PY) -m kubernetes_e2e $(CONFORMANCE)
 
 soak: venv controlplane ## churn and faults for half an hour, and a verdict; SOAK='--minutes 3'
 	@$(PY) -m soak $(SOAK)

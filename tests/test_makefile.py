@@ -57,6 +57,7 @@ def test_help_lists_every_target(tmp_path: Path) -> None:
         "sbom",
         "image",
         "bench",
+        "conformance",
         "soak",
         "lock",
         "clean",

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
@@ -55,6 +56,7 @@ from mooring.mirroring.comparer import CacheComparer, Compared
 from mooring.mirroring.mirror import Mirror
 from mooring.mirroring.reflectors import Reflectors
 from mooring.model.events import ClusterEvent, Kind
+from mooring.observe.decision_file import DecisionFile
 from mooring.observe.http import Endpoints
 from mooring.observe.metrics import Metrics
 from mooring.observe.readings import Readings
@@ -148,7 +150,14 @@ class Scheduler:
             max_backoff=settings.max_backoff,
             namespaces_take_turns=settings.queue_fairness == "namespace",
         )
-        decisions = DecisionLog(limit=round(settings.decision_record_mib * 2**20))
+        self._decision_file: DecisionFile | None = None
+        if settings.decision_log is not None:
+            size = round(settings.decision_log_mib * 2**20)
+            self._decision_file = DecisionFile(Path(settings.decision_log), size)
+        decisions = DecisionLog(
+            limit=round(settings.decision_record_mib * 2**20),
+            append=self._decision_file.append if self._decision_file is not None else None,
+        )
         self._scheduler = SchedulerState(
             state, cluster, queue, profiles, waiting, decisions=decisions
         )
@@ -293,7 +302,13 @@ class Scheduler:
             self._leading = True
             writers = [
                 self._start(part.run())
-                for part in (self._recorder, self._reports, self._group_reports)
+                for part in (
+                    self._recorder,
+                    self._reports,
+                    self._group_reports,
+                    self._decision_file,
+                )
+                if part is not None
             ]
             workers = [
                 self._start(work)

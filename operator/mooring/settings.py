@@ -57,6 +57,10 @@ class RunSettings:
     """How long evictions, bindings and events in flight may take to finish after SIGTERM."""
     decision_record_mib: float = 64.0
     """Memory for the record of decisions in MiB; 0 keeps no record."""
+    decision_log: str | None = None
+    """File to which every step of every pod is appended as a line of JSON. None: to none."""
+    decision_log_mib: float = 100.0
+    """The file is renamed to *.1 when it has so many MiB."""
     plugin_slow_seconds: float = 1.0
     """A synchronous call of a plugin that takes longer is logged and counted."""
     plugin_timeout_seconds: float = 900.0

@@ -77,6 +77,8 @@ def test_a_value_out_of_range_is_a_usage_error(words: list[str], complaint: str)
     ("words", "complaint"),
     [
         (["--burst", "5"], "--burst needs --qps"),
+        (["--decision-log=/none/log"], "--decision-log: /none is no folder"),
+        (["--decision-log=log", "--decision-record-mib=0"], "needs a --decision-record-mib over 0"),
         (["--tls-cert-file", "a"], "--tls-cert-file and --tls-private-key-file need each other"),
         (["--tls-private-key-file", "a"], "need each other"),
         (["--authorization-always-allow-paths=/a, /b"], '" /b" must begin with /'),

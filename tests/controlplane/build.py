@@ -1,8 +1,8 @@
 """The programs of the control plane, and tools for tests, compiled once and kept outside the tree.
 
-Those of a Go module stand in `<cache>/<module>/<key>/`, where the key hashes `go.mod`, `go.sum`
-and the platform. A build happens beside that folder and is renamed into place, so that a folder
-that is there has all programs; a lock lets a second builder wait for the first.
+Those of a Go module stand in `<cache>/<module>/<key>/`, where the key hashes the module's files and
+the platform. A build happens beside that folder and is renamed into place, so that a folder that is
+there has all programs; a lock lets a second builder wait for the first.
 """
 
 import contextlib
@@ -123,8 +123,9 @@ def ensure_built(progress: Progress | None = None, module: GoModule = CONTROL_PL
 
 def _target(module: GoModule) -> Path:
     key = hashlib.sha256()
-    for part in ("go.mod", "go.sum"):
-        key.update((module.folder / part).read_bytes())
+    sources = sorted(module.folder.glob("*.go"))
+    for part in (module.folder / "go.mod", module.folder / "go.sum", *sources):
+        key.update(part.read_bytes())
     key.update(f"{platform.system()} {platform.machine()}".encode())
     return cache_root() / module.name / key.hexdigest()[:16]
 

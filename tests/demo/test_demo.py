@@ -147,7 +147,7 @@ def test_a_control_plane_that_is_not_built_is_said_in_one_line(
     with demo({**environment, "MOORING_CACHE": str(empty)}) as process:
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 1
-    assert errors == "error: the control plane is not built: run `make controlplane`\n"
+    assert errors == "error: controlplane is not built: run `make controlplane`\n"
 
 
 @pytest.fixture

@@ -129,7 +129,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             _grant(client)
             _create_the_leaders_pod(plane, client)
             with Replicas.of(plane.access, folder) as replicas:
-                scheduler = replicas.start(f"--secure-port={port}")
+                log = f"--decision-log={folder / 'decisions.jsonl'}"
+                scheduler = replicas.start(f"--secure-port={port}", log)
                 scheduler.wait_until_leads()
                 for namespace in (SHOP, OTHER):
                     client.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
@@ -326,6 +327,18 @@ def test_the_last_decisions_of_the_leader_are_replayed_with_two_policies(
     result = cluster.run("simulate", "--compare", *policies, "--replay", user="admin")
     assert result.returncode == 0, result.stderr
     assert "pods: 0 would move, 0 would lose their place" in result.stdout
+
+
+def test_every_step_of_a_pod_is_appended_to_the_decision_log(cluster: Cluster) -> None:
+    def steps() -> list[str]:
+        path = cluster.folder / "decisions.jsonl"
+        text = path.read_text() if path.exists() else ""
+        lines = [json.loads(line) for line in text.splitlines()]
+        return [line["step"] for line in lines if line["pod"] == f"{SHOP}/web"]
+
+    found = eventually(steps, lambda found: "bound" in found, "the last step of the pod")
+    assert found[0] == "seen"
+    assert found[-2:] == ["assumed", "bound"]
 
 
 def test_explain_without_the_role_says_which_one_is_missing(cluster: Cluster) -> None:

@@ -321,6 +321,20 @@ def test_a_decision_with_text_that_is_no_unicode_is_kept_all_the_same() -> None:
     assert (kept["message"], kept["cause"]) == ("?", "?")
 
 
+def test_every_step_is_appended_as_a_line_with_its_decision() -> None:
+    lines: list[bytes] = []
+    record = log(append=lines.append)
+    record.seen(POD, "u1", 0)
+    kept = decision(message="no")
+    for second in (1, 2):
+        record.decided(kept, second, cause=CPU)
+    seen, first, second = map(json.loads, lines)
+    assert seen == {"pod": POD, "uid": "u1", "step": "seen", "time": at(0)}
+    assert first == second | {"time": at(1)}
+    assert (first["step"], first["cause"]) == ("unschedulable", CPU)
+    assert first["decision"] == {key: v for key, v in to_json(kept).items() if key != "pod"}
+
+
 def test_nothing_is_kept_without_memory() -> None:
     record = log(limit=0)
     assert record.seen(POD, "u1", 0) is None

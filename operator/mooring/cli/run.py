@@ -1,8 +1,10 @@
 """`mooring run`."""
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
@@ -129,6 +131,16 @@ Examples:
     click.FloatRange(min=0),
 )
 @_setting(
+    "decision_log",
+    "File to which what happens to each pod is appended, one line of JSON each. Without it: none.",
+    click.Path(dir_okay=False),
+)
+@_setting(
+    "decision_log_mib",
+    "MiB at which that file is renamed to *.1, in the place of the one before.",
+    _POSITIVE,
+)
+@_setting(
     "plugin_slow_seconds",
     "Seconds after which a synchronous call of a plugin is logged and counted as slow.",
     _POSITIVE,
@@ -156,6 +168,16 @@ def run(**given: Any) -> None:
     sys.exit(code)
 
 
+def _check_decision_log(settings: RunSettings) -> None:
+    if settings.decision_log is None:
+        return
+    if not settings.decision_record_mib:
+        raise click.UsageError("--decision-log needs a --decision-record-mib over 0")
+    folder = Path(settings.decision_log).resolve().parent
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+        raise click.UsageError(f"--decision-log: {folder} is no folder that can be written to")
+
+
 def _check(settings: RunSettings) -> None:
     """Raise UsageError if settings are invalid or contradict each other."""
     if settings.max_backoff < settings.initial_backoff:
@@ -171,6 +193,7 @@ def _check(settings: RunSettings) -> None:
             raise click.UsageError(
                 f'--authorization-always-allow-paths: "{path}" may have * at its end only'
             )
+    _check_decision_log(settings)
     if settings.burst is not None and settings.qps is None:
         raise click.UsageError("--burst needs --qps")
     if not settings.leader_elect:

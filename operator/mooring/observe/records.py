@@ -244,6 +244,7 @@ class DecisionLog:
             among them, and rejections of as many different kinds as there are.
         clock: The scheduler's monotonic clock.
         wall: Seconds since the epoch.
+        append: Gets every step as a line of JSON, for the long term.
     """
 
     def __init__(
@@ -254,6 +255,7 @@ class DecisionLog:
         nodes: int = 10,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
+        append: Callable[[bytes], None] | None = None,
     ) -> None:
         self.limit: Final = limit
         self.bytes = 0
@@ -262,6 +264,7 @@ class DecisionLog:
         self._nodes = nodes
         self._clock = clock
         self._wall = wall
+        self._append = append
         self._texts: dict[bytes, _Text] = {}
         # In each of these the path that has changed last is the last one.
         self._live: OrderedDict[str, _Path] = OrderedDict()
@@ -499,18 +502,13 @@ class DecisionLog:
         What happens to a pod after its end is left out, unless it is bound and preempted.
         """
         path = self._live.get(pod)
-        if path is None and (path := self._without_decisions.pop(pod, None)) is not None:
-            self._live[pod] = path
-        ends = step in _ENDS
-        if path is None and pod in self._ended:
-            if step is not Step.PREEMPTED:
-                return
-            path, ends = self._ended.pop(pod), True
-            self._live[pod] = path
+        ends = step in _ENDS or (step is Step.PREEMPTED and pod in self._ended)
         if path is None:
-            if decision is None or not self.limit:
+            path = self._made_live(pod, step, decided=decision is not None)
+            if path is None:
                 return
-            path = self._begin(pod, "", None)
+        if self._append is not None:
+            self._append(self._line(pod, path.uid, _Entry(step, now, now, 1, [*details], decision)))
         text = self._text(_dumps(details)) if details else None
         if path.numbers and path.numbers[-4] == _CODES[step] and path.texts[-2] is text:
             path.numbers[-2] = now
@@ -531,6 +529,27 @@ class DecisionLog:
         else:
             self._live.move_to_end(pod)
         self._shrink()
+
+    def _made_live(self, pod: str, step: Step, *, decided: bool) -> _Path | None:
+        """The path of a pod that is not among the live ones; None if the step is left out."""
+        path = self._without_decisions.pop(pod, None)
+        if path is None and pod in self._ended:
+            if step is not Step.PREEMPTED:
+                return None
+            path = self._ended.pop(pod)
+        if path is None:
+            return self._begin(pod, "", None) if decided and self.limit else None
+        self._live[pod] = path
+        return path
+
+    def _line(self, pod: str, uid: str, entry: _Entry) -> bytes:
+        """The step as a line for the long term, with the decision if it is one."""
+        step = entry.to_json(self._wall_time())
+        del step["until"], step["count"]
+        line = _dumps({"pod": pod, "uid": uid, **step})
+        if entry.decision is None:
+            return line
+        return b'%b,"decision":%b}' % (line[:-1], entry.decision)
 
     def _attach(self, path: _Path, decision: bytes) -> None:
         """The decision belongs to the last step; the oldest of too many is dropped."""

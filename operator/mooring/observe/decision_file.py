@@ -1,0 +1,89 @@
+"""The long-term record of decisions: every step of every pod as a line of JSON, in a file.
+
+The file is bounded: when it is full it is renamed, its name with `.1` at the end, in the place of
+the one before. Lines are written once a second by a thread, so that no decision waits for a disk.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+__all__ = ["DecisionFile"]
+
+logger = logging.getLogger(__name__)
+
+_MOST_HELD: Final = 16 * 2**20
+"""Bytes that wait to be written; lines beyond are lost, as when the disk is full."""
+_PAUSE_SECONDS: Final = 1.0
+
+
+class DecisionFile:
+    """Appends lines to the file at `path`, which has at most `limit` bytes, while `run` runs."""
+
+    def __init__(
+        self,
+        path: Path,
+        limit: int,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._path = path
+        self._limit = limit
+        self._sleep = sleep
+        self._lines: list[bytes] = []
+        self._held = 0
+        self._lost = 0
+        self._trouble = ""
+
+    def append(self, line: bytes) -> None:
+        """The line will be written; returns at once."""
+        if self._held + len(line) > _MOST_HELD:
+            self._lost += 1
+            return
+        self._lines.append(line)
+        self._held += len(line) + 1
+
+    async def run(self) -> None:
+        """Writes until cancelled, and then what is left."""
+        try:
+            while True:
+                await self._sleep(_PAUSE_SECONDS)
+                await asyncio.to_thread(self._write, self._taken())
+        finally:
+            self._write(self._taken())
+
+    def _taken(self) -> Sequence[bytes]:
+        lines, self._lines, self._held = self._lines, [], 0
+        return lines
+
+    def _write(self, lines: Sequence[bytes]) -> None:
+        """Writes whole lines; says once what is wrong, and that lines are lost."""
+        trouble, done = "", 0
+        try:
+            while done < len(lines):
+                done += self._write_some(lines[done:])
+        except OSError as error:
+            trouble = str(error)
+        self._lost += len(lines) - done
+        if self._lost:
+            trouble = f"{trouble or 'too many at once'}; lines are lost"
+            self._lost = 0
+        if trouble and trouble != self._trouble:
+            logger.warning("--decision-log %s: %s", self._path, trouble)
+        if lines:
+            self._trouble = trouble
+
+    def _write_some(self, lines: Sequence[bytes]) -> int:
+        """Writes as many lines as the file has space for, one at least; returns how many."""
+        with self._path.open("ab") as file:
+            size, number = file.tell(), 0
+            for line in lines:
+                size += len(line) + 1
+                if size > self._limit and (number or file.tell()):
+                    break
+                number += 1
+            file.writelines(line + b"\n" for line in lines[:number])
+        if number < len(lines):
+            self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+        return number

@@ -1,0 +1,103 @@
+"""Runs the cases against one scheduler, on a control plane of its own."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+import replica
+from controlplane import ControlPlane
+from controlplane.build import CONTROL_PLANE, GoModule, kubernetes_version
+from controlplane.commands import Component
+from controlplane.nodes import create_nodes
+from controlplane.processes import ProcessGroup, Program, free_ports
+from kubernetes_e2e.kubelet import (
+    copy_extended_resources,
+    run_required_pods,
+    set_addresses,
+)
+
+__all__ = ["KUBE_SCHEDULER", "MODULE", "MOORING", "running_cases"]
+
+HERE: Final = Path(__file__).parent
+MODULE: Final = GoModule(
+    "kubernetes-e2e",
+    HERE,
+    {"scheduling.test": "."},
+    target="conformance",
+    about=f"the cases of Kubernetes {kubernetes_version(HERE / 'go.mod')}, about 10 minutes",
+    flags=CONTROL_PLANE.flags,
+)
+KUBE_SCHEDULER: Final = "kube-scheduler"
+MOORING: Final = "Mooring"
+
+NODES: Final = 5
+CAPACITY: Final[Mapping[str, str]] = {
+    "cpu": "4",
+    "memory": "16Gi",
+    "ephemeral-storage": "100Gi",
+    "pods": "110",
+}
+SKIP: Final = "OffByDefault|Multi-AZ"
+"""Cases of features that are off, and of clusters of a cloud with several zones."""
+PROFILE: Final = {
+    "apiVersion": "scheduling.mooring.dev/v1alpha1",
+    "kind": "SchedulingProfile",
+    "metadata": {"name": "default-scheduler"},
+    "spec": {},
+}
+
+
+@contextmanager
+def running_cases(scheduler: str, program: Path, folder: Path, focus: str) -> Iterator[Program]:
+    """The program that runs the cases; its JUnit files and logs are in the folder."""
+    components: set[Component] = {"kube-controller-manager", "kwok"}
+    if scheduler == KUBE_SCHEDULER:
+        components.add("kube-scheduler")
+    folder.mkdir(parents=True, exist_ok=True)
+    stop = threading.Event()
+    with ControlPlane(components, data_dir=folder / "cluster") as plane, ProcessGroup() as group:
+        access = plane.access
+        nodes = create_nodes(access, NODES, zones=2, capacity=CAPACITY)
+        run_required_pods(access, nodes)
+        set_addresses(access, nodes)
+        if scheduler == MOORING:
+            _start_mooring(plane, group, folder)
+        kubelet = threading.Thread(target=copy_extended_resources, args=(access, stop), daemon=True)
+        kubelet.start()
+        try:
+            yield group.spawn(
+                "scheduling.test",
+                [
+                    str(program),
+                    "--provider=skeleton",
+                    f"--kubeconfig={access.admin_kubeconfig}",
+                    f"--report-dir={folder}",
+                    f"--ginkgo.focus={focus}",
+                    f"--ginkgo.skip={SKIP}",
+                    f"--num-nodes={NODES}",
+                    "--ginkgo.no-color",
+                    "--ginkgo.seed=1",
+                    "--ginkgo.timeout=2h",
+                    "--ginkgo.flake-attempts=2",
+                ],
+                log=folder / "cases.log",
+                env=replica.environment(),
+            )
+        finally:
+            stop.set()
+            kubelet.join()
+
+
+def _start_mooring(plane: ControlPlane, group: ProcessGroup, folder: Path) -> None:
+    """Mooring takes the pods whose schedulerName is `default-scheduler`."""
+    replica.apply_manifests(plane.access)
+    plane.access.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(PROFILE))
+    kubeconfig = plane.access.kubeconfig_for_service_account(*replica.SERVICE_ACCOUNT)
+    (port,) = free_ports(1)
+    log, environment = folder / "mooring.log", replica.environment()
+    mooring = group.spawn(MOORING, replica.command(kubeconfig, port), log=log, env=environment)
+    replica.wait_until_ready(mooring, port)

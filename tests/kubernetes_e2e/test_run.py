@@ -1,0 +1,25 @@
+"""The cases are those of the Kubernetes release that the control plane is built from."""
+
+from pathlib import Path
+
+from controlplane.build import CONTROL_PLANE, HERE, kubernetes_version
+from kubernetes_e2e.run import MODULE
+
+
+def _required(folder: Path) -> dict[str, str]:
+    """The version of each module that the folder's go.mod requires."""
+    lines = (line.split() for line in (folder / "go.mod").read_text().splitlines())
+    return {words[0]: words[1] for words in lines if len(words) > 1 and words[1].startswith("v")}
+
+
+def test_the_cases_and_the_control_plane_are_of_one_release() -> None:
+    cases, plane = MODULE.folder / "go.mod", HERE / "go.mod"
+    assert kubernetes_version(cases) == kubernetes_version(plane)
+
+
+def test_every_module_that_both_require_has_one_version() -> None:
+    cases, plane = (_required(module.folder) for module in (MODULE, CONTROL_PLANE))
+    assert "github.com/onsi/ginkgo/v2" in cases
+    assert {name: (cases[name], plane[name]) for name in cases.keys() & plane.keys()} == {
+        name: (version, version) for name, version in plane.items() if name in cases
+    }
