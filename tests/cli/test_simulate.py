@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -320,6 +322,41 @@ async def test_the_pods_that_a_running_scheduler_decided_last_are_replayed_as_th
         none = await ask(simulate, *words, *connect, "-n", "other")
     assert none.exit_code == 2
     assert "has decided no pod yet; there is nothing to replay" in none.stderr
+
+
+def test_a_comparison_of_3000_pods_on_500_nodes_takes_a_tenth_of_the_memory_it_may(
+    tmp_path: Path,
+) -> None:
+    """5,000 nodes and 30,000 pods may take 1.5 GiB; the interpreter and libraries have no tenth."""
+    names = [f"node-{number}.eu-central-1.compute.internal" for number in range(500)]
+    nodes = map(node, names)
+    pods = (
+        pod(f"app-{n // 20}-{n}", cpu="100m", labels={"app": f"app-{n // 20}"}, node=names[n % 500])
+        for n in range(3_000)
+    )
+    path = tmp_path / "dump.jsonl"
+    path.write_text("".join(json.dumps(raw) + "\n" for raw in (*nodes, *pods)))
+    used = peak_mebibytes(str(path), "--compare", *policies(tmp_path))
+    without = peak_mebibytes("--help")
+    assert used - without < 150
+
+
+def peak_mebibytes(*words: str) -> float:
+    """The peak memory of a process that runs the command, and of its children, together."""
+    script = (
+        "import atexit, resource, sys\n"
+        "from mooring.cli.simulate import simulate\n"
+        "def peak():\n"
+        "    who = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN\n"
+        "    print(sum(resource.getrusage(w).ru_maxrss for w in who), file=sys.stderr)\n"
+        "atexit.register(peak)\n"
+        "simulate(sys.argv[1:])\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script, *words], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode in {0, 1}, ended.stderr
+    return int(ended.stderr.split()[-1]) / 1024
 
 
 def test_options_of_a_comparison_need_one(tmp_path: Path) -> None:
