@@ -160,7 +160,7 @@ def test_the_scrape_config_of_metrics_md_finds_the_port_of_the_deployment() -> N
 
 def test_every_kustomization_in_the_documents_names_folders_that_exist() -> None:
     blocks = [b for b in _blocks("yaml") if re.search("^components:", b.text, re.MULTILINE)]
-    assert {block.document.name for block in blocks} == {"README.md", "metrics.md"}
+    assert {block.document.name for block in blocks} == {"installing.md", "metrics.md"}
     for block in blocks:
         given = yaml.safe_load(block.text)
         for kind, key in (("Kustomization", "resources"), ("Component", "components")):
@@ -225,8 +225,8 @@ def test_commands_named_in_sentences_exist() -> None:
 
 @pytest.fixture
 def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
-    """The shipped plugins and the one of the README, installed from its text."""
-    plugin, test = (b.text for b in _blocks("python") if b.document.name == "README.md")
+    """The shipped plugins and the one of first-plugin.md, installed from its text."""
+    plugin, test = (b.text for b in _blocks("python") if b.document.name == "first-plugin.md")
     (tmp_path / "acme_spot.py").write_text(plugin)
     (tmp_path / "test_acme_spot.py").write_text(test)
     monkeypatch.syspath_prepend(tmp_path)
@@ -242,7 +242,7 @@ def test_every_profile_is_valid(registry: Registry) -> None:
         if document.get("kind") == KIND
     ]
     assert {block.document.name for block, _ in profiles} == {
-        "README.md",
+        "first-plugin.md",
         "profiles.md",
         "rules.md",
         "extenders.md",
@@ -269,7 +269,7 @@ def test_policy_tests_lists_every_field_of_an_expectation() -> None:
     assert fields - named == {"pod", "pods"}
 
 
-def test_the_entry_point_of_the_readme_is_the_one_that_is_looked_up() -> None:
+def test_the_entry_point_of_the_first_plugin_is_the_one_that_is_looked_up() -> None:
     blocks = [b.text for b in _blocks("toml")]
     assert blocks
     assert all(f'[project.entry-points."{ENTRY_POINT_GROUP}"]' in text for text in blocks)
@@ -284,7 +284,7 @@ def _keep(contract: type[PluginContract]) -> int:
 
 
 @pytest.mark.usefixtures("registry")
-def test_the_plugin_of_the_readme_passes_its_own_test() -> None:
+def test_the_first_plugin_passes_its_own_test() -> None:
     module = importlib.import_module("test_acme_spot")
     assert _keep(module.TestAvoidSpot)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from certificates import insecure
 from cli.running import ask
@@ -117,6 +118,31 @@ async def test_nothing_beside_the_page_is_forwarded() -> None:
         token = await at.token()
         for path in ("/metrics", "/configz", "/debug/decisions", "/ui/../metrics"):
             assert (await at.get(path, token))[0] == 404
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/ui/x/../api/session",
+        "/ui/x/%2e%2e/api/session",
+        "/ui/x/%2E./api/session",
+        "/ui//api/session",
+        "/ui/%61pi/session",
+        "/ui/..%2fmetrics",
+        "/ui/../metrics",
+        "/ui/%2e%2e/metrics",
+        "/ui/api/../../metrics",
+    ],
+)
+async def test_a_path_that_leads_elsewhere_is_not_forwarded_without_the_token(path: str) -> None:
+    """Else all who reach the port could read with the credentials of the user."""
+    async with opened() as at:
+        async with at.browser.get(URL(f"{at.base}{path}", encoded=True)) as answer:
+            assert answer.status in (401, 404)
+        headers = {"Authorization": f"Bearer {await at.token()}"}
+        url = URL(f"{at.base}/ui/api/../../metrics", encoded=True)
+        async with at.browser.get(url, headers=headers) as answer:
+            assert answer.status == 404
 
 
 async def test_a_stream_is_passed_on_as_it_comes() -> None:

@@ -1,5 +1,7 @@
 """One pod in full, and without the names of pods that the user may not get."""
 
+import asyncio
+from itertools import count
 from typing import Any
 
 from mooring.engine.pod_report import PodReports
@@ -55,6 +57,20 @@ async def test_a_decision_now_does_not_preempt() -> None:
     shared.queue.add(parse_pod(pod("web", cpu="1", priority=9)), pipeline, 0.0)
     answer = await found(pods(shared), "default/web")
     assert answer["now"]["nominatedNode"] is None
+
+
+async def test_after_a_decision_for_a_viewer_other_work_runs_for_longer_than_it_took() -> None:
+    shared = scheduler_state(node("a", cpu="1"), pod("web", cpu="1", node="a"))
+    put_profile(shared)
+    reports, ticks = PodReports(shared, lambda: 0.0), count(0.0, 0.01)
+    shown = Pods(shared, DecisionLog(), reports.of, now=lambda: 0.0, clock=lambda: next(ticks))
+    answer = asyncio.create_task(found(shown, "default/web"))
+    others = 0
+    while not answer.done():
+        others += 1
+        await asyncio.sleep(0)
+    assert others > 5
+    assert (await answer)["now"]["node"] == "a"
 
 
 async def test_an_ended_pod_has_its_last_decisions() -> None:

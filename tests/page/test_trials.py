@@ -1,7 +1,10 @@
 """Pods and profiles are tried on the live state, which stays as it is."""
 
 import asyncio
+import threading
 from collections.abc import Iterable
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -275,6 +278,37 @@ async def test_only_a_few_requests_wait() -> None:
     assert sum(isinstance(answer, dict) for answer in answers) == 4
 
 
+class _Labels(dict[str, str]):
+    """Notes the threads that look at the labels."""
+
+    threads: set[int]
+
+    def __contains__(self, key: object) -> bool:
+        self.threads.add(threading.get_ident())
+        return super().__contains__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.threads.add(threading.get_ident())
+        return super().get(key, default)
+
+
+async def test_nodes_for_a_daemon_set_are_looked_for_beside_the_event_loop() -> None:
+    """A thousand node affinity terms on five thousand nodes take seconds."""
+    shared, trials = stage()
+    table, labels = shared.state.nodes.nodes, _Labels()
+    labels.threads = set()
+    assert table[0] is not None
+    table[0] = replace(table[0], labels=labels)
+    daemons = deployment("logs", 1, "1m")
+    daemons["kind"] = "DaemonSet"
+    del daemons["spec"]["replicas"]
+    daemons["spec"]["template"]["spec"]["nodeSelector"] = {"none": "such"}
+    with pytest.raises(InputError, match="makes no pods"):
+        await trials.tried(Tried(text(daemons)))
+    assert labels.threads
+    assert threading.get_ident() not in labels.threads
+
+
 class Comparing:
     """A cluster with two profiles and pods that they place differently."""
 
@@ -307,6 +341,42 @@ async def test_running_pods_are_compared_as_if_none_of_them_had_a_node() -> None
     assert found["results"][0]["now"] == "a"
     assert found["results"][0]["nodes"] == ["b", "a"]
     assert comparing.shared.cluster.pod("default/runs") is not None
+
+
+@pytest.mark.parametrize("running", [True, False])
+async def test_other_work_runs_while_pods_to_compare_are_looked_for(running: bool) -> None:  # noqa: FBT001 - parametrized
+    """A namespace may have a hundred thousand pods."""
+    bound = (pod(f"runs-{number}", node="a") for number in range(20))
+    ticks, others = count(0.0, 0.001), 0
+    shared = scheduler_state(node("a"), *bound)
+    pipeline = put_profile(shared).pipeline
+    for number in range(20):
+        shared.queue.add(parse_pod(pod(f"waits-{number}")), pipeline, 0.0)
+    trials = Trials(shared, SHIPPED_ONLY, clock=lambda: next(ticks), now=lambda: 0.0)
+
+    async def nothing(_namespaces: Iterable[str]) -> frozenset[str]:
+        return frozenset()
+
+    wanted = Compared(
+        "default-scheduler", other="default-scheduler", namespace="default", running=running
+    )
+    comparing = asyncio.create_task(trials.compared(wanted, nothing))
+    while not comparing.done():
+        others += 1
+        await asyncio.sleep(0)
+    with pytest.raises(InputError, match="no such pod"):
+        await comparing
+    assert others > 5
+
+
+async def test_pods_to_compare_are_those_first_in_the_queue() -> None:
+    comparing = Comparing()
+    for number in range(MOST_PODS + 5):
+        comparing.queue(f"pod-{number}", cpu="1m")
+    comparing.queue("urgent", cpu="1m", priority=9)
+    found = await comparing.compared()
+    assert found["results"][0]["pod"] == "default/urgent"
+    assert len(found["results"]) == MOST_PODS
 
 
 async def test_pods_that_the_user_may_not_get_are_not_compared() -> None:

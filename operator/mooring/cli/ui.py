@@ -12,6 +12,7 @@ from typing import Any, Final
 import aiohttp
 import click
 from aiohttp import web
+from yarl import URL
 
 from mooring import __version__
 from mooring.cli.console import mistakes_reported
@@ -204,8 +205,10 @@ class Proxy:
         """
         app = web.Application(client_max_size=_MOST_BYTES)
         app.router.add_post("/ui/session", self._exchange)
-        app.router.add_route("GET", "/ui/{path:.*}", self._forward)
-        app.router.add_route("POST", "/ui/api/{path:.*}", self._forward)
+        # Only plain paths, so that what is forwarded is the path whose token was checked.
+        app.router.add_get("/ui/{file:[a-z_]*[.]?[a-z]*}", self._forward)
+        app.router.add_get("/ui/api/{path:[a-z]+}", self._forward)
+        app.router.add_post("/ui/api/{path:[a-z]+}", self._forward)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await runner.setup()
         try:
@@ -270,7 +273,7 @@ class Proxy:
             raise OSError(explain_error(error)) from None
         async with self.client.request(
             method,
-            f"{self.url}{path}",
+            URL(f"{URL(self.url)}".rstrip("/") + path, encoded=True),  # ".." is not resolved
             headers={**(headers or {}), **credentials},
             data=body,
             server_hostname=self.name,

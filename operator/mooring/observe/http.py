@@ -348,7 +348,7 @@ class Endpoints:
 
     async def _show_summaries(self, namespace: str, limit: str) -> web.Response:
         """Short records of this many pods, made in slices so that the event loop goes on."""
-        if not limit.isdecimal() or not 0 < int(limit) <= MOST_SUMMARIES:
+        if not (limit.isdecimal() and len(limit) < 10) or not 0 < int(limit) <= MOST_SUMMARIES:
             raise web.HTTPBadRequest(text=f"limit must be between 1 and {MOST_SUMMARIES}\n")
         found = self._decisions.summaries(namespace, int(limit))
         parts = list[bytes]()

@@ -1,5 +1,6 @@
 """One pod as the view Pod shows it: its history, and what the filters and scores say now."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
@@ -18,12 +19,15 @@ __all__ = ["Pods", "namespaces_in", "redacted"]
 _DOCUMENTS: Final = ("report", "path", "details", "now")
 _LISTS: Final = ("decisions", "results", "steps")
 """Fields of answers that may name other pods."""
+_REST: Final = 3.0
+"""After each decision the event loop is free for so many times the decision's duration."""
 
 
 class Pods:
     """Reads what is known of a pod; `report` is `mooring.engine.pod_report.PodReports.of`.
 
-    `now` is the time since the epoch, in seconds.
+    Decisions are made one at a time, so that they cost a bounded share of time for any number of
+    viewers. `now` is the time since the epoch, `clock` is monotonic, both in seconds.
     """
 
     def __init__(
@@ -32,11 +36,14 @@ class Pods:
         decisions: DecisionLog,
         report: Callable[[str], Awaitable[Mapping[str, Any] | None]],
         now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._scheduler = scheduler
         self._decisions = decisions
         self._report = report
         self._now = now
+        self._clock = clock
+        self._one_at_a_time = asyncio.Lock()
 
     async def of(self, key: str) -> dict[str, Any] | None:
         """The pod "namespace/name" as JSON values; None if it is not known.
@@ -53,8 +60,15 @@ class Pods:
             "report": report,
             "path": path,
             "decisions": decisions,
-            "now": self._decided_now(key),
+            "now": await self._decided_in_turn(key),
         }
+
+    async def _decided_in_turn(self, key: str) -> dict[str, Any] | None:
+        async with self._one_at_a_time:
+            began = self._clock()
+            decision = self._decided_now(key)
+            await asyncio.sleep(_REST * (self._clock() - began))
+        return decision
 
     def _decided_now(self, key: str) -> dict[str, Any] | None:
         scheduler = self._scheduler

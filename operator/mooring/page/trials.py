@@ -8,10 +8,12 @@ given a node in earlier steps are added again in each step, so that later pods s
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
+from operator import itemgetter
 from typing import Any, Final
 
 import yaml
@@ -36,6 +38,7 @@ from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.pod_group import GroupKey
 from mooring.page.decisions import decision_document
+from mooring.page.slices import in_slices
 from mooring.policy.errors import ProfileInvalid
 from mooring.simulate.admission import Admission, Forbidden
 from mooring.simulate.controllers import CONTROLLERS, Controllers
@@ -283,12 +286,12 @@ class Trials:
                     key = object_key(kind, manifest.raw)
                     groups.append((kind, key, parse_object(kind, manifest.raw)))
                     continue
-                began = self._clock()
-                for raw in _pods_of(manifest, controllers, notes):
+                # In a thread: a DaemonSet's terms are compared with all nodes.
+                fitting = islice(_pods_of(manifest, controllers, notes), MOST_PODS + 1)
+                for raw in await asyncio.to_thread(list, fitting):
                     if len(made) + len(rejected) >= MOST_PODS:
                         more = True
                         break
-                    await asyncio.sleep(_REST * (self._clock() - began))
                     began = self._clock()
                     try:
                         pod = parse_pod(admission.pod(raw))
@@ -298,6 +301,7 @@ class Trials:
                     if pod.key in made:
                         raise InputError(f"{manifest.source}: pod {pod.key} is there twice")
                     made[pod.key] = pod
+                    await asyncio.sleep(_REST * (self._clock() - began))
         except ManifestError as error:
             raise InputError(str(error)) from None
         return _Objects(tuple(made.values()), more, tuple(groups), tuple(rejected), tuple(notes))
@@ -478,22 +482,49 @@ class Trials:
         self, wanted: Compared, may_see: Callable[[Iterable[str]], Any]
     ) -> tuple[list[Pod], int]:
         """The pods to compare the profiles by, at most `MOST_PODS`, and how many there are."""
-        scheduler = self._scheduler
-        if wanted.running:
-            if not wanted.namespace:
-                raise InputError("say of which namespace the running pods are")
-            running = (placed.pod for placed in tuple(scheduler.state.pods))
-            pods = [pod for pod in running if pod.namespace == wanted.namespace]
-            pods = [replace(pod, node_name=None) for pod in pods if _moves(pod)]
-            pods.sort(key=lambda pod: (-pod.shape.priority, pod.created, pod.key))
-        else:
-            queued = [q for q in scheduler.queue if wanted.namespace in ("", q.pod.namespace)]
-            pods = [each.pod for each in sorted(queued, key=by_priority)]
-        visible = await may_see(dict.fromkeys(pod.namespace for pod in pods))
-        pods = [pod for pod in pods if pod.namespace in visible and pod.limit_exceeded is None]
-        if not pods:
+        if wanted.running and not wanted.namespace:
+            raise InputError("say of which namespace the running pods are")
+        found: list[tuple[Any, Pod]] = []
+        namespaces = Counter[str]()
+
+        def looked_for() -> Iterator[None]:
+            for order, pod in self._comparable(wanted):
+                if wanted.namespace in ("", pod.namespace):
+                    found.append((order, pod))
+                    namespaces[pod.namespace] += 1
+                yield
+
+        await in_slices(looked_for(), self._clock)
+        visible = await may_see([namespace for namespace, _ in namespaces.most_common()])
+        first: list[tuple[Any, Pod]] = []
+        total = 0
+
+        def chosen() -> Iterator[None]:
+            nonlocal first, total
+            for start in range(0, len(found), MOST_PODS):
+                part = [
+                    each
+                    for each in found[start : start + MOST_PODS]
+                    if each[1].namespace in visible and each[1].limit_exceeded is None
+                ]
+                total += len(part)
+                first = sorted(first + part, key=itemgetter(0))[:MOST_PODS]
+                yield
+
+        await in_slices(chosen(), self._clock)
+        if not first:
             raise InputError("there is no such pod that you may get")
-        return pods[:MOST_PODS], len(pods)
+        return [replace(pod, node_name=None) for _, pod in first], total
+
+    def _comparable(self, wanted: Compared) -> Iterator[tuple[Any, Pod]]:
+        """The pending pods, or those that run, of all namespaces; each with its sort key."""
+        if not wanted.running:
+            yield from ((by_priority(queued), queued.pod) for queued in self._scheduler.queue)
+            return
+        for placed in tuple(self._scheduler.state.pods):
+            pod = placed.pod
+            if _moves(pod):
+                yield (-pod.shape.priority, pod.created, pod.key), pod
 
     def _node_of(self, key: str) -> str | None:
         placed = self._scheduler.cluster.pod(key)
