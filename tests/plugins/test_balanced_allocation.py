@@ -52,6 +52,16 @@ def test_use_above_the_whole_counts_as_the_whole() -> None:
     assert asking.scores(pod(cpu="1")) == {"n1": 75}
 
 
+def test_a_request_at_the_limit_of_int64_counts_as_the_whole() -> None:
+    """Scores are computed for nodes without space too, and the sum with the use exceeds int64."""
+    asking = PluginAnswers(
+        NodeResourcesBalancedAllocation,
+        node("n1", cpu="4", memory="4Gi"),
+        pod("placed", cpu="2", memory="0", node="n1"),
+    )
+    assert asking.scores(pod(cpu="8Ei", memory="0")) == {"n1": 50 + (50 + 50 - 75) // 2}
+
+
 @pytest.mark.parametrize(("gpus", "score"), [(0, 75), (4, 53)])
 def test_three_resources_are_compared_by_their_standard_deviation(gpus: int, score: int) -> None:
     """Fractions 1/4, 1/4 and gpus/4; the deviation of (1/4, 1/4, 1) is 0.3535..."""

@@ -52,7 +52,8 @@ class NodeResourcesBalancedAllocation:
             some = np.maximum(allocatable, 1)
             offered.append(allocatable)
             before.append(np.minimum(requested / some, 1.0))
-            after.append(np.minimum((requested + amount) / some, 1.0))
+            # As floats: the request of a pod that fits nowhere may be as large as int64 allows.
+            after.append(np.minimum((requested + float(amount)) / some, 1.0))
         evenness = _of_two if len(offered) == 2 and _all_offered(offered) else _of_any
         gain = evenness(after, offered) - evenness(before, offered)
         return 50 + (50 + gain) // 2
