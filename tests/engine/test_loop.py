@@ -323,6 +323,22 @@ async def test_shadow_profiles_decide_when_no_pod_is_active(
     assert {name for name, _ in bindings.made} == {"own-0", "own-1", "own-2"}
 
 
+async def test_a_pod_that_a_former_leader_bound_is_not_decided_about(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    """One watch may show the pod on its node before the other one shows that it is not pending."""
+    engine = Engine(client, node("a"), node("b"))
+    engine.pending(pod("bound"), pod("other"))
+    state, bound = engine.scheduler_state.state, parse_pod(pod("bound", node="b"))
+    state.put(Kind.POD, bound.key, bound)
+    with engine.running():
+        await until(lambda: bindings.made and not engine.loop.binding)
+    assert [name for name, _ in bindings.made] == ["other"]
+    placed = state.pods.get("default/bound")
+    assert placed is not None
+    assert placed.pod is bound
+
+
 async def test_a_halted_loop_decides_nothing_more(client: ApiClient, bindings: Bindings) -> None:
     engine = Engine(client, node("a"))
     engine.pending(pod("web"))

@@ -1,5 +1,7 @@
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -76,6 +78,32 @@ async def test_a_file_that_cannot_be_written_is_told_once_and_ends_nothing(
     (tmp_path / "missing").mkdir()
     await written(file, b"3")
     assert (tmp_path / "missing" / "log").read_bytes() == b"3\n"
+
+
+async def test_a_line_after_half_a_line_is_whole(tmp_path: Path) -> None:
+    """A full disk, or the end of the process, leaves half a line."""
+    (tmp_path / "log").write_bytes(b'{"pod":"a"}\n{"po')
+    await written(DecisionFile(tmp_path / "log", 100), b'{"pod":"b"}')
+    assert (tmp_path / "log").read_bytes().splitlines()[-1] == b'{"pod":"b"}'
+
+
+async def test_lines_are_not_lost_when_writing_is_cancelled_before_it_begins(
+    tmp_path: Path,
+) -> None:
+    file, busy = DecisionFile(tmp_path / "log", 100, lambda _: asyncio.sleep(0)), Event()
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    other = asyncio.create_task(asyncio.to_thread(busy.wait))
+    await asyncio.sleep(0)
+    file.append(b"1")
+    task = asyncio.create_task(file.run())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    file.append(b"2")
+    task.cancel()
+    await asyncio.sleep(0)
+    busy.set()
+    await asyncio.wait([task, other])
+    assert (tmp_path / "log").read_bytes() == b"1\n2\n"
 
 
 async def test_lines_that_wait_to_be_written_are_bounded(

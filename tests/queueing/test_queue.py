@@ -231,6 +231,15 @@ def test_backoff_after_errors_counts_those_in_a_row(queue: SchedulingQueue) -> N
     assert queued.backoff_expiration - now == 1.0
 
 
+def test_a_pod_whose_attempt_is_given_up_is_tried_after_the_others_of_its_priority(
+    queue: SchedulingQueue,
+) -> None:
+    for name in ("changing", "other"):
+        queue.add(make_pod(name), DEFAULT, 0.0)
+    queue.put_back(popped(queue, 1.0), 2.0)
+    assert pop_all(queue, 2.0) == ["other", "changing"]
+
+
 def test_nothing_is_due_while_no_error_backs_off(queue: SchedulingQueue) -> None:
     reject(queue, "web")
     assert queue.next_due() is None

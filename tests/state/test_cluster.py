@@ -275,6 +275,15 @@ def test_a_pod_that_a_trial_removes_and_adds_on_its_node_again_is_as_it_was() ->
     assert state.nodes.pod_count.data[:2].tolist() == [1, 0]
 
 
+def test_a_pod_that_is_on_a_node_cannot_be_added_by_a_trial_and_stays_there() -> None:
+    state = cluster(node("a"), node("b"), pod("web", node="a"))
+    before = state.pods.get("default/web")
+    with state.trial() as trial, pytest.raises(ValueError, match="placed already"):
+        trial.add(waiting("web"), state.nodes.row_of["b"])
+    assert state.pods.get("default/web") is before
+    assert state.nodes.pod_count.data[:2].tolist() == [1, 0]
+
+
 def test_a_trial_is_undone_when_it_ends_in_an_error() -> None:
     state = cluster(node("n1"), pod("web", cpu="1", node="n1"))
 

@@ -242,7 +242,7 @@ class SchedulingLoop:
         Only an attempt about a group may await; no other pod is popped meanwhile.
         """
         scheduler, pod = self._scheduler, queued.pod
-        if pod.terminating:
+        if pod.terminating or _is_on_node(pod, scheduler):
             scheduler.queue.done(queued, self._clock())
             return
         group = group_of(pod, queued.pipeline, scheduler.cluster)
@@ -398,10 +398,11 @@ class SchedulingLoop:
             obstacle = group.incomplete or _extender_obstacle(members)
             decision = await self._group_decision(group, attempts, obstacle)
             result = "scheduled" if decision.rows else "unschedulable"
-            if decision.tries and not decision.rows:
+            is_unchanged = group.incomplete is None and all(map(self._lacks_a_node, attempts))
+            if decision.tries and not decision.rows and is_unchanged:
                 decision, waits = self._preempt_for_group(group, attempts, decision)
                 result = "waiting_on_preemption" if waits else result
-            if not decision.rows and obstacle is None:
+            if not decision.rows and obstacle is None and is_unchanged:
                 self._reservation.update(group, members, now)
                 if not any(self._nominated_node(attempt) for attempt in attempts):
                     self._delete_half_group(group, attempts[0].pipeline)
@@ -539,6 +540,27 @@ class SchedulingLoop:
         in_flight = self._scheduler.queue.get(queued.pod.key) is queued
         return in_flight and not queued.outdated and not queued.gated
 
+    def _lacks_a_node(self, attempt: _Attempt) -> bool:
+        """Whether the pod is as it was when the attempt began, and on no node.
+
+        Nothing may be evicted or reserved otherwise: nothing would end such a nomination.
+        """
+        placed = self._scheduler.state.pods.get(attempt.queued.pod.key)
+        return placed is None and self._is_current(attempt)
+
+    def _has_left(self, attempt: _Attempt) -> bool:
+        """Whether the pod was deleted, has no profile any more, or is on a node.
+
+        Nothing is reported about it. If it is still in flight, its attempt has ended.
+        """
+        scheduler, queued = self._scheduler, attempt.queued
+        if scheduler.queue.get(queued.pod.key) is not queued:
+            return True
+        if _is_on_node(queued.pod, scheduler):
+            scheduler.queue.done(queued, self._clock())
+            return True
+        return False
+
     def _preempt_for_group(
         self, group: PodGroupState, attempts: list[_Attempt], decision: GroupDecision
     ) -> tuple[GroupDecision, bool]:
@@ -574,7 +596,8 @@ class SchedulingLoop:
         """The attempt ended in an error for each of these members."""
         budget = SearchBudget(clock=self._clock)
         for attempt in attempts:
-            self._fail(attempt, message)
+            if not self._has_left(attempt):
+                self._fail(attempt, message)
             yield from budget.pause()
 
     def _group_unschedulable(
@@ -584,6 +607,8 @@ class SchedulingLoop:
         budget = SearchBudget(clock=self._clock)
         count = max((a.queued.unschedulable_count for a in attempts), default=0)
         for attempt in attempts:
+            if self._has_left(attempt):
+                continue
             self._count(attempt, "unschedulable")
             queued = attempt.queued
             queued.unschedulable_count = count
@@ -781,6 +806,12 @@ class SchedulingLoop:
     def _count(self, attempt: _Attempt, result: str) -> None:
         seconds = self._clock() - attempt.began
         self._metrics.for_profile(attempt.pipeline.profile).attempt(result, attempt.took, seconds)
+
+
+def _is_on_node(pod: Pod, scheduler: SchedulerState) -> bool:
+    """Whether this very pod is on a node; a former leader may have bound it a moment ago."""
+    placed = scheduler.state.pods.get(pod.key)
+    return placed is not None and placed.pod.uid == pod.uid
 
 
 def _same_requirements(before: PodGroup | None, after: PodGroup | None) -> bool:

@@ -6,6 +6,7 @@ the one before. Lines are written once a second by a thread, so that no decision
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -46,11 +47,15 @@ class DecisionFile:
 
     async def run(self) -> None:
         """Writes until cancelled, and then what is left."""
+        writing: asyncio.Task[None] | None = None
         try:
             while True:
                 await self._sleep(_PAUSE_SECONDS)
-                await asyncio.to_thread(self._write, self._taken())
+                writing = asyncio.create_task(asyncio.to_thread(self._write, self._taken()))
+                await asyncio.shield(writing)  # what waits for a thread is not given up
         finally:
+            if writing is not None:
+                await asyncio.wait([writing])
             self._write(self._taken())
 
     def _taken(self) -> Sequence[bytes]:
@@ -76,11 +81,16 @@ class DecisionFile:
 
     def _write_some(self, lines: Sequence[bytes]) -> int:
         """Writes as many lines as the file has space for, one at least; returns how many."""
-        with self._path.open("ab") as file:
-            size, number = file.tell(), 0
+        with self._path.open("ab+") as file:
+            before = size = file.tell()
+            number = 0
+            if before:  # a full disk, or the end of the process, may have left half a line
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":
+                    file.write(b"\n")
             for line in lines:
                 size += len(line) + 1
-                if size > self._limit and (number or file.tell()):
+                if size > self._limit and (number or before):
                     break
                 number += 1
             file.writelines(line + b"\n" for line in lines[:number])

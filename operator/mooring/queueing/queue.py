@@ -239,10 +239,15 @@ class SchedulingQueue:
         self._try_next(queued, now)
 
     def put_back(self, queued: QueuedPod, now: float) -> None:
-        """The attempt was given up before it had a result: the pod is tried again at once."""
+        """The attempt was given up before it had a result: the pod is tried again at once.
+
+        Other pods of its priority that are active are tried first, so that a pod or group that is
+        changed all the time does not hold them up.
+        """
         if self._in_flight.get(queued.pod.key) is not queued:
             return
         self._in_flight.leave(queued.pod.key)
+        queued.timestamp = now
         self._pods[queued.pod.key] = queued
         self._retry(queued, now, _ATTEMPT_FAILED)
 

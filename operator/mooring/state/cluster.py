@@ -518,11 +518,11 @@ class Trial:
         """
         placed = self._removed.get(pod.key)
         if placed is not None and placed.pod is pod and placed.row == row:
+            self._state._attach(placed)  # noqa: SLF001 - see above
             del self._removed[pod.key]
         else:
-            placed = PodState(pod, row, assumed=True)
+            self._state._attach(PodState(pod, row, assumed=True))  # noqa: SLF001 - see above
             self._added[pod.key] = None
-        self._state._attach(placed)  # noqa: SLF001 - see above
 
     def _restore(self) -> None:
         """All pods are as they were before the trial."""

@@ -463,6 +463,50 @@ async def test_a_group_whose_nodes_are_taken_in_a_pause_is_decided_about_again(
     assert sorted(target for _, target in bindings.made) == ["c", "d"]
 
 
+def in_flight(engine: Engine, name: str) -> bool:
+    queued = engine.scheduler_state.queue.get(f"default/{name}")
+    return queued is not None and queued.queue is None
+
+
+async def test_nothing_is_evicted_for_a_group_of_which_a_member_is_deleted_meanwhile(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    """It would be nominated for ever, because nothing ends the nomination of a deleted pod."""
+    victim = pod("victim", node="a", ports=(80,))
+    engine = Engine(client, *(node(n) for n in "abc"), victim, pod_group("g", 3), clock=ticking())
+    raws = members("g", 3, ports=(80,), priority=10)
+    engine.pending(*raws)
+    with engine.running():
+        await until(lambda: in_flight(engine, "g-2"))
+        engine.intake.gone("default/g-2", parse_pod(raws[2]).uid)
+        await until(lambda: not in_flight(engine, "g-0") and not in_flight(engine, "g-1"))
+        await until(lambda: len(bindings.statuses) >= 2)
+    assert not len(engine.scheduler_state.state.nominations)
+    assert not engine.scheduler_state.state.evictions.awaits_victims(parse_pod(raws[0]))
+    assert len(bindings.statuses) == 2
+
+
+async def test_a_member_that_another_scheduler_binds_in_a_pause_stays_on_its_node(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, *(node(n) for n in "abcd"), pod_group("g", 3), clock=ticking())
+    raws = members("g", 3, ports=(80,))
+    engine.pending(*raws)
+    state = engine.scheduler_state.state
+    with engine.running():
+        await until(lambda: in_flight(engine, "g-0"))
+        bound = parse_pod(pod("g-1", group="g", ports=(80,), node="d"))
+        state.put(Kind.POD, "default/g-1", bound)
+        assert not bindings.made
+        await until(lambda: len(bindings.made) == 2 and not engine.loop.binding)
+        engine.intake.gone("default/g-1", bound.uid)
+    assert sorted(name for name, _ in bindings.made) == ["g-0", "g-2"]
+    placed = state.pods.get("default/g-1")
+    assert placed is not None
+    assert state.nodes.names[placed.row] == "d"
+    assert len(state.pods) == 3
+
+
 def status_of(engine: Engine, name: str = "g") -> str:
     """What the status of the group would say now."""
     (report,) = engine.group_reports.report("default", name)

@@ -200,6 +200,29 @@ def test_a_search_ends_when_a_node_comes_in_a_pause() -> None:
     assert len(deciding.state.pods) == 0
 
 
+def test_a_search_ends_when_another_scheduler_binds_a_member_in_a_pause() -> None:
+    deciding = Deciding(*(node(f"n{i}") for i in range(10)))
+    members = [pod(f"x{i}", cpu="1", ports=(80,)) for i in range(9)]
+    bound = parse_pod(pod("x0", cpu="1", ports=(80,), node="n9"))
+
+    def bind() -> None:
+        deciding.state.put(Kind.POD, bound.key, bound)
+
+    steps = search_for(deciding, members, budget=pausing()).place_in_slices()
+    for _ in range(4):
+        next(steps)
+    with pytest.raises(DecisionOutdated):
+        driven(steps, bind)
+    assert [placed.pod for placed in deciding.state.pods] == [bound]
+
+
+def test_a_member_that_another_scheduler_bound_does_not_fit_any_more() -> None:
+    deciding = Deciding(node("a"), node("b"))
+    check, pods = checked(deciding, [pod("m")])
+    deciding.place(pod("m"), "b")
+    assert not check.fits(pods[0], deciding.state.nodes.row_of["a"])
+
+
 def test_a_search_that_is_closed_in_a_pause_leaves_nothing() -> None:
     deciding = Deciding(node("a"), node("b"))
     members = [pod(f"x{i}", cpu="1", ports=(80,)) for i in range(2)]

@@ -5,7 +5,12 @@ from typing import Final
 
 from mooring.engine.binding import PodRejected
 from mooring.engine.groups.decision import GroupDecision, decide_group
-from mooring.engine.groups.placement import DecisionOutdated, GroupSearch, MemberCheck
+from mooring.engine.groups.placement import (
+    DecisionOutdated,
+    GroupSearch,
+    MemberCheck,
+    without_node,
+)
 from mooring.engine.groups.slices import SearchBudget, Slices
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
@@ -21,6 +26,7 @@ __all__ = ["GroupBackoffs", "group_of", "place_group", "take_members"]
 _MOST_DECISIONS: Final = 8
 """In one attempt: Reserve or Permit may reject a member, or the cluster may change in pauses."""
 _ALWAYS_OUTDATED: Final = "the cluster changed each time while nodes were searched for"
+_ALL_ON_NODES: Final = "all members are on nodes"
 _MOST_REMEMBERED: Final = 4_096
 """Groups of which the member with the latest end of its backoff is remembered."""
 
@@ -137,6 +143,9 @@ def place_group(
     budget = SearchBudget(clock=clock)
     message, plugins = _ALWAYS_OUTDATED, frozenset(pipeline.resource_filters)
     for _ in range(_MOST_DECISIONS):
+        members = without_node(members, cluster)
+        if not members:
+            return GroupDecision({}, message=_ALL_ON_NODES)
         about = (members, pipeline, cluster, cache)
         check = MemberCheck(GroupSearch(*about, seed=seed, rejected=rejected, budget=budget))
         try:

@@ -34,7 +34,7 @@ from mooring.state.columns import IntArray
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["Assignment", "DecisionOutdated", "GroupSearch", "MemberCheck"]
+__all__ = ["Assignment", "DecisionOutdated", "GroupSearch", "MemberCheck", "without_node"]
 
 _MOST_TRIES: Final = 24
 _COUNTING: Final = 5
@@ -149,16 +149,19 @@ class _Beside:
         """Pauses if that is due.
 
         Raises:
-            DecisionOutdated: the rows of nodes, or topology domains, are not what they were.
+            DecisionOutdated: the rows of nodes, or topology domains, are not what they were, or a
+                member got a node.
         """
         budget = self._budget
         if not budget.pause_due:
             return
         closing = budget.now()
         self._close()
-        closed = budget.now()
+        closed, waiting = budget.now(), without_node(self._members, self._cluster)
         yield
         if _version(self._cluster) != self._version:
+            raise DecisionOutdated
+        if without_node(waiting, self._cluster) != waiting:
             raise DecisionOutdated
         opening = budget.now()
         self._open()
@@ -169,7 +172,9 @@ class _Beside:
             trial = self._nominations.enter_context(self._cluster.trial())
             for pod in self._members:
                 trial.withdraw(pod.key)
-        self._placed = [(pod, row, self._added(pod, row)) for pod, row, _ in self._placed]
+        placed, self._placed = self._placed, []
+        for pod, row, _ in placed:
+            self.add(pod, row)
 
     def _close(self) -> None:
         for _, _, added in reversed(self._placed):
@@ -181,6 +186,12 @@ class _Beside:
             undo.enter_context(self._cluster.trial()).add(pod, row)
             assign_cards(self._pipeline.reserve, pod, row)
             return undo.pop_all()
+
+
+def without_node(members: Sequence[Pod], cluster: Snapshot) -> list[Pod]:
+    """The members that are on no node; another scheduler, or a former leader, may bind some."""
+    columns = cluster.pod_columns
+    return [pod for pod in members if columns.slot(pod.key, nominated=False) is None]
 
 
 def _version(cluster: Snapshot) -> tuple[int, int]:
@@ -256,6 +267,10 @@ class GroupSearch:
     def nodes_changed(self) -> bool:
         """Whether nodes came or went, or their labels or taints changed, since the beginning."""
         return _version(self._cluster) != self._version
+
+    def is_on_node(self, pod: Pod) -> bool:
+        """Whether the member is on a node now."""
+        return not without_node((pod,), self._cluster)
 
     def left(self) -> "_Left | None":
         """What is left for the members now; None if they are not all counted."""
@@ -735,11 +750,14 @@ class MemberCheck:
         self._left: _Left | None = None
 
     def fits(self, pod: Pod, row: int) -> bool:
-        """Whether the node is as it was, and every filter accepts the member on it."""
+        """Whether nodes are as they were, and every filter accepts the member on this one.
+
+        A member that another scheduler has bound meanwhile does not fit.
+        """
         search = self._search
         if not self.budget.pauses:
             return True
-        if search.nodes_changed:
+        if search.nodes_changed or search.is_on_node(pod):
             return False
         if self._pauses != self.budget.pauses:
             self._pauses = self.budget.pauses
