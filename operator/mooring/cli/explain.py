@@ -53,11 +53,15 @@ def explain(pod: str, namespace: str, output: str, **options: Any) -> None:
     Shows where the pod is now; for an unschedulable one, the changes that would make it fit, each
     tried by the scheduler itself; its path since the scheduler saw it, attempts with the same cause
     in one line; and the latest decisions about it. The leading replica of a running scheduler keeps
-    them. Of podgroup/NAME (or pg/NAME) it shows the members, how many are
-    missing, and the topology domains that were tried; this needs the right to get the pods of the
-    namespace. The credentials are those of the kubeconfig; the user must be allowed to get
-    /debug/decisions and the pod. Exits with 0 if the pod is known, 1 if it is not, 2 if the leading
-    replica cannot be reached or does not show them.
+    them.
+
+    Of podgroup/NAME (or pg/NAME) it shows the members, how many are missing, and the topology
+    domains that were tried; this needs the right to get the pods of the namespace.
+
+    The credentials are those of the kubeconfig. The user must be allowed to get the pod and
+    /debug/decisions (ClusterRole mooring-explain), and to reach the leading replica (Role
+    mooring-explain). Exits with 0 if the pod is known, 1 if it is not, 2 if the leading replica
+    cannot be reached or does not show them.
     """
     kind, slash, group = pod.partition("/")
     if slash and kind in _POD_GROUP:

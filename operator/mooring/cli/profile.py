@@ -86,7 +86,9 @@ Examples:
     is_flag=True,
     help="Show too which pods of the live cluster would move, as simulate --compare does.",
 )
-@click.option("--kubeconfig", help="Path of the kubeconfig. Without it: as kubectl.")
+@click.option(
+    "--kubeconfig", type=click.Path(), help="Path of the kubeconfig. Without it: as kubectl."
+)
 @click.option("--context", help="Context in the kubeconfig. Without it: the current one.")
 @output_option("table", "json")
 def diff(

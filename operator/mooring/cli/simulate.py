@@ -65,7 +65,9 @@ Examples:
     help="The same as FILE.",
 )
 @click.option("--cluster", is_flag=True, help="Read the live cluster too, beside the FILEs.")
-@click.option("--kubeconfig", help="Path of the kubeconfig. Without it: as kubectl.")
+@click.option(
+    "--kubeconfig", type=click.Path(), help="Path of the kubeconfig. Without it: as kubectl."
+)
 @click.option("--context", help="Context in the kubeconfig. Without it: the current one.")
 @click.option(
     "--save",
