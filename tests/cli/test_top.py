@@ -109,6 +109,7 @@ async def test_one_interval_of_a_running_scheduler_is_printed_for_people(
 ) -> None:
     result = await running.answer(top, "--once", "--every=1")
     assert "QUEUE     active 0" in result.stdout
+    assert result.stdout.endswith("\n")
 
 
 async def test_who_may_not_read_the_metrics_is_told_so(running: Running) -> None:

@@ -43,7 +43,8 @@ def test_the_way_of_a_newcomer_ends_with_a_namespace_that_mooring_schedules(
         )
         text = run_page("getting-started.md", plane.access, tmp_path)
         assert re.search(r"candidate: \d+ pods compared since", text), text
-        assert re.search(r"shop/web-\S+  .*\(profile mooring, generation \d+\)", text), text
+        decided = r"on node-\d  \(profile mooring, generation \d+\)"
+        assert re.search(rf"pod shop/web-\S+: bound on node-\d\n(.*\n)+?.*{decided}", text), text
         running = [
             raw
             for raw in pods(client, "shop").values()

@@ -8,6 +8,8 @@ from controlplane import ControlPlane
 from controlplane.nodes import create_nodes
 from e2e.pages import run_page
 
+DECIDED = r"on node-1  \(profile mooring, generation \d+\)"
+
 
 def test_the_tutorial_leads_from_an_empty_cluster_to_an_explained_pod(
     fresh_control_plane: Callable[..., ControlPlane], tmp_path: Path
@@ -17,6 +19,6 @@ def test_the_tutorial_leads_from_an_empty_cluster_to_an_explained_pod(
     text = run_page("tutorial.md", plane.access, tmp_path, stand_ins=("kind",))
     assert "kind create cluster --name mooring" in text
     assert re.search(r"Scheduled.*Successfully assigned default/hello", text), text
-    assert re.search(r"default/hello  .*\(profile mooring, generation \d+\)", text), text
+    assert re.search(rf"pod default/hello: bound on node-1\n(.*\n)+?.*{DECIDED}", text), text
     assert re.search(r"The cause: cpu\. It would fit\n  - on node-1 if it requested", text), text
-    assert re.search(r"default/small  .*\(profile mooring, generation \d+\)", text), text
+    assert re.search(rf"pod default/small: bound on node-1\n(.*\n)+?.*{DECIDED}", text), text

@@ -58,7 +58,12 @@ def top(every: float, output: str, *, once: bool, **options: Any) -> None:
             for view in intervals:
                 print_json(view)
             return
-        with Live(console=Console(), auto_refresh=False) as live:
+        console = Console()
+        if not console.is_terminal:
+            for view in intervals:
+                console.print(rendered(view))
+            return
+        with Live(console=console, auto_refresh=False) as live:
             for view in intervals:
                 live.update(rendered(view), refresh=True)
 
