@@ -8,15 +8,18 @@ from typing import Any, Final
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.suggestions import Suggestion, suggestions
+from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import by_priority
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.queued_pod import QueuedPod, SubQueue
+from mooring.model.pod import Pod
+from mooring.state.snapshot import Snapshot
 
-__all__ = ["PodReports"]
+__all__ = ["REST", "PodReports", "smallest_suggestions"]
 
 _MOST_SUGGESTIONS: Final = 5
-_REST: Final = 3.0
-"""After each step the event loop is free for so many times the step's duration."""
+REST: Final = 3.0
+"""After each step of work for a viewer the event loop is free for so many times its duration."""
 
 
 class PodReports:
@@ -45,17 +48,7 @@ class PodReports:
         if queued.queue is SubQueue.UNSCHEDULABLE or (
             queued.queue is SubQueue.BACKOFF and queued.unschedulable_plugins
         ):
-            found = await self._suggestions(queued)
-            report["suggestions"] = [
-                {
-                    "change": suggestion.change,
-                    "cause": suggestion.cause,
-                    "nodes": suggestion.nodes,
-                    "examples": list(suggestion.examples),
-                    "ended": list(suggestion.ended),
-                }
-                for suggestion in found
-            ]
+            report["suggestions"] = await self._suggestions(queued)
         return report
 
     def _not_queued(self, key: str) -> Mapping[str, Any] | None:
@@ -103,21 +96,52 @@ class PodReports:
             for other in self._scheduler.queue
         )
 
-    async def _suggestions(self, queued: QueuedPod) -> list[Suggestion]:
-        """The suggestions with the smallest changes; fewer if a plugin fails meanwhile."""
-        scheduler, found = self._scheduler, list[Suggestion]()
+    async def _suggestions(self, queued: QueuedPod) -> list[dict[str, Any]]:
+        scheduler = self._scheduler
         async with self._one_at_a_time:
-            cache = ResultCache(scheduler.state.nodes)
-            steps = suggestions(queued.pod, queued.pipeline, scheduler.cluster, cache)
-            try:
-                began = self._clock()
-                for suggestion in steps:
-                    if suggestion is not None:
-                        found.append(suggestion)
-                    if scheduler.queue.get(queued.pod.key) is not queued:
-                        break
-                    await asyncio.sleep(_REST * (self._clock() - began))
-                    began = self._clock()
-            except PluginFailed:
-                pass  # it is counted and logged where it failed; the other suggestions are true
-        return sorted(found, key=lambda suggestion: suggestion.cost)[:_MOST_SUGGESTIONS]
+            return await smallest_suggestions(
+                queued.pod,
+                queued.pipeline,
+                scheduler.cluster,
+                ResultCache(scheduler.state.nodes),
+                self._clock,
+                wanted=lambda: scheduler.queue.get(queued.pod.key) is queued,
+            )
+
+
+async def smallest_suggestions(
+    pod: Pod,
+    pipeline: Pipeline,
+    cluster: Snapshot,
+    cache: ResultCache,
+    clock: Callable[[], float],
+    wanted: Callable[[], bool] = lambda: True,
+) -> list[dict[str, Any]]:
+    """The suggestions with the smallest changes, as JSON values, the smallest first.
+
+    They are fewer if a plugin fails meanwhile, or if `wanted` returns False after a step. The event
+    loop is free between two steps; `clock` is in seconds.
+    """
+    found = list[Suggestion]()
+    try:
+        began = clock()
+        for suggestion in suggestions(pod, pipeline, cluster, cache):
+            if suggestion is not None:
+                found.append(suggestion)
+            if not wanted():
+                break
+            await asyncio.sleep(REST * (clock() - began))
+            began = clock()
+    except PluginFailed:
+        pass  # it is counted and logged where it failed; the other suggestions are true
+    found.sort(key=lambda suggestion: suggestion.cost)
+    return [
+        {
+            "change": suggestion.change,
+            "cause": suggestion.cause,
+            "nodes": suggestion.nodes,
+            "examples": list(suggestion.examples),
+            "ended": list(suggestion.ended),
+        }
+        for suggestion in found[:_MOST_SUGGESTIONS]
+    ]

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from mooring.engine.pod_report import REST
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
@@ -19,8 +20,6 @@ __all__ = ["Pods", "namespaces_in", "redacted"]
 _DOCUMENTS: Final = ("report", "path", "details", "now")
 _LISTS: Final = ("decisions", "results", "steps")
 """Fields of answers that may name other pods."""
-_REST: Final = 3.0
-"""After each decision the event loop is free for so many times the decision's duration."""
 
 
 class Pods:
@@ -67,7 +66,7 @@ class Pods:
         async with self._one_at_a_time:
             began = self._clock()
             decision = self._decided_now(key)
-            await asyncio.sleep(_REST * (self._clock() - began))
+            await asyncio.sleep(REST * (self._clock() - began))
         return decision
 
     def _decided_now(self, key: str) -> dict[str, Any] | None:

@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from mooring.engine.pod_report import REST
+
 __all__ = ["in_slices"]
 
 _SLICE_SECONDS: Final = 0.002
-_REST: Final = 3.0
-"""After each slice the event loop is free for so many times the slice's duration."""
 
 
 async def in_slices(steps: Iterable[object], clock: Callable[[], float] = time.monotonic) -> None:
@@ -18,5 +18,5 @@ async def in_slices(steps: Iterable[object], clock: Callable[[], float] = time.m
     for _ in steps:
         took = clock() - began
         if took >= _SLICE_SECONDS:
-            await asyncio.sleep(_REST * took)
+            await asyncio.sleep(REST * took)
             began = clock()

@@ -21,10 +21,10 @@ import yaml
 from mooring.engine.groups.decision import GroupDecision, decide_group
 from mooring.engine.groups.placement import DecisionOutdated
 from mooring.engine.groups.slices import SearchBudget
+from mooring.engine.pod_report import REST, smallest_suggestions
 from mooring.engine.profiles import Profiles
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
-from mooring.engine.suggestions import suggestions
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import by_priority
 from mooring.framework.plugin_failures import PluginFailed
@@ -64,8 +64,6 @@ _MOST_WAITING: Final = 4
 """Requests that wait while one is worked on."""
 _SECONDS: Final = 30.0
 """How long one request may take."""
-_REST: Final = 3.0
-_MOST_SUGGESTIONS: Final = 5
 _OUTDATED: Final = "the cluster changed while nodes for the group were searched; try again"
 _MOST_MISTAKES: Final = 20
 _SCHEDULING_GATES: Final = "SchedulingGates"
@@ -301,7 +299,7 @@ class Trials:
                     if pod.key in made:
                         raise InputError(f"{manifest.source}: pod {pod.key} is there twice")
                     made[pod.key] = pod
-                    await asyncio.sleep(_REST * (self._clock() - began))
+                    await asyncio.sleep(REST * (self._clock() - began))
         except ManifestError as error:
             raise InputError(str(error)) from None
         return _Objects(tuple(made.values()), more, tuple(groups), tuple(rejected), tuple(notes))
@@ -358,7 +356,7 @@ class Trials:
                 documents = [_without_node(pod, unit.pipeline, str(error)) for pod in unit.pods]
             yield documents
             nodes = 0
-            await asyncio.sleep(_REST * (self._clock() - began))
+            await asyncio.sleep(REST * (self._clock() - began))
 
     @contextmanager
     def _overlaid(self, overlay: _Overlay) -> Iterator[Trial]:
@@ -424,7 +422,7 @@ class Trials:
                 decision = ended.value
             except DecisionOutdated:
                 decision = GroupDecision({}, message=_OUTDATED)
-            await asyncio.sleep(_REST * (self._clock() - began))
+            await asyncio.sleep(REST * (self._clock() - began))
         return [self._member(pod, pipeline, decision, overlay) for pod in unit.pods]
 
     def _member(
@@ -456,27 +454,7 @@ class Trials:
         used = pipeline or (profile.pipeline if profile is not None else None)
         if used is None:
             return []
-        found = []
-        try:
-            began = self._clock()
-            for suggestion in suggestions(pod, used, scheduler.cluster, cache):
-                if suggestion is not None:
-                    found.append(suggestion)
-                await asyncio.sleep(_REST * (self._clock() - began))
-                began = self._clock()
-        except PluginFailed:
-            pass  # it is counted and logged where it failed; the other suggestions are true
-        found.sort(key=lambda suggestion: suggestion.cost)
-        return [
-            {
-                "change": suggestion.change,
-                "cause": suggestion.cause,
-                "nodes": suggestion.nodes,
-                "examples": list(suggestion.examples),
-                "ended": list(suggestion.ended),
-            }
-            for suggestion in found[:_MOST_SUGGESTIONS]
-        ]
+        return await smallest_suggestions(pod, used, scheduler.cluster, cache, self._clock)
 
     async def _pods(
         self, wanted: Compared, may_see: Callable[[Iterable[str]], Any]
