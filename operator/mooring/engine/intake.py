@@ -170,20 +170,25 @@ class Intake:
                 self._add(queued.pod, queued.pipeline, report=True)
 
     def _report_pods_without_profile(self) -> None:
-        """Reports to pods why no profile takes them.
+        """Reports to pods why no profile takes them, and queues those that a profile takes.
 
+        A profile may have come back while a pod was assumed. Of a member of a group, no event may
+        have told that it is forgotten.
         A pod is not told at once: when the scheduler starts, profiles come one by one, and one that
         is deleted may be replaced. A pod that is another scheduler's is told nothing.
         """
         scheduler, profiles = self._scheduler, self._scheduler.profiles
         waits_long = self._clock() - _WITHOUT_PROFILE_SECONDS
-        for pod in scheduler.without_profile.values():
+        for pod in tuple(scheduler.without_profile.values()):
             version, told = self._told.get(pod.uid, (-1, None))
             if version == profiles.version or self._without_profile_since[pod.uid] > waits_long:
                 continue
             placed = scheduler.state.pods.get(pod.key)
             if placed is not None and placed.pod.uid == pod.uid:
                 continue  # it is being bound
+            if self._pipeline_of(pod) is not None:
+                self.pending(pod)
+                continue
             why = profiles.why_none(pod)
             self._told[pod.uid] = (profiles.version, why)
             if why is not None and why != told:

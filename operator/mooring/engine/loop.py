@@ -492,12 +492,9 @@ class SchedulingLoop:
         """
         scheduler, now = self._scheduler, self._clock()
         chosen = [a for a in attempts if a.queued.pod.uid in decision.rows]
-        needed = group.minimum - group.scheduled_pods_count
-        if check.budget.pauses and (
-            needed > len(chosen) or not _same_requirements(definition, group.definition)
-        ):
+        if check.budget.pauses and not _still_wanted(group, definition, len(chosen)):
             raise _GivenUp
-        together = self._group_bindings.get(group.key) or GroupBinding(0, needed)
+        together = self._group_bindings.get(group.key) or GroupBinding(group)
         assumed = yield from assume_together(
             [(a.queued, decision.rows[a.queued.pod.uid]) for a in chosen],
             together,
@@ -506,7 +503,9 @@ class SchedulingLoop:
             check,
             now=now,
         )
-        changed = check.budget.pauses and not all(map(self._is_current, chosen))
+        changed = check.budget.pauses and not (
+            all(map(self._is_current, chosen)) and _still_wanted(group, definition, 0)
+        )
         if changed or together.called_off is not None:
             for one in assumed:
                 one.give_up(scheduler.waiting)
@@ -814,11 +813,17 @@ def _is_on_node(pod: Pod, scheduler: SchedulerState) -> bool:
     return placed is not None and placed.pod.uid == pod.uid
 
 
-def _same_requirements(before: PodGroup | None, after: PodGroup | None) -> bool:
-    """Whether nothing but the status differs."""
+def _still_wanted(group: PodGroupState, before: PodGroup | None, more: int) -> bool:
+    """Whether the group has its minimum with so many more members on nodes.
+
+    Its definition must be what it was before, but for the status.
+    """
+    after = group.definition
     if before is None or after is None:
-        return before is after
-    return replace(before, status=after.status) == after
+        same = before is after
+    else:
+        same = replace(before, status=after.status) == after
+    return same and group.minimum <= group.scheduled_pods_count + more
 
 
 def _extender_obstacle(members: Sequence[QueuedPod]) -> str | None:

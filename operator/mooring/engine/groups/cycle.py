@@ -137,7 +137,8 @@ def place_group(
     With a `clock` (seconds) there are pauses; `assume` pauses each time it yields. If it raises
     PodRejected, the group is decided about again without that row for that member. It raises
     DecisionOutdated if a member does not fit any more, which the MemberCheck says, and the group is
-    decided about again. The decision has no rows if nothing is assumed.
+    decided about again. All these decisions share one budget. The decision has no rows if nothing
+    is assumed.
     """
     rejected: dict[str, set[int]] = {}
     budget = SearchBudget(clock=clock)
@@ -158,7 +159,8 @@ def place_group(
                 return decision
             yield from assume(decision, check)
         except DecisionOutdated:
-            budget = SearchBudget(clock=clock)
+            if budget.spent:
+                break
         except PodRejected as rejection:
             if rejection.pod is None:
                 raise
