@@ -411,6 +411,16 @@ def test_an_unschedulable_pod_that_has_another_owner_is_tried_again(
     assert pop_all(queue, 100.0) == ["web"]
 
 
+def test_a_pod_whose_group_changed_is_tried_again(queue: SchedulingQueue) -> None:
+    reject(queue, "web", "api")
+    queue.try_again("default/web", 100.0)
+    queued = popped(queue, 100.0)
+    assert (queued.pod.name, queue_of(queue, "api")) == ("web", "unschedulable")
+    queue.try_again("default/web", 100.0)
+    queue.add_unschedulable(queued, FIT, 100.0)
+    assert queue_of(queue, "web") == "backoff"
+
+
 def test_a_pod_whose_status_alone_changed_stays_where_it_is(queue: SchedulingQueue) -> None:
     reject(queue, "web")
     queue.add(make_pod("web", status={"conditions": []}), DEFAULT, 100.0)

@@ -138,7 +138,10 @@ class Intake:
                     self._wake()
 
     def _admit_group(self, event: ClusterEvent) -> None:
-        """Runs PreEnqueue again for the gated members of a group that may be complete now."""
+        """Runs PreEnqueue again for the gated members of a group that may be complete now.
+
+        Its other members are tried again if the group's object changed.
+        """
         about = event.after if event.after is not None else event.before
         groups = self._scheduler.state.pod_groups
         if isinstance(about, PodGroup):
@@ -153,6 +156,8 @@ class Intake:
             queued = self._scheduler.queue.get(pod.key)
             if queued is not None and queued.queue is SubQueue.GATED:
                 self._add(queued.pod, queued.pipeline)
+            elif isinstance(about, PodGroup):
+                self._scheduler.queue.try_again(pod.key, self._clock())
         self._wake()
 
     def report(self) -> None:

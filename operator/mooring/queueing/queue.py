@@ -152,6 +152,17 @@ class SchedulingQueue:
         if changed or gated:
             self._try_next(queued, now)
 
+    def try_again(self, key: str, now: float) -> None:
+        """The pod's group has changed: that is as if the pod itself had, see `add`."""
+        queued = self.get(key)
+        if queued is None:
+            return
+        if queued.queue is None:
+            queued.outdated = True
+        elif queued.queue is SubQueue.UNSCHEDULABLE:
+            self._retry(queued, now, _UPDATED)
+        self._try_next(queued, now)
+
     def remove(self, key: str, now: float) -> QueuedPod | None:
         """Takes the pod off, also if it is in flight: how its attempt ends then changes nothing."""
         queued = self._pods.pop(key, None)

@@ -1,7 +1,7 @@
 """Groups in the loop: all members at once or none, against an API server on loopback."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Generator
 from itertools import count, pairwise
 from typing import Any, ClassVar
 
@@ -15,6 +15,13 @@ from mooring.engine.groups.decision import GroupDecision
 from mooring.engine.groups.placement import DecisionOutdated, MemberCheck
 from mooring.engine.groups.slices import run_whole
 from mooring.framework.handle import Handle
+from mooring.framework.post_filter import (
+    GroupNomination,
+    GroupPreemption,
+    NotEligible,
+    PodGroupPostFilterState,
+    PostFilterState,
+)
 from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import SKIP, Skip
@@ -733,4 +740,104 @@ async def test_members_of_a_gang_that_was_whole_once_are_not_deleted(
     engine = await half_bound_before(client, node("a", cpu="1"), scheduled="True", cpu="2")
     with engine.running():
         await until(lambda: bindings.statuses)
+    assert not bindings.deleted
+
+
+class Pausing:
+    """Evicts the pod `victim` for a group, after pauses that a test ends; only the first time."""
+
+    name: ClassVar[str] = "Pausing"
+    row_local: ClassVar[bool] = False
+    runs: ClassVar[int] = 0
+    pauses: ClassVar[int] = 0
+    goes_on: ClassVar[bool] = False
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+
+    def post_filter(self, _state: PostFilterState) -> NotEligible:
+        """Evicts nobody for a single pod."""
+        return NotEligible("never")
+
+    def pod_group_post_filter(
+        self, state: PodGroupPostFilterState
+    ) -> Generator[None, None, GroupPreemption]:
+        """All members get the victim's node."""
+        Pausing.runs += 1
+        while not Pausing.goes_on:
+            Pausing.pauses += 1
+            yield
+        victim = state.cluster.pod("default/victim")
+        if victim is None or Pausing.runs > 1:
+            return NotEligible("not again")
+        return GroupNomination({m.uid: "a" for m in state.members}, (victim.pod,))
+
+
+@pytest.fixture
+def paused() -> type[Pausing]:
+    Pausing.runs, Pausing.pauses, Pausing.goes_on = 0, 0, False
+    return Pausing
+
+
+def preempting(client: ApiClient) -> Engine:
+    """A group of two that fits only once a pod is evicted, which is for `Pausing` to say."""
+    registry = Registry((*SHIPPED, Marked, Pausing), {})
+    victim = pod("victim", node="a", cpu="2")
+    engine = Engine(client, node("a", cpu="2"), victim, pod_group("g", 2), registry=registry)
+    post_filter = {"disabled": [{"name": "*"}], "enabled": [{"name": "Pausing"}]}
+    put_profile(engine.scheduler_state, registry=registry, plugins={"postFilter": post_filter})
+    engine.pending(*members("g", 2, cpu="1", priority=10))
+    return engine
+
+
+async def test_other_tasks_run_while_victims_for_a_group_are_searched_for(
+    client: ApiClient, bindings: Bindings, paused: type[Pausing]
+) -> None:
+    engine = preempting(client)
+    with engine.running():
+        await until(lambda: paused.pauses > 2)
+        assert not bindings.deleted
+        paused.goes_on = True
+        await until(lambda: bindings.deleted == ["victim"])
+    assert len(engine.scheduler_state.state.nominations) == 2
+
+
+@pytest.mark.parametrize("change", ["a member goes", "the minimum is raised", "the node shrinks"])
+async def test_nobody_is_evicted_for_a_group_if_what_was_decided_about_changed_meanwhile(
+    client: ApiClient, bindings: Bindings, paused: type[Pausing], change: str
+) -> None:
+    engine = preempting(client)
+    state = engine.scheduler_state.state
+    with engine.running():
+        await until(lambda: paused.pauses)
+        if change == "a member goes":
+            engine.intake.gone("default/g-1", "pod-default-g-1")
+        elif change == "the minimum is raised":
+            set_minimum(engine, 3)
+        else:
+            state.put(Kind.NODE, "a", parse_object(Kind.NODE, node("a", cpu="1")))
+        paused.goes_on = True
+        await until(lambda: not in_flight(engine, "g-0"))
+        await until(lambda: bindings.statuses)
+    assert not bindings.deleted
+    assert not len(state.nominations)
+
+
+@pytest.mark.parametrize("when", ["afterwards", "while victims are searched for"])
+async def test_a_group_whose_minimum_is_lowered_is_tried_again(
+    client: ApiClient, bindings: Bindings, paused: type[Pausing], when: str
+) -> None:
+    engine = preempting(client)
+    state = engine.scheduler_state.state
+    smaller = parse_pod(pod("smaller", cpu="1", node="a"))
+    state.delete(Kind.POD, "default/victim")
+    state.put(Kind.POD, smaller.key, smaller)
+    paused.goes_on = when == "afterwards"
+    with engine.running():
+        if paused.goes_on:
+            await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 2)
+        else:
+            await until(lambda: paused.pauses)
+        set_minimum(engine, 1)
+        paused.goes_on = True
+        await until(lambda: len(bindings.made) == 1)
     assert not bindings.deleted
