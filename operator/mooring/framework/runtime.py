@@ -231,25 +231,21 @@ def run_pod_group_post_filter(
     answer = _timed(pipeline, plugin, point, plugin.pod_group_post_filter, state)
     if isinstance(answer, Generator):
         with closing(answer) as steps:
-            while isinstance(answer := _timed(pipeline, plugin, point, _next, steps), _Paused):
+            while (ended := _timed(pipeline, plugin, point, _next, steps)) is None:
                 yield
+        (answer,) = ended
     if problem := _wrong_group_nomination(answer, state):
         raise _error(pipeline, plugin, point, f"pod_group_post_filter {problem}")
     return answer
 
 
-class _Paused:
-    """A generator is not at its end."""
-
-
-def _next(steps: Generator[None, None, _Answer]) -> _Answer | _Paused:
-    """Runs a generator until its next pause, or its result."""
+def _next(steps: Generator[None, None, _Answer]) -> tuple[_Answer] | None:
+    """Runs a generator until its next pause (None), or its result."""
     try:
         next(steps)
     except StopIteration as ended:
-        result: _Answer = ended.value
-        return result
-    return _Paused()
+        return (ended.value,)
+    return None
 
 
 def run_pre_score(

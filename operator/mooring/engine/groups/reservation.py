@@ -312,10 +312,11 @@ class GroupReservation:
         `removals` bounds how many pods are removed in trials.
         """
         found = yield from self._promising(search, group, rows)
-        if found is None:
-            return None
+        counted = yield from search.is_counted()
+        if found is None or (counted and not search.budget.pauses):
+            return found
         leaving = self._pods_on(rows, self._leaving(group))
-        if not (yield from search.is_counted()):
+        if not counted:
             removals.spend(len(leaving))
             if removals.spent or search.budget.spent:
                 return None
