@@ -23,7 +23,15 @@ import orjson
 from mooring.framework.decision import Decision, NodeScore, Rejection
 from mooring.framework.queued_pod import PodState, StateTimes
 
-__all__ = ["DEFAULT_LIMIT", "LATEST", "MOST_SUMMARIES", "DecisionLog", "Step", "to_json"]
+__all__ = [
+    "DEFAULT_LIMIT",
+    "LATEST",
+    "MOST_SUMMARIES",
+    "DecisionLog",
+    "NotedStep",
+    "Step",
+    "to_json",
+]
 
 MOST_SUMMARIES: Final = 50_000
 """Short records that one answer shows."""
@@ -101,6 +109,24 @@ _DETAILS: Final[Mapping[Step, Callable[[Sequence[str]], dict[str, Any]]]] = {
 """What a step has in JSON beside its times."""
 
 _WallTime = Callable[[float], str]
+
+
+class NotedStep(NamedTuple):
+    """A step of a pod when it is noted, with what a trace of the pod needs."""
+
+    pod: str
+    uid: str
+    """Empty if the pod was decided and never seen."""
+    step: Step
+    time: float
+    since: float
+    """When the pod's state before the step began: of a decision, the beginning of its attempt."""
+    details: tuple[str, ...]
+    decision: bytes | None
+    """The JSON of an attempt's decision; one text for all equal ones."""
+    attempts: int
+    """How many decisions there were about the pod so far."""
+    times: StateTimes | None
 
 
 def to_json(decision: Decision) -> dict[str, Any]:
@@ -245,6 +271,7 @@ class DecisionLog:
         clock: The scheduler's monotonic clock.
         wall: Seconds since the epoch.
         append: Gets every step as a line of JSON, for the long term.
+        trace: Gets every step as it is, for the long term.
     """
 
     def __init__(
@@ -256,6 +283,7 @@ class DecisionLog:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         append: Callable[[bytes], None] | None = None,
+        trace: Callable[[NotedStep], None] | None = None,
     ) -> None:
         self.limit: Final = limit
         self.bytes = 0
@@ -265,6 +293,7 @@ class DecisionLog:
         self._clock = clock
         self._wall = wall
         self._append = append
+        self._trace = trace
         self._texts: dict[bytes, _Text] = {}
         # In each of these the path that has changed last is the last one.
         self._live: OrderedDict[str, _Path] = OrderedDict()
@@ -523,6 +552,8 @@ class DecisionLog:
                 path.left_out += 1
         if decision is not None:
             self._attach(path, decision)
+        if self._trace is not None:
+            self._trace(_noted(pod, path, step, now, details, decided=decision is not None))
         if ends:
             del self._live[pod]
             self._ended[pod] = path
@@ -615,6 +646,15 @@ class DecisionLog:
         for text in path.texts:
             self._release(text)
         self.bytes -= path.size
+
+
+def _noted(
+    pod: str, path: _Path, step: Step, now: float, details: tuple[str, ...], *, decided: bool
+) -> NotedStep:
+    times, text = path.times, path.texts[-1]
+    since = times.since if times is not None else now
+    decision = text.value if decided and text is not None else None
+    return NotedStep(pod, path.uid, step, now, since, details, decision, path.attempts, times)
 
 
 def _record(pod: str, entry: _Entry, wall: _WallTime) -> dict[str, Any]:
