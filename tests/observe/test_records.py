@@ -142,7 +142,7 @@ def test_the_path_of_a_pod_has_every_step_in_order_with_its_details() -> None:
     record.decided(
         decision(nominated="n1", victims=("shop/a", "shop/b"), message="none"), 2, cause=CPU
     )
-    record.note(POD, Step.PREEMPTION_FAILED, 3, "a budget forbids it")
+    record.preemption_failed(POD, "a budget forbids it", ["shop/b"], 3)
     record.decided(decision(node="n2"), 4)
     record.note(POD, Step.WAITING_AT_PERMIT, 4, "n2", "GangScheduling")
     record.note(POD, Step.REJECTED, 5, "GangScheduling", "too late")
@@ -163,7 +163,12 @@ def test_the_path_of_a_pod_has_every_step_in_order_with_its_details() -> None:
         {"step": "queued"},
         {"step": "unschedulable", "cause": CPU},
         {"step": "nominated", "node": "n1", "victims": ["shop/a", "shop/b"], "victimsInAll": 2},
-        {"step": "preemptionFailed", "cause": "a budget forbids it"},
+        {
+            "step": "preemptionFailed",
+            "cause": "a budget forbids it",
+            "victims": ["shop/b"],
+            "victimsInAll": 1,
+        },
         {"step": "assumed", "node": "n2"},
         {"step": "waitingAtPermit", "node": "n2", "plugins": ["GangScheduling"]},
         {"step": "rejected", "plugins": ["GangScheduling"], "cause": "too late"},

@@ -68,7 +68,7 @@ class Step(StrEnum):
     NOMINATED = "nominated"
     """Details: the node, the number of victims, and the first of them."""
     PREEMPTION_FAILED = "preemptionFailed"
-    """Details: why the evictions were given up."""
+    """Details: why the evictions were given up, how many victims stay, and the first of them."""
     ASSUMED = "assumed"
     """An attempt chose a node. Details: the node."""
     WAITING_AT_PERMIT = "waitingAtPermit"
@@ -98,7 +98,11 @@ _DETAILS: Final[Mapping[Step, Callable[[Sequence[str]], dict[str, Any]]]] = {
         "victims": details[2:],
         "victimsInAll": int(details[1]),
     },
-    Step.PREEMPTION_FAILED: lambda details: {"cause": details[0]},
+    Step.PREEMPTION_FAILED: lambda details: {
+        "cause": details[0],
+        "victims": details[2:],
+        "victimsInAll": int(details[1]),
+    },
     Step.ASSUMED: lambda details: {"node": details[0]},
     Step.WAITING_AT_PERMIT: lambda details: {"node": details[0], "plugins": details[1:]},
     Step.REJECTED: lambda details: {"plugins": [*filter(None, details[:1])], "cause": details[1]},
@@ -404,6 +408,12 @@ class DecisionLog:
         """Preemption of these pods makes space on the node for the pod."""
         named = victims[:_MOST_VICTIMS]
         self._note(pod, Step.NOMINATED, now, (node, str(len(victims)), *named), None)
+
+    def preemption_failed(self, pod: str, why: str, victims: Sequence[str], now: float) -> None:
+        """The evictions for the pod were given up, and these victims stay."""
+        named = victims[:_MOST_VICTIMS]
+        details = why, str(len(victims)), *named
+        self._note(pod, Step.PREEMPTION_FAILED, now, details, None)
 
     def note(self, pod: str, step: Step, now: float, *details: str) -> None:
         """Something has happened to the pod; `Step` says which details belong to it."""
