@@ -85,6 +85,9 @@ image: ## build the image, the same for one commit and base: BASE=python@sha256:
 	@case '$(BASE)' in *@sha256:*) ;; *) \
 		echo 'error: name the base by its digest: make image BASE=python@sha256:... (docs/releasing.md)' >&2; \
 		exit 1;; esac
+	@for tag in $$(git tag --points-at HEAD --list 'v*'); do test "$$tag" = 'v$(VERSION)' || { \
+		echo "error: the tag $$tag is not this commit's version, v$(VERSION); correct one of them (docs/releasing.md)" >&2; \
+		exit 1; }; done
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) docker buildx build --build-arg BASE='$(BASE)' \
 		--build-arg LOCK='$(LOCK)' \
 		--build-arg SOURCE_DATE_EPOCH --provenance=false --tag '$(IMAGE):$(VERSION)' \
