@@ -398,6 +398,16 @@ def test_the_latest_record_of_each_pod_is_found_by_namespace_newest_first() -> N
     assert record.latest("none") == []
 
 
+def test_the_latest_records_are_of_pending_and_of_bound_pods_by_their_last_change() -> None:
+    record = log()
+    for time, pod in enumerate(("a/first", "a/bound", "a/last")):
+        record.decided(decision(pod), time)
+    record.bound("a/bound", "n1", 3)
+    assert [kept["pod"] for kept in record.latest()] == ["a/bound", "a/last", "a/first"]
+    record.decided(decision("a/first"), 4)
+    assert [kept["pod"] for kept in record.latest()] == ["a/first", "a/bound", "a/last"]
+
+
 def test_the_latest_records_are_of_at_most_a_hundred_pods() -> None:
     record = log()
     for number in range(LATEST + 1):

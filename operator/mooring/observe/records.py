@@ -464,10 +464,18 @@ class DecisionLog:
         Args:
             namespace: Whose pods; empty for all.
         """
-        wall = self._wall_time()
-        newest = ((pod, next(path.decided(), None)) for pod, path in self._newest(namespace))
-        found = (_record(pod, entry, wall) for pod, entry in newest if entry is not None)
-        return [*islice(found, LATEST)]
+        wall, prefix = self._wall_time(), f"{namespace}/" if namespace else ""
+        found = list[tuple[str, _Path]]()
+        for part in (self._live, self._ended):
+            # Thousands of paths may be skipped here, so that this loop does little for each.
+            decided = (
+                (pod, path)
+                for pod, path in reversed(part.items())
+                if path.decisions and pod.startswith(prefix)
+            )
+            found += islice(decided, LATEST)
+        found.sort(key=lambda item: -item[1].changed)
+        return [_record(pod, next(path.decided()), wall) for pod, path in found[:LATEST]]
 
     def path(self, pod: str) -> dict[str, Any] | None:
         """The path of the pod as JSON values; None if it is not kept.
