@@ -12,7 +12,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
 
 from mooring.framework.decision import Decision
 from mooring.framework.queued_pod import PodState, StateTimes
-from mooring.observe.records import DecisionLog, Step
+from mooring.observe.records import DecisionLog, NotedStep, Step
 from mooring.observe.traces import Traces
 
 UID = "0b53a1e2-6c57-4d0e-9f38-7d2f4a6f1c11"
@@ -246,6 +246,38 @@ async def test_an_attempt_says_what_came_of_it_and_why() -> None:
         }
 
 
+async def test_a_member_of_a_group_is_nominated_in_the_attempt_of_the_group_only() -> None:
+    async with endpoint() as collector:
+        traces = traces_to(collector.url)
+        history = History(traces)
+        times = history.seen(1.0)
+        times.enter(PodState.IN_FLIGHT, 2.0)
+        history.log.nominated(POD, "n3", ["batch/a", "batch/b"], 2.5)
+        history.log.decided(decision(), 2.5, cause="the group does not fit")
+        times.enter(PodState.UNSCHEDULABLE, 3.0)
+        history.unschedulable(times, 4.0, 5.0)
+        await sent(traces)
+        first, second = (attributes(span) for span in collector.spans)
+        assert first["mooring.nominated_node.name"] == "n3"
+        assert first["mooring.victims.count"] == 2
+        assert "mooring.nominated_node.name" not in second
+
+
+async def test_what_a_nomination_is_about_is_not_taken_for_the_next_attempt() -> None:
+    async with endpoint() as collector:
+        traces = traces_to(collector.url)
+        history = History(traces)
+        times = history.seen(1.0)
+        times.enter(PodState.IN_FLIGHT, 2.0)
+        history.log.decided(decision(nominated="n2", victims=("batch/a",)), 2.5, cause="cpu")
+        times.enter(PodState.UNSCHEDULABLE, 3.0)
+        history.unschedulable(times, 4.0, 5.0)
+        await sent(traces)
+        first, second = (attributes(span) for span in collector.spans)
+        assert first["mooring.victims.count"] == 1
+        assert "mooring.victims.count" not in second
+
+
 async def test_an_attempt_lasts_until_its_pod_is_rejected_or_fails() -> None:
     async with endpoint() as collector:
         traces = traces_to(collector.url)
@@ -349,6 +381,28 @@ async def test_a_pod_whose_watch_was_faster_than_its_binding_is_bound_and_ends_o
         await asyncio.wait([running])
 
 
+async def test_the_end_of_a_pod_does_not_end_the_attempt_of_the_next_one_of_its_name() -> None:
+    async with endpoint() as collector:
+        rounds = Rounds()
+        traces = traces_to(collector.url, rounds)
+        running = asyncio.create_task(traces.run())
+        history = History(traces)
+        history.assumed(history.seen(1.0), 2.0, 2.5)
+        history.log.gone(POD, UID, 3.0)
+        await rounds.run()
+        history.assumed(history.seen(3.5, uid=OTHER_UID), 4.0, 4.5)
+        await rounds.run()
+        history.log.bound(POD, "n1", 5.0)
+        await rounds.run()
+        lost, ended, attempt, bound = collector.spans
+        assert attributes(lost)["mooring.attempt.result"] == "gone"
+        assert attributes(ended)["mooring.result"] == "gone"
+        assert attributes(attempt)["mooring.attempt.result"] == "scheduled"
+        assert attributes(bound)["k8s.pod.uid"] == OTHER_UID
+        running.cancel()
+        await asyncio.wait([running])
+
+
 async def test_a_pod_that_goes_without_an_attempt_has_a_root_span_only() -> None:
     async with endpoint() as collector:
         traces = traces_to(collector.url)
@@ -441,8 +495,9 @@ async def test_an_endpoint_that_takes_nothing_holds_nothing_up_and_grows_nothing
             history.unschedulable(times, number, number + 0.5)
             await rounds.run()
         assert traces.dropped == 3
-        for number in range(ENOUGH):
-            history.unschedulable(times, number, number + 0.5)
+        step = NotedStep(POD, UID, Step.UNSCHEDULABLE, 2.0, 1.0, ("cpu",), None, 1, None)
+        for _ in range(ENOUGH):
+            traces.note(step)
         assert 0 < traces.dropped < ENOUGH
         running.cancel()
         await asyncio.wait([running])

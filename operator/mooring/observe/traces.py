@@ -57,9 +57,17 @@ _FLUSH_SECONDS: Final = 0.8
 """How long spans may take to be sent when the process ends."""
 
 _FOLLOWED: Final = frozenset(
-    {Step.UNSCHEDULABLE, Step.ASSUMED, Step.REJECTED, Step.ERROR, Step.BOUND, Step.GONE}
+    {
+        Step.UNSCHEDULABLE,
+        Step.NOMINATED,
+        Step.ASSUMED,
+        Step.REJECTED,
+        Step.ERROR,
+        Step.BOUND,
+        Step.GONE,
+    }
 )
-"""The steps at which an attempt or the way of a pod ends, and the one that has a node."""
+"""The steps at which an attempt or the way of a pod ends, or has a node."""
 
 _Attributes = dict[str, str | int | float]
 
@@ -265,6 +273,7 @@ class _PodSpans:
         self._tracer = provider.get_tracer("mooring", version)
         self._lose = lose
         self._open: dict[str, NotedStep] = {}
+        self._nominated: dict[str, NotedStep] = {}
         # A pod's watch may show that it has a node before the answer to its Binding is there. So a
         # pod that has gone during an attempt ends a round later, unless it is bound by then.
         self._gone: dict[str, NotedStep] = {}
@@ -272,21 +281,34 @@ class _PodSpans:
 
     def take(self, noted: NotedStep, offset: float) -> None:
         """Makes the spans that end with this step; `offset` leads from its clock to the epoch."""
-        pod, step = noted.pod, noted.step
-        if step is Step.ASSUMED:
-            self._begin(noted)
-            return
-        begun = self._open.get(pod)
-        if begun is not None and begun.uid != noted.uid:
-            begun = None
-        if step is Step.GONE and begun is not None:
-            self._gone[pod] = noted
-            return
-        self._open.pop(pod, None)
-        self._gone.pop(pod, None)
-        self._gone_before.pop(pod, None)
+        if noted.step is Step.ASSUMED:
+            for kept in (self._gone_before, self._gone):
+                if (gone := kept.pop(noted.pod, None)) is not None:
+                    self._end_gone(gone, offset)
+            self._keep(self._open, noted)
+        elif noted.step is Step.NOMINATED:
+            self._keep(self._nominated, noted)
+        elif noted.step is Step.GONE and self._begun(noted) is not None:
+            self._gone[noted.pod] = noted
+        else:
+            self._end(noted, offset)
+
+    def _begun(self, noted: NotedStep) -> NotedStep | None:
+        """The step at which the attempt of this pod had a node, if it is open."""
+        begun = self._open.get(noted.pod)
+        return begun if begun is not None and begun.uid == noted.uid else None
+
+    def _end(self, noted: NotedStep, offset: float) -> None:
+        """Makes the spans of what ends with this step."""
+        pod, step, begun = noted.pod, noted.step, self._begun(noted)
+        for kept in (self._open, self._gone, self._gone_before):
+            kept.pop(pod, None)
+        nominated = self._nominated.pop(pod, None)
         if step is Step.UNSCHEDULABLE:
-            self._attempt(noted, noted, "unschedulable", offset, noted.details[0])
+            # A member of a group is nominated before its decision is noted, other pods after it.
+            if nominated is not None and nominated.since != noted.since:
+                nominated = None
+            self._attempt(noted, noted, "unschedulable", offset, noted.details[0], nominated)
         elif step is Step.REJECTED:
             self._attempt(begun or noted, noted, "unschedulable", offset, noted.details[1])
         elif step is Step.ERROR:
@@ -301,22 +323,34 @@ class _PodSpans:
 
         They were deleted, or bound by another scheduler.
         """
-        for pod, noted in self._gone_before.items():
-            if (begun := self._open.pop(pod, None)) is not None:
-                self._attempt(begun, noted, "gone", offset)
-            self._root(noted, offset)
+        for noted in self._gone_before.values():
+            self._end_gone(noted, offset)
         self._gone_before, self._gone = self._gone, {}
 
-    def _begin(self, noted: NotedStep) -> None:
-        self._open.pop(noted.pod, None)
-        self._open[noted.pod] = noted
-        if len(self._open) > _MOST_OPEN:
-            oldest = next(iter(self._open))
-            del self._open[oldest]
-            self._lose(1, "too many pods wait for their binding")
+    def _end_gone(self, noted: NotedStep, offset: float) -> None:
+        if (begun := self._begun(noted)) is not None:
+            del self._open[noted.pod]
+            self._attempt(begun, noted, "gone", offset)
+        self._nominated.pop(noted.pod, None)
+        self._root(noted, offset)
+
+    def _keep(self, steps: dict[str, NotedStep], noted: NotedStep) -> None:
+        """Keeps the step until the pod's attempt has ended."""
+        steps.pop(noted.pod, None)
+        steps[noted.pod] = noted
+        if len(steps) > _MOST_OPEN:
+            del steps[next(iter(steps))]
+            if steps is self._open:
+                self._lose(1, "too many pods wait for their binding")
 
     def _attempt(
-        self, begun: NotedStep, ended: NotedStep, result: str, offset: float, cause: str = ""
+        self,
+        begun: NotedStep,
+        ended: NotedStep,
+        result: str,
+        offset: float,
+        cause: str = "",
+        nominated: NotedStep | None = None,
     ) -> None:
         """The span of an attempt whose decision is in `begun`, and which has ended since."""
         attributes: _Attributes = {
@@ -333,6 +367,9 @@ class _PodSpans:
             if decision["nominatedNode"] is not None:
                 attributes["mooring.nominated_node.name"] = decision["nominatedNode"]
                 attributes["mooring.victims.count"] = len(decision["victims"])
+        if nominated is not None:
+            attributes["mooring.nominated_node.name"] = nominated.details[0]
+            attributes["mooring.victims.count"] = int(nominated.details[1])
         if cause:
             # Plugins may give characters that UTF-8 has not.
             cause = cause[:_LONGEST_CAUSE].encode(errors="replace").decode()
