@@ -525,6 +525,7 @@ async def test_the_end_waits_for_an_endpoint_that_hangs_for_a_bounded_time_only(
         await asyncio.wait([running])
         begun.cancel()
         await asyncio.wait([begun])
+        assert traces.dropped == 2
         assert "the process ends" in caplog.text
 
 

@@ -125,6 +125,8 @@ class Traces:
         self._finished = _Finished()
         self._spans = _PodSpans(self._finished, version, instance, self._lose)
         self._exporting: asyncio.Future[bool] | None = None
+        self._in_flight = 0
+        """Spans that the endpoint has not answered for."""
         self._dropped = 0
         self._told = False
 
@@ -155,7 +157,7 @@ class Traces:
                         await asyncio.wait([self._exporting])
                     if await self._round():
                         await self._round()  # pods that have gone end a round later
-            if left := len(self._waiting) + len(self._finished.spans):
+            if left := len(self._waiting) + len(self._finished.spans) + self._in_flight:
                 self._lose(left, "the process ends")
             self._exporter.shutdown()  # type: ignore[no-untyped-call] # the library does not say
 
@@ -201,10 +203,12 @@ class Traces:
                 with suppress(RuntimeError):  # the event loop is closed: the process ends
                     loop.call_soon_threadsafe(self._exported, exported, len(batch), taken)
 
+        self._in_flight = len(batch)
         Thread(target=export, name="otlp", daemon=True).start()
         return await asyncio.shield(exported)
 
     def _exported(self, exported: "asyncio.Future[bool]", number: int, taken: bool) -> None:  # noqa: FBT001 - call_soon_threadsafe passes no names
+        self._in_flight = 0
         if not taken:
             self._lose(number, _reasons.first)
         exported.set_result(taken)
