@@ -78,7 +78,11 @@ class _Reasons(logging.Filter):
     first = ""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        self.first = self.first or record.getMessage()
+        if not self.first:
+            # "Transient error %s encountered ..., retrying in %.2fs" has one interesting part.
+            self.first = record.getMessage()
+            if record.levelno == logging.WARNING and isinstance(record.args, tuple) and record.args:
+                self.first = str(record.args[0])
         return False
 
 
