@@ -3,6 +3,7 @@
 import http.client
 import json
 import ssl
+import time
 from collections.abc import Generator
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +12,8 @@ from urllib.parse import urlsplit
 
 TIMEOUT = 30.0
 """Seconds a request may take."""
+IDLE_SECONDS = 60.0
+"""A connection that was idle for so long is not used again: an API server closes it after 90."""
 
 
 class ApiError(Exception):
@@ -27,6 +30,7 @@ class Client:
     def __init__(self, connection: http.client.HTTPConnection, token: str | None = None) -> None:
         """Without a token, the connection itself says who the user is."""
         self._connection = connection
+        self._used_at = time.monotonic()
         self._headers = {"Accept": "application/json"}
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
@@ -60,7 +64,7 @@ class Client:
         """The decoded answer; raises ApiError for a refusal and OSError for a lost connection."""
         payload = None if body is None else body if isinstance(body, bytes) else json.dumps(body)
         headers = self._headers if body is None else {**self._headers, "Content-Type": content_type}
-        self._connection.request(method, path, payload, headers)
+        self._send(method, path, payload, headers)
         response = self._connection.getresponse()
         answer = response.read()
         if response.status >= http.HTTPStatus.BAD_REQUEST:
@@ -69,7 +73,7 @@ class Client:
 
     def watch(self, path: str) -> Generator[Any, None, None]:
         """The events of a watch as they come, until the server or the caller ends it."""
-        self._connection.request("GET", path, headers=self._headers)
+        self._send("GET", path, None, self._headers)
         try:
             response = self._connection.getresponse()
             if response.status >= http.HTTPStatus.BAD_REQUEST:
@@ -79,6 +83,13 @@ class Client:
         finally:
             # What was not read would stand before the next answer; the next request reconnects.
             self._connection.close()
+
+    def _send(self, method: str, path: str, payload: Any, headers: dict[str, str]) -> None:
+        now = time.monotonic()
+        if now - self._used_at > IDLE_SECONDS:
+            self._connection.close()  # the next request opens it again
+        self._used_at = now
+        self._connection.request(method, path, payload, headers)
 
     def get(self, path: str) -> Any:
         """The object or list at the path."""

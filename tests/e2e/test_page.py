@@ -14,7 +14,16 @@ from controlplane.access import ADMIN
 from controlplane.client import Client
 from controlplane.nodes import create_nodes
 from controlplane.processes import free_ports
-from e2e.replicas import QUICK_LEASE, Replica, Replicas, bound, create_pods, eventually, pod
+from e2e.replicas import (
+    QUICK_LEASE,
+    Replica,
+    Replicas,
+    bound,
+    create_pods,
+    eventually,
+    pod,
+    pods,
+)
 
 SHOP, BANK = "shop", "bank"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -69,10 +78,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def _grant(client: Client, user: str) -> None:
     """The user sees the page, and the pods of one namespace."""
-    pods = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
     subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]
     api = "rbac.authorization.k8s.io"
-    client.post(f"{RBAC}/clusterroles", {"metadata": {"name": "reads-pods"}, "rules": pods})
+    client.post(f"{RBAC}/clusterroles", {"metadata": {"name": "reads-pods"}, "rules": rules})
     for place, role in (
         ("clusterrolebindings", "mooring-page"),
         (f"namespaces/{SHOP}/rolebindings", "reads-pods"),
@@ -275,7 +284,22 @@ def test_text_of_the_cluster_is_never_markup(tab: Tab, cluster: Cluster) -> None
         evil_pod = pod("struck", cpu="1")
         evil_pod["spec"]["schedulerName"] = "evil"
         create_pods(client, SHOP, evil_pod)
+        eventually(
+            lambda: pods(client, SHOP)["struck"]["status"].get("conditions"), bool, "a decision"
+        )
     tab.page.goto(f"{cluster.scheduler.url}/ui/#/pod/{SHOP}/struck")
     expect(tab.page.get_by_role("main")).to_contain_text("onerror=document.title")
     assert tab.page.title() == "Pod - Mooring"
     assert tab.page.locator("main img").count() == 0
+
+
+def test_a_pod_that_is_not_known_yet_is_shown_once_it_is(tab: Tab, cluster: Cluster) -> None:
+    """An address that was typed wrongly meanwhile does no harm."""
+    sign_in(tab.page, cluster)
+    tab.page.goto(f"{cluster.scheduler.url}/ui/#/pod/%")
+    expect(tab.page.get_by_label("Pod")).to_have_value("%")
+    tab.page.goto(f"{cluster.scheduler.url}/ui/#/pod/{SHOP}/late")
+    expect(tab.page.get_by_role("alert")).to_contain_text(f"{SHOP}/late is not known")
+    with cluster.access.client() as client:
+        create_pods(client, SHOP, pod("late", cpu="1"))
+    expect(tab.page.locator("#state")).to_contain_text("bound")

@@ -59,7 +59,7 @@ class CountingNodes(Counting):
 class Cached:
     """A result cache over five nodes, which says on which rows the plugin ran."""
 
-    def __init__(self, plugin: type[Counting]) -> None:
+    def __init__(self, plugin: type[Counting], most_bytes: int = 128 * MIB) -> None:
         self.plugin = plugin
         self.state = cluster(*(node(f"n{i}") for i in range(5)))
         registry = Registry((*SHIPPED, plugin), {})
@@ -67,7 +67,7 @@ class Cached:
         spec = read(SchedulingProfileSpec, raw, "spec")
         profiles = Profiles(registry, handle(self.state))
         self.pipeline = profiles.put(SchedulingProfile("p", spec), resolve(spec, registry)).pipeline
-        self.shared = ResultCache(self.state.nodes)
+        self.shared = ResultCache(self.state.nodes, most_bytes)
 
     def rows_run_for(self, raw: dict[str, Any]) -> list[list[int]]:
         """The rows on which the plugin ran for this pod."""
@@ -157,7 +157,7 @@ def test_a_plugin_that_failed_on_all_rows_runs_again_on_all(
 
 
 def test_the_least_used_shapes_are_forgotten() -> None:
-    cached = Cached(Counting)
+    cached = Cached(Counting, most_bytes=MIB)
     cached.rows_run_for(pod("a", cpu="1m"))
     for i in range(2, 258):
         cached.rows_run_for(pod("b", cpu=f"{i}m"))
@@ -193,10 +193,38 @@ def test_a_diagnosis_is_kept_until_a_row_changes_unless_it_has_very_many_reasons
     assert many[0].message == many[1].message
 
 
-def test_results_are_kept_up_to_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mooring.engine.result_cache._MOST_BYTES", 1)
-    cached = Cached(Counting)
+def test_results_are_kept_up_to_so_many_bytes() -> None:
+    cached = Cached(Counting, most_bytes=1)
     for cpu in ("1m", "2m"):
         cached.rows_run_for(pod("a", cpu=cpu))
     assert cached.rows_run_for(pod("b", cpu="2m")) == []
     assert cached.rows_run_for(pod("c", cpu="1m")) == [[0, 1, 2, 3, 4]]
+
+
+def test_the_results_of_many_small_shapes_are_kept() -> None:
+    cached = Cached(Counting)
+    for cpu in range(1000):
+        cached.rows_run_for(pod("a", cpu=f"{cpu}m"))
+    assert cached.rows_run_for(pod("b", cpu="0m")) == []
+
+
+def test_a_large_shape_takes_the_space_of_many_small_ones() -> None:
+    cached = Cached(Counting, most_bytes=3 * MIB)
+    cached.rows_run_for(pod("a", cpu="1m"))
+    tolerations = [{"key": f"{'k' * 200}{i}", "operator": "Exists"} for i in range(900)]
+    cached.rows_run_for(pod("large", spec={"tolerations": tolerations}))
+    assert cached.rows_run_for(pod("b", cpu="1m")) == []
+    cached.rows_run_for(pod("large", spec={"tolerations": tolerations[1:]}))
+    assert cached.rows_run_for(pod("large", spec={"tolerations": tolerations})) != []
+
+
+def test_a_diagnosis_that_is_kept_takes_space() -> None:
+    cached = Cached(Counting, most_bytes=MIB)
+    small, other = parse_pod(pod("a", cpu="1m")), parse_pod(pod("b", cpu="2m"))
+    cluster_ = Snapshot(cached.state)
+    cached.shared.of(other, cached.pipeline, cluster_)
+    results = cached.shared.of(small, cached.pipeline, cluster_)
+    wide = Diagnosis(5, names=["n"] * MIB)
+    results.diagnosis(lambda: wide)
+    assert cached.rows_run_for(pod("c", cpu="1m")) == []
+    assert cached.rows_run_for(pod("d", cpu="2m")) != []

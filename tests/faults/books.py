@@ -691,11 +691,13 @@ def _between(
 def _unauthorised(
     events: Sequence[Seen], journals: Mapping[str, Sequence[Raw]]
 ) -> Iterator[tuple[float, str]]:
-    """Writes that a replica sent after the lease was another's, or free.
+    """Writes that a replica sent while the lease was another's, or free.
 
     The auditor sees a lease a moment after it was written, and a write counts from when the proxy
-    received it, so that what is found here was sent too late beyond doubt. Events are left out:
-    they tell what has been done.
+    received it, so that a replica that has lost the lease sent what is found here too late beyond
+    doubt. One that has just taken it may write before the auditor knows: its own request for the
+    lease, which succeeded, tells that it was allowed to. Events are left out: they tell what has
+    been done.
     """
     holders = [(0.0, "")]
     for event in events:
@@ -704,15 +706,18 @@ def _unauthorised(
             if holders[-1][1] != holder:
                 holders.append((event.at, holder))
     for name, journal in journals.items():
-        identity = ""
+        identity, taken_at = "", -math.inf
         for write in sorted(journal, key=lambda one: one["received"]):
             path = write["path"]
             if "/leases" in path:
                 identity = write.get("holder") or identity
+                if write.get("holder") and write["status"] in {200, 201}:
+                    taken_at = write["received"]
                 continue
             index = bisect_right(holders, write["received"], key=lambda one: one[0]) - 1
-            holder = holders[index][1]
-            if write["status"] is not None and holder != identity and "/events" not in path:
+            since, holder = holders[index]
+            allowed = holder == identity or taken_at > since
+            if write["status"] is not None and not allowed and "/events" not in path:
                 text = f"{name} sent {write['method']} {path} ({write['status']})"
                 yield write["received"], f"{text} while {holder or 'nobody'} held the lease"
 

@@ -199,6 +199,21 @@ def test_a_write_after_the_lease_was_anothers_is_told() -> None:
     assert history.verdict(one=[leads, never_sent]).unauthorised == ()
 
 
+def test_a_write_by_who_has_just_taken_the_lease_is_not_told() -> None:
+    """The auditor saw the lease change only afterwards."""
+    lease = "/apis/coordination.k8s.io/v1/namespaces/x/leases/mooring"
+    history = History().add(LeaseSeen("mooring", "l", "one")).later(10)
+    takes, early = history.now - 3, history.now - 2
+    history.add(LeaseSeen("mooring", "l", "two"))
+    asked = write(lease, takes, holder="two")
+    assert history.verdict(two=[asked, write("/pods/a", early)]).unauthorised == ()
+    refused = write(lease, takes, 409, holder="two")
+    assert len(history.verdict(two=[refused, write("/pods/a", early)]).unauthorised) == 1
+    refused = write(lease, 0.0, 409, holder="two")
+    journal = [refused, write("/pods/a", takes - 1), asked]
+    assert len(history.verdict(two=journal).unauthorised) == 1
+
+
 def test_a_stall_is_the_longest_time_without_a_binding_while_a_pod_waits() -> None:
     history = History().add(node_seen(), seen("a"))
     begun = history.now

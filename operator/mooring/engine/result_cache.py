@@ -36,8 +36,10 @@ from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["ResultCache", "ShapeResults"]
 
-_MOST_SHAPES: Final = 256
 _MOST_BYTES: Final = 128 * 1024 * 1024
+"""Enough for some 500 shapes on 5,000 nodes."""
+_BYTES_PER_SHAPE: Final = 8 * 1024
+"""What results take beside their arrays and the shape itself."""
 
 
 @dataclass(slots=True, eq=False)
@@ -184,8 +186,10 @@ class ShapeResults:
         self.prefers_full_nodes: bool | None = None
         """Whether the scores prefer a node that has an identical pod; None if not known yet."""
         self._diagnosed: tuple[tuple[int, int], Diagnosis] | None = None
-        self.bytes = 0
-        """The memory of all arrays, since the last refresh in which the set of nodes changed."""
+        self._fixed_bytes = pod.shape.memory + _BYTES_PER_SHAPE
+        self._array_bytes = 0
+        self.counted_bytes = 0
+        """What the cache has counted for it so far."""
 
     def diagnosis(self, diagnose: Callable[[], Diagnosis]) -> Diagnosis:
         """The result of `diagnose`, kept until a row changes.
@@ -201,7 +205,13 @@ class ShapeResults:
         self._diagnosed = None if is_wide else (as_of, diagnosis)
         return diagnosis
 
-    def _all_bytes(self) -> int:
+    @property
+    def bytes(self) -> int:
+        """About how much memory the results and the shape take."""
+        diagnosed = 0 if self._diagnosed is None else self._diagnosed[1].nbytes
+        return self._fixed_bytes + self._array_bytes + diagnosed
+
+    def _count_arrays(self) -> int:
         arrays = [self.fits, self.unnormalized_total]
         for part in (self._by_node, self._by_node_and_pods):
             arrays += (part.fits, part.unnormalized_total, *part.raw.values())
@@ -234,7 +244,7 @@ class ShapeResults:
             )
         self._version = self._table.set_version
         if not same_nodes:
-            self.bytes = self._all_bytes()
+            self._array_bytes = self._count_arrays()
 
     def _filter_state(self, plugin: str) -> Any:
         state = self.pre_filtered.get(plugin)
@@ -261,28 +271,35 @@ def _ignores_pods(plugin: Any) -> bool:
 
 
 class ResultCache:
-    """The results for the shapes that were used last: at most 256, and at most 128 MiB."""
+    """The results for the shapes that were used last; they take at most `most_bytes`."""
 
-    def __init__(self, table: NodeTable) -> None:
+    def __init__(self, table: NodeTable, most_bytes: int = _MOST_BYTES) -> None:
         self._table = table
+        self._most_bytes = most_bytes
         self._shapes: OrderedDict[tuple[PodShape, Pipeline], ShapeResults] = OrderedDict()
+        self._bytes = 0
+        self._last: ShapeResults | None = None
 
     def of(self, pod: Pod, pipeline: Pipeline, cluster: Snapshot) -> ShapeResults:
         """The results for the pod's shape under the pipeline, up to date."""
+        if self._last is not None:
+            self._count(self._last)  # a diagnosis may have been added since
         key = (pod.shape, pipeline)
         results = self._shapes.get(key)
         if results is None:
             results = self._shapes[key] = ShapeResults(pod, pipeline, cluster, self._table)
-            self._make_space()
         else:
             self._shapes.move_to_end(key)
+        self._last = results
         if results.rejection is None:
             results.refresh(pod, cluster.nodes)
+        self._count(results)
+        while self._bytes > self._most_bytes and len(self._shapes) > 1:
+            _, dropped = self._shapes.popitem(last=False)
+            self._bytes -= dropped.counted_bytes
         return results
 
-    def _make_space(self) -> None:
-        """Drops the results that were used longest ago, but not the newest, until they are few."""
-        kept = sum(results.bytes for results in self._shapes.values())
-        while len(self._shapes) > _MOST_SHAPES or (kept > _MOST_BYTES and len(self._shapes) > 1):
-            _, dropped = self._shapes.popitem(last=False)
-            kept -= dropped.bytes
+    def _count(self, results: ShapeResults) -> None:
+        now = results.bytes
+        self._bytes += now - results.counted_bytes
+        results.counted_bytes = now

@@ -45,6 +45,15 @@ class Diagnosis:
     pre_filter_plugins: frozenset[str] = frozenset()
 
     @property
+    def nbytes(self) -> int:
+        """About how many bytes the arrays take, with those of the cached properties."""
+        cached = 2 * 8 * len(self.names)
+        return cached + sum(
+            group.rows.nbytes + group.explanation.bits.nbytes + group.explanation.resolvable.nbytes
+            for group in self.rejected
+        )
+
+    @property
     def plugins(self) -> frozenset[str]:
         """The plugins that rejected the pod."""
         return self.pre_filter_plugins.union(group.plugin for group in self.rejected)

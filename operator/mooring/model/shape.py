@@ -115,6 +115,8 @@ class PodShape:
     """The annotations by which the pod requests GPU cards."""
     limit_exceeded: str | None = None
     """The limit of `mooring.model.limits` that these fields exceed, as a sentence."""
+    memory: int = 0
+    """About how many bytes this object takes."""
 
     def selects(self, node: Node) -> bool:
         """Whether the nodeSelector and the required node affinity select the node."""
@@ -202,8 +204,8 @@ def _resize_status(status: Mapping[str, Any]) -> dict[str, Any]:
 class ShapeCache:
     """The shapes that were used last, at most `most_bytes` of JSON.
 
-    A shape takes about ten times the memory of its JSON. A pod may be a thousand times as large as
-    an ordinary one, so a number of shapes would be no bound.
+    A pod may be a thousand times as large as an ordinary one, so a number of shapes would be no
+    bound.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -231,6 +233,8 @@ class ShapeCache:
         return shape
 
 
+_MEMORY_PER_BYTE: Final = 10
+"""A shape takes about ten times the memory of its JSON."""
 _SHAPES: Final = ShapeCache(32 * 1024 * 1024)
 
 
@@ -275,7 +279,7 @@ def _shape(key: bytes) -> PodShape:
         card_annotations=loaded.get("annotations", {}),
     )
     limit_exceeded = exceeded({Counted.BYTES: len(key), **_counts(shape)})
-    return replace(shape, limit_exceeded=limit_exceeded) if limit_exceeded is not None else shape
+    return replace(shape, limit_exceeded=limit_exceeded, memory=_MEMORY_PER_BYTE * len(key))
 
 
 def _counts(shape: PodShape) -> dict[Counted, int]:

@@ -41,6 +41,8 @@ from mooring.state.snapshot import Snapshot
 __all__ = ["Attempt", "Simulation", "simulate"]
 
 _FIRST_ATTEMPT: Final = 1
+_MOST_CACHE_BYTES: Final = 512 * 1024 * 1024
+"""More than in the operator: a whole cluster is placed at once, and the process ends soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ class Simulation:
         self._inputs = inputs
         self._state = inputs.state
         self._cluster = Snapshot(inputs.state)
-        self._shared = ResultCache(inputs.state.nodes)
+        self._shared = ResultCache(inputs.state.nodes, _MOST_CACHE_BYTES)
         self._seed = seed
         self._most = nodes
         self._start = 0

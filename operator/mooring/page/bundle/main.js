@@ -42,10 +42,19 @@ function leave() {
   shown = null;
 }
 
+// An address may have been typed by hand: a "%" that stands for nothing is taken as it is.
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 // The view's name, its path and its parameters in the part of the address after "#".
 function address() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?", 2);
-  const [name, ...rest] = path.split("/").map(decodeURIComponent);
+  const [name, ...rest] = path.split("/").map(decoded);
   return { name: name || "cluster", rest, query: new URLSearchParams(query) };
 }
 

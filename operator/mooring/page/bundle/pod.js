@@ -1,10 +1,13 @@
 // The view Pod: where a pod is and why, its decisions, the filters and the scores of the nodes.
 
-import { get } from "./api.js";
+import { Failure, get } from "./api.js";
 import { bar, clear, duration, h, number, nodeLink, plural, podLink, table } from "./dom.js";
+
+const AGAIN = 2000; // milliseconds after which a pod that is not known is asked for again
 
 export function podView(content, _context, rest, _query) {
   let now = new AbortController();
+  let again = 0;
   const input = h("input", {
     id: "pod", autocomplete: "off", spellcheck: "false", placeholder: "namespace/name", required: true,
     pattern: "[^/]+/[^/]+", value: rest.join("/"),
@@ -18,8 +21,13 @@ export function podView(content, _context, rest, _query) {
   } }, h("label", { for: "pod" }, "Pod ", input), h("button", { type: "submit" }, "Show"));
   clear(content, form, shown);
 
-  async function show() {
+  function stop() {
+    clearTimeout(again);
     now.abort();
+  }
+
+  async function show() {
+    stop();
     now = new AbortController();
     const key = input.value.trim();
     if (key === "") {
@@ -28,17 +36,26 @@ export function podView(content, _context, rest, _query) {
       return;
     }
     clear(shown, h("p", { role: "status" }, "Asking the scheduler …"));
+    await ask(key, now.signal);
+  }
+
+  // A pod that has just been created is known a moment later.
+  async function ask(key, signal) {
     try {
-      const found = await get(`pod?pod=${encodeURIComponent(key)}`, now.signal);
+      const found = await get(`pod?pod=${encodeURIComponent(key)}`, signal);
       clear(shown, podDetails(found));
     } catch (error) {
-      if (error.name !== "AbortError") clear(shown, h("p", { class: "error", role: "alert" }, error.message));
+      if (signal.aborted) return;
+      const unknown = error instanceof Failure && error.status === 404;
+      const words = unknown ? `${error.message}; asking again every ${AGAIN / 1000} seconds` : error.message;
+      if (shown.textContent !== words) clear(shown, h("p", { class: "error", role: "alert" }, words));
+      if (unknown) again = setTimeout(() => ask(key, signal), AGAIN);
     }
   }
 
   show();
   return {
-    close: () => now.abort(),
+    close: stop,
     update(path) {
       input.value = path.join("/");
       show();

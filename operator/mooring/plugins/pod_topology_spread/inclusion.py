@@ -51,9 +51,7 @@ class NodeInclusion:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[
-            tuple[PodShape | None, str, tuple[str, ...], bool, bool], CountedNodes
-        ] = {}
+        self._kept: dict[tuple[object, ...], CountedNodes] = {}
         self._version = -1
 
     def counted_nodes(
@@ -72,7 +70,9 @@ class NodeInclusion:
         by_affinity = constraint.honor_affinity and selects
         by_taints = constraint.honor_taints and len(nodes.taint_sets) > 1
         of_shape = shape if by_affinity or by_taints else None
-        key = (of_shape, constraint.topology_key, keys, by_affinity, by_taints)
+        selected = (shape.node_selector, shape.required_nodes) if by_affinity else None
+        tolerated = shape.tolerations if by_taints else None
+        key = (constraint.topology_key, keys, selected, tolerated)
         counted = self._kept.get(key)
         if counted is None:
             counted = self._kept[key] = _counted_nodes(of_shape, constraint, keys, nodes)
