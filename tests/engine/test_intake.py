@@ -264,6 +264,24 @@ def test_a_pod_whose_profile_came_back_while_it_was_bound_is_queued_if_that_fail
     assert open_door.scheduler_state.without_profile == {}
 
 
+def test_so_is_one_that_no_event_was_delivered_about(open_door: Door) -> None:
+    """The members of a group are assumed some time before they are announced."""
+    pod, state = open_door.comes(), open_door.scheduler_state.state
+    open_door.popped()
+    state.assume(pod, 0)
+    open_door.scheduler_state.profiles.remove("default-scheduler")
+    open_door.intake.profiles_changed()
+    put_profile(open_door.scheduler_state)
+    open_door.intake.profiles_changed()
+    open_door.reports()
+    assert open_door.queue() is None
+    state.forget(pod)
+    assert open_door.queue() is None
+    open_door.reports()
+    assert open_door.queue() is SubQueue.ACTIVE
+    assert open_door.scheduler_state.without_profile == {}
+
+
 def test_a_pod_whose_profile_goes_waits_for_another(open_door: Door) -> None:
     left_alone = open_door.comes()
     open_door.scheduler_state.profiles.remove("default-scheduler")

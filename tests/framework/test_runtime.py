@@ -1,7 +1,7 @@
 """A plugin that returns something useless fails the attempt, with its name and distribution."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -342,14 +342,50 @@ STRANGER = parse_pod(pod("stranger", node="n1"))
         (GroupNomination({"m": "n1"}, [1]), "victims that are no tuple of pods on nodes"),  # type: ignore[arg-type]
     ],
 )
-def test_a_group_nomination_names_nodes_and_pods_that_exist(answer: Any, problem: str) -> None:
+@pytest.mark.parametrize("pauses", [0, 2])
+def test_a_group_nomination_names_nodes_and_pods_that_exist(
+    answer: Any, problem: str, pauses: int
+) -> None:
+    with pytest.raises(PluginError, match=problem):
+        list(group_post_filter(after_pauses(pauses, answer) if pauses else answer))
+
+
+def after_pauses(pauses: int, answer: Any) -> Generator[None, None, Any]:
+    for _ in range(pauses):
+        yield
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def group_post_filter(answer: Any) -> Generator[None, None, Any]:
+    """The plugin returns this for a group of one member."""
     found = deciding(OddForGroups, pod_group_post_filter=always(answer))
     plugin = next(p for p in found.pipeline.post_filter if p.name == "Odd")
     assert isinstance(plugin, PodGroupPostFilterPlugin)
     group = PodGroupState(GroupKey(GroupSource.PODS, "default", "g"))
     member = replace(parse_pod(pod("m")), uid="m")
     state = PodGroupPostFilterState(
-        group, (member,), found.cluster, lambda: None, bool, found.pipeline.preemption, 0.0
+        group,
+        (member,),
+        found.cluster,
+        lambda _: after_pauses(0, None),
+        bool,
+        found.pipeline.preemption,
+        0.0,
     )
-    with pytest.raises(PluginError, match=problem):
-        run_pod_group_post_filter(found.pipeline, plugin, state)
+    return run_pod_group_post_filter(found.pipeline, plugin, state)
+
+
+def test_a_plugin_for_groups_may_pause() -> None:
+    nomination = GroupNomination({"m": "n1"}, ())
+    steps = group_post_filter(after_pauses(2, nomination))
+    assert [next(steps), next(steps)] == [None, None]
+    with pytest.raises(StopIteration) as ended:
+        next(steps)
+    assert ended.value.value is nomination
+
+
+def test_what_a_plugin_for_groups_raises_after_a_pause_is_its_failure() -> None:
+    with pytest.raises(PluginError, match='running PostFilter plugin "Odd": broken'):
+        list(group_post_filter(after_pauses(1, ValueError("broken"))))

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from mooring.engine.cycle import decide
 from mooring.engine.groups.reservation import GroupReservation
+from mooring.engine.groups.slices import run_whole
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.result_cache import ResultCache
-from mooring.framework.queued_pod import QueuedPod, StateTimes
+from mooring.framework.queued_pod import QueuedPod
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod, pod_group
 from scheduler_states import put_profile, scheduler_state
@@ -91,8 +92,13 @@ def test_backfilled_pods_never_delay_the_group(
     group = state.pod_groups.of(members[0])
     assert group is not None
     cache = ResultCache(state.nodes)
-    waiting = [QueuedPod(member, pipeline, 0.0, 0.0, times=StateTimes(0.0)) for member in members]
-    GroupReservation(scheduler, cache).update(group, waiting, 300.0)
+    waiting = list[QueuedPod]()
+    for member in members:
+        scheduler.queue.add(member, pipeline, 0.0)
+        queued = scheduler.queue.pop_specific(member.key, 0.0)
+        assert queued is not None
+        waiting.append(queued)
+    run_whole(GroupReservation(scheduler, cache).update(group, waiting, 300.0))
     reserved = defaultdict[str, int](int)
     for nominee in state.nominations:
         reserved[state.nodes.names[nominee.row]] += 1

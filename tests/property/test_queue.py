@@ -165,6 +165,18 @@ class QueueMachine(RuleBasedStateMachine):
             self.the_next_follows(known)
         known.pod, known.pipeline = pod, plugins
 
+    @precondition(lambda self: self.known)
+    @rule(data=st.data())
+    def the_group_of_a_pod_changes(self, data: st.DataObject) -> None:
+        """That is as if the pod itself had changed."""
+        known = self.known[data.draw(st.sampled_from(sorted(self.known)))]
+        self.queue.try_again(known.pod.key, self.now)
+        if known.state == "flying":
+            known.outdated = True
+        elif known.state == "rejected":
+            known.moved = True
+        self.the_next_follows(known)
+
     @initialize(shape=st.integers(0, 1), data=st.data())
     def equal_pods_are_rejected(self, shape: int, data: st.DataObject) -> None:
         for name in NAMES:

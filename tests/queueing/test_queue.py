@@ -392,6 +392,35 @@ def test_an_unschedulable_pod_whose_labels_changed_is_tried_again(queue: Schedul
     assert pop_all(queue, 100.0) == ["web"]
 
 
+def test_an_unschedulable_pod_whose_deadline_changed_is_tried_again(
+    queue: SchedulingQueue,
+) -> None:
+    """It may be put on reserved nodes now, as backfill."""
+    reject(queue, "web", "api")
+    queue.add(make_pod("web", spec={"activeDeadlineSeconds": 60}), DEFAULT, 100.0)
+    assert pop_all(queue, 100.0) == ["web"]
+
+
+def test_an_unschedulable_pod_that_has_another_owner_is_tried_again(
+    queue: SchedulingQueue,
+) -> None:
+    """A rule may read the kind of its owner."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "1"}
+    reject(queue, "web", "api")
+    queue.add(make_pod("web", owner=owner), DEFAULT, 100.0)
+    assert pop_all(queue, 100.0) == ["web"]
+
+
+def test_a_pod_whose_group_changed_is_tried_again(queue: SchedulingQueue) -> None:
+    reject(queue, "web", "api")
+    queue.try_again("default/web", 100.0)
+    queued = popped(queue, 100.0)
+    assert (queued.pod.name, queue_of(queue, "api")) == ("web", "unschedulable")
+    queue.try_again("default/web", 100.0)
+    queue.add_unschedulable(queued, FIT, 100.0)
+    assert queue_of(queue, "web") == "backoff"
+
+
 def test_a_pod_whose_status_alone_changed_stays_where_it_is(queue: SchedulingQueue) -> None:
     reject(queue, "web")
     queue.add(make_pod("web", status={"conditions": []}), DEFAULT, 100.0)

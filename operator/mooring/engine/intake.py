@@ -138,7 +138,10 @@ class Intake:
                     self._wake()
 
     def _admit_group(self, event: ClusterEvent) -> None:
-        """Runs PreEnqueue again for the gated members of a group that may be complete now."""
+        """Runs PreEnqueue again for the gated members of a group that may be complete now.
+
+        Its other members are tried again if the group's object changed.
+        """
         about = event.after if event.after is not None else event.before
         groups = self._scheduler.state.pod_groups
         if isinstance(about, PodGroup):
@@ -153,6 +156,8 @@ class Intake:
             queued = self._scheduler.queue.get(pod.key)
             if queued is not None and queued.queue is SubQueue.GATED:
                 self._add(queued.pod, queued.pipeline)
+            elif isinstance(about, PodGroup):
+                self._scheduler.queue.try_again(pod.key, self._clock())
         self._wake()
 
     def report(self) -> None:
@@ -170,20 +175,25 @@ class Intake:
                 self._add(queued.pod, queued.pipeline, report=True)
 
     def _report_pods_without_profile(self) -> None:
-        """Reports to pods why no profile takes them.
+        """Reports to pods why no profile takes them, and queues those that a profile takes.
 
+        A profile may have come back while a pod was assumed. Of a member of a group, no event may
+        have told that it is forgotten.
         A pod is not told at once: when the scheduler starts, profiles come one by one, and one that
         is deleted may be replaced. A pod that is another scheduler's is told nothing.
         """
         scheduler, profiles = self._scheduler, self._scheduler.profiles
         waits_long = self._clock() - _WITHOUT_PROFILE_SECONDS
-        for pod in scheduler.without_profile.values():
+        for pod in tuple(scheduler.without_profile.values()):
             version, told = self._told.get(pod.uid, (-1, None))
             if version == profiles.version or self._without_profile_since[pod.uid] > waits_long:
                 continue
             placed = scheduler.state.pods.get(pod.key)
             if placed is not None and placed.pod.uid == pod.uid:
                 continue  # it is being bound
+            if self._pipeline_of(pod) is not None:
+                self.pending(pod)
+                continue
             why = profiles.why_none(pod)
             self._told[pod.uid] = (profiles.version, why)
             if why is not None and why != told:

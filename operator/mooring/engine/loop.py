@@ -34,7 +34,15 @@ from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders, PodGone
 from mooring.engine.extenders.two_halves import TwoHalves
 from mooring.engine.groups.binding import CalledOff, GroupBinding
-from mooring.engine.groups.cycle import GroupBackoffs, group_of, place_group, take_members
+from mooring.engine.groups.cycle import (
+    GroupBackoffs,
+    group_of,
+    has_same_requirements,
+    is_current,
+    is_unchanged,
+    place_group,
+    take_members,
+)
 from mooring.engine.groups.decision import GroupDecision, preempt_for_group
 from mooring.engine.groups.placement import MemberCheck
 from mooring.engine.groups.reports import GroupReports
@@ -132,7 +140,7 @@ class SchedulingLoop:
         self._two_halves = TwoHalves()
         self._clock = clock
         self._shared = ResultCache(scheduler.state.nodes)
-        self._reservation = GroupReservation(scheduler, self._shared)
+        self._reservation = GroupReservation(scheduler, self._shared, clock)
         self._group_backoffs = GroupBackoffs()
         self._group_bindings: dict[GroupKey, GroupBinding] = {}
         """The bindings of groups that are not over."""
@@ -395,16 +403,17 @@ class SchedulingLoop:
             await self._in_slices(self._fail_members(attempts, together.called_off), metrics)
             return "error"
         try:
-            obstacle = group.incomplete or _extender_obstacle(members)
+            obstacle, definition = group.incomplete or _extender_obstacle(members), group.definition
+            as_before = partial(is_unchanged, group, definition, members, self._scheduler)
             decision = await self._group_decision(group, attempts, obstacle)
             result = "scheduled" if decision.rows else "unschedulable"
-            is_unchanged = group.incomplete is None and all(map(self._lacks_a_node, attempts))
-            if decision.tries and not decision.rows and is_unchanged:
-                decision, waits = self._preempt_for_group(group, attempts, decision)
+            if decision.tries and not decision.rows and as_before():
+                decision, waits = await self._preempt_for_group(group, attempts, decision)
                 result = "waiting_on_preemption" if waits else result
-            if not decision.rows and obstacle is None and is_unchanged:
-                self._reservation.update(group, members, now)
-                if not any(self._nominated_node(attempt) for attempt in attempts):
+            if not decision.rows and obstacle is None and as_before():
+                await self._in_slices(self._reservation.update(group, members, now), metrics)
+                nominated = any(self._nominated_node(attempt) for attempt in attempts)
+                if not nominated and as_before():
                     self._delete_half_group(group, attempts[0].pipeline)
             self._group_reports.decided(group, decision)
             left = [a for a in attempts if a.queued.pod.uid not in decision.rows]
@@ -492,12 +501,9 @@ class SchedulingLoop:
         """
         scheduler, now = self._scheduler, self._clock()
         chosen = [a for a in attempts if a.queued.pod.uid in decision.rows]
-        needed = group.minimum - group.scheduled_pods_count
-        if check.budget.pauses and (
-            needed > len(chosen) or not _same_requirements(definition, group.definition)
-        ):
+        if check.budget.pauses and not _still_wanted(group, definition, len(chosen)):
             raise _GivenUp
-        together = self._group_bindings.get(group.key) or GroupBinding(0, needed)
+        together = self._group_bindings.get(group.key) or GroupBinding(group)
         assumed = yield from assume_together(
             [(a.queued, decision.rows[a.queued.pod.uid]) for a in chosen],
             together,
@@ -506,7 +512,10 @@ class SchedulingLoop:
             check,
             now=now,
         )
-        changed = check.budget.pauses and not all(map(self._is_current, chosen))
+        changed = check.budget.pauses and not (
+            all(is_current(a.queued, scheduler) for a in chosen)
+            and _still_wanted(group, definition, 0)
+        )
         if changed or together.called_off is not None:
             for one in assumed:
                 one.give_up(scheduler.waiting)
@@ -534,20 +543,6 @@ class SchedulingLoop:
         self._member_failed(assumed, reason)
         self._member_ended(assumed, None)
 
-    def _is_current(self, attempt: _Attempt) -> bool:
-        """Whether the pod is still in flight and as it was when the attempt began."""
-        queued = attempt.queued
-        in_flight = self._scheduler.queue.get(queued.pod.key) is queued
-        return in_flight and not queued.outdated and not queued.gated
-
-    def _lacks_a_node(self, attempt: _Attempt) -> bool:
-        """Whether the pod is as it was when the attempt began, and on no node.
-
-        Nothing may be evicted or reserved otherwise: nothing would end such a nomination.
-        """
-        placed = self._scheduler.state.pods.get(attempt.queued.pod.key)
-        return placed is None and self._is_current(attempt)
-
     def _has_left(self, attempt: _Attempt) -> bool:
         """Whether the pod was deleted, has no profile any more, or is on a node.
 
@@ -561,31 +556,36 @@ class SchedulingLoop:
             return True
         return False
 
-    def _preempt_for_group(
+    async def _preempt_for_group(
         self, group: PodGroupState, attempts: list[_Attempt], decision: GroupDecision
     ) -> tuple[GroupDecision, bool]:
         """The members are nominated where preemption makes space for all, or nominated no more.
 
-        Returns the decision with its message, and whether the members wait for victims.
+        Nobody is evicted if the group or a member has changed in a pause. Returns the decision
+        with its message, and whether the members wait for victims.
         """
-        scheduler, queued = self._scheduler, attempts[0].queued
-        answer = preempt_for_group(
+        scheduler, queued, pipeline = self._scheduler, attempts[0].queued, attempts[0].pipeline
+        definition, waiting = group.definition, [attempt.queued for attempt in attempts]
+        steps = preempt_for_group(
             group,
-            [attempt.queued.pod for attempt in attempts],
-            attempts[0].pipeline,
+            [member.pod for member in waiting],
+            pipeline,
             scheduler.cluster,
             self._shared,
             seed=tie_break_seed(queued.pod.uid, queued.attempts),
             now=time.time(),
+            clock=self._clock,
         )
+        answer = await self._in_slices(steps, pipeline.metrics)
+        if not is_unchanged(group, definition, waiting, scheduler):
+            return decision, False
         if isinstance(answer, GroupNomination):
-            members = [attempt.queued for attempt in attempts]
             victims, now = [victim.key for victim in answer.victims], self._clock()
-            for member in members:
+            for member in waiting:
                 if (node := answer.nodes.get(member.pod.uid)) is not None:
                     self._decisions.nominated(member.pod.key, node, victims, now)
             self._metrics.preemption_attempted()
-            self._metrics.preempted(self._preemptions.begin_group(members, answer))
+            self._metrics.preempted(self._preemptions.begin_group(waiting, answer))
             return decision, True
         if isinstance(answer, Unschedulable) and not self._reservation.holds(group):
             for attempt in attempts:
@@ -815,11 +815,13 @@ def _is_on_node(pod: Pod, scheduler: SchedulerState) -> bool:
     return placed is not None and placed.pod.uid == pod.uid
 
 
-def _same_requirements(before: PodGroup | None, after: PodGroup | None) -> bool:
-    """Whether nothing but the status differs."""
-    if before is None or after is None:
-        return before is after
-    return replace(before, status=after.status) == after
+def _still_wanted(group: PodGroupState, before: PodGroup | None, more: int) -> bool:
+    """Whether the group has its minimum with so many more members on nodes.
+
+    Its definition must be what it was before, but for the status.
+    """
+    enough = group.minimum <= group.scheduled_pods_count + more
+    return enough and has_same_requirements(group, before)
 
 
 def _extender_obstacle(members: Sequence[QueuedPod]) -> str | None:

@@ -6,7 +6,7 @@ synchronous, change nothing and use no clock and no randomness. The methods from
 change something, and only they may use `handle.api`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from difflib import SequenceMatcher
 from enum import Enum
 from typing import Any, ClassVar, Final, Protocol, runtime_checkable
@@ -15,7 +15,7 @@ from mooring.framework.hints import QueueingHint
 from mooring.framework.placements import Placement, PodGroupAssignments
 from mooring.framework.post_filter import (
     Candidates,
-    GroupNomination,
+    GroupPreemption,
     Nomination,
     NotEligible,
     PodGroupPostFilterState,
@@ -198,8 +198,13 @@ class PodGroupPostFilterPlugin(PostFilterPlugin, Protocol):
 
     def pod_group_post_filter(
         self, state: PodGroupPostFilterState
-    ) -> GroupNomination | Unschedulable | NotEligible:
-        """A nomination of all members, or why the plugin has none."""
+    ) -> GroupPreemption | Generator[None, None, GroupPreemption]:
+        """A nomination of all members, or why the plugin has none.
+
+        A generator pauses where it yields: no trial of its own may be open there. If nodes or
+        members are not what they were after a pause, it is closed and the method runs again; and
+        so it is if the members do not fit on the nominated nodes once the victims are gone.
+        """
 
 
 class PreScorePlugin(Plugin, Protocol):

@@ -1,11 +1,12 @@
 """The argument of `post_filter`, and what it may return."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from mooring.framework.diagnosis import Diagnosis
+from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
 from mooring.policy.profile import Preemption
 from mooring.state.cluster import Trial
@@ -16,6 +17,7 @@ __all__ = [
     "Candidates",
     "DryRun",
     "GroupNomination",
+    "GroupPreemption",
     "Nomination",
     "NotEligible",
     "PodGroupPostFilterState",
@@ -120,27 +122,33 @@ class NotEligible:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PodGroupPostFilterState:
-    """A pod group that fits nowhere; the argument of `pod_group_post_filter`.
-
-    `members` are those that the group needs to have its minimum. `place` returns the row of each by
-    uid in the present state of a trial, or None if they do not all fit. How much these searches may
-    cost in all is bounded; `is_last` says whether only one more is sure to be made.
-    """
-
-    group: PodGroupState
-    members: tuple[Pod, ...]
-    cluster: Snapshot
-    place: Callable[[], Mapping[str, int] | None]
-    is_last: Callable[[], bool]
-    limits: Preemption
-    now: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class GroupNomination:
     """The members fit on these nodes (by uid) once the victims, of any nodes, are gone."""
 
     nodes: Mapping[str, str]
     victims: tuple[Pod, ...]
     strict: bool = False
+
+
+GroupPreemption: TypeAlias = GroupNomination | Unschedulable | NotEligible
+"""What `pod_group_post_filter` returns, at once or at the end of a generator."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PodGroupPostFilterState:
+    """A pod group that fits nowhere; the argument of `pod_group_post_filter`.
+
+    `members` are those that the group needs to have its minimum. `place` returns the row of each by
+    uid, as if the given pods had left their nodes, or None if they do not all fit then. It is a
+    generator: `rows = yield from state.place(pods)`. It pauses from time to time, and then the
+    cluster may change. How much these searches may cost in all is bounded; `is_last` says whether
+    only one more is sure to be made.
+    """
+
+    group: PodGroupState
+    members: tuple[Pod, ...]
+    cluster: Snapshot
+    place: Callable[[Collection[Pod]], Generator[None, None, Mapping[str, int] | None]]
+    is_last: Callable[[], bool]
+    limits: Preemption
+    now: float

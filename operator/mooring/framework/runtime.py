@@ -11,8 +11,8 @@ at here, because they run too often: see `mooring.framework.slow_decisions`. For
 of one attempt in ten are measured (`mooring.framework.plugin_metrics`).
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing, suppress
 from enum import EnumMeta
 from types import CoroutineType
 from typing import Any, Final, TypeGuard, TypeVar
@@ -45,6 +45,7 @@ from mooring.framework.plugin_metrics import FILTER, PRE_FILTER, PRE_SCORE, SCOR
 from mooring.framework.post_filter import (
     Candidates,
     GroupNomination,
+    GroupPreemption,
     Nomination,
     NotEligible,
     PodGroupPostFilterState,
@@ -221,13 +222,30 @@ def run_post_filter(
 
 def run_pod_group_post_filter(
     pipeline: Pipeline, plugin: PodGroupPostFilterPlugin, state: PodGroupPostFilterState
-) -> GroupNomination | Unschedulable | NotEligible:
-    """What `pod_group_post_filter` returns; the nodes exist, and the victims are on nodes."""
+) -> Generator[None, None, GroupPreemption]:
+    """What `pod_group_post_filter` returns; the nodes exist, and the victims are on nodes.
+
+    It pauses wherever the method does.
+    """
     point = ExtensionPoint.POST_FILTER
     answer = _timed(pipeline, plugin, point, plugin.pod_group_post_filter, state)
+    if isinstance(answer, Generator):
+        with closing(answer) as steps:
+            while (ended := _timed(pipeline, plugin, point, _next, steps)) is None:
+                yield
+        (answer,) = ended
     if problem := _wrong_group_nomination(answer, state):
         raise _error(pipeline, plugin, point, f"pod_group_post_filter {problem}")
     return answer
+
+
+def _next(steps: Generator[None, None, _Answer]) -> tuple[_Answer] | None:
+    """Runs a generator until its next pause (None), or its result."""
+    try:
+        next(steps)
+    except StopIteration as ended:
+        return (ended.value,)
+    return None
 
 
 def run_pre_score(

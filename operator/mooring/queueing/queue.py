@@ -125,9 +125,9 @@ class SchedulingQueue:
     ) -> None:
         """Adds the pod, or puts its newer version or another pipeline in place of the known ones.
 
-        An unschedulable pod whose spec, labels or pipeline changed is tried again, and an attempt
-        in flight does not count if it ends unschedulable. `times` are those of a pod that is not
-        queued yet but known.
+        An unschedulable pod whose spec, labels, owner or pipeline changed is tried again, and an
+        attempt in flight does not count if it ends unschedulable. `times` are those of a pod that
+        is not queued yet but known.
         """
         queued = self.get(pod.key)
         if queued is not None and queued.pod.uid != pod.uid:
@@ -139,11 +139,7 @@ class SchedulingQueue:
             self._pods[pod.key] = queued
             self._retry(queued, now, _ADDED)
             return
-        changed = (
-            queued.pod.shape is not pod.shape
-            or queued.pod.labels != pod.labels
-            or queued.pipeline is not pipeline
-        )
+        changed = queued.pipeline is not pipeline or _changed(queued.pod, pod)
         queued.pod, queued.pipeline, queued.gated = pod, pipeline, gated
         if queued.queue is None:
             queued.outdated |= changed
@@ -155,6 +151,17 @@ class SchedulingQueue:
             self._retry(queued, now, _UPDATED)
         if changed or gated:
             self._try_next(queued, now)
+
+    def try_again(self, key: str, now: float) -> None:
+        """The pod's group has changed: that is as if the pod itself had, see `add`."""
+        queued = self.get(key)
+        if queued is None:
+            return
+        if queued.queue is None:
+            queued.outdated = True
+        elif queued.queue is SubQueue.UNSCHEDULABLE:
+            self._retry(queued, now, _UPDATED)
+        self._try_next(queued, now)
 
     def remove(self, key: str, now: float) -> QueuedPod | None:
         """Takes the pod off, also if it is in flight: how its attempt ends then changes nothing."""
@@ -417,3 +424,13 @@ class SchedulingQueue:
             self._unschedulable.remove(queued.pod.key)
         queued.queue = None
         queued.ticket = next(self._tickets)
+
+
+def _changed(before: Pod, pod: Pod) -> bool:
+    """Whether anything differs that a plugin or a reservation of nodes may read of the pod."""
+    return (
+        before.shape is not pod.shape
+        or before.labels != pod.labels
+        or before.owner != pod.owner
+        or before.longest_run != pod.longest_run
+    )

@@ -234,9 +234,8 @@ class Simulation:
         seed: int,
     ) -> GroupDecision:
         """Records the nominations of a group and the evictions that they need."""
-        answer = preempt_for_group(
-            group, members, pipeline, self._cluster, self._shared, seed=seed, now=self._now
-        )
+        about = (group, members, pipeline, self._cluster, self._shared)
+        answer = run_whole(preempt_for_group(*about, seed=seed, now=self._now))
         if not isinstance(answer, GroupNomination):
             return replace(decision, message=f"{decision.message} {answer.reason}".rstrip())
         for pod in members:

@@ -56,6 +56,12 @@ class PodColumns:
         """The slot of the placed or nominated pod of this namespace/name, if it has one."""
         return self._slots.get((key, nominated))
 
+    def slots_of(self, pods: Iterable[Pod]) -> IntArray:
+        """The slots (int64) of those of these pods that are on a node now."""
+        found = ((self.slot(pod.key, nominated=False), pod.uid) for pod in pods)
+        slots = [s for s, uid in found if s is not None and _uid(self._pods[s]) == uid]
+        return np.array(slots, np.int64)
+
     @property
     def rows(self) -> IntArray:
         """The node row of each slot, -1 for free slots."""
@@ -181,3 +187,7 @@ class MutablePodColumns(PodColumns):
         slot = self._slots.get((pod.key, False))
         if slot is not None:
             self._evicting.data[slot] = evicting
+
+
+def _uid(pod: Pod | None) -> str | None:
+    return pod.uid if pod is not None else None

@@ -5,6 +5,9 @@ import asyncio
 import pytest
 
 from mooring.engine.groups.binding import CalledOff, GroupBinding
+from mooring.model.pod_group import GroupKey, GroupSource, parse_pod_group
+from mooring.state.pod_groups import PodGroupState
+from mooring.testing.builders import pod_group
 
 SECONDS = 10.0
 
@@ -17,6 +20,17 @@ class FailedError(Exception):
         self.gone = gone
 
 
+def group_of(minimum: int) -> PodGroupState:
+    """A group of which no member is on a node."""
+    group = PodGroupState(GroupKey(GroupSource.KUBERNETES, "default", "g"))
+    group.definition = parse_pod_group(pod_group("g", minimum))
+    return group
+
+
+def binding(members: int, *, needed: int) -> GroupBinding:
+    return GroupBinding(group_of(needed), members)
+
+
 async def arrived(*tasks: "asyncio.Task[None]") -> int:
     """How many of the tasks have ended after everything that can happen now has happened."""
     for _ in range(5):
@@ -25,7 +39,7 @@ async def arrived(*tasks: "asyncio.Task[None]") -> int:
 
 
 async def test_members_go_on_when_all_have_come() -> None:
-    group = GroupBinding(2, needed=2)
+    group = binding(2, needed=2)
     first = asyncio.create_task(group.all_permitted())
     assert await arrived(first) == 0
     async with asyncio.timeout(SECONDS):
@@ -33,7 +47,7 @@ async def test_members_go_on_when_all_have_come() -> None:
 
 
 async def test_a_member_that_is_not_needed_is_not_waited_for_once_it_has_failed() -> None:
-    group = GroupBinding(3, needed=2)
+    group = binding(3, needed=2)
     waiting = [asyncio.create_task(group.all_ready()) for _ in range(2)]
     assert await arrived(*waiting) == 0
     group.failed("no volume")
@@ -42,7 +56,7 @@ async def test_a_member_that_is_not_needed_is_not_waited_for_once_it_has_failed(
 
 
 async def test_the_others_are_called_off_when_a_needed_member_fails() -> None:
-    group = GroupBinding(2, needed=2)
+    group = binding(2, needed=2)
     waiting = asyncio.create_task(group.all_permitted())
     await arrived(waiting)
     group.failed("no volume")
@@ -50,8 +64,32 @@ async def test_the_others_are_called_off_when_a_needed_member_fails() -> None:
         await waiting
 
 
+async def test_all_are_called_off_if_the_minimum_is_raised_before_the_first_is_bound() -> None:
+    definition = group_of(2)
+    group = GroupBinding(definition, 2)
+    waiting = asyncio.create_task(group.all_ready())
+    assert await arrived(waiting) == 0
+    definition.definition = group_of(3).definition
+    async with asyncio.timeout(SECONDS):
+        ended = await asyncio.gather(group.all_ready(), waiting, return_exceptions=True)
+    assert [*map(str, ended)] == ["the minimum of the group is 3 now"] * 2
+
+
+async def test_none_is_called_off_if_the_minimum_is_raised_once_the_first_may_be_bound() -> None:
+    """The members that are bound would stay bound, and be fewer."""
+    definition = group_of(2)
+    group = GroupBinding(definition, 2)
+    async with asyncio.timeout(SECONDS):
+        await asyncio.gather(group.all_ready(), group.all_ready())
+    definition.definition = group_of(3).definition
+    group.join(1)
+    async with asyncio.timeout(SECONDS):
+        await group.all_ready()
+    assert group.called_off is None
+
+
 async def test_a_member_that_leaves_a_meeting_is_not_counted_there() -> None:
-    group = GroupBinding(3, needed=2)
+    group = binding(3, needed=2)
     leaving = asyncio.create_task(group.all_ready())
     await arrived(leaving)
     leaving.cancel()
@@ -65,7 +103,7 @@ async def test_a_member_that_leaves_a_meeting_is_not_counted_there() -> None:
 
 async def test_a_binding_that_fails_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mooring.engine.groups.binding._PAUSES_SECONDS", (0.0, 0.0))
-    group, calls = GroupBinding(1, needed=1), 0
+    group, calls = binding(1, needed=1), 0
 
     async def call() -> str:
         nonlocal calls
@@ -79,7 +117,7 @@ async def test_a_binding_that_fails_is_repeated(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_a_pod_that_is_gone_is_not_bound_again() -> None:
-    group, calls = GroupBinding(1, needed=1), 0
+    group, calls = binding(1, needed=1), 0
 
     async def call() -> None:
         nonlocal calls
@@ -92,7 +130,7 @@ async def test_a_pod_that_is_gone_is_not_bound_again() -> None:
 
 
 async def test_a_binding_that_has_not_begun_is_called_off() -> None:
-    group = GroupBinding(2, needed=2)
+    group = binding(2, needed=2)
     group.failed("quota")
 
     async def call() -> None:
@@ -104,7 +142,7 @@ async def test_a_binding_that_has_not_begun_is_called_off() -> None:
 
 async def test_members_of_a_large_group_go_on_a_few_at_a_time() -> None:
     """What each does next would else hold up everything else."""
-    group, passed = GroupBinding(300, needed=300), 0
+    group, passed = binding(300, needed=300), 0
 
     async def member() -> None:
         nonlocal passed
@@ -124,7 +162,7 @@ async def test_members_of_a_large_group_go_on_a_few_at_a_time() -> None:
 
 
 async def test_members_of_a_large_group_are_called_off_a_few_at_a_time() -> None:
-    group, called_off = GroupBinding(200, needed=200), 0
+    group, called_off = binding(200, needed=200), 0
 
     async def member() -> None:
         nonlocal called_off

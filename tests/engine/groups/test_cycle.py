@@ -1,16 +1,27 @@
 """Groups in the loop: all members at once or none, against an API server on loopback."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Generator
 from itertools import count, pairwise
 from typing import Any, ClassVar
 
 import pytest
 
+from deciding import Deciding
 from engine.test_loop import PLUGINS, Bindings, Engine, Marked, until
 from kube.api_server import ApiServer
-from mooring.engine.groups.cycle import GroupBackoffs
+from mooring.engine.groups.cycle import GroupBackoffs, place_group
+from mooring.engine.groups.decision import GroupDecision
+from mooring.engine.groups.placement import DecisionOutdated, MemberCheck
+from mooring.engine.groups.slices import run_whole
 from mooring.framework.handle import Handle
+from mooring.framework.post_filter import (
+    GroupNomination,
+    GroupPreemption,
+    NotEligible,
+    PodGroupPostFilterState,
+    PostFilterState,
+)
 from mooring.framework.queued_pod import PodState, QueuedPod, SubQueue
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import SKIP, Skip
@@ -19,6 +30,7 @@ from mooring.kube.config import Connection
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod_group import GroupKey, GroupSource
 from mooring.observe.records import NotedStep
 from mooring.plugins import SHIPPED
 from mooring.state.snapshot import Snapshot
@@ -383,6 +395,51 @@ def test_the_backoff_of_a_group_is_the_longest_of_the_members_that_are_in_the_qu
     assert not backoffs.postpone(group, popped(pods[3]), scheduler, 5.0)
 
 
+def attempted(assume: Callable[[MemberCheck], None]) -> GroupDecision:
+    """The decision about a group of two that fit, in an attempt that assumes them like this."""
+    deciding = Deciding(node("a"), pod_group("g", 2))
+    pods = [parse_pod(raw) for raw in members("g", 2)]
+    for member in pods:
+        deciding.state.put_unscheduled(member)
+    group = deciding.state.pod_groups.of(pods[0])
+    assert group is not None
+
+    def assumed(_decision: GroupDecision, check: MemberCheck) -> tuple[None, ...]:
+        assume(check)
+        return ()
+
+    about = (group, pods, deciding.pipeline, deciding.cluster, deciding.shared)
+    return run_whole(place_group(*about, seed=0, assume=assumed))
+
+
+def test_a_decision_that_begins_again_has_what_is_left_of_the_budget_and_knows_the_pauses() -> None:
+    left = list[int]()
+
+    def outdated_twice(check: MemberCheck) -> None:
+        left.append(check.budget.left)
+        assert check.budget.pauses == len(left) - 1
+        check.budget.resumed()
+        if len(left) < 3:
+            raise DecisionOutdated
+
+    assert attempted(outdated_twice).rows
+    assert left[0] > left[1] > left[2]
+
+
+def test_a_decision_does_not_begin_again_once_the_budget_is_spent() -> None:
+    begun = count()
+
+    def outdated(check: MemberCheck) -> None:
+        next(begun)
+        check.budget.spend(check.budget.left + 1)
+        raise DecisionOutdated
+
+    decision = attempted(outdated)
+    assert decision.message == "the cluster changed each time while nodes were searched for"
+    assert not decision.rows
+    assert next(begun) == 1
+
+
 class Counting:
     """Counts the decisions about pods."""
 
@@ -481,6 +538,59 @@ async def test_a_group_whose_nodes_are_taken_in_a_pause_is_decided_about_again(
         assert not bindings.made
         await until(lambda: len(bindings.made) == 2)
     assert sorted(target for _, target in bindings.made) == ["c", "d"]
+
+
+def on_nodes(engine: Engine) -> int:
+    """How many members of the group are assumed."""
+    group = engine.scheduler_state.state.pod_groups.get(
+        GroupKey(GroupSource.KUBERNETES, "default", "g")
+    )
+    return len(group.assumed) if group is not None else 0
+
+
+def set_minimum(engine: Engine, minimum: int) -> None:
+    group = parse_object(Kind.POD_GROUP, pod_group("g", minimum))
+    engine.scheduler_state.state.put(Kind.POD_GROUP, "default/g", group)
+
+
+@pytest.mark.parametrize("when", ["while they are assumed", "while their bindings begin"])
+async def test_no_member_is_bound_if_the_minimum_was_raised(
+    client: ApiClient, bindings: Bindings, when: str
+) -> None:
+    """In the pauses between members: when some are assumed, or some wait for the others."""
+    engine = Engine(client, node("a"), pod_group("g", 20), clock=ticking())
+    engine.pending(*members("g", 40))
+    state = engine.scheduler_state.state
+    with engine.running():
+        if when == "while they are assumed":
+            await until(lambda: 0 < on_nodes(engine) < 40)
+            assert not engine.loop.binding
+        else:
+            await until(lambda: 0 < engine.loop.binding < 40)
+        set_minimum(engine, 50)
+        await until(lambda: not on_nodes(engine) and not engine.loop.binding)
+        assert not state.pods.assumed
+        await until(lambda: len(bindings.statuses) >= 40)
+    assert not bindings.made
+
+
+async def test_no_member_is_lost_if_its_profile_goes_and_comes_back_while_it_is_assumed(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    now = 0.0
+    tick = ticking()
+    engine = Engine(client, node("a"), pod_group("g", 40), clock=lambda: now + tick())
+    engine.pending(*members("g", 40))
+    with engine.running():
+        await until(lambda: 0 < on_nodes(engine) < 40)
+        engine.scheduler_state.profiles.remove("default-scheduler")
+        engine.intake.profiles_changed()
+        put_profile(engine.scheduler_state)
+        engine.intake.profiles_changed()
+        await until(lambda: not on_nodes(engine))
+        now += 10.0
+        engine.intake.report()
+        await until(lambda: len(bindings.made) == 40)
 
 
 def in_flight(engine: Engine, name: str) -> bool:
@@ -650,4 +760,104 @@ async def test_members_of_a_gang_that_was_whole_once_are_not_deleted(
     engine = await half_bound_before(client, node("a", cpu="1"), scheduled="True", cpu="2")
     with engine.running():
         await until(lambda: bindings.statuses)
+    assert not bindings.deleted
+
+
+class Pausing:
+    """Evicts the pod `victim` for a group, after pauses that a test ends; only the first time."""
+
+    name: ClassVar[str] = "Pausing"
+    row_local: ClassVar[bool] = False
+    runs: ClassVar[int] = 0
+    pauses: ClassVar[int] = 0
+    goes_on: ClassVar[bool] = False
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+
+    def post_filter(self, _state: PostFilterState) -> NotEligible:
+        """Evicts nobody for a single pod."""
+        return NotEligible("never")
+
+    def pod_group_post_filter(
+        self, state: PodGroupPostFilterState
+    ) -> Generator[None, None, GroupPreemption]:
+        """All members get the victim's node."""
+        Pausing.runs += 1
+        while not Pausing.goes_on:
+            Pausing.pauses += 1
+            yield
+        victim = state.cluster.pod("default/victim")
+        if victim is None or Pausing.runs > 1:
+            return NotEligible("not again")
+        return GroupNomination({m.uid: "a" for m in state.members}, (victim.pod,))
+
+
+@pytest.fixture
+def paused() -> type[Pausing]:
+    Pausing.runs, Pausing.pauses, Pausing.goes_on = 0, 0, False
+    return Pausing
+
+
+def preempting(client: ApiClient) -> Engine:
+    """A group of two that fits only once a pod is evicted, which is for `Pausing` to say."""
+    registry = Registry((*SHIPPED, Marked, Pausing), {})
+    victim = pod("victim", node="a", cpu="2")
+    engine = Engine(client, node("a", cpu="2"), victim, pod_group("g", 2), registry=registry)
+    post_filter = {"disabled": [{"name": "*"}], "enabled": [{"name": "Pausing"}]}
+    put_profile(engine.scheduler_state, registry=registry, plugins={"postFilter": post_filter})
+    engine.pending(*members("g", 2, cpu="1", priority=10))
+    return engine
+
+
+async def test_other_tasks_run_while_victims_for_a_group_are_searched_for(
+    client: ApiClient, bindings: Bindings, paused: type[Pausing]
+) -> None:
+    engine = preempting(client)
+    with engine.running():
+        await until(lambda: paused.pauses > 2)
+        assert not bindings.deleted
+        paused.goes_on = True
+        await until(lambda: bindings.deleted == ["victim"])
+    assert len(engine.scheduler_state.state.nominations) == 2
+
+
+@pytest.mark.parametrize("change", ["a member goes", "the minimum is raised", "the node shrinks"])
+async def test_nobody_is_evicted_for_a_group_if_what_was_decided_about_changed_meanwhile(
+    client: ApiClient, bindings: Bindings, paused: type[Pausing], change: str
+) -> None:
+    engine = preempting(client)
+    state = engine.scheduler_state.state
+    with engine.running():
+        await until(lambda: paused.pauses)
+        if change == "a member goes":
+            engine.intake.gone("default/g-1", "pod-default-g-1")
+        elif change == "the minimum is raised":
+            set_minimum(engine, 3)
+        else:
+            state.put(Kind.NODE, "a", parse_object(Kind.NODE, node("a", cpu="1")))
+        paused.goes_on = True
+        await until(lambda: not in_flight(engine, "g-0"))
+        await until(lambda: bindings.statuses)
+    assert not bindings.deleted
+    assert not len(state.nominations)
+
+
+@pytest.mark.parametrize("when", ["afterwards", "while victims are searched for"])
+async def test_a_group_whose_minimum_is_lowered_is_tried_again(
+    client: ApiClient, bindings: Bindings, paused: type[Pausing], when: str
+) -> None:
+    engine = preempting(client)
+    state = engine.scheduler_state.state
+    smaller = parse_pod(pod("smaller", cpu="1", node="a"))
+    state.delete(Kind.POD, "default/victim")
+    state.put(Kind.POD, smaller.key, smaller)
+    paused.goes_on = when == "afterwards"
+    with engine.running():
+        if paused.goes_on:
+            await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 2)
+        else:
+            await until(lambda: paused.pauses)
+        set_minimum(engine, 1)
+        paused.goes_on = True
+        await until(lambda: len(bindings.made) == 1)
     assert not bindings.deleted

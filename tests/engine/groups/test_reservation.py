@@ -1,12 +1,17 @@
 """Nodes are reserved for a group that has waited too long: for one group, for a limited time."""
 
+from collections.abc import Callable
 from datetime import datetime
+from itertools import count
 from typing import Any, Final
 
 import pytest
 
+from engine.groups.test_placement import driven
 from mooring.engine.cycle import decide
+from mooring.engine.groups.placement import Assignment, GroupSearch
 from mooring.engine.groups.reservation import GroupReservation
+from mooring.engine.groups.slices import Slices, run_whole
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
@@ -15,6 +20,7 @@ from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
 from mooring.state.cluster import Trial
+from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
 from mooring.testing.builders import node, pod, pod_group
 from scheduler_states import put_profile, scheduler_state
@@ -28,27 +34,32 @@ STARTED: Final = "2026-01-01T12:00:00Z"
 class Scene:
     """A cluster, a reservation, and groups that wait since time 0."""
 
-    def __init__(self, *objects: Raw) -> None:
+    def __init__(self, *objects: Raw, clock: Callable[[], float] | None = None) -> None:
         self.scheduler: SchedulerState = scheduler_state(*objects)
         args = {"reserveAfter": "60s"}
         config = [{"name": "GangScheduling", "args": args}]
         self.pipeline = put_profile(self.scheduler, pluginConfig=config).pipeline
         state = self.scheduler.state
         cache = ResultCache(state.nodes)
-        self.reservation = GroupReservation(self.scheduler, cache)
+        self.reservation = GroupReservation(self.scheduler, cache, clock)
+
+    def update(self, group: PodGroupState, members: list[QueuedPod], now: float) -> None:
+        run_whole(self.reservation.update(group, members, now))
 
     def waits(self, group: str, count: int, **fields: Any) -> tuple[PodGroupState, list[QueuedPod]]:
         """The group, and its members without a node."""
         raws = [pod(f"{group}{i}", group=group, cpu="1", **fields) for i in range(count)]
         pods = [parse_pod(raw) for raw in raws]
+        members = list[QueuedPod]()
         for one in pods:
             self.scheduler.state.put_unscheduled(one)
             self.scheduler.queue.add(one, self.pipeline, 0.0)
+            queued = self.scheduler.queue.pop_specific(one.key, 0.0)
+            assert queued is not None
+            members.append(queued)
         found = self.scheduler.state.pod_groups.of(pods[0])
         assert found is not None
-        return found, [
-            QueuedPod(one, self.pipeline, 0.0, 0.0, times=StateTimes(0.0)) for one in pods
-        ]
+        return found, members
 
     def nominated(self) -> dict[str, str]:
         names = self.scheduler.state.nodes.names
@@ -67,22 +78,22 @@ def full() -> list[Raw]:
 def test_nodes_are_reserved_only_after_the_group_has_waited() -> None:
     scene = Scene(*full(), pod_group("g", 2))
     group, members = scene.waits("g", 2)
-    scene.reservation.update(group, members, AFTER - 1)
+    scene.update(group, members, AFTER - 1)
     assert not scene.nominated()
-    scene.reservation.update(group, members, AFTER)
+    scene.update(group, members, AFTER)
     assert scene.nominated().keys() == {"g0", "g1"}
     assert scene.reservation.holds(group)
 
 
 def test_the_nodes_with_the_most_free_are_reserved() -> None:
     scene = Scene(*full(), pod_group("g", 1))
-    scene.reservation.update(*scene.waits("g", 1), AFTER)
+    scene.update(*scene.waits("g", 1), AFTER)
     assert scene.nominated() == {"g0": "b"}
 
 
 def test_no_node_is_reserved_for_a_group_that_would_not_fit_on_empty_nodes() -> None:
     scene = Scene(*full(), pod_group("g", 5))
-    scene.reservation.update(*scene.waits("g", 5), AFTER)
+    scene.update(*scene.waits("g", 5), AFTER)
     assert not scene.nominated()
 
 
@@ -98,40 +109,40 @@ def test_pods_of_higher_priority_and_those_of_daemon_sets_are_expected_to_stay()
         pod_group("g", 1),
         pod_group("h", 2),
     )
-    scene.reservation.update(*scene.waits("h", 2), AFTER)
+    scene.update(*scene.waits("h", 2), AFTER)
     assert not scene.nominated()
-    scene.reservation.update(*scene.waits("g", 1), AFTER)
+    scene.update(*scene.waits("g", 1), AFTER)
     assert scene.nominated() == {"g0": "c"}
 
 
 def test_one_group_at_a_time_has_nodes_reserved() -> None:
     scene = Scene(*full(), pod_group("g", 2), pod_group("h", 2))
     first, second = scene.waits("g", 2), scene.waits("h", 2)
-    scene.reservation.update(*first, AFTER)
-    scene.reservation.update(*second, AFTER)
+    scene.update(*first, AFTER)
+    scene.update(*second, AFTER)
     assert scene.nominated().keys() == {"g0", "g1"}
 
 
 def test_the_next_group_follows_when_the_first_has_its_nodes() -> None:
     scene = Scene(*full(), pod_group("g", 1), pod_group("h", 1))
     first, second = scene.waits("g", 1), scene.waits("h", 1)
-    scene.reservation.update(*first, AFTER)
+    scene.update(*first, AFTER)
     scene.scheduler.state.assume(first[1][0].pod, 1)
-    scene.reservation.update(*second, AFTER)
+    scene.update(*second, AFTER)
     assert scene.nominated().keys() == {"h0"}
 
 
 def test_a_reservation_runs_out_and_is_anothers_turn() -> None:
     scene = Scene(*full(), pod_group("g", 2), pod_group("h", 2))
     first, second = scene.waits("g", 2), scene.waits("h", 2)
-    scene.reservation.update(*first, AFTER)
-    scene.reservation.update(*first, 2 * AFTER - 1)
+    scene.update(*first, AFTER)
+    scene.update(*first, 2 * AFTER - 1)
     assert scene.nominated().keys() == {"g0", "g1"}
-    scene.reservation.update(*first, 2 * AFTER)
+    scene.update(*first, 2 * AFTER)
     assert not scene.nominated()
-    scene.reservation.update(*first, 2 * AFTER + 1)
+    scene.update(*first, 2 * AFTER + 1)
     assert not scene.nominated()
-    scene.reservation.update(*second, 2 * AFTER + 1)
+    scene.update(*second, 2 * AFTER + 1)
     assert scene.nominated().keys() == {"h0", "h1"}
 
 
@@ -143,13 +154,13 @@ def test_one_domain_is_reserved_where_the_group_must_be_in_one() -> None:
         *[pod(f"s{n}", cpu="1", node=n) for n in "abc"],
         pod_group("g", 2, topology=["rack"]),
     )
-    scene.reservation.update(*scene.waits("g", 2), AFTER)
+    scene.update(*scene.waits("g", 2), AFTER)
     assert {*scene.nominated().values()} == {"b", "c"}
 
 
 def test_the_running_pods_stay_where_they_are() -> None:
     scene = Scene(*full(), pod_group("g", 2))
-    scene.reservation.update(*scene.waits("g", 2), AFTER)
+    scene.update(*scene.waits("g", 2), AFTER)
     assert len(scene.scheduler.state.pods) == 3
 
 
@@ -161,7 +172,7 @@ def test_a_group_that_waits_for_its_victims_keeps_the_nodes_that_they_leave() ->
     victim = state.pods.get("default/s0")
     assert victim is not None
     state.begin_evictions(members[0].pod, [victim.pod])
-    scene.reservation.update(group, members, AFTER)
+    scene.update(group, members, AFTER)
     assert scene.nominated() == {"g0": "a"}
     assert not scene.reservation.holds(group)
 
@@ -185,21 +196,21 @@ def test_a_group_that_would_not_fit_on_empty_nodes_is_found_by_counting(
     removed: list[str], fields: Raw
 ) -> None:
     scene = Scene(*full(), pod_group("g", 5))
-    scene.reservation.update(*scene.waits("g", 5, **fields), AFTER)
+    scene.update(*scene.waits("g", 5, **fields), AFTER)
     assert not scene.nominated()
     assert not removed
 
 
 def test_members_that_are_counted_need_no_trial(removed: list[str]) -> None:
     scene = Scene(*full(), pod_group("g", 4))
-    scene.reservation.update(*scene.waits("g", 4), AFTER)
+    scene.update(*scene.waits("g", 4), AFTER)
     assert [*scene.nominated().values()] == ["a", "a", "b", "b"]
     assert not removed
 
 
 def test_members_that_share_no_node_are_placed_in_a_trial(removed: list[str]) -> None:
     scene = Scene(*full(), pod_group("g", 2))
-    scene.reservation.update(*scene.waits("g", 2, ports=[80]), AFTER)
+    scene.update(*scene.waits("g", 2, ports=[80]), AFTER)
     assert {*scene.nominated().values()} == {"a", "b"}
     assert len(removed) == 3
 
@@ -209,7 +220,7 @@ def test_a_search_removes_a_limited_number_of_pods(
 ) -> None:
     monkeypatch.setattr("mooring.engine.groups.reservation._MOST_REMOVED", 2)
     scene = Scene(*full(), pod_group("g", 2))
-    scene.reservation.update(*scene.waits("g", 2, ports=[80]), AFTER)
+    scene.update(*scene.waits("g", 2, ports=[80]), AFTER)
     assert not scene.nominated()
     assert not removed
 
@@ -217,28 +228,28 @@ def test_a_search_removes_a_limited_number_of_pods(
 def test_nodes_that_were_not_found_are_searched_for_again_after_as_long() -> None:
     scene = Scene(*full(), pod("high", cpu="1", node="b", priority=9), pod_group("g", 4))
     waiting = scene.waits("g", 4)
-    scene.reservation.update(*waiting, AFTER)
+    scene.update(*waiting, AFTER)
     scene.scheduler.state.delete(Kind.POD, "default/high")
-    scene.reservation.update(*waiting, 2 * AFTER - 1)
+    scene.update(*waiting, 2 * AFTER - 1)
     assert not scene.nominated()
-    scene.reservation.update(*waiting, 2 * AFTER)
+    scene.update(*waiting, 2 * AFTER)
     assert scene.nominated().keys() == {"g0", "g1", "g2", "g3"}
 
 
 def test_a_reservation_runs_out_although_the_group_is_not_tried_again() -> None:
     scene = Scene(*full(), pod_group("g", 2), pod_group("h", 2))
-    scene.reservation.update(*scene.waits("g", 2), AFTER)
+    scene.update(*scene.waits("g", 2), AFTER)
     assert not scene.reservation.expire(2 * AFTER - 1)
     assert [one.name for one in scene.reservation.expire(2 * AFTER)] == ["g0", "g1"]
     assert not scene.nominated()
-    scene.reservation.update(*scene.waits("h", 2), 2 * AFTER)
+    scene.update(*scene.waits("h", 2), 2 * AFTER)
     assert scene.nominated().keys() == {"h0", "h1"}
 
 
 def test_a_group_that_lacks_members_keeps_no_nodes() -> None:
     scene = Scene(*full(), pod_group("g", 2))
     group, members = scene.waits("g", 2)
-    scene.reservation.update(group, members, AFTER)
+    scene.update(group, members, AFTER)
     gone = members[1].pod
     scene.scheduler.state.withdraw(gone.key)
     scene.scheduler.state.delete_unscheduled(gone.key, gone.uid)
@@ -249,7 +260,7 @@ def test_a_group_that_lacks_members_keeps_no_nodes() -> None:
 
 def test_a_group_whose_object_is_deleted_keeps_no_nodes() -> None:
     scene = Scene(*full(), pod_group("g", 2))
-    scene.reservation.update(*scene.waits("g", 2), AFTER)
+    scene.update(*scene.waits("g", 2), AFTER)
     scene.scheduler.state.delete(Kind.POD_GROUP, "default/g")
     scene.reservation.expire(AFTER + 1)
     assert not scene.nominated()
@@ -292,12 +303,12 @@ def test_the_nomination_of_a_pod_without_a_group_stays() -> None:
 def test_nodes_are_searched_for_again_soon_after_one_was_added() -> None:
     scene = Scene(*full(), pod_group("g", 5))
     waiting = scene.waits("g", 5)
-    scene.reservation.update(*waiting, AFTER)
+    scene.update(*waiting, AFTER)
     large = parse_object(Kind.NODE, node("large", cpu="8"))
     scene.scheduler.state.put(Kind.NODE, "large", large)
-    scene.reservation.update(*waiting, 1.1 * AFTER - 1)
+    scene.update(*waiting, 1.1 * AFTER - 1)
     assert not scene.nominated()
-    scene.reservation.update(*waiting, 1.1 * AFTER)
+    scene.update(*waiting, 1.1 * AFTER)
     assert {*scene.nominated().values()} == {"large"}
 
 
@@ -306,7 +317,7 @@ def busy_for(seconds: int | None, *others: Raw) -> Scene:
     limit = {"activeDeadlineSeconds": seconds} if seconds is not None else {}
     full_node = [node("a", cpu="2"), pod("s", cpu="2", node="a", started=STARTED, spec=limit)]
     scene = Scene(*full_node, node("b", cpu="2"), *others, pod_group("g", 4))
-    scene.reservation.update(*scene.waits("g", 4), AFTER)
+    scene.update(*scene.waits("g", 4), AFTER)
     return scene
 
 
@@ -343,7 +354,7 @@ def test_beside_pods_that_may_end_at_any_moment_nothing_is_put_on_reserved_nodes
 def test_a_pod_that_has_been_told_to_end_allows_no_backfill() -> None:
     ending = pod("t", cpu="1", node="c", terminating=True, spec={"activeDeadlineSeconds": 3600})
     scene = Scene(node("c", cpu="1"), node("d", cpu="1"), ending, pod_group("g", 2))
-    scene.reservation.update(*scene.waits("g", 2), AFTER)
+    scene.update(*scene.waits("g", 2), AFTER)
     assert not backfilled(scene, 1)
 
 
@@ -354,7 +365,7 @@ def test_of_several_pods_on_a_node_the_one_whose_end_makes_enough_free_counts() 
 
     running = [on_c("short", 1000), on_c("long", 9000)]
     scene = Scene(node("c", cpu="2"), node("d", cpu="1"), *running, pod_group("g", 2))
-    scene.reservation.update(*scene.waits("g", 2), AFTER)
+    scene.update(*scene.waits("g", 2), AFTER)
     assert backfilled(scene, 1000 - 90)
     assert not backfilled(scene, 1000 - 89)
 
@@ -363,7 +374,7 @@ def test_backfill_ends_when_a_pod_has_ended_before_its_deadline() -> None:
     scene = busy_for(3600)
     group, members = groups_of(scene, "g")
     scene.scheduler.state.delete(Kind.POD, "default/s")
-    scene.reservation.update(group, members, AFTER + 1)
+    scene.update(group, members, AFTER + 1)
     assert not backfilled(scene, 1)
 
 
@@ -372,6 +383,86 @@ def test_a_pod_is_not_put_on_what_a_preemption_frees() -> None:
     for member in [nominee.pod for nominee in scene.scheduler.state.nominations]:
         scene.scheduler.state.nominate(member, "b")
     assert not backfilled(scene, 1)
+
+
+def racks(clock: Callable[[], float] | None) -> Scene:
+    """Thirty racks of one full node, and two of two, for a group of two that wait."""
+    names = [f"n{i}" for i in range(34)]
+    nodes = [
+        node(name, cpu="1", labels={"rack": str(i if i < 30 else 100 + i // 2)})
+        for i, name in enumerate(names)
+    ]
+    full_of = [pod(f"s{name}", cpu="1", node=name) for name in names]
+    return Scene(*nodes, *full_of, pod_group("g", 2, topology=["rack"]), clock=clock)
+
+
+def ticking() -> Callable[[], float]:
+    """A clock on which each reading is 30 milliseconds later: a slice is a few searches."""
+    ticks = count()
+    return lambda: next(ticks) * 0.03
+
+
+@pytest.mark.parametrize("fields", [{}, {"ports": [80]}])
+def test_a_slice_of_a_search_for_nodes_is_a_few_placements(
+    monkeypatch: pytest.MonkeyPatch, fields: Raw
+) -> None:
+    scene, placed, slices = racks(ticking()), list[int](), list[int]()
+    count_them = GroupSearch.place_once_ended
+
+    def noting(search: GroupSearch, slots: IntArray, rows: IntArray) -> Slices[Assignment]:
+        placed.append(1)
+        return count_them(search, slots, rows)
+
+    def look() -> None:
+        slices.append(len(placed))
+        placed.clear()
+        assert len(scene.scheduler.state.pods) == 34
+        assert not scene.nominated()
+
+    monkeypatch.setattr(GroupSearch, "place_once_ended", noting)
+    driven(scene.reservation.update(*scene.waits("g", 2, **fields), AFTER), look)
+    assert {*scene.nominated().values()} == {"n30", "n31"}
+    assert sum(slices) >= 30
+    assert max(slices) <= 2
+
+
+@pytest.mark.parametrize("fields", [{}, {"ports": [80]}])
+def test_a_search_for_nodes_begins_again_if_one_goes_or_is_taken_in_a_pause(fields: Raw) -> None:
+    scene, pauses = racks(ticking()), 0
+    state = scene.scheduler.state
+    members = scene.waits("g", 2, **fields)
+
+    def changes() -> None:
+        nonlocal pauses
+        pauses += 1
+        if pauses == 3:
+            state.delete(Kind.NODE, "n0")
+        if pauses == 20:
+            state.delete(Kind.POD, "default/sn30")
+            high = parse_pod(pod("high", cpu="1", node="n30", priority=9))
+            state.put(Kind.POD, high.key, high)
+
+    driven(scene.reservation.update(*members, AFTER), changes)
+    assert pauses > 20
+    assert {*scene.nominated().values()} == {"n32", "n33"}
+
+
+@pytest.mark.parametrize("change", ["a member goes", "the minimum changes"])
+def test_nothing_is_reserved_for_a_group_that_changed_in_a_pause(change: str) -> None:
+    scene = racks(ticking())
+    group, members = scene.waits("g", 2)
+    state = scene.scheduler.state
+
+    def changes() -> None:
+        if change == "a member goes":
+            scene.scheduler.queue.remove(members[1].pod.key, AFTER)
+        else:
+            raw = pod_group("g", 1, topology=["rack"])
+            state.put(Kind.POD_GROUP, "default/g", parse_object(Kind.POD_GROUP, raw))
+
+    driven(scene.reservation.update(group, members, AFTER), changes)
+    assert not scene.nominated()
+    assert not scene.reservation.holds(group)
 
 
 def groups_of(scene: Scene, name: str) -> tuple[PodGroupState, list[QueuedPod]]:

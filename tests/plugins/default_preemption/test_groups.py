@@ -1,16 +1,24 @@
 """Pods that are evicted so that a whole pod group fits, on all nodes at once."""
 
 import random
+from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
 
 from deciding import Deciding
+from engine.groups.test_placement import driven
 from mooring.engine.groups.decision import preempt_for_group
-from mooring.framework.post_filter import GroupNomination, NotEligible
-from mooring.framework.verdicts import Unschedulable
-from mooring.model.pod import parse_pod
+from mooring.engine.groups.placement import Assignment, GroupSearch
+from mooring.engine.groups.slices import Slices, run_whole
+from mooring.framework.post_filter import GroupNomination, GroupPreemption
+from mooring.model.events import Kind
+from mooring.model.objects import parse_object
+from mooring.model.pod import Pod, parse_pod
 from mooring.plugins.default_preemption import groups
+from mooring.state.cluster import Trial
+from mooring.state.columns import IntArray
 from mooring.testing.builders import node, pdb, pod, pod_group
 
 Raw = dict[str, Any]
@@ -24,17 +32,20 @@ def gang(count: int, priority: int = 100, **fields: Any) -> list[Raw]:
     return [pod(f"m{i}", group="g", cpu="1", priority=priority, **fields) for i in range(count)]
 
 
-def preempted(
-    deciding: Deciding, members: list[Raw]
-) -> GroupNomination | Unschedulable | NotEligible:
+def preempting(
+    deciding: Deciding, members: list[Raw], clock: Callable[[], float] | None = None
+) -> Slices[GroupPreemption]:
     pods = [parse_pod(raw) for raw in members]
     for one in pods:
         deciding.state.put_unscheduled(one)
     group = deciding.state.pod_groups.of(pods[0])
     assert group is not None
-    return preempt_for_group(
-        group, pods, deciding.pipeline, deciding.cluster, deciding.shared, seed=0, now=0.0
-    )
+    about = (group, pods, deciding.pipeline, deciding.cluster, deciding.shared)
+    return preempt_for_group(*about, seed=0, now=0.0, clock=clock)
+
+
+def preempted(deciding: Deciding, members: list[Raw]) -> GroupPreemption:
+    return run_whole(preempting(deciding, members))
 
 
 def victims(deciding: Deciding, members: list[Raw]) -> list[str]:
@@ -220,3 +231,145 @@ def test_a_group_whose_first_search_is_too_long_evicts_nobody_and_says_so() -> N
     why = "preemption: the search for the fewest victims takes too long"
     assert reason(deciding, members) == why
     assert len(deciding.state.pods) == 130
+
+
+def ticking() -> Callable[[], float]:
+    """A clock on which each reading is 30 milliseconds later: a slice is a few searches."""
+    ticks = count()
+    return lambda: next(ticks) * 0.03
+
+
+def lower_on(names: list[str], **fields: Any) -> list[Raw]:
+    """A node of one CPU for each name, full with a pod of low priority."""
+    nodes = [node(name, cpu="1") for name in names]
+    lower = (running(f"low-{n}", n, priority=i % 7, **fields) for i, n in enumerate(names))
+    return [*nodes, *lower]
+
+
+NAMES = [f"n{i}" for i in range(64)]
+PORTS: Raw = {"ports": (80,)}
+"""Members with a port are searched for one by one, in a trial."""
+
+
+@pytest.fixture
+def placed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The members that are placed, each time by counting or one in a trial."""
+    placed: list[int] = []
+    count_them, add = GroupSearch.place_once_ended, Trial.add
+
+    def noting(search: GroupSearch, slots: IntArray, rows: IntArray) -> Slices[Assignment]:
+        placed.append(16)
+        return count_them(search, slots, rows)
+
+    def noting_one(trial: Trial, one: Pod, row: int) -> None:
+        placed.append(1)
+        add(trial, one, row)
+
+    monkeypatch.setattr(GroupSearch, "place_once_ended", noting)
+    monkeypatch.setattr(Trial, "add", noting_one)
+    return placed
+
+
+@pytest.mark.parametrize(("fields", "at_most"), [({}, 32), (PORTS, 20)])
+def test_a_slice_of_a_preemption_is_a_few_steps(
+    placed: list[int], fields: Raw, at_most: int
+) -> None:
+    """After a pause, up to 15 members are added to the trial again."""
+    deciding = Deciding(*lower_on(NAMES), pod_group("g", 16))
+    slices = list[int]()
+
+    def look() -> None:
+        slices.append(sum(placed))
+        placed.clear()
+
+    driven(preempting(deciding, gang(16, **fields), ticking()), look)
+    assert sum(slices) > 16 * 16
+    assert max(slices) <= at_most
+
+
+@pytest.mark.parametrize("fields", [{}, PORTS])
+def test_all_pods_are_on_their_nodes_in_the_pauses_of_a_preemption(fields: Raw) -> None:
+    members = gang(16, **fields)
+    at_once = Deciding(*lower_on(NAMES), pod_group("g", 16))
+    deciding = Deciding(*lower_on(NAMES), pod_group("g", 16))
+    deciding.nominate(members[3], "n3")
+    seen, state = set[tuple[int, int]](), deciding.state
+
+    def look() -> None:
+        seen.add((len(state.pods), len(state.nominations)))
+
+    answer, pauses = driven(preempting(deciding, members, ticking()), look)
+    assert isinstance(answer, GroupNomination)
+    assert sorted(v.name for v in answer.victims) == victims(at_once, members)
+    assert pauses >= 16
+    assert seen == {(64, 1)}
+
+
+def test_a_pod_that_ends_in_a_pause_is_no_victim_and_its_node_is_used() -> None:
+    deciding = Deciding(*lower_on(NAMES), pod_group("g", 16))
+    ended = list[str]()
+
+    def one_ends() -> None:
+        if len(ended) < 5:
+            name = f"low-n{len(ended)}"
+            ended.append(name)
+            deciding.state.delete(Kind.POD, f"default/{name}")
+
+    answer, _ = driven(preempting(deciding, gang(16), ticking()), one_ends)
+    assert isinstance(answer, GroupNomination)
+    assert not {victim.name for victim in answer.victims} & {*ended}
+    assert len(answer.victims) == 11
+
+
+@pytest.mark.parametrize("fields", [{}, PORTS])
+def test_a_preemption_begins_again_if_a_node_goes_in_a_pause(fields: Raw) -> None:
+    deciding = Deciding(*lower_on(NAMES), pod_group("g", 16))
+    gone = iter(("n0", "n7"))
+
+    def one_goes() -> None:
+        if (name := next(gone, None)) is not None:
+            deciding.state.delete(Kind.NODE, name)
+
+    answer, _ = driven(preempting(deciding, gang(16, **fields), ticking()), one_goes)
+    assert isinstance(answer, GroupNomination)
+    assert not {*answer.nodes.values()} & {"n0", "n7"}
+    assert len(answer.victims) == 16
+
+
+@pytest.mark.parametrize("fields", [{}, PORTS])
+def test_nobody_is_evicted_for_a_group_that_does_not_fit_any_more_after_a_pause(
+    fields: Raw,
+) -> None:
+    """Pods of higher priority take one node after the other."""
+    deciding = Deciding(*lower_on(NAMES[:16]), pod_group("g", 16))
+    pauses = 0
+
+    def nodes_are_taken() -> None:
+        nonlocal pauses
+        pauses += 1
+        if pauses == 8:
+            high = parse_pod(running("high", "n1", priority=1000, **fields))
+            deciding.state.delete(Kind.POD, "default/low-n1")
+            deciding.state.put(Kind.POD, high.key, high)
+
+    answer, _ = driven(preempting(deciding, gang(16, **fields), ticking()), nodes_are_taken)
+    assert not isinstance(answer, GroupNomination)
+    assert pauses > 8
+    why = "preemption: the group does not fit without the pods of lower priority either."
+    assert answer.reason == why
+
+
+def test_a_preemption_ends_if_a_node_changes_in_every_pause() -> None:
+    deciding = Deciding(*lower_on(NAMES), pod_group("g", 16))
+    labels = count()
+
+    def one_changes() -> None:
+        raw = node("n0", cpu="1", labels={"x": str(next(labels))})
+        deciding.state.put(Kind.NODE, "n0", parse_object(Kind.NODE, raw))
+
+    answer, pauses = driven(preempting(deciding, gang(16), ticking()), one_changes)
+    assert not isinstance(answer, GroupNomination)
+    assert answer.reason == (
+        "preemption: the cluster changed each time while victims were searched for"
+    )
+    assert pauses == 8

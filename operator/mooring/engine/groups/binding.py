@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from mooring.model.pod import Pod
+from mooring.state.pod_groups import PodGroupState
 
 __all__ = ["CalledOff", "GroupBinding"]
 
@@ -32,14 +33,18 @@ class CalledOff(Exception):  # noqa: N818 - says what happened; its text is for 
 class GroupBinding:
     """The binding of members of one group that were assumed together.
 
-    `needed` of the members must be bound; if that becomes impossible, the others are called off.
-    Members that come later join it until it is over, so that none is bound if the others are not.
+    As many members must be bound as the group's minimum needs beside the members that are on nodes
+    when this is made; if that becomes impossible, the others are called off. The minimum may be
+    raised until the first of them is bound. Members that come later join until all have ended, so
+    that none is bound if the others are not.
     """
 
-    def __init__(self, members: int, needed: int) -> None:
+    def __init__(self, group: PodGroupState, members: int = 0) -> None:
+        self._group = group
+        self._others = group.scheduled_pods_count
         self._left = members
         """Members that are bound or may still be."""
-        self._needed = needed
+        self._needed = group.minimum - self._others
         self._permitted = _Meeting()
         self._ready = _Meeting()
         self.requests = asyncio.Semaphore(_MOST_REQUESTS)
@@ -73,6 +78,9 @@ class GroupBinding:
 
     async def _meet(self, meeting: "_Meeting") -> None:
         meeting.came += 1
+        if not self._ready.over:
+            self._needed = max(self._needed, self._group.minimum - self._others)
+            self._call_off_if_too_few(f"the minimum of the group is {self._group.minimum} now")
         self._look()
         try:
             await meeting.wait()
@@ -115,9 +123,12 @@ class GroupBinding:
     def failed(self, reason: str) -> None:
         """A member will not be bound; the text is one line for users."""
         self._left -= 1
+        self._call_off_if_too_few(reason)
+        self._look()
+
+    def _call_off_if_too_few(self, reason: str) -> None:
         if self._left < self._needed and self.called_off is None:
             self.called_off = reason
-        self._look()
 
     def _look(self) -> None:
         """Ends the meetings at which all are, or none is expected any more."""
@@ -139,12 +150,12 @@ class _Meeting:
 
     def __init__(self) -> None:
         self.came = 0
-        self._over = False
+        self.over = False
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def wait(self) -> None:
         """Returns when the meeting is over, at once or in a later turn of the event loop."""
-        if self._over and not self._waiting:
+        if self.over and not self._waiting:
             return
         passed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(passed)
@@ -152,8 +163,8 @@ class _Meeting:
 
     def end(self) -> None:
         """The members may go on."""
-        if not self._over:
-            self._over = True
+        if not self.over:
+            self.over = True
             self._let_pass()
 
     def _let_pass(self) -> None:

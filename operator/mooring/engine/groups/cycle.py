@@ -1,6 +1,7 @@
 """The members of a group leave the queue together, get nodes together, and wait together."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from mooring.engine.binding import PodRejected
@@ -17,11 +18,19 @@ from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.model.pod import Pod
-from mooring.model.pod_group import GroupKey
+from mooring.model.pod_group import GroupKey, PodGroup
 from mooring.state.pod_groups import PodGroupState
 from mooring.state.snapshot import Snapshot
 
-__all__ = ["GroupBackoffs", "group_of", "place_group", "take_members"]
+__all__ = [
+    "GroupBackoffs",
+    "group_of",
+    "has_same_requirements",
+    "is_current",
+    "is_unchanged",
+    "place_group",
+    "take_members",
+]
 
 _MOST_DECISIONS: Final = 8
 """In one attempt: Reserve or Permit may reject a member, or the cluster may change in pauses."""
@@ -60,6 +69,37 @@ def take_members(
             members.append(member)
     members.sort(key=lambda m: (-m.pod.shape.priority, m.initial_attempt_timestamp))
     return [queued, *members]
+
+
+def is_current(queued: QueuedPod, scheduler: SchedulerState) -> bool:
+    """Whether the pod is still in flight and as it was when the attempt began."""
+    in_flight = scheduler.queue.get(queued.pod.key) is queued
+    return in_flight and not queued.outdated and not queued.gated
+
+
+def is_unchanged(
+    group: PodGroupState,
+    before: PodGroup | None,
+    members: Iterable[QueuedPod],
+    scheduler: SchedulerState,
+) -> bool:
+    """Whether the group and these members are as they were when the attempt began, on no node.
+
+    Nothing may be evicted or reserved otherwise: nothing would end such a nomination. `before` is
+    the definition of the group then.
+    """
+    if group.incomplete is not None or not has_same_requirements(group, before):
+        return False
+    pods = scheduler.state.pods
+    return all(pods.get(m.pod.key) is None and is_current(m, scheduler) for m in members)
+
+
+def has_same_requirements(group: PodGroupState, before: PodGroup | None) -> bool:
+    """Whether nothing but the status of the group's definition differs from what it was before."""
+    after = group.definition
+    if before is None or after is None:
+        return before is after
+    return replace(before, status=after.status) == after
 
 
 class GroupBackoffs:
@@ -137,7 +177,8 @@ def place_group(
     With a `clock` (seconds) there are pauses; `assume` pauses each time it yields. If it raises
     PodRejected, the group is decided about again without that row for that member. It raises
     DecisionOutdated if a member does not fit any more, which the MemberCheck says, and the group is
-    decided about again. The decision has no rows if nothing is assumed.
+    decided about again. All these decisions share one budget. The decision has no rows if nothing
+    is assumed.
     """
     rejected: dict[str, set[int]] = {}
     budget = SearchBudget(clock=clock)
@@ -158,7 +199,8 @@ def place_group(
                 return decision
             yield from assume(decision, check)
         except DecisionOutdated:
-            budget = SearchBudget(clock=clock)
+            if budget.spent:
+                break
         except PodRejected as rejection:
             if rejection.pod is None:
                 raise

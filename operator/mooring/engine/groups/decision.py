@@ -4,21 +4,32 @@ See podGroupSchedulingPlacementAlgorithm in schedule_one_podgroup.go. A decision
 about one pod. It may take long, and pauses then.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, groupby
 from typing import Final
 
 import numpy as np
 
-from mooring.engine.groups.placement import Assignment, GroupSearch
-from mooring.engine.groups.slices import SearchBudget, Slices, run_whole
+from mooring.engine.groups.placement import (
+    Assignment,
+    DecisionOutdated,
+    GroupSearch,
+    without_node,
+)
+from mooring.engine.groups.slices import SearchBudget, Slices
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.placements import Placement, PodGroupAssignments
 from mooring.framework.plugin import PodGroupPostFilterPlugin
 from mooring.framework.plugin_failures import ExtensionPoint
-from mooring.framework.post_filter import GroupNomination, NotEligible, PodGroupPostFilterState
+from mooring.framework.post_filter import (
+    GroupNomination,
+    GroupPreemption,
+    PodGroupPostFilterState,
+)
 from mooring.framework.runtime import (
     run_generate_placements,
     run_pod_group_post_filter,
@@ -29,6 +40,7 @@ from mooring.framework.scores import normalize_score
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
 from mooring.model.resources import amount_text
+from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
 from mooring.state.snapshot import Snapshot
 
@@ -37,7 +49,10 @@ __all__ = ["DomainTried", "GroupDecision", "decide_group", "placements_of", "pre
 _MOST_SUCCESSES: Final = 16
 """Placements that take the whole group and are compared by their scores."""
 _MOST_PLACEMENTS: Final = 1_024
+_MOST_PREEMPTIONS: Final = 8
+"""Searches for victims in one attempt; the cluster may change in the pauses of each."""
 _TOO_LONG: Final = "preemption: the search for the fewest victims takes too long"
+_OUTDATED: Final = "preemption: the cluster changed each time while victims were searched for"
 _MOST_NAMED: Final = 3
 """Domains that a message names."""
 
@@ -113,7 +128,8 @@ def decide_group(
         reason = frozenset(p.name for p in pipeline.placement_generate)
         return GroupDecision({}, message=placements.reason, plugins=reason)
     tried = list[_Candidate]()
-    best = (yield from _complete(search, placements, tried)) or _partial(tried, needed)
+    found = yield from _complete(search.place_in_slices, placements, tried, search.budget)
+    best = found or _partial(tried, needed)
     with search.beside():
         chosen = _best(best, group, pipeline, cluster) if best else None
     all_tried = len(tried) == len(placements)
@@ -152,90 +168,161 @@ def preempt_for_group(
     *,
     seed: int,
     now: float,
-) -> GroupNomination | Unschedulable | NotEligible:
+    clock: Callable[[], float] | None = None,
+) -> Slices[GroupPreemption]:
     """Runs the PostFilter plugins that know groups: nodes for the minimum, and who must leave them.
 
     `now` is in seconds since the epoch. If several plugins reject the group, the last one's reason
-    is returned (RunPodGroupPostFilterPlugins in schedule_one_podgroup.go).
+    is returned (RunPodGroupPostFilterPlugins in schedule_one_podgroup.go). With a `clock` (seconds)
+    there are pauses. If the cluster changes in them so that what was found is of no use, the
+    plugins run again, with what is left of the budget.
     """
-    needed = max(group.minimum - group.scheduled_pods_count, 1)
-    wanted = tuple(members[:needed])
-    answer: GroupNomination | Unschedulable | NotEligible = Unschedulable("")
-    with cluster.trial() as trial:
-        for pod in members:
-            trial.withdraw(pod.key)
-        dry_run = _GroupDryRun(group, wanted, pipeline, cluster, cache, seed)
-        state = PodGroupPostFilterState(
-            group, wanted, cluster, dry_run.place, dry_run.is_last, pipeline.preemption, now
-        )
-        with pipeline.metrics.all_at(ExtensionPoint.POST_FILTER):
-            for plugin in pipeline.post_filter:
-                if isinstance(plugin, PodGroupPostFilterPlugin):
-                    answer = run_pod_group_post_filter(pipeline, plugin, state)
-                    if isinstance(answer, GroupNomination):
+    budget = SearchBudget(clock=clock)
+    for _ in range(_MOST_PREEMPTIONS):
+        waiting = without_node(members, cluster)
+        needed = max(group.minimum - group.scheduled_pods_count, 1)
+        if len(waiting) < needed:
+            break
+        dry_run = _GroupDryRun(group, waiting, needed, pipeline, cluster, cache, seed, budget)
+        try:
+            answer = yield from _run_post_filters(dry_run, pipeline, now)
+        except DecisionOutdated:
+            if budget.spent:
+                break
+        else:
+            return Unschedulable(_TOO_LONG) if budget.spent else answer
+    return Unschedulable(_OUTDATED)
+
+
+def _run_post_filters(
+    dry_run: "_GroupDryRun", pipeline: Pipeline, now: float
+) -> Slices[GroupPreemption]:
+    """The answer of the first plugin with a nomination, else of the last one.
+
+    Raises:
+        DecisionOutdated: in a pause; also if the members do not fit any more where a plugin has
+            nominated them, though the victims had left their nodes.
+    """
+    state, metrics, point = dry_run.state(now), pipeline.metrics, ExtensionPoint.POST_FILTER
+    answer: GroupPreemption = Unschedulable("")
+    for plugin in pipeline.post_filter:
+        if not isinstance(plugin, PodGroupPostFilterPlugin):
+            continue
+        with closing(run_pod_group_post_filter(pipeline, plugin, state)) as steps:
+            while True:
+                with metrics.all_at(point):
+                    try:
+                        next(steps)
+                    except StopIteration as ended:
+                        answer = ended.value
                         break
-        pipeline.metrics.ended_with(ExtensionPoint.POST_FILTER, status_of(answer))
-    if dry_run.budget.spent:
-        return Unschedulable(_TOO_LONG)
+                yield
+                dry_run.resume()
+        if isinstance(answer, GroupNomination):
+            break
+    metrics.ended_with(point, status_of(answer))
+    if isinstance(answer, GroupNomination) and not (yield from dry_run.still_fits(answer)):
+        raise DecisionOutdated
     return answer
 
 
 class _GroupDryRun:
-    """Places members in the present state of a trial, always within the placement found first."""
+    """Places the members that a group needs, always within the placement found first."""
 
     def __init__(
         self,
         group: PodGroupState,
         members: Sequence[Pod],
+        needed: int,
         pipeline: Pipeline,
         cluster: Snapshot,
         cache: ResultCache,
         seed: int,
+        budget: SearchBudget,
     ) -> None:
         self._group = group
-        self._members = members
+        self._members = tuple(members[:needed])
         self._pipeline = pipeline
         self._cluster = cluster
-        self._cache = cache
-        self._seed = seed
+        self._budget = budget
+        self._search = GroupSearch(
+            self._members,
+            pipeline,
+            cluster,
+            cache,
+            seed=seed,
+            rejected={},
+            budget=budget,
+            others=members[needed:],
+        )
         self._placement: Placement | None = None
-        self.budget = SearchBudget()
         self._dearest = 0
         """The most steps that one search has taken."""
+        self._paused = False
+
+    def state(self, now: float) -> PodGroupPostFilterState:
+        """The argument of the plugins."""
+        limits = self._pipeline.preemption
+        about = (self._group, self._members, self._cluster)
+        return PodGroupPostFilterState(*about, self.place, self.is_last, limits, now)
 
     def is_last(self) -> bool:
         """Whether what is left of the budget may not be enough for two more searches."""
-        return self.budget.left < 2 * self._dearest
+        return self._budget.left < 2 * self._dearest
 
-    def place(self) -> Mapping[str, int] | None:
-        """The row of each member by uid; None if they do not all fit."""
-        before = self.budget.left
-        rows = self._search()
-        self._dearest = max(self._dearest, before - self.budget.left)
+    def resume(self) -> None:
+        """A pause is over.
+
+        Raises:
+            DecisionOutdated: what was found before is of no use.
+        """
+        self._paused = True
+        if self._search.is_outdated:
+            raise DecisionOutdated
+
+    def place(self, without: Collection[Pod]) -> Slices[Mapping[str, int] | None]:
+        """The row of each member by uid, once these pods have left their nodes.
+
+        None if they do not all fit then.
+        """
+        before = self._budget.left
+        rows = yield from self._rows(without)
+        self._dearest = max(self._dearest, before - self._budget.left)
         return rows
 
-    def _search(self) -> Mapping[str, int] | None:
-        search = GroupSearch(
-            self._members,
-            self._pipeline,
-            self._cluster,
-            self._cache,
-            seed=self._seed,
-            rejected={},
-            budget=self.budget,
-        )
+    def still_fits(self, nomination: GroupNomination) -> Slices[bool]:
+        """Whether the members fit on their nodes once the victims have left theirs.
+
+        It is looked at only if there was a pause.
+        """
+        if not self._paused:
+            return True
+        rows = {uid: self._cluster.row(node) for uid, node in nomination.nodes.items()}
+        known = {uid: row for uid, row in rows.items() if row is not None}
+        return (yield from self._search.fit_once_ended(known, nomination.victims))
+
+    def _rows(self, without: Collection[Pod]) -> Slices[Mapping[str, int] | None]:
         if self._placement is not None:
-            assignment = search.place(self._placement.rows)
+            assignment = yield from self._place(without, self._placement.rows)
             return assignment.rows if assignment.complete else None
-        placements = placements_of(self._group, self._pipeline, self._cluster)
+        with self._search.without(without).beside():
+            placements = placements_of(self._group, self._pipeline, self._cluster)
         if isinstance(placements, Unschedulable):
             return None
-        found = run_whole(_complete(search, placements, []))
+        place, tried = partial(self._place, without), list[_Candidate]()
+        found = yield from _complete(place, placements, tried, self._budget)
         if not found:
             return None
         best = _best(found, self._group, self._pipeline, self._cluster)
         self._placement = best.placement
         return best.assignment.rows
+
+    def _place(self, without: Collection[Pod], rows: IntArray) -> Slices[Assignment]:
+        """The members on these rows, by counting where that is possible, else in a trial."""
+        if (yield from self._search.is_counted()):
+            slots = self._cluster.pod_columns.slots_of(without)
+            return (yield from self._search.place_once_ended(slots, rows))
+        return (yield from self._search.without(without).place_in_slices(rows))
 
 
 def placements_of(
@@ -262,18 +349,21 @@ def placements_of(
 
 
 def _complete(
-    search: GroupSearch, placements: Iterable[Placement], tried: list[_Candidate]
+    place: Callable[[IntArray], Slices[Assignment]],
+    placements: Iterable[Placement],
+    tried: list[_Candidate],
+    budget: SearchBudget,
 ) -> Slices[list[_Candidate]]:
     """The placements of the lowest tier that take all members; `tried` gets what was tried.
 
-    No more are tried once the budget of the search is spent.
+    No more are tried once the budget is spent.
     """
     for _, tier in groupby(placements, key=lambda placement: placement.tier):
         found = list[_Candidate]()
         for placement in tier:
-            if tried and search.budget.spent:
+            if tried and budget.spent:
                 return found
-            assignment = yield from search.place_in_slices(placement.rows)
+            assignment = yield from place(placement.rows)
             candidate = _Candidate(placement, assignment)
             tried.append(candidate)
             if candidate.assignment.complete:

@@ -153,7 +153,10 @@ def _attempts(
 
 
 def _starting_orders(items: Sequence[Item], free: IntArray) -> list[tuple[int, ...]]:
-    """Largest first by dominant share, by each resource, and the item with fewest places first."""
+    """Largest first, by dominant share and by each resource; and least space to spare first.
+
+    The space to spare of an item is how many more members than its count fit on all rows.
+    """
     if len(items) == 1:
         return [(0,)]
     requests = np.stack([item.requests for item in items])

@@ -9,11 +9,11 @@ A long search pauses (`slices`). Its trial is closed then, because other tasks c
 and made again afterwards. What it finds may not fit any more: `MemberCheck` says whether it does.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, Self, TypeVar
 
 import numpy as np
@@ -101,23 +101,28 @@ class DecisionOutdated(Exception):  # noqa: N818 - says what happened; the decis
 class _Beside:
     """The members that are placed so far, in a trial in which no member is nominated to a node.
 
-    The trial is open inside `with`, but for pauses.
+    `others` are members that are not searched for, and not nominated in the trial either; the pods
+    in `ended` are on no node. The trial is open inside `with`, but for pauses.
     """
 
     def __init__(
         self,
         members: Sequence[Pod],
+        others: Sequence[Pod],
+        ended: Collection[Pod],
         pipeline: Pipeline,
         cluster: Snapshot,
         budget: SearchBudget,
         version: object,
     ) -> None:
         self._members = members
+        self._others = others
+        self._ended = ended
         self._pipeline = pipeline
         self._cluster = cluster
         self._budget = budget
         self._version = version
-        self._nominations = ExitStack()
+        self._without = ExitStack()
         self._placed: list[tuple[Pod, int, ExitStack]] = []
 
     def __enter__(self) -> Self:
@@ -168,10 +173,15 @@ class _Beside:
         budget.resumed(budget.now() - opening + closed - closing)
 
     def _open(self) -> None:
-        if len(self._cluster.nominations):
-            trial = self._nominations.enter_context(self._cluster.trial())
-            for pod in self._members:
+        cluster = self._cluster
+        if self._ended or len(cluster.nominations):
+            trial = self._without.enter_context(cluster.trial())
+            for pod in chain(self._members, self._others):
                 trial.withdraw(pod.key)
+            for pod in self._ended:
+                placed_now = cluster.pod(pod.key)
+                if placed_now is not None and placed_now.pod.uid == pod.uid:
+                    trial.remove(pod.key)
         placed, self._placed = self._placed, []
         for pod, row, _ in placed:
             self.add(pod, row)
@@ -179,7 +189,7 @@ class _Beside:
     def _close(self) -> None:
         for _, _, added in reversed(self._placed):
             added.close()
-        self._nominations.close()
+        self._without.close()
 
     def _added(self, pod: Pod, row: int) -> ExitStack:
         with ExitStack() as undo:
@@ -204,6 +214,8 @@ class GroupSearch:
 
     `rejected` has the rows on which a Reserve or Permit plugin rejected a member, by its uid.
     `budget` bounds what all calls of `place` cost together; without one, the search has its own.
+    `others` are members that no nodes are searched for: their nominations do not count either. The
+    pods in `ended` count as if they had left their nodes.
     """
 
     def __init__(
@@ -216,9 +228,13 @@ class GroupSearch:
         seed: int,
         rejected: Mapping[str, Collection[int]],
         budget: SearchBudget | None = None,
+        others: Sequence[Pod] = (),
+        ended: Collection[Pod] = (),
     ) -> None:
         self.budget = budget or SearchBudget()
         self._members = members
+        self._others = others
+        self._ended = ended
         self._pipeline = pipeline
         self._cluster = cluster
         self._cache = cache
@@ -228,6 +244,7 @@ class GroupSearch:
         self._version = _version(cluster)
         self._known_classes: list[_Class] | None = None
         self._known_counts: tuple[int, list[_Counted] | None] = (-1, None)
+        self._known_requests: tuple[int, list[_Counted]] = (-1, [])
 
     def place(self, candidates: IntArray | None = None) -> Assignment:
         """The members on these rows (int64), or on any node; the state is as before afterwards.
@@ -261,7 +278,39 @@ class GroupSearch:
 
     def beside(self) -> _Beside:
         """A trial in which no member is nominated or placed yet."""
-        return _Beside(self._members, self._pipeline, self._cluster, self.budget, self._version)
+        return _Beside(
+            self._members,
+            self._others,
+            self._ended,
+            self._pipeline,
+            self._cluster,
+            self.budget,
+            self._version,
+        )
+
+    def without(self, pods: Collection[Pod]) -> "GroupSearch":
+        """The same search, as if these pods had left their nodes.
+
+        They are removed in its trials, where they have not left them by then. That costs some 40
+        microseconds for each pod and trial.
+        """
+        return GroupSearch(
+            self._members,
+            self._pipeline,
+            self._cluster,
+            self._cache,
+            seed=self._seed,
+            rejected=self._rejected,
+            budget=self.budget,
+            others=self._others,
+            ended=pods,
+        )
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the search cannot go on after a pause, as DecisionOutdated says."""
+        waiting = without_node(self._members, self._cluster)
+        return self.nodes_changed or len(waiting) < len(self._members)
 
     @property
     def nodes_changed(self) -> bool:
@@ -272,14 +321,19 @@ class GroupSearch:
         """Whether the member is on a node now."""
         return not without_node((pod,), self._cluster)
 
-    def left(self) -> "_Left | None":
-        """What is left for the members now; None if they are not all counted."""
+    def left(self, slots: IntArray | None = None) -> "_Left | None":
+        """What is left for the members now; None if they are not all counted.
+
+        The pods of these pod columns' slots (int64) count as if they had left their nodes.
+        """
         with self.beside() as beside:
             counted = run_whole(self._all_counted(beside))
             if counted is None:
                 return None
             resources = _resources(counted)
             free, present = self._free(resources), self._cluster.nodes.present
+            if slots is not None:
+                self._add_requests(free, resources, slots)
             items: dict[str, Item] = {}
             for members, c in zip(self._classes, counted, strict=True):
                 item = self._item_of(members, c, resources, free, present)
@@ -306,41 +360,77 @@ class GroupSearch:
 
     @cached_property
     def _keys(self) -> frozenset[str]:
-        return frozenset(pod.key for pod in self._members)
+        return frozenset(pod.key for pod in chain(self._members, self._others))
 
-    @cached_property
-    def counted(self) -> bool:
-        """Whether the filters of all members depend on other pods through requests alone."""
-        return all(self._counted(members) is not None for members in self._classes)
+    def is_counted(self) -> Slices[bool]:
+        """Whether the filters of all members depend on other pods through requests alone.
 
-    def once_ended(self, slots: IntArray) -> Callable[[IntArray], Assignment]:
-        """Places the members by counting, as if the pods of these pod columns' slots had ended.
+        It pauses if that is due. `place_once_ended` then does not pause before it has read the
+        state.
 
-        The function that it returns takes the candidate rows (int64), and fills the first of them
-        first. It costs no trial, and regards requests and filters that ignore pods. If the members
-        are not `counted`, they may be rejected where it places them; what it says is impossible
-        is impossible.
+        Raises:
+            DecisionOutdated: in a pause.
         """
-        counted = [self._counted(c) or self._requesting(c) for c in self._classes]
-        resources = _resources(counted)
+        with self.beside() as beside:
+            yield from beside.pause()
+            yield from _pausing(self._find_classes(), beside)
+            return (yield from self._all_counted(beside)) is not None
+
+    def place_once_ended(self, slots: IntArray, candidates: IntArray) -> Slices[Assignment]:
+        """The members on these rows, as if the pods of these pod columns' slots had ended.
+
+        Both are int64. The members are counted, which needs no trial: it regards requests and
+        filters that ignore pods, and fills the first of the rows first. If the members are not
+        all counted, they may be rejected where it places them; what it says is impossible is
+        impossible.
+
+        Raises:
+            DecisionOutdated: in a pause.
+        """
+        with self.beside() as beside:
+            counted = run_whole(self._all_requests(beside))
+            self.budget.spend(_COUNTING * len(counted))
+            resources = _resources(counted)
+            free = self._free(resources)
+            self._add_requests(free, resources, slots)
+            among = _mask(candidates, free.shape[1])
+            items = list[Item]()
+            for members, c in zip(self._classes, counted, strict=True):
+                item = self._item_of(members, c, resources, free, among)
+                ranked = candidates[item.eligible[candidates]]
+                items.append(replace(item, ranked=ranked, fills=True))
+                yield from beside.pause()
+            return self._assigned((yield from _pausing(pack_in_slices(items, free), beside)))
+
+    def fit_once_ended(self, rows: Mapping[str, int], pods: Collection[Pod]) -> Slices[bool]:
+        """Whether the members still fit on these rows (by uid), once these pods have ended.
+
+        To be called after a search with pauses. Members that are not counted are added one after
+        the other, in the order of the mapping.
+
+        Raises:
+            DecisionOutdated: in a pause.
+        """
+        by_uid = {pod.uid: pod for pod in self._members}
+        if (yield from self.is_counted()):
+            left = self.left(self._cluster.pod_columns.slots_of(pods))
+            return left is not None and all(left.take(by_uid[uid], rows[uid]) for uid in rows)
+        search = self.without(pods)
+        with search.beside() as beside:
+            for uid, row in rows.items():
+                if not search.fits(by_uid[uid], row):
+                    return False
+                beside.add(by_uid[uid], row)
+                yield from beside.pause()
+        return True
+
+    def _add_requests(self, free: IntArray, resources: Sequence[str], slots: IntArray) -> None:
+        """Adds to what is free (int64[resources, rows]) what the pods of these slots request."""
         columns = self._cluster.pod_columns
-        at, free = columns.rows[slots], self._free(resources)
+        at = columns.rows[slots]
         free[0] += np.bincount(at, minlength=free.shape[1])
         for index, name in enumerate(resources[1:], 1):
             np.add.at(free[index], at, columns.requests(name)[slots])
-
-        def place(candidates: IntArray) -> Assignment:
-            self.budget.spend(_COUNTING * len(counted))
-            among = _mask(candidates, free.shape[1])
-            items = [
-                self._item_of(members, c, resources, free, among)
-                for members, c in zip(self._classes, counted, strict=True)
-            ]
-            ranked = [candidates[item.eligible[candidates]] for item in items]
-            items = [replace(i, ranked=r, fills=True) for i, r in zip(items, ranked, strict=True)]
-            return self._assigned(pack(items, free))
-
-        return place
 
     def diagnosis(self, placed: Mapping[str, int], candidates: IntArray | None) -> Diagnosis | None:
         """Why the candidate rows reject the first member that is not placed, beside the others.
@@ -421,6 +511,20 @@ class GroupSearch:
             complete = len(counted) == len(self._classes)
             self._known_counts = (pauses, counted if complete else None)
         return self._known_counts[1]
+
+    def _all_requests(self, beside: _Beside) -> Slices[list[_Counted]]:
+        """Each class as it is counted, or as if it were; see `_requesting`."""
+        counted = yield from self._all_counted(beside)
+        if counted is not None:
+            return counted
+        pauses = self.budget.pauses
+        if self._known_requests[0] != pauses:
+            counted = list[_Counted]()
+            for members in self._classes:
+                counted.append(self._counted(members) or self._requesting(members))
+                yield from beside.pause()
+            self._known_requests = (pauses, counted)
+        return self._known_requests[1]
 
     def _counted(self, members: _Class) -> _Counted | None:
         """The class as it is counted; None if its members must be placed one by one."""

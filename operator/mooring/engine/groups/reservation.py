@@ -12,19 +12,18 @@ its nodes until then; a pod without a deadline may end at any moment, so it allo
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from mooring.engine.groups.cycle import group_of
+from mooring.engine.groups.cycle import group_of, is_unchanged
 from mooring.engine.groups.decision import placements_of
-from mooring.engine.groups.placement import Assignment, GroupSearch
-from mooring.engine.groups.slices import SearchBudget
+from mooring.engine.groups.placement import Assignment, DecisionOutdated, GroupSearch
+from mooring.engine.groups.slices import SearchBudget, Slices
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
-from mooring.framework.placements import Placement
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
@@ -38,6 +37,8 @@ __all__ = ["GroupReservation"]
 
 _MOST_REMOVED: Final = 5_000
 """Pods that one search for nodes removes in its trials; each costs about 40 microseconds."""
+_COST_OF_AN_END: Final = 100
+"""What a search costs beside its own steps that ends because nodes changed in a pause."""
 _PODS: Final = "pods"
 _SEARCHES: Final = 10
 """If nodes change all the time, so many searches are made in the time of a reservation."""
@@ -53,7 +54,14 @@ class _NotFound(NamedTuple):
 class GroupReservation:
     """The nodes that are reserved for one group; times are seconds on the caller's clock."""
 
-    def __init__(self, scheduler: SchedulerState, cache: ResultCache) -> None:
+    def __init__(
+        self,
+        scheduler: SchedulerState,
+        cache: ResultCache,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        """With a `clock` (seconds), searches for nodes pause."""
+        self._clock = clock
         self._scheduler = scheduler
         self._state = scheduler.state
         self._cluster = scheduler.cluster
@@ -72,12 +80,14 @@ class GroupReservation:
         """Whether the reservation is this group's."""
         return self._group == group.key
 
-    def update(self, group: PodGroupState, members: Sequence[QueuedPod], now: float) -> None:
+    def update(
+        self, group: PodGroupState, members: Sequence[QueuedPod], now: float
+    ) -> Slices[None]:
         """Reserves nodes for a group without a place, if it has waited long enough, or ends that.
 
         A reservation ends after as long as the group had to wait for it; then it is another's turn.
         If no nodes are found, they are searched for again after as long, or when nodes are added or
-        changed.
+        changed. If the group or a member changes in a pause, nothing is reserved.
         """
         pipeline = members[0].pipeline
         after = _after(pipeline)
@@ -96,8 +106,10 @@ class GroupReservation:
             since = max(since, self._ended[1])
         if now - since < after or not self._is_due(group, after, now) or self._is_taken():
             return
-        pods = [member.pod for member in members]
-        rows = self._rows(group, pods, pipeline)
+        pods, definition = [member.pod for member in members], group.definition
+        rows = yield from self._rows(group, pods, pipeline)
+        if not is_unchanged(group, definition, members, self._scheduler):
+            return
         if rows is None:
             self._not_found[group.key] = _NotFound(now, self._cluster.nodes.topology_version)
             return
@@ -247,61 +259,85 @@ class GroupReservation:
 
     def _rows(
         self, group: PodGroupState, pods: Sequence[Pod], pipeline: Pipeline
-    ) -> Mapping[str, int] | None:
+    ) -> Slices[Mapping[str, int] | None]:
         """A row for each member that the group needs, by uid; None if no nodes are large enough.
 
-        Of the nodes with the most free, as few are taken as are enough.
+        Of the nodes with the most free, as few are taken as are enough. If the cluster changes in
+        pauses so that what was found is of no use, the search begins again, with what is left of
+        the budget.
         """
-        needed = pods[: max(group.minimum - group.scheduled_pods_count, 1)]
-        budget = SearchBudget()
-        with self._cluster.trial() as trial:
-            for pod in pods:
-                trial.withdraw(pod.key)
-            placements = placements_of(group, pipeline, self._cluster)
-            if isinstance(placements, Unschedulable):
+        budget = SearchBudget(clock=self._clock)
+        needed = max(group.minimum - group.scheduled_pods_count, 1)
+        while not budget.spent:
+            about = (pods[:needed], pipeline, self._cluster, self._cache)
+            search = GroupSearch(*about, seed=0, rejected={}, budget=budget, others=pods[needed:])
+            if search.is_outdated:
                 return None
-            search = self._search(needed, pipeline, budget)
-            leaving, left = self._leaving(group), _MOST_REMOVED
-            for rows, found in self._promising(search, placements, leaving, len(needed)):
-                placed = found
-                if not search.counted:
-                    removed = self._pods_on(rows, leaving)
-                    left -= len(removed)
-                    if left < 0 or budget.spent:
-                        return None
-                    placed = self._placed(needed, pipeline, rows, removed, budget)
-                if placed.complete:
-                    return placed.rows
+            try:
+                return (yield from self._searched(search, group, pipeline, needed))
+            except DecisionOutdated:
+                budget.spend(_COST_OF_AN_END)
         return None
 
-    def _promising(
-        self,
-        search: GroupSearch,
-        placements: Sequence[Placement],
-        leaving: BoolArray,
-        members: int,
-    ) -> Iterator[tuple[IntArray, Assignment]]:
-        """Rows on which all members may fit, and how counting places them; few rows first.
+    def _searched(
+        self, search: GroupSearch, group: PodGroupState, pipeline: Pipeline, members: int
+    ) -> Slices[Mapping[str, int] | None]:
+        """The result of one search.
 
-        Where all rows of a placement are not enough, fewer of them are not looked at.
+        Raises:
+            DecisionOutdated: in a pause.
         """
-        count, counted = search.once_ended(np.flatnonzero(leaving)), search.counted
-
-        def promises(found: Assignment) -> bool:
-            return found.complete if counted else not found.impossible
-
+        with search.beside():
+            placements = placements_of(group, pipeline, self._cluster)
+        if isinstance(placements, Unschedulable):
+            return None
+        removals = SearchBudget(_MOST_REMOVED)
         for placement in placements:
-            if search.budget.spent:
-                return
-            if promises(count(placement.rows)):
-                for rows in self._growing(placement.rows, members):
-                    if promises(found := count(rows)):
-                        yield rows, found
+            # Where all rows of a placement are not enough, fewer of them are not looked at.
+            if (yield from self._promising(search, group, placement.rows)) is None:
+                continue
+            for rows in self._growing(placement.rows, members):
+                found = yield from self._placed(search, group, rows, removals)
+                if found is not None and found.complete:
+                    return found.rows
+                if search.budget.spent or removals.spent:
+                    return None
+        return None
 
-    def _search(self, pods: Sequence[Pod], pipeline: Pipeline, budget: SearchBudget) -> GroupSearch:
-        return GroupSearch(
-            pods, pipeline, self._cluster, self._cache, seed=0, rejected={}, budget=budget
-        )
+    def _placed(
+        self, search: GroupSearch, group: PodGroupState, rows: IntArray, removals: SearchBudget
+    ) -> Slices[Assignment | None]:
+        """The members on these rows, once the leaving pods there have ended; None: not all fit.
+
+        `removals` bounds how many pods are removed in trials.
+        """
+        found = yield from self._promising(search, group, rows)
+        counted = yield from search.is_counted()
+        if found is None or (counted and not search.budget.pauses):
+            return found
+        leaving = self._pods_on(rows, self._leaving(group))
+        if not counted:
+            removals.spend(len(leaving))
+            if removals.spent or search.budget.spent:
+                return None
+            found = yield from search.without(leaving).place_in_slices(rows)
+        if found.complete and search.budget.pauses:
+            still_fit = yield from search.fit_once_ended(found.rows, leaving)
+            if not still_fit:
+                raise DecisionOutdated
+        return found
+
+    def _promising(
+        self, search: GroupSearch, group: PodGroupState, rows: IntArray
+    ) -> Slices[Assignment | None]:
+        """How counting places all members on these rows; None if they cannot all fit there.
+
+        Members that are not counted may be rejected where it places them.
+        """
+        counted = yield from search.is_counted()
+        slots = np.flatnonzero(self._leaving(group))
+        found = yield from search.place_once_ended(slots, rows)
+        return found if (found.complete if counted else not found.impossible) else None
 
     def _leaving(self, group: PodGroupState) -> BoolArray:
         """bool[slots] of the pod columns: placed pods that leave to the group what they request."""
@@ -332,20 +368,6 @@ class GroupReservation:
             yield ordered[:most]
             most *= 2
         yield ordered
-
-    def _placed(
-        self,
-        pods: Sequence[Pod],
-        pipeline: Pipeline,
-        rows: IntArray,
-        removed: Sequence[Pod],
-        budget: SearchBudget,
-    ) -> Assignment:
-        """The rows of these members, if the removed pods had ended."""
-        with self._cluster.trial() as trial:
-            for pod in removed:
-                trial.remove(pod.key)
-            return self._search(pods, pipeline, budget).place(rows)
 
 
 def _of_daemon_set(pod: Pod) -> bool:

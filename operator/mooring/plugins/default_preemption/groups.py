@@ -1,24 +1,32 @@
 """Finds the pods whose eviction makes a whole pod group fit (preemption/podgrouppreemption.go).
 
-All pods of lower priority are removed in a trial. If the group fits then, they are added again, the
-most important first, as long as it still fits; those that cannot stay are the victims, on all
-nodes. A group that may only be disrupted as a whole is one victim.
+All pods of lower priority are regarded as gone. If the group fits then, they stay again, the most
+important first, as long as it still fits; those that cannot stay are the victims, on all nodes. A
+group that may only be disrupted as a whole is one victim.
+
+The search pauses (`PodGroupPostFilterState.place`), and pods may come and go meanwhile. So a unit
+names pods, and what is known of them is looked up again where it matters.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Final
+from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from mooring.framework.post_filter import GroupNomination, NotEligible, PodGroupPostFilterState
+from mooring.framework.post_filter import (
+    GroupNomination,
+    GroupPreemption,
+    NotEligible,
+    PodGroupPostFilterState,
+)
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
-from mooring.state.cluster import Trial
 from mooring.state.evictions import Evictions
+from mooring.state.pod_groups import PodGroupState
 
 __all__ = ["preempt_for_group"]
 
@@ -33,6 +41,10 @@ _MOST_SEARCHES: Final = 256
 _MOST_UNITS: Final = 2_000
 """The least important potential victims that one preemption looks at."""
 
+_Result = TypeVar("_Result")
+_Pausing: TypeAlias = Generator[None, None, _Result]
+"""Work with pauses, and its result."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Unit:
@@ -41,23 +53,31 @@ class _Unit:
     `surplus` says that the pod's group keeps its minimum without it.
     """
 
-    pods: tuple[tuple[Pod, int], ...]
-    """With their rows."""
+    single: tuple[Pod, int] | None
+    """The pod with its row; None for a group."""
     priority: int
-    is_group: bool = False
+    group: PodGroupState | None = None
     surplus: bool = False
+
+    @property
+    def pods(self) -> tuple[tuple[Pod, int], ...]:
+        """The pods with their rows; of a group its members that are on a node now."""
+        if self.single is not None:
+            return (self.single,)
+        group = self.group
+        placed = (*group.assumed.values(), *group.assigned.values()) if group is not None else ()
+        return tuple((one.pod, one.row) for one in placed)
 
     @property
     def importance(self) -> tuple[int, bool, bool, int, float]:
         """The most important unit has the smallest (moreImportantVictim); surplus is the least."""
-        size = len(self.pods) if self.is_group else 0
-        started = min(_started(pod) for pod, _ in self.pods)
-        return (-self.priority, not self.is_group, self.surplus, -size, started)
+        pods = self.pods
+        size = len(pods) if self.group is not None else 0
+        started = min(_started(pod) for pod, _ in pods)
+        return (-self.priority, self.group is None, self.surplus, -size, started)
 
 
-def preempt_for_group(
-    state: PodGroupPostFilterState,
-) -> GroupNomination | Unschedulable | NotEligible:
+def preempt_for_group(state: PodGroupPostFilterState) -> _Pausing[GroupPreemption]:
     """The victims without which the group fits, and its members' nodes; or why there are none."""
     cluster, limits = state.cluster, state.limits
     if not all(pod.shape.preempts for pod in state.members):
@@ -71,25 +91,29 @@ def preempt_for_group(
         violating = []
     if not violating and not others:
         return Unschedulable(_NO_VICTIMS, resolvable=True)
-    with cluster.trial() as trial:
-        for pod, _ in _evicting(state):
-            trial.remove(pod.key)
-        reprieve = _Reprieve(state, trial)
-        reprieve.remove([*violating, *others])
-        if not reprieve.fits():
-            return Unschedulable(_NOT_HELPFUL, resolvable=True)
-        chosen = [*reprieve.victims(violating), *reprieve.victims(others)]
-        if reprieve.ended_early:
-            chosen = reprieve.on_the_nodes(chosen)
+    reprieve = _Reprieve(state, [*violating, *others])
+    if not (yield from reprieve.fits()):
+        return Unschedulable(_NOT_HELPFUL, resolvable=True)
+    chosen = yield from reprieve.victims(violating)
+    chosen += yield from reprieve.victims(others)
+    if reprieve.ended_early:
+        chosen = yield from reprieve.on_the_nodes(chosen)
     rows = reprieve.rows
-    victims = [pod for unit in chosen for pod, _ in unit.pods]
+    victims = [pod for unit in chosen for pod, _ in unit.pods if _is_placed(pod, state)]
     if limits.max_victims is not None and len(victims) > limits.max_victims:
         text = f"preemption: the group needs more than {limits.max_victims} victims."
         return Unschedulable(text, resolvable=True)
-    names = cluster.node_names
+    names, known = cluster.node_names, {victim.uid for victim in victims}
     freeing = (pod for pod, row in _evicting(state) if row in set(rows.values()))
     nodes = {uid: names[row] for uid, row in rows.items()}
-    return GroupNomination(nodes, (*victims, *freeing), strict)
+    also = (pod for pod in freeing if pod.uid not in known)
+    return GroupNomination(nodes, (*victims, *also), strict)
+
+
+def _is_placed(pod: Pod, state: PodGroupPostFilterState) -> bool:
+    """Whether this very pod is on a node; it may have left that in a pause."""
+    placed = state.cluster.pod(pod.key)
+    return placed is not None and placed.pod.uid == pod.uid
 
 
 def _potential(state: PodGroupPostFilterState) -> Iterator[_Unit]:
@@ -103,10 +127,10 @@ def _potential(state: PodGroupPostFilterState) -> Iterator[_Unit]:
     for group in whole:
         if group.priority >= priority or group.key == state.group.key:
             continue
-        placed = [*group.assumed.values(), *group.assigned.values()]
-        if placed and all(cluster.node(one.row) is not None for one in placed):
-            pods = tuple((one.pod, one.row) for one in placed)
-            yield _Unit(pods, group.priority, is_group=True)
+        unit = _Unit(None, group.priority, group)
+        pods = unit.pods
+        if pods and all(cluster.node(row) is not None for _, row in pods):
+            yield unit
     columns = cluster.pod_columns
     lower = (columns.rows >= 0) & ~columns.nominated & (columns.priority < priority)
     lower &= ~columns.evicting & ~columns.in_groups(group.number for group in whole)
@@ -122,7 +146,7 @@ def _potential(state: PodGroupPostFilterState) -> Iterator[_Unit]:
         row = int(columns.rows[slot])
         if pod is None or pod.terminating or cluster.node(row) is None:
             continue
-        single[slot] = _Unit(((pod, row),), pod.shape.priority, surplus=bool(surplus[slot]))
+        single[slot] = _Unit((pod, row), pod.shape.priority, surplus=bool(surplus[slot]))
         if len(single) >= _MOST_UNITS:
             break
     for slot in sorted(single):
@@ -154,34 +178,30 @@ def _evicting(state: PodGroupPostFilterState) -> Iterator[tuple[Pod, int]]:
 
 
 class _Reprieve:
-    """Adds units again as long as the group fits, and counts the searches.
+    """Lets units stay as long as the group fits, and counts the searches.
 
-    `rows` has the row of each member by uid, beside all units that were added again. `ended_early`
-    says that not all units were tried.
+    All `units` are regarded as gone at first. `rows` has the row of each member by uid, beside all
+    units that stay. `ended_early` says that not all units were tried.
     """
 
-    def __init__(self, state: PodGroupPostFilterState, trial: Trial) -> None:
+    def __init__(self, state: PodGroupPostFilterState, units: Sequence[_Unit]) -> None:
         self.rows: Mapping[str, int] = {}
         self.ended_early = False
         self._state = state
-        self._trial = trial
+        self._gone = dict.fromkeys(units)
         self._searches = 0
 
-    def fits(self) -> bool:
-        """Whether the group fits now."""
+    def fits(self) -> _Pausing[bool]:
+        """Whether the group fits now, beside the units that stay."""
         self._searches += 1
-        rows = self._state.place()
+        gone = [pod for pod, _ in _evicting(self._state)]
+        gone += (pod for unit in self._gone for pod, _ in unit.pods)
+        rows = yield from self._state.place(gone)
         if rows is not None:
             self.rows = rows
         return rows is not None
 
-    def remove(self, units: Sequence[_Unit]) -> None:
-        """The pods of the units are on no node."""
-        for unit in units:
-            for pod, _ in unit.pods:
-                self._trial.remove(pod.key)
-
-    def victims(self, units: Sequence[_Unit]) -> list[_Unit]:
+    def victims(self, units: Sequence[_Unit]) -> _Pausing[list[_Unit]]:
         """The units that cannot stay, if they are added one after the other.
 
         Whole halves are added at once: where all of a half can stay, each of it can.
@@ -191,30 +211,29 @@ class _Reprieve:
         if self._searches >= _MOST_SEARCHES or self._state.is_last():
             self.ended_early = True
             return list(units)
-        self._add(units)
-        if self.fits():
+        if (yield from self._can_stay(units)):
             return []
-        self.remove(units)
         if len(units) == 1:
             return list(units)
         half = len(units) // 2
-        return [*self.victims(units[:half]), *self.victims(units[half:])]
+        first = yield from self.victims(units[:half])
+        return first + (yield from self.victims(units[half:]))
 
-    def on_the_nodes(self, units: Sequence[_Unit]) -> list[_Unit]:
+    def on_the_nodes(self, units: Sequence[_Unit]) -> _Pausing[list[_Unit]]:
         """Of these victims those with a pod on the group's nodes, if the others can stay."""
         rows = set(self.rows.values())
         needed = [unit for unit in units if any(row in rows for _, row in unit.pods)]
         others = [unit for unit in units if not any(row in rows for _, row in unit.pods)]
-        self._add(others)
-        if self.fits():
-            return needed
-        self.remove(others)
-        return list(units)
+        return needed if (yield from self._can_stay(others)) else list(units)
 
-    def _add(self, units: Sequence[_Unit]) -> None:
+    def _can_stay(self, units: Sequence[_Unit]) -> _Pausing[bool]:
+        """Whether the group fits beside these units too; then they stay."""
         for unit in units:
-            for pod, row in unit.pods:
-                self._trial.add(pod, row)
+            del self._gone[unit]
+        if (yield from self.fits()):
+            return True
+        self._gone |= dict.fromkeys(units)
+        return False
 
 
 def _split_by_budgets(

@@ -8,7 +8,7 @@ in a dry run where filters need it, as kube-scheduler does for all nodes
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import ClassVar, Final
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from mooring.framework.handle import Handle
 from mooring.framework.post_filter import (
     Candidates,
-    GroupNomination,
+    GroupPreemption,
     Nomination,
     NotEligible,
     PodGroupPostFilterState,
@@ -92,7 +92,7 @@ class DefaultPreemption:
 
     def pod_group_post_filter(
         self, state: PodGroupPostFilterState
-    ) -> GroupNomination | Unschedulable | NotEligible:
+    ) -> Generator[None, None, GroupPreemption]:
         """The victims without which a whole pod group fits, on all nodes; or why there are none."""
         return preempt_for_group(state)
 
