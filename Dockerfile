@@ -3,13 +3,16 @@
 #   docker buildx imagetools inspect python:3.11-slim --format '{{.Manifest.Digest}}'
 #   make image BASE=python@sha256:...
 ARG BASE=python:3.11-slim
+# requirements-run-otlp.lock has OpenTelemetry's packages too, for --otlp-endpoint: make image LOCK=...
+ARG LOCK=requirements-run.lock
 
 # Build: every dependency is a wheel with a known hash; nothing is compiled.
 FROM ${BASE} AS build
+ARG LOCK
 RUN python -m venv --without-pip /opt/mooring
-COPY requirements-run.lock /tmp/
+COPY requirements-run.lock requirements-run-otlp.lock /tmp/
 RUN python -m pip --python /opt/mooring/bin/python install --no-cache-dir --no-deps --no-compile \
-    --require-hashes --only-binary :all: -r /tmp/requirements-run.lock
+    --require-hashes --only-binary :all: -r "/tmp/${LOCK}"
 COPY operator /opt/mooring/operator
 # Bytecode that depends on the source alone: no times, and sets in one order.
 RUN PYTHONHASHSEED=0 /opt/mooring/bin/python -m compileall -q --invalidation-mode unchecked-hash \

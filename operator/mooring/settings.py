@@ -61,6 +61,8 @@ class RunSettings:
     """File to which every step of every pod is appended as a line of JSON. None: to none."""
     decision_log_mib: float = 100.0
     """The file is renamed to *.1 when it has so many MiB."""
+    otlp_endpoint: str | None = None
+    """Base URL of the OTLP/HTTP endpoint that gets a trace of every pod. None: there is none."""
     plugin_slow_seconds: float = 1.0
     """A synchronous call of a plugin that takes longer is logged and counted."""
     plugin_timeout_seconds: float = 900.0

@@ -79,6 +79,13 @@ def test_a_value_out_of_range_is_a_usage_error(words: list[str], complaint: str)
         (["--burst", "5"], "--burst needs --qps"),
         (["--decision-log=/none/log"], "--decision-log: /none is no folder"),
         (["--decision-log=log", "--decision-record-mib=0"], "needs a --decision-record-mib over 0"),
+        (["--otlp-endpoint=collector:4318"], '"collector:4318" is no URL such as http://'),
+        (["--otlp-endpoint=http://:4318"], "is no URL"),
+        (["--otlp-endpoint=http://collector:http"], "is no URL"),
+        (["--otlp-endpoint=http://[::1"], "is no URL"),
+        (["--otlp-endpoint=http://ann:secret@c"], "belong into OTEL_EXPORTER_OTLP_HEADERS"),
+        (["--otlp-endpoint=http://c?token=secret"], "belong into OTEL_EXPORTER_OTLP_HEADERS"),
+        (["--otlp-endpoint=http://c", "--decision-record-mib=0"], "--decision-record-mib over 0"),
         (["--tls-cert-file", "a"], "--tls-cert-file and --tls-private-key-file need each other"),
         (["--tls-private-key-file", "a"], "need each other"),
         (["--authorization-always-allow-paths=/a, /b"], '" /b" must begin with /'),
@@ -94,6 +101,14 @@ def test_values_that_contradict_each_other_are_a_usage_error(
 ) -> None:
     context = run.make_context("run", words)
     with pytest.raises(click.UsageError, match=complaint):
+        run.invoke(context)
+
+
+def test_traces_without_their_packages_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "mooring.observe.traces", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry.context", None)
+    context = run.make_context("run", ["--otlp-endpoint=http://collector:4318"])
+    with pytest.raises(click.UsageError, match=r"pip install 'mooring\[otlp\]'"):
         run.invoke(context)
 
 

@@ -14,11 +14,14 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 import yaml
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 import replica
 from certificates import Authority, Pair
@@ -42,6 +45,8 @@ class Cluster:
     clients: Authority
     """Signs client certificates that the API server accepts."""
     folder: Path
+    traces: list[bytes]
+    """The requests that the OTLP endpoint got."""
 
     def get(self, path: str, user: str | None) -> tuple[int, str]:
         """The answer to a user of the API server; to nobody in particular without one."""
@@ -100,6 +105,28 @@ class Cluster:
                 process.kill()
 
 
+@contextmanager
+def _collector() -> Iterator[tuple[str, list[bytes]]]:
+    """An OTLP endpoint: its URL, and the requests that it gets."""
+    requests: list[bytes] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            requests.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Nothing is logged."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", requests
+        server.shutdown()
+        thread.join()
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("access")
@@ -123,14 +150,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         "kwok": [f"--config={forwards}"],
     }
     users: Mapping[str, list[str]] = {"ann": [], "bob": [], "prometheus": []}
-    with ControlPlane({"kwok"}, users=users, flags=flags) as plane:
+    with (
+        _collector() as (url, traces),
+        ControlPlane({"kwok"}, users=users, flags=flags) as plane,
+    ):
         replica.apply_manifests(plane.access)
         with plane.access.client() as client:
             _grant(client)
             _create_the_leaders_pod(plane, client)
             with Replicas.of(plane.access, folder) as replicas:
                 log = f"--decision-log={folder / 'decisions.jsonl'}"
-                scheduler = replicas.start(f"--secure-port={port}", log)
+                otlp = f"--otlp-endpoint={url}"
+                scheduler = replicas.start(f"--secure-port={port}", log, otlp)
                 scheduler.wait_until_leads()
                 for namespace in (SHOP, OTHER):
                     client.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
@@ -140,7 +171,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
                         lambda names: "web" in names,
                         "a decision",
                     )
-                yield Cluster(plane.access, scheduler, clients, folder)
+                yield Cluster(plane.access, scheduler, clients, folder, traces)
 
 
 def _grant(client: Client) -> None:
@@ -339,6 +370,24 @@ def test_every_step_of_a_pod_is_appended_to_the_decision_log(cluster: Cluster) -
     found = eventually(steps, lambda found: "bound" in found, "the last step of the pod")
     assert found[0] == "seen"
     assert found[-2:] == ["assumed", "bound"]
+
+
+def test_a_trace_of_a_pod_is_sent_to_the_otlp_endpoint(cluster: Cluster) -> None:
+    with cluster.access.client() as client:
+        uid = client.get(f"/api/v1/namespaces/{SHOP}/pods/web")["metadata"]["uid"]
+
+    def names() -> list[str]:
+        return [
+            span.name
+            for request in cluster.traces
+            for resource in ExportTraceServiceRequest.FromString(request).resource_spans
+            for scope in resource.scope_spans
+            for span in scope.spans
+            if span.trace_id.hex() == uid.replace("-", "")
+        ]
+
+    found = eventually(names, lambda found: "pod" in found, "the last span of the pod")
+    assert found == ["scheduling attempt", "pod"]
 
 
 def test_explain_without_the_role_says_which_one_is_missing(cluster: Cluster) -> None:

@@ -42,6 +42,8 @@ SAME: list[tuple[str, list[str], dict[str, Any]]] = [
 ]
 """What is compared: components of an overlay, and values of the chart."""
 
+SECRET = {"name": "otlp", "key": "headers"}
+
 Object = dict[str, Any]
 
 
@@ -139,6 +141,7 @@ def test_lint_finds_nothing_to_complain_about() -> None:
         {"replicas": "three"},
         {"image": {"digest": "sha256:12"}},
         {"extraArgs": ["run"]},
+        {"extraEnv": [{"value": "without a name"}]},
         {"profiles": {"Not A Name": {}}},
         {"monitoring": True},
     ],
@@ -162,6 +165,7 @@ def test_another_namespace_is_where_everything_goes_and_the_lease_is() -> None:
         namespace="scheduling",
         image={"repository": "r.example/mooring", "digest": f"sha256:{'0' * 64}"},
         extraArgs=["--qps=100"],
+        extraEnv=[{"name": "OTEL_EXPORTER_OTLP_HEADERS", "valueFrom": {"secretKeyRef": SECRET}}],
         serviceAccountAnnotations={"team": "platform"},
         profiles={"mooring": None, "packed": {"percentageOfNodesToScore": 50}},
     )
@@ -173,6 +177,8 @@ def test_another_namespace_is_where_everything_goes_and_the_lease_is() -> None:
     expected = ["run", "--log-format=json", "--lease-namespace=scheduling", "--qps=100"]
     assert container["args"] == expected
     assert container["image"] == f"r.example/mooring@sha256:{'0' * 64}"
+    (variable,) = container["env"]
+    assert variable["valueFrom"] == {"secretKeyRef": SECRET}
     (account,) = (found for found in objects if found["kind"] == "ServiceAccount")
     assert account["metadata"]["annotations"] == {"team": "platform"}
     (profile,) = (found for found in objects if found["kind"] == "SchedulingProfile")

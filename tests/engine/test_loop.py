@@ -36,7 +36,7 @@ from mooring.model.node import ZONE
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.observe.metrics import Metrics
-from mooring.observe.records import DEFAULT_LIMIT, DecisionLog
+from mooring.observe.records import DEFAULT_LIMIT, DecisionLog, NotedStep
 from mooring.plugins import SHIPPED
 from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
@@ -105,6 +105,7 @@ class Engine:
         clock: Callable[[], float] | None = None,
         shadow: Callable[[SchedulerState, Metrics], Shadow] | None = None,
         records: int = DEFAULT_LIMIT,
+        trace: Callable[[NotedStep], None] | None = None,
         registry: Registry = PLUGINS,
     ) -> None:
         state = cluster(*objects)
@@ -114,7 +115,9 @@ class Engine:
         self.metrics = Metrics()
         profiles = Profiles(registry, handle, metrics=PluginMetrics(self.metrics))
         queue = SchedulingQueue(QueueingHints(handle))
-        self.decisions = DecisionLog(limit=records, clock=asyncio.get_running_loop().time)
+        self.decisions = DecisionLog(
+            limit=records, clock=asyncio.get_running_loop().time, trace=trace
+        )
         self.scheduler_state = SchedulerState(
             state, snapshot, queue, profiles, waiting, decisions=self.decisions
         )

@@ -207,6 +207,22 @@ async def test_a_denied_eviction_is_told_to_the_preemptor(stage: Stage, answers:
     )
 
 
+async def test_the_path_of_the_preemptor_has_the_victims_that_stay(
+    stage: Stage, answers: Answers
+) -> None:
+    """The cause may name one of them, and is shown to those who may get all of them."""
+    answers.refuse["DELETE", "low-1"] = (403, "Forbidden")
+    log = stage.scheduler.decisions
+    log.seen("default/high", stage.preemptor.uid, 0.0)
+    await stage.carry_out(0, 1)
+    path = log.path("default/high")
+    assert path is not None
+    failed = path["steps"][-1]
+    assert failed["step"] == "preemptionFailed"
+    assert "default/low-1" in failed["cause"]
+    assert (failed["victims"], failed["victimsInAll"]) == (["default/low-1"], 1)
+
+
 async def test_a_failed_preemption_is_not_tried_again_before_the_backoff_ends(
     stage: Stage, answers: Answers
 ) -> None:

@@ -1,7 +1,8 @@
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from pathlib import Path, PosixPath
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -115,3 +116,32 @@ async def test_lines_that_wait_to_be_written_are_bounded(
     assert [line.rpartition(": ")[2] for line in caplog.messages] == [
         "too many at once; lines are lost"
     ]
+
+
+class HangingDisk(PosixPath):
+    """A file whose disk answers only when it is told to, as on a network that is gone."""
+
+    asked, answers = Event(), Event()
+
+    def open(self, *_args: Any, **_kwargs: Any) -> Any:
+        self.asked.set()
+        self.answers.wait()
+        raise OSError("the disk is gone")
+
+
+async def test_a_disk_that_hangs_at_the_end_does_not_hold_up_the_event_loop(tmp_path: Path) -> None:
+    """Nothing else would end in order, and the lease would not be released."""
+    path = HangingDisk(tmp_path / "log")
+    file = DecisionFile(path, 100)
+    file.append(b"1")
+    running = asyncio.create_task(file.run())
+    await asyncio.sleep(0)
+    running.cancel()
+    try:
+        await asyncio.to_thread(path.asked.wait)
+        await asyncio.sleep(0)
+        assert not running.done()
+    finally:
+        path.answers.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running

@@ -14,7 +14,7 @@ from mooring.framework.decision import Decision
 from mooring.model.access import Attributes, ReviewError, User
 from mooring.observe.http import Check, Endpoints, ListenError
 from mooring.observe.metrics import Metrics
-from mooring.observe.records import DecisionLog
+from mooring.observe.records import DecisionLog, Step
 from mooring.observe.tls import ServingTls
 
 LOOPBACK = "127.0.0.1"
@@ -327,6 +327,52 @@ async def test_decision_records_are_shown_to_those_who_may_get_the_pods() -> Non
         assert await shown(client, "?namespace=shop") == 403
     async with served(endpoints(reviews=reviews, decisions=log)) as client:
         assert await shown(client, "") == ["shop-2/d", "shop/c", "team/b", "shop/a"]
+
+
+def preempting() -> DecisionLog:
+    """The path of shop/web, for which pods of two namespaces were to be evicted, and of shop/low.
+
+    The evictions failed, and the API server named a pod.
+    """
+    log = DecisionLog(clock=lambda: 0.0, wall=lambda: 0.0)
+    victims = ("bank/vault", "shop/low")
+    log.decided(Decision("shop/web", "mooring", None, "n1", victims, None, {}, None), 1.0)
+    why = 'pods "vault" is forbidden: it is being watched'
+    log.preemption_failed("shop/web", why, ["bank/vault"], 2.0)
+    log.seen("shop/low", "u", 1.0)
+    log.bound("shop/low", "n1", 2.0)
+    log.note("shop/low", Step.PREEMPTED, 3.0, "bank/atm", "n1")
+    return log
+
+
+async def test_pods_of_other_namespaces_are_named_only_to_those_who_may_get_them() -> None:
+    in_shop, in_bank = (
+        f'get resource "pods" in API group "" in the namespace "{name}"'
+        for name in ("shop", "bank")
+    )
+    pods = [
+        f'get resource "pods" "{n}" in API group "" in the namespace "shop"' for n in ("web", "low")
+    ]
+    ann = [("ann", right) for right in (READ_DECISIONS, in_shop, *pods)]
+    bob = [("bob", right) for right in (READ_DECISIONS, in_shop, in_bank, *pods)]
+    suggestion = {
+        "change": "when bank/vault on n1 ends",
+        "examples": ["n1"],
+        "ended": ["bank/vault"],
+    }
+    queries = ("?pod=shop/web", "?pod=shop/low", "?namespace=shop")
+    for user, names in (("ann", False), ("bob", True)):
+        running = endpoints(
+            reviews=Rights(*ann, *bob),
+            decisions=preempting(),
+            report={"state": "unschedulable", "suggestions": [suggestion]},
+        )
+        async with served(running, user=user) as client:
+            for query in queries:
+                status, text = await get(client, f"/debug/decisions{query}")
+                assert status == 200
+                assert ("vault" in text or "atm" in text) == names, query
+                assert "shop/low" in text or query == "?pod=shop/low"
 
 
 async def test_short_records_are_shown_to_the_same_users_and_as_many_as_they_want() -> None:

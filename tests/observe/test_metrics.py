@@ -167,6 +167,7 @@ def test_readings_are_taken_at_the_scrape_and_not_before() -> None:
             watch_lag_seconds=dict,
             bindings_in_flight=int,
             events_dropped=int,
+            spans_dropped=int,
             kopf_restarts=int,
             gpu_mismatches=int,
             pod_groups=dict,

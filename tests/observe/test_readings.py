@@ -9,6 +9,7 @@ def readings(*, leading: bool = True) -> Readings:
         watch_lag_seconds=lambda: {"pods": 0.25},
         bindings_in_flight=lambda: 4,
         events_dropped=lambda: 5,
+        spans_dropped=lambda: 11,
         kopf_restarts=lambda: 6,
         gpu_mismatches=lambda: 7,
         pod_groups=lambda: {"Running": 8},
@@ -44,6 +45,7 @@ def test_every_reading_is_shown_under_its_name_and_labels() -> None:
         "mooring_watch_lag_seconds": {("pods",): 0.25},
         "mooring_bindings_in_flight": {(): 4},
         "mooring_events_dropped": {(): 5},
+        "mooring_spans_dropped": {(): 11},
         "mooring_kopf_restarts": {(): 6},
         "mooring_gpu_assignment_mismatches": {(): 7},
     }

@@ -142,7 +142,7 @@ def test_the_path_of_a_pod_has_every_step_in_order_with_its_details() -> None:
     record.decided(
         decision(nominated="n1", victims=("shop/a", "shop/b"), message="none"), 2, cause=CPU
     )
-    record.note(POD, Step.PREEMPTION_FAILED, 3, "a budget forbids it")
+    record.preemption_failed(POD, "a budget forbids it", ["shop/b"], 3)
     record.decided(decision(node="n2"), 4)
     record.note(POD, Step.WAITING_AT_PERMIT, 4, "n2", "GangScheduling")
     record.note(POD, Step.REJECTED, 5, "GangScheduling", "too late")
@@ -163,7 +163,12 @@ def test_the_path_of_a_pod_has_every_step_in_order_with_its_details() -> None:
         {"step": "queued"},
         {"step": "unschedulable", "cause": CPU},
         {"step": "nominated", "node": "n1", "victims": ["shop/a", "shop/b"], "victimsInAll": 2},
-        {"step": "preemptionFailed", "cause": "a budget forbids it"},
+        {
+            "step": "preemptionFailed",
+            "cause": "a budget forbids it",
+            "victims": ["shop/b"],
+            "victimsInAll": 1,
+        },
         {"step": "assumed", "node": "n2"},
         {"step": "waitingAtPermit", "node": "n2", "plugins": ["GangScheduling"]},
         {"step": "rejected", "plugins": ["GangScheduling"], "cause": "too late"},
@@ -391,6 +396,16 @@ def test_the_latest_record_of_each_pod_is_found_by_namespace_newest_first() -> N
     (latest,) = record.latest("a")
     assert latest["time"] == at(2)
     assert record.latest("none") == []
+
+
+def test_the_latest_records_are_of_pending_and_of_bound_pods_by_their_last_change() -> None:
+    record = log()
+    for time, pod in enumerate(("a/first", "a/bound", "a/last")):
+        record.decided(decision(pod), time)
+    record.bound("a/bound", "n1", 3)
+    assert [kept["pod"] for kept in record.latest()] == ["a/bound", "a/last", "a/first"]
+    record.decided(decision("a/first"), 4)
+    assert [kept["pod"] for kept in record.latest()] == ["a/first", "a/bound", "a/last"]
 
 
 def test_the_latest_records_are_of_at_most_a_hundred_pods() -> None:

@@ -1,4 +1,4 @@
-"""One pod in full, and without the names of pods that the user may not get."""
+"""One pod in full."""
 
 import asyncio
 from itertools import count
@@ -9,7 +9,7 @@ from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.decision import Decision
 from mooring.model.pod import parse_pod
 from mooring.observe.records import DecisionLog
-from mooring.page.pods import Pods, namespaces_in, redacted
+from mooring.page.pods import Pods
 from mooring.testing.builders import node, pod
 from scheduler_states import put_profile, scheduler_state
 
@@ -84,40 +84,3 @@ async def test_an_ended_pod_has_its_last_decisions() -> None:
 
 async def test_an_unknown_pod_is_none() -> None:
     assert await pods(scheduler_state()).of("default/web") is None
-
-
-SUGGESTION = {
-    "change": "when bank/vault on n1 ends",
-    "cause": "pods that run",
-    "nodes": 1,
-    "examples": ["n1"],
-    "ended": ["bank/vault"],
-}
-DOCUMENT: dict[str, Any] = {
-    "pod": "shop/web",
-    "path": {
-        "state": "unschedulable",
-        "steps": [
-            {"step": "nominated", "node": "n1", "victims": ["bank/vault"]},
-            {"step": "preempted", "node": "n1", "by": "bank/vault"},
-        ],
-    },
-    "report": {"state": "unschedulable", "suggestions": [SUGGESTION]},
-    "decisions": [{"pod": "shop/web", "victims": ["bank/vault", "shop/low"]}],
-    "now": None,
-}
-
-
-def test_pods_of_other_namespaces_lose_their_names() -> None:
-    assert namespaces_in(DOCUMENT) == {"bank", "shop"}
-    shown = redacted(DOCUMENT, frozenset(["shop"]))
-    assert "vault" not in str(shown)
-    assert shown["report"]["suggestions"][0]["change"] == "when a pod on n1 ends"
-    nominated, preempted = shown["path"]["steps"]
-    assert nominated["victims"] == ["a pod of another namespace"]
-    assert preempted["by"] == "a pod of another namespace"
-    assert shown["decisions"][0]["victims"] == ["a pod of another namespace", "shop/low"]
-
-
-def test_to_those_who_may_get_them_all_pods_are_named() -> None:
-    assert redacted(DOCUMENT, frozenset(["shop", "bank"])) == DOCUMENT

@@ -4,8 +4,10 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
@@ -45,7 +47,8 @@ def _setting(name: str, text: str, kind: Any = str) -> Callable[[_Command], _Com
 Examples:
   mooring run
   mooring run --kubeconfig ~/.kube/config --no-leader-elect --log-level debug
-  MOORING_QPS=200 MOORING_LOG_FORMAT=json mooring run"""
+  MOORING_QPS=200 MOORING_LOG_FORMAT=json mooring run
+  mooring run --otlp-endpoint http://collector.monitoring:4318"""
 )
 @_setting(
     "kubeconfig",
@@ -141,6 +144,11 @@ Examples:
     _POSITIVE,
 )
 @_setting(
+    "otlp_endpoint",
+    "URL of an OTLP/HTTP endpoint, such as http://collector:4318, which gets a trace of each pod "
+    "with its attempts; needs the extra otlp. Without it: none.",
+)
+@_setting(
     "plugin_slow_seconds",
     "Seconds after which a synchronous call of a plugin is logged and counted as slow.",
     _POSITIVE,
@@ -178,6 +186,34 @@ def _check_decision_log(settings: RunSettings) -> None:
         raise click.UsageError(f"--decision-log: {folder} is no folder that can be written to")
 
 
+def _check_otlp_endpoint(settings: RunSettings) -> None:
+    given = settings.otlp_endpoint
+    if given is None:
+        return
+    if not settings.decision_record_mib:
+        raise click.UsageError("--otlp-endpoint needs a --decision-record-mib over 0")
+    try:
+        url = urlsplit(given)
+        usable = url.scheme in ("http", "https") and url.hostname and url.port != 0
+    except ValueError:  # the port is no number, or a bracket is missing
+        usable = False
+    if not usable:
+        raise click.UsageError(
+            f'--otlp-endpoint: "{given}" is no URL such as http://collector:4318'
+        )
+    if "@" in url.netloc or url.query:
+        raise click.UsageError(
+            "--otlp-endpoint: credentials belong into OTEL_EXPORTER_OTLP_HEADERS, not into the URL"
+        )
+    try:
+        import_module("mooring.observe.traces")
+    except ImportError as error:
+        raise click.UsageError(
+            "--otlp-endpoint needs OpenTelemetry's packages: pip install 'mooring[otlp]', or an "
+            f"image built with LOCK=requirements-run-otlp.lock ({error})"
+        ) from None
+
+
 def _check(settings: RunSettings) -> None:
     """Raise UsageError if settings are invalid or contradict each other."""
     if settings.max_backoff < settings.initial_backoff:
@@ -194,6 +230,7 @@ def _check(settings: RunSettings) -> None:
                 f'--authorization-always-allow-paths: "{path}" may have * at its end only'
             )
     _check_decision_log(settings)
+    _check_otlp_endpoint(settings)
     if settings.burst is not None and settings.qps is None:
         raise click.UsageError("--burst needs --qps")
     if not settings.leader_elect:

@@ -612,8 +612,9 @@ class SchedulingLoop:
             self._count(attempt, "unschedulable")
             queued = attempt.queued
             queued.unschedulable_count = count
-            self._scheduler.queue.add_unschedulable(queued, decision.plugins, self._clock())
+            # Before the pod is in a queue again: its state says when the attempt began.
             self._record(attempt, None, decision.message)
+            self._scheduler.queue.add_unschedulable(queued, decision.plugins, self._clock())
             self._reports.unschedulable(queued.pod, decision.message, self._nominated_node(attempt))
             yield from budget.pause()
 

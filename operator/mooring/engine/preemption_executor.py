@@ -244,8 +244,9 @@ class PreemptionExecutor:
         text = "preemption for pod %s is abandoned: %s"
         logger.warning(text, nominated[0].key, why, exc_info=unexpected)
         self._reports.preemption_failed(nominated[0], why)
+        stay, now = [victim.key for victim in victims.values()], self._clock()
         for pod in nominated:
-            self._scheduler.decisions.note(pod.key, Step.PREEMPTION_FAILED, self._clock(), why)
+            self._scheduler.decisions.preemption_failed(pod.key, why, stay, now)
         preemptors = {pod.key: pod for pod in nominated}
         for victim in victims.values():
             preemptors |= {p.key: p for p in self._scheduler.state.abandon_eviction(victim)}

@@ -56,7 +56,7 @@ class DecisionFile:
         finally:
             if writing is not None:
                 await asyncio.wait([writing])
-            self._write(self._taken())
+            await asyncio.to_thread(self._write, self._taken())
 
     def _taken(self) -> Sequence[bytes]:
         lines, self._lines, self._held = self._lines, [], 0

@@ -31,8 +31,9 @@ from mooring.model.access import (
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import MOST_SUMMARIES, DecisionLog
 from mooring.observe.tls import ServingTls, TlsError
+from mooring.observe.viewer import Access, Viewer
 
-__all__ = ["Access", "Check", "Endpoints", "ListenError", "Page", "Reviews"]
+__all__ = ["Check", "Endpoints", "ListenError", "Page", "Reviews"]
 
 logger = logging.getLogger(__name__)
 
@@ -53,20 +54,6 @@ class Reviews(Protocol):
 
     async def user_of(self, token: str) -> User | None:
         """The user of a bearer token; None if the token is not accepted."""
-
-    async def allows(self, user: User, attributes: Attributes) -> bool:
-        """Whether the user may do this."""
-
-
-class Access(Protocol):
-    """What the API server says about the user of a request.
-
-    Both methods raise HTTPUnauthorized if it does not accept the token, and HTTPServiceUnavailable
-    if it does not answer.
-    """
-
-    async def user_of(self, request: web.Request) -> User:
-        """The user of the client certificate, else of the bearer token, else the anonymous one."""
 
     async def allows(self, user: User, attributes: Attributes) -> bool:
         """Whether the user may do this."""
@@ -324,6 +311,7 @@ class Endpoints:
     async def _show_decisions(self, request: web.Request) -> web.Response:
         """Of ?pod=NAMESPACE/NAME with its path, of ?namespace=NAMESPACE, or of all that are kept.
 
+        Other pods are named to those who may get them.
         With ?summary=true only short records, of at most ?limit=N pods. Of
         ?podgroup=NAMESPACE/NAME the groups of this name, to those who may get the namespace's pods.
         """
@@ -334,7 +322,9 @@ class Endpoints:
             await self._require(request, pod_read(namespace))
             if request.query.get("summary") == "true":
                 return await self._show_summaries(namespace, request.query.get("limit", "1000"))
-            return web.json_response({"decisions": self._decisions.latest(namespace)})
+            viewer = await Viewer.of(self, request)
+            latest = {"decisions": self._decisions.latest(namespace)}
+            return web.json_response(await viewer.redacted(latest))
         found_namespace, name = _named("pod", pod)
         await self._require(request, pod_read(found_namespace, name))
         report, path = await self._pod_report(pod), self._decisions.path(pod)
@@ -344,7 +334,9 @@ class Endpoints:
                 text=f"no recent decision about pod {pod} is kept by this replica;"
                 " only the leading replica decides\n"
             )
-        return web.json_response({"pod": report, "path": path, "decisions": records})
+        viewer = await Viewer.of(self, request)
+        found = {"pod": report, "path": path, "decisions": records}
+        return web.json_response(await viewer.redacted(found))
 
     async def _show_summaries(self, namespace: str, limit: str) -> web.Response:
         """Short records of this many pods, made in slices so that the event loop goes on."""

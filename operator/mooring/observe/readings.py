@@ -24,6 +24,8 @@ class Readings:
     """Assumed pods whose binding has neither succeeded nor failed yet."""
     events_dropped: Callable[[], int]
     """Kubernetes Events lost so far because too many were waiting to be written."""
+    spans_dropped: Callable[[], int]
+    """Spans lost so far because the OTLP endpoint did not take them."""
     kopf_restarts: Callable[[], int]
     """How often kopf has ended and was started again."""
     gpu_mismatches: Callable[[], int]
@@ -107,6 +109,11 @@ class Readings:
             "mooring_events_dropped_total",
             "Kubernetes Events lost because too many were waiting to be written.",
             value=self.events_dropped(),
+        )
+        yield CounterMetricFamily(
+            "mooring_spans_dropped_total",
+            "Spans lost because the OTLP endpoint did not take them, or not soon enough.",
+            value=self.spans_dropped(),
         )
         yield CounterMetricFamily(
             "mooring_kopf_restarts_total",

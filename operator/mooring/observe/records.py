@@ -23,7 +23,15 @@ import orjson
 from mooring.framework.decision import Decision, NodeScore, Rejection
 from mooring.framework.queued_pod import PodState, StateTimes
 
-__all__ = ["DEFAULT_LIMIT", "LATEST", "MOST_SUMMARIES", "DecisionLog", "Step", "to_json"]
+__all__ = [
+    "DEFAULT_LIMIT",
+    "LATEST",
+    "MOST_SUMMARIES",
+    "DecisionLog",
+    "NotedStep",
+    "Step",
+    "to_json",
+]
 
 MOST_SUMMARIES: Final = 50_000
 """Short records that one answer shows."""
@@ -60,7 +68,7 @@ class Step(StrEnum):
     NOMINATED = "nominated"
     """Details: the node, the number of victims, and the first of them."""
     PREEMPTION_FAILED = "preemptionFailed"
-    """Details: why the evictions were given up."""
+    """Details: why the evictions were given up, how many victims stay, and the first of them."""
     ASSUMED = "assumed"
     """An attempt chose a node. Details: the node."""
     WAITING_AT_PERMIT = "waitingAtPermit"
@@ -90,7 +98,11 @@ _DETAILS: Final[Mapping[Step, Callable[[Sequence[str]], dict[str, Any]]]] = {
         "victims": details[2:],
         "victimsInAll": int(details[1]),
     },
-    Step.PREEMPTION_FAILED: lambda details: {"cause": details[0]},
+    Step.PREEMPTION_FAILED: lambda details: {
+        "cause": details[0],
+        "victims": details[2:],
+        "victimsInAll": int(details[1]),
+    },
     Step.ASSUMED: lambda details: {"node": details[0]},
     Step.WAITING_AT_PERMIT: lambda details: {"node": details[0], "plugins": details[1:]},
     Step.REJECTED: lambda details: {"plugins": [*filter(None, details[:1])], "cause": details[1]},
@@ -101,6 +113,24 @@ _DETAILS: Final[Mapping[Step, Callable[[Sequence[str]], dict[str, Any]]]] = {
 """What a step has in JSON beside its times."""
 
 _WallTime = Callable[[float], str]
+
+
+class NotedStep(NamedTuple):
+    """A step of a pod when it is noted, with what a trace of the pod needs."""
+
+    pod: str
+    uid: str
+    """Empty if the pod was decided and never seen."""
+    step: Step
+    time: float
+    since: float
+    """When the pod's state before the step began: of a decision, the beginning of its attempt."""
+    details: tuple[str, ...]
+    decision: bytes | None
+    """The JSON of an attempt's decision; one text for all equal ones."""
+    attempts: int
+    """How many decisions there were about the pod so far."""
+    times: StateTimes | None
 
 
 def to_json(decision: Decision) -> dict[str, Any]:
@@ -245,6 +275,7 @@ class DecisionLog:
         clock: The scheduler's monotonic clock.
         wall: Seconds since the epoch.
         append: Gets every step as a line of JSON, for the long term.
+        trace: Gets every step as it is, for the long term.
     """
 
     def __init__(
@@ -256,6 +287,7 @@ class DecisionLog:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         append: Callable[[bytes], None] | None = None,
+        trace: Callable[[NotedStep], None] | None = None,
     ) -> None:
         self.limit: Final = limit
         self.bytes = 0
@@ -265,6 +297,7 @@ class DecisionLog:
         self._clock = clock
         self._wall = wall
         self._append = append
+        self._trace = trace
         self._texts: dict[bytes, _Text] = {}
         # In each of these the path that has changed last is the last one.
         self._live: OrderedDict[str, _Path] = OrderedDict()
@@ -376,6 +409,12 @@ class DecisionLog:
         named = victims[:_MOST_VICTIMS]
         self._note(pod, Step.NOMINATED, now, (node, str(len(victims)), *named), None)
 
+    def preemption_failed(self, pod: str, why: str, victims: Sequence[str], now: float) -> None:
+        """The evictions for the pod were given up, and these victims stay."""
+        named = victims[:_MOST_VICTIMS]
+        details = why, str(len(victims)), *named
+        self._note(pod, Step.PREEMPTION_FAILED, now, details, None)
+
     def note(self, pod: str, step: Step, now: float, *details: str) -> None:
         """Something has happened to the pod; `Step` says which details belong to it."""
         self._note(pod, step, now, details, None)
@@ -425,10 +464,18 @@ class DecisionLog:
         Args:
             namespace: Whose pods; empty for all.
         """
-        wall = self._wall_time()
-        newest = ((pod, next(path.decided(), None)) for pod, path in self._newest(namespace))
-        found = (_record(pod, entry, wall) for pod, entry in newest if entry is not None)
-        return [*islice(found, LATEST)]
+        wall, prefix = self._wall_time(), f"{namespace}/" if namespace else ""
+        found = list[tuple[str, _Path]]()
+        for part in (self._live, self._ended):
+            # Thousands of paths may be skipped here, so that this loop does little for each.
+            decided = (
+                (pod, path)
+                for pod, path in reversed(part.items())
+                if path.decisions and pod.startswith(prefix)
+            )
+            found += islice(decided, LATEST)
+        found.sort(key=lambda item: -item[1].changed)
+        return [_record(pod, next(path.decided()), wall) for pod, path in found[:LATEST]]
 
     def path(self, pod: str) -> dict[str, Any] | None:
         """The path of the pod as JSON values; None if it is not kept.
@@ -523,6 +570,8 @@ class DecisionLog:
                 path.left_out += 1
         if decision is not None:
             self._attach(path, decision)
+        if self._trace is not None:
+            self._trace(_noted(pod, path, step, now, details, decided=decision is not None))
         if ends:
             del self._live[pod]
             self._ended[pod] = path
@@ -615,6 +664,15 @@ class DecisionLog:
         for text in path.texts:
             self._release(text)
         self.bytes -= path.size
+
+
+def _noted(
+    pod: str, path: _Path, step: Step, now: float, details: tuple[str, ...], *, decided: bool
+) -> NotedStep:
+    times, text = path.times, path.texts[-1]
+    since = times.since if times is not None else now
+    decision = text.value if decided and text is not None else None
+    return NotedStep(pod, path.uid, step, now, since, details, decision, path.attempts, times)
 
 
 def _record(pod: str, entry: _Entry, wall: _WallTime) -> dict[str, Any]:

@@ -18,13 +18,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from mooring import __version__
 from mooring.model.access import NonResourceAttributes, pod_read
-from mooring.observe.http import Access
+from mooring.observe.viewer import Access, Viewer
 from mooring.page.nodes import Columns, Nodes
-from mooring.page.pods import Pods, namespaces_in, redacted
+from mooring.page.pods import Pods
 from mooring.page.policy import Policy
 from mooring.page.queue import Queue, Selected
 from mooring.page.trials import MOST_BYTES, Compared, Trials, TrialsBusy, Tried
-from mooring.page.viewer import Viewer
 from mooring.simulate.manifests import InputError
 
 __all__ = ["MOST_STREAMS", "Page"]
@@ -204,8 +203,7 @@ class Page:
         if found is None:
             text = f"pod {key} is not known to this replica; only the leading replica decides\n"
             raise web.HTTPNotFound(text=text)
-        visible = await viewer.visible(sorted(namespaces_in(found)))
-        return _json(redacted(found, visible))
+        return _json(await viewer.redacted(found))
 
     async def _show_policy(self, request: web.Request) -> web.Response:
         """The profiles, their history, and how shadow profiles differ."""
@@ -219,8 +217,7 @@ class Page:
         wanted = await _body(request, Tried)
         with _answering():
             found = await self._trials.tried(wanted)
-        visible = await viewer.visible(sorted(namespaces_in(found)))
-        return _json(redacted(found, visible))
+        return _json(await viewer.redacted(found))
 
     async def _compare(self, request: web.Request) -> web.Response:
         """Compares two profiles; see `mooring.page.trials.Compared` for the fields."""

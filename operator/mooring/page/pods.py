@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from mooring.engine.pod_report import REST
 from mooring.engine.result_cache import ResultCache
@@ -15,11 +15,7 @@ from mooring.model.pod import Pod
 from mooring.observe.records import DecisionLog
 from mooring.page.decisions import decision_document
 
-__all__ = ["Pods", "namespaces_in", "redacted"]
-
-_DOCUMENTS: Final = ("report", "path", "details", "now")
-_LISTS: Final = ("decisions", "results", "steps")
-"""Fields of answers that may name other pods."""
+__all__ = ["Pods"]
 
 
 class Pods:
@@ -98,56 +94,3 @@ class Pods:
             return decision_document(pod, without, cluster, cache, now=self._now())[1]
         except PluginFailed:
             return None
-
-
-def namespaces_in(document: Mapping[str, Any]) -> frozenset[str]:
-    """The namespaces of the pods that an answer about a pod, or about tried pods, names."""
-    return frozenset(key.partition("/")[0] for key in _named(document))
-
-
-def redacted(document: Mapping[str, Any], visible: frozenset[str]) -> dict[str, Any]:
-    """The answer without the names of victims, and of pods that end, of other namespaces."""
-    found = dict(document)
-    for name, value in document.items():
-        if name in _DOCUMENTS and value is not None:
-            found[name] = redacted(value, visible)
-        elif name in _LISTS:
-            found[name] = [redacted(each, visible) for each in value]
-        elif name == "victims":
-            found[name] = [_shown(key, visible) for key in value]
-        elif name == "by":
-            found[name] = _shown(value, visible)
-        elif name == "suggestions":
-            found[name] = [_redacted_suggestion(each, visible) for each in value]
-    return found
-
-
-def _named(document: Mapping[str, Any]) -> Iterator[str]:
-    """The keys of the pods that `redacted` looks at."""
-    for name, value in document.items():
-        if name in _DOCUMENTS and value is not None:
-            yield from _named(value)
-        elif name in (*_LISTS, "suggestions"):
-            for each in value:
-                yield from _named(each)
-        elif name in ("victims", "ended"):
-            yield from value
-        elif name == "by":
-            yield value
-
-
-def _shown(key: str, visible: frozenset[str]) -> str:
-    return key if key.partition("/")[0] in visible else "a pod of another namespace"
-
-
-def _redacted_suggestion(
-    suggestion: Mapping[str, Any], visible: frozenset[str]
-) -> Mapping[str, Any]:
-    """The suggestion without the names of pods that end, if not all of them may be seen."""
-    ended = suggestion["ended"]
-    if all(key.partition("/")[0] in visible for key in ended):
-        return suggestion
-    which = "a pod" if len(ended) == 1 else f"{len(ended)} pods"
-    node = suggestion["examples"][0]
-    change = f"when {which} on {node} {'ends' if len(ended) == 1 else 'end'}"
-    return {**suggestion, "change": change, "ended": [_shown(key, visible) for key in ended]}

@@ -23,7 +23,7 @@ from mooring.framework.post_filter import (
     PodGroupPostFilterState,
     PostFilterState,
 )
-from mooring.framework.queued_pod import QueuedPod, SubQueue
+from mooring.framework.queued_pod import PodState, QueuedPod, SubQueue
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import SKIP, Skip
 from mooring.kube.client import ApiClient
@@ -32,6 +32,7 @@ from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.pod_group import GroupKey, GroupSource
+from mooring.observe.records import NotedStep
 from mooring.plugins import SHIPPED
 from mooring.state.pod_groups import PodGroupState
 from mooring.state.snapshot import Snapshot
@@ -85,6 +86,25 @@ async def test_a_gang_that_does_not_fit_holds_nothing(
     message = "the group of 4 does not fit: 3 of 4 members fit, needs 1 CPUs more. "
     message += "0/1 nodes are available: 1 Insufficient cpu. "
     assert messages == {f"{message}preemption: No preemption victims found for incoming pod group."}
+
+
+async def test_decisions_about_members_are_noted_while_these_are_in_flight(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    """A trace takes from this state when the attempt began."""
+    states: list[PodState | None] = []
+
+    def trace(noted: NotedStep) -> None:
+        if noted.decision is not None:
+            states.append(noted.times.state if noted.times is not None else None)
+
+    objects = node("a", cpu="1"), pod_group("g", 2), pod_group("h", 2)
+    engine = Engine(client, *objects, trace=trace)
+    engine.pending(*members("g", 2, cpu="1"), *members("h", 2, cpu="100m"))
+    with engine.running():
+        await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 2)
+        await until(lambda: len(bindings.made) == 2)
+    assert states == [PodState.IN_FLIGHT] * 4
 
 
 async def test_members_are_gated_until_enough_of_them_exist(

@@ -1,0 +1,437 @@
+"""Traces of pods for the long term, sent to an OTLP endpoint with OpenTelemetry's SDK.
+
+A pod is a trace. Its root span lasts from when the pod was first seen until it is bound or gone;
+each scheduling attempt is a child of it. The identifiers of trace and root span follow from the
+pod's uid: that of the trace is the uid without its dashes. So the span of an attempt is sent when
+the attempt ends, however long the pod waits, and another leader goes on with the same trace.
+
+This module needs the packages of the extra `otlp`; it is imported if an endpoint is given.
+"""
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from threading import Thread
+from typing import Final
+from uuid import UUID
+
+import orjson
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    SpanContext,
+    Status,
+    StatusCode,
+    TraceFlags,
+    set_span_in_context,
+)
+
+from mooring.observe.records import NotedStep, Step
+
+__all__ = ["Traces"]
+
+logger = logging.getLogger(__name__)
+
+_MOST_WAITING: Final = 32_768
+"""Steps that wait until spans are made of them; those beyond are lost."""
+_MOST_OPEN: Final = 16_384
+"""Attempts that have a node and have not ended; when there are more, the oldest is lost."""
+_LONGEST_CAUSE: Final = 1_024
+"""Characters of a cause that a span has."""
+_BATCH: Final = 256
+"""Spans in one request."""
+_SLICE: Final = 10
+"""Steps of which spans are made at a time; they take about a millisecond."""
+_PAUSE_SECONDS: Final = 1.0
+_FLUSH_SECONDS: Final = 0.8
+"""How long spans may take to be sent when the process ends."""
+
+_FOLLOWED: Final = frozenset(
+    {
+        Step.UNSCHEDULABLE,
+        Step.NOMINATED,
+        Step.ASSUMED,
+        Step.REJECTED,
+        Step.ERROR,
+        Step.BOUND,
+        Step.GONE,
+    }
+)
+"""The steps at which an attempt or the way of a pod ends, or has a node."""
+
+_Attributes = dict[str, str | int | float]
+
+
+class _Reasons(logging.Filter):
+    """Keeps the first message of the library about an export, and has none of them logged."""
+
+    first = ""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not self.first:
+            # "Transient error %s encountered ..., retrying in %.2fs" has one interesting part.
+            self.first = record.getMessage()
+            if record.levelno == logging.WARNING and isinstance(record.args, tuple) and record.args:
+                self.first = str(record.args[0])
+        return False
+
+
+_reasons = _Reasons()
+logging.getLogger("opentelemetry.exporter.otlp.proto.http.trace_exporter").addFilter(_reasons)
+
+
+class Traces:
+    """Sends the traces of pods to the OTLP endpoint while `run` runs.
+
+    Steps wait in memory until then, a bounded number of them. Spans are made on the event loop in
+    short slices, and sent by a thread of their own, one batch at a time. What the endpoint does
+    not take is lost.
+
+    Args:
+        endpoint: The endpoint's base URL; spans are posted to `v1/traces` below it. Headers,
+            certificates, timeout and compression come from the variables OTEL_EXPORTER_OTLP_*.
+        version: The version of Mooring.
+        instance: The name of this replica.
+        clock: The scheduler's monotonic clock.
+        wall: Seconds since the epoch.
+        sleep: Waits between two rounds.
+        flush_seconds: How long spans may take to be sent when `run` is cancelled.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        version: str,
+        instance: str,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        flush_seconds: float = _FLUSH_SECONDS,
+    ) -> None:
+        self._endpoint = endpoint.rstrip("/").removesuffix("/v1/traces")
+        self._exporter = OTLPSpanExporter(f"{self._endpoint}/v1/traces")
+        self._clock = clock
+        self._wall = wall
+        self._sleep = sleep
+        self._flush_seconds = flush_seconds
+        self._waiting = deque[NotedStep]()
+        self._finished = _Finished()
+        self._spans = _PodSpans(self._finished, version, instance, self._lose)
+        self._exporting: asyncio.Future[bool] | None = None
+        self._in_flight = 0
+        """Spans that the endpoint has not answered for."""
+        self._dropped = 0
+        self._told = False
+
+    @property
+    def dropped(self) -> int:
+        """How many spans, and steps that would have become spans, are lost so far."""
+        return self._dropped
+
+    def note(self, noted: NotedStep) -> None:
+        """A span will be made of the step, if it needs one; returns at once."""
+        if noted.step not in _FOLLOWED or not noted.uid:
+            return
+        if len(self._waiting) >= _MOST_WAITING:
+            self._lose(1, "too many at once")
+        else:
+            self._waiting.append(noted)
+
+    async def run(self) -> None:
+        """Sends spans until cancelled, and then what is left, for a bounded time."""
+        try:
+            while True:
+                await self._sleep(_PAUSE_SECONDS)
+                await self._round()
+        finally:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._flush_seconds):
+                    if self._exporting is not None:
+                        await asyncio.wait([self._exporting])
+                    if await self._round():
+                        await self._round()  # pods that have gone end a round later
+            if left := len(self._waiting) + len(self._finished.spans) + self._in_flight:
+                self._lose(left, "the process ends")
+            self._exporter.shutdown()  # type: ignore[no-untyped-call] # the library does not say
+
+    async def _round(self) -> bool:
+        """Sends spans of all steps that wait; False if the endpoint does not take them."""
+        while self._waiting:
+            await self._make_spans()
+            if len(self._finished.spans) >= _BATCH and not await self._export():
+                return False
+        self._spans.end_round(self._offset())
+        while self._finished.spans:
+            if not await self._export():
+                return False
+        self._told = False
+        return True
+
+    async def _make_spans(self) -> None:
+        """Makes spans until there is a batch of them, or no step is left."""
+        offset = self._offset()
+        while self._waiting and len(self._finished.spans) < _BATCH:
+            for _ in range(min(_SLICE, len(self._waiting))):
+                self._spans.take(self._waiting.popleft(), offset)
+            await asyncio.sleep(0)
+
+    def _offset(self) -> float:
+        return self._wall() - self._clock()
+
+    async def _export(self) -> bool:
+        """Sends a batch; False if it is lost. A thread of its own waits for the endpoint.
+
+        The thread is a daemon, so that an endpoint that does not answer keeps no process alive.
+        """
+        spans = self._finished.spans
+        batch, spans[:] = spans[:_BATCH], spans[_BATCH:]
+        loop = asyncio.get_running_loop()
+        exported = self._exporting = loop.create_future()
+
+        def export() -> None:
+            _reasons.first, taken = "", False
+            try:
+                taken = self._exporter.export(batch) is SpanExportResult.SUCCESS
+            finally:
+                with suppress(RuntimeError):  # the event loop is closed: the process ends
+                    loop.call_soon_threadsafe(self._exported, exported, len(batch), taken)
+
+        self._in_flight = len(batch)
+        Thread(target=export, name="otlp", daemon=True).start()
+        return await asyncio.shield(exported)
+
+    def _exported(self, exported: "asyncio.Future[bool]", number: int, taken: bool) -> None:  # noqa: FBT001 - call_soon_threadsafe passes no names
+        self._in_flight = 0
+        if not taken:
+            self._lose(number, _reasons.first)
+        exported.set_result(taken)
+
+    def _lose(self, number: int, reason: str) -> None:
+        """So many spans are lost; says so once, until all that wait are taken again."""
+        self._dropped += number
+        if not self._told:
+            self._told = True
+            logger.warning("--otlp-endpoint %s: spans are lost: %s", self._endpoint, reason)
+
+
+class _Finished(SpanProcessor):
+    """Collects the spans that have ended."""
+
+    def __init__(self) -> None:
+        self.spans: list[ReadableSpan] = []
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self.spans.append(span)
+
+
+class _Identifiers(IdGenerator):
+    """Gives a root span the identifiers that are set for it, and other spans random ones."""
+
+    def __init__(self) -> None:
+        self._random = RandomIdGenerator()
+        self.root: SpanContext | None = None
+
+    def generate_trace_id(self) -> int:
+        return self.root.trace_id if self.root is not None else self._random.generate_trace_id()
+
+    def generate_span_id(self) -> int:
+        return self.root.span_id if self.root is not None else self._random.generate_span_id()
+
+
+class _PodSpans:
+    """Makes spans of steps, in their order; attempts that have a node and have not ended are open.
+
+    `lose` is told how many spans are lost, and why.
+    """
+
+    def __init__(
+        self,
+        finished: SpanProcessor,
+        version: str,
+        instance: str,
+        lose: Callable[[int, str], None],
+    ) -> None:
+        resource = Resource.create(
+            {
+                "service.name": "mooring",
+                "service.version": version,
+                "service.instance.id": instance,
+            }
+        )
+        self._identifiers = _Identifiers()
+        provider = TracerProvider(
+            sampler=ALWAYS_ON,
+            # The environment names the service otherwise if it says so.
+            resource=resource.merge(OTELResourceDetector().detect()),
+            shutdown_on_exit=False,
+            id_generator=self._identifiers,
+        )
+        provider.add_span_processor(finished)
+        self._tracer = provider.get_tracer("mooring", version)
+        self._lose = lose
+        self._open: dict[str, NotedStep] = {}
+        self._nominated: dict[str, NotedStep] = {}
+        # A pod's watch may show that it has a node before the answer to its Binding is there. So a
+        # pod that has gone during an attempt ends a round later, unless it is bound by then.
+        self._gone: dict[str, NotedStep] = {}
+        self._gone_before: dict[str, NotedStep] = {}
+
+    def take(self, noted: NotedStep, offset: float) -> None:
+        """Makes the spans that end with this step; `offset` leads from its clock to the epoch."""
+        if noted.step is Step.ASSUMED:
+            for kept in (self._gone_before, self._gone):
+                if (gone := kept.pop(noted.pod, None)) is not None:
+                    self._end_gone(gone, offset)
+            self._keep(self._open, noted)
+        elif noted.step is Step.NOMINATED:
+            self._keep(self._nominated, noted)
+        elif noted.step is Step.GONE and self._begun(noted) is not None:
+            self._gone[noted.pod] = noted
+        else:
+            self._end(noted, offset)
+
+    def _begun(self, noted: NotedStep) -> NotedStep | None:
+        """The step at which the attempt of this pod had a node, if it is open."""
+        begun = self._open.get(noted.pod)
+        return begun if begun is not None and begun.uid == noted.uid else None
+
+    def _end(self, noted: NotedStep, offset: float) -> None:
+        """Makes the spans of what ends with this step."""
+        pod, step, begun = noted.pod, noted.step, self._begun(noted)
+        for kept in (self._open, self._gone, self._gone_before):
+            kept.pop(pod, None)
+        nominated = self._nominated.pop(pod, None)
+        if step is Step.UNSCHEDULABLE:
+            # A member of a group is nominated before its decision is noted, other pods after it.
+            if nominated is not None and nominated.since != noted.since:
+                nominated = None
+            self._attempt(noted, noted, "unschedulable", offset, noted.details[0], nominated)
+        elif step is Step.REJECTED:
+            self._attempt(begun or noted, noted, "unschedulable", offset, noted.details[1])
+        elif step is Step.ERROR:
+            self._attempt(begun or noted, noted, "error", offset, noted.details[0])
+        else:
+            if begun is not None:
+                self._attempt(begun, noted, "scheduled", offset)
+            self._root(noted, offset)
+
+    def end_round(self, offset: float) -> None:
+        """Pods that have gone a round ago during an attempt, and were not bound since, have ended.
+
+        They were deleted, or bound by another scheduler.
+        """
+        for noted in self._gone_before.values():
+            self._end_gone(noted, offset)
+        self._gone_before, self._gone = self._gone, {}
+
+    def _end_gone(self, noted: NotedStep, offset: float) -> None:
+        if (begun := self._begun(noted)) is not None:
+            del self._open[noted.pod]
+            self._attempt(begun, noted, "gone", offset)
+        self._nominated.pop(noted.pod, None)
+        self._root(noted, offset)
+
+    def _keep(self, steps: dict[str, NotedStep], noted: NotedStep) -> None:
+        """Keeps the step until the pod's attempt has ended."""
+        steps.pop(noted.pod, None)
+        steps[noted.pod] = noted
+        if len(steps) > _MOST_OPEN:
+            del steps[next(iter(steps))]
+            if steps is self._open:
+                self._lose(1, "too many pods wait for their binding")
+
+    def _attempt(
+        self,
+        begun: NotedStep,
+        ended: NotedStep,
+        result: str,
+        offset: float,
+        cause: str = "",
+        nominated: NotedStep | None = None,
+    ) -> None:
+        """The span of an attempt whose decision is in `begun`, and which has ended since."""
+        attributes: _Attributes = {
+            **_pod_attributes(ended),
+            "mooring.attempt.number": begun.attempts,
+            "mooring.attempt.result": result,
+        }
+        if begun.decision is not None:
+            decision = orjson.loads(begun.decision)
+            attributes["mooring.profile.name"] = decision["profile"]
+            attributes["mooring.profile.generation"] = decision["profileGeneration"]
+            if decision["node"] is not None:
+                attributes["k8s.node.name"] = decision["node"]
+            if decision["nominatedNode"] is not None:
+                attributes["mooring.nominated_node.name"] = decision["nominatedNode"]
+                attributes["mooring.victims.count"] = len(decision["victims"])
+        if nominated is not None:
+            attributes["mooring.nominated_node.name"] = nominated.details[0]
+            attributes["mooring.victims.count"] = int(nominated.details[1])
+        if cause:
+            # Plugins may give characters that UTF-8 has not.
+            cause = cause[:_LONGEST_CAUSE].encode(errors="replace").decode()
+            attributes["mooring.cause"] = cause
+        span = self._tracer.start_span(
+            "scheduling attempt",
+            set_span_in_context(NonRecordingSpan(_root_context(ended.uid)), Context()),
+            attributes=attributes,
+            start_time=_nanoseconds(begun.since + offset),
+        )
+        if result == "error":
+            span.set_status(Status(StatusCode.ERROR, cause))
+        span.end(_nanoseconds(ended.time + offset))
+
+    def _root(self, ended: NotedStep, offset: float) -> None:
+        """The span of the pod's whole way."""
+        began, times = ended.time, ended.times
+        attributes: _Attributes = {
+            **_pod_attributes(ended),
+            "mooring.result": ended.step.value,
+            "mooring.attempts": ended.attempts,
+        }
+        if ended.step is Step.BOUND:
+            attributes["k8s.node.name"] = ended.details[0]
+        if times is not None:
+            began = times.began
+            for state, seconds in times.seconds(ended.time).items():
+                attributes[f"mooring.seconds.{state.value.replace(' ', '_')}"] = round(seconds, 6)
+        self._identifiers.root = _root_context(ended.uid)
+        span = self._tracer.start_span(
+            "pod",
+            Context(),
+            attributes=attributes,
+            start_time=_nanoseconds(began + offset),
+        )
+        self._identifiers.root = None
+        span.end(_nanoseconds(ended.time + offset))
+
+
+def _pod_attributes(noted: NotedStep) -> dict[str, str]:
+    """The pod, named by OpenTelemetry's semantic conventions for Kubernetes."""
+    namespace, _, name = noted.pod.partition("/")
+    return {"k8s.namespace.name": namespace, "k8s.pod.name": name, "k8s.pod.uid": noted.uid}
+
+
+def _root_context(uid: str) -> SpanContext:
+    """The identifiers of the pod's trace and of its root span, which follow from its uid alone."""
+    try:
+        trace = UUID(uid).int
+    except ValueError:  # the uid of a static pod is a hash of another length
+        trace = int.from_bytes(hashlib.blake2b(uid.encode(), digest_size=16).digest())
+    span = trace & (2**64 - 1)
+    return SpanContext(trace, span, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+
+
+def _nanoseconds(seconds: float) -> int:
+    return round(seconds * 1e9)

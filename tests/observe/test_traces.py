@@ -1,0 +1,554 @@
+"""The traces of pods, as an OTLP endpoint on loopback decodes them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from uuid import UUID
+
+import pytest
+from aiohttp import web
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
+
+from mooring.framework.decision import Decision
+from mooring.framework.queued_pod import PodState, StateTimes
+from mooring.observe.records import DecisionLog, NotedStep, Step
+from mooring.observe.traces import Traces
+
+UID = "0b53a1e2-6c57-4d0e-9f38-7d2f4a6f1c11"
+OTHER_UID = "7c2dd8a5-9d6b-4b43-8f0e-58c2f2c0a3b9"
+POD = "shop/web"
+EPOCH = 1_700_000_000.0
+ENOUGH = 40_000
+"""More steps than wait at a time."""
+
+
+class Endpoint:
+    """An OTLP endpoint: it decodes what is posted, and answers as it is told to."""
+
+    def __init__(self, answer: Callable[[], Awaitable[int]]) -> None:
+        self._answer = answer
+        self.requests: list[ExportTraceServiceRequest] = []
+        self.headers: dict[str, str] = {}
+        self.asked = asyncio.Event()
+        self.url = ""
+
+    async def post(self, request: web.Request) -> web.Response:
+        self.headers = dict(request.headers)
+        found = ExportTraceServiceRequest()
+        found.ParseFromString(await request.read())
+        self.requests.append(found)
+        self.asked.set()
+        return web.Response(status=await self._answer())
+
+    @property
+    def resources(self) -> list[ResourceSpans]:
+        return [resource for request in self.requests for resource in request.resource_spans]
+
+    @property
+    def spans(self) -> list[Span]:
+        return [
+            span
+            for resource in self.resources
+            for scope in resource.scope_spans
+            for span in scope.spans
+        ]
+
+
+async def well() -> int:
+    return 200
+
+
+async def failing() -> int:
+    return 500
+
+
+async def hanging() -> int:
+    await asyncio.Event().wait()
+    return 200
+
+
+@asynccontextmanager
+async def endpoint(answer: Callable[[], Awaitable[int]] = well) -> AsyncIterator[Endpoint]:
+    found = Endpoint(answer)
+    app = web.Application()
+    app.router.add_post("/v1/traces", found.post)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.01)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0]
+    found.url = f"http://{host}:{port}"
+    try:
+        yield found
+    finally:
+        await runner.cleanup()
+
+
+class Rounds:
+    """The pauses between two rounds; each ends when the test begins the next round."""
+
+    def __init__(self) -> None:
+        self._begun = asyncio.Queue[asyncio.Event]()
+
+    async def __call__(self, _seconds: float) -> None:
+        end = asyncio.Event()
+        self._begun.put_nowait(end)
+        await end.wait()
+
+    async def run(self, number: int = 1) -> None:
+        """So many rounds run to their end."""
+        pause = await self._begun.get()
+        for _ in range(number):
+            pause.set()
+            pause = await self._begun.get()
+        self._begun.put_nowait(pause)
+
+
+def traces_to(url: str, rounds: Rounds | None = None, flush_seconds: float = 5.0) -> Traces:
+    return Traces(
+        url,
+        version="1.2.3",
+        instance="replica-1",
+        clock=lambda: 0.0,
+        wall=lambda: EPOCH,
+        sleep=rounds or Rounds(),
+        flush_seconds=flush_seconds,
+    )
+
+
+class History:
+    """What happens to pods, at the times that the tests say."""
+
+    def __init__(self, traces: Traces, limit: int = 2**20) -> None:
+        self.log = DecisionLog(limit=limit, trace=traces.note)
+
+    def seen(self, at: float, uid: str = UID, pod: str = POD) -> StateTimes:
+        times = self.log.seen(pod, uid, at)
+        assert times is not None
+        return times
+
+    def unschedulable(self, times: StateTimes, began: float, at: float, cause: str = "cpu") -> None:
+        times.enter(PodState.IN_FLIGHT, began)
+        self.log.decided(decision(), at, cause=cause)
+        times.enter(PodState.UNSCHEDULABLE, at)
+
+    def assumed(self, times: StateTimes, began: float, at: float, pod: str = POD) -> None:
+        times.enter(PodState.IN_FLIGHT, began)
+        self.log.decided(decision(node="n1", pod=pod), at)
+        times.enter(PodState.BINDING, at)
+
+
+def decision(
+    *,
+    node: str | None = None,
+    nominated: str | None = None,
+    victims: tuple[str, ...] = (),
+    pod: str = POD,
+) -> Decision:
+    return Decision(
+        pod=pod,
+        profile="packed",
+        profile_generation=4,
+        node=node,
+        nominated_node=nominated,
+        victims=victims,
+        scores=None,
+        rejections={},
+        message=None,
+    )
+
+
+async def sent(traces: Traces) -> None:
+    """All that waits is sent, as when the process ends."""
+    running = asyncio.create_task(traces.run())
+    await asyncio.sleep(0)
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+
+
+def attributes(span: Span) -> dict[str, str | int | float]:
+    found: dict[str, str | int | float] = {}
+    for each in span.attributes:
+        which = each.value.WhichOneof("value")
+        assert which is not None
+        found[each.key] = getattr(each.value, which)
+    return found
+
+
+def seconds(span: Span) -> tuple[float, float]:
+    """When the span began and ended, on the clock of the tests."""
+    began, ended = span.start_time_unix_nano, span.end_time_unix_nano
+    return round(began / 1e9 - EPOCH, 3), round(ended / 1e9 - EPOCH, 3)
+
+
+async def test_a_pod_is_a_trace_whose_attempts_are_children_of_one_span() -> None:
+    async with endpoint() as collector:
+        traces = traces_to(collector.url)
+        history = History(traces)
+        times = history.seen(1.0)
+        history.unschedulable(times, 2.0, 2.25)
+        history.assumed(times, 7.0, 7.5)
+        history.log.bound(POD, "n1", 8.0)
+        await sent(traces)
+        first, second, root = collector.spans
+        assert {span.trace_id.hex() for span in collector.spans} == {UID.replace("-", "")}
+        assert root.parent_span_id == b""
+        assert {first.parent_span_id, second.parent_span_id} == {root.span_id}
+        assert first.span_id != second.span_id
+        assert [span.name for span in (first, root)] == ["scheduling attempt", "pod"]
+        assert [seconds(span) for span in (first, second, root)] == [
+            (2.0, 2.25),
+            (7.0, 8.0),
+            (1.0, 8.0),
+        ]
+
+
+async def test_an_attempt_says_what_came_of_it_and_why() -> None:
+    async with endpoint() as collector:
+        traces = traces_to(collector.url)
+        history = History(traces)
+        times = history.seen(1.0)
+        times.enter(PodState.IN_FLIGHT, 2.0)
+        nominated = decision(nominated="n2", victims=("batch/a", "batch/b"))
+        history.log.decided(nominated, 2.5, cause="Insufficient cpu")
+        history.assumed(times, 3.0, 3.5)
+        history.log.bound(POD, "n1", 4.0)
+        await sent(traces)
+        first, second, root = (attributes(span) for span in collector.spans)
+        pod = {"k8s.namespace.name": "shop", "k8s.pod.name": "web", "k8s.pod.uid": UID}
+        profile = {"mooring.profile.name": "packed", "mooring.profile.generation": 4}
+        assert first == {
+            **pod,
+            **profile,
+            "mooring.attempt.number": 1,
+            "mooring.attempt.result": "unschedulable",
+            "mooring.cause": "Insufficient cpu",
+            "mooring.nominated_node.name": "n2",
+            "mooring.victims.count": 2,
+        }
+        assert second == {
+            **pod,
+            **profile,
+            "k8s.node.name": "n1",
+            "mooring.attempt.number": 2,
+            "mooring.attempt.result": "scheduled",
+        }
+        assert root == {
+            **pod,
+            "k8s.node.name": "n1",
+            "mooring.attempts": 2,
+            "mooring.result": "bound",
+            "mooring.seconds.active": 1.0,
+            "mooring.seconds.being_bound": 0.5,
+            "mooring.seconds.in_flight": 1.5,
+        }
+
+
+async def test_a_member_of_a_group_is_nominated_in_the_attempt_of_the_group_only() -> None:
+    async with endpoint() as collector:
+        traces = traces_to(collector.url)
+        history = History(traces)
+        times = history.seen(1.0)
+        times.enter(PodState.IN_FLIGHT, 2.0)
+        history.log.nominated(POD, "n3", ["batch/a", "batch/b"], 2.5)
+        history.log.decided(decision(), 2.5, cause="the group does not fit")
+        times.enter(PodState.UNSCHEDULABLE, 3.0)
+        history.unschedulable(times, 4.0, 5.0)
+        await sent(traces)
+        first, second = (attributes(span) for span in collector.spans)
+        assert first["mooring.nominated_node.name"] == "n3"
+        assert first["mooring.victims.count"] == 2
+        assert "mooring.nominated_node.name" not in second
+
+
+async def test_what_a_nomination_is_about_is_not_taken_for_the_next_attempt() -> None:
+    async with endpoint() as collector:
+        traces = traces_to(collector.url)
+        history = History(traces)
+        times = history.seen(1.0)
+        times.enter(PodState.IN_FLIGHT, 2.0)
+        history.log.decided(decision(nominated="n2", victims=("batch/a",)), 2.5, cause="cpu")
+        times.enter(PodState.UNSCHEDULABLE, 3.0)
+        history.unschedulable(times, 4.0, 5.0)
+        await sent(traces)
+        first, second = (attributes(span) for span in collector.spans)
+        assert first["mooring.victims.count"] == 1
+        assert "mooring.victims.count" not in second
+
+
+async def test_an_attempt_lasts_until_its_pod_is_rejected_or_fails() -> None:
+    async with endpoint() as collector:
+        traces = traces_to(collector.url)
+        history = History(traces)
+        times = history.seen(1.0)
+        history.assumed(times, 2.0, 2.5)
+        history.log.note(POD, Step.REJECTED, 3.0, "Coscheduling", "the group is not complete")
+        history.assumed(times, 4.0, 4.5)
+        history.log.note(POD, Step.ERROR, 5.0, "the API server said no")
+        times.enter(PodState.IN_FLIGHT, 6.0)
+        history.log.note(POD, Step.ERROR, 6.5, "plugin X failed: \ud800" + "x" * 5_000)
+        await sent(traces)
+        assert [seconds(span) for span in collector.spans] == [(2.0, 3.0), (4.0, 5.0), (6.0, 6.5)]
+        found = [attributes(span) for span in collector.spans]
+        assert [each["mooring.attempt.result"] for each in found] == [
+            "unschedulable",
+            "error",
+            "error",
+        ]
+        assert found[0]["mooring.cause"] == "the group is not complete"
+        assert found[1]["k8s.node.name"] == "n1"
+        assert "k8s.node.name" not in found[2]
+        assert len(str(found[2]["mooring.cause"])) < 2_000
+        codes = [span.status.code for span in collector.spans]
+        assert codes == [0, 2, 2]
+        assert collector.spans[1].status.message == "the API server said no"
+
+
+async def test_attempts_are_sent_while_their_pod_still_waits() -> None:
+    async with endpoint() as collector:
+        rounds = Rounds()
+        traces = traces_to(collector.url, rounds)
+        running = asyncio.create_task(traces.run())
+        history = History(traces)
+        history.unschedulable(history.seen(1.0), 2.0, 3.0)
+        await rounds.run()
+        (span,) = collector.spans
+        assert span.parent_span_id
+        running.cancel()
+        await asyncio.wait([running])
+
+
+async def test_another_leader_goes_on_with_the_same_trace() -> None:
+    async with endpoint() as collector:
+        for _ in range(2):
+            traces = traces_to(collector.url)
+            history = History(traces)
+            history.unschedulable(history.seen(1.0), 2.0, 3.0)
+            await sent(traces)
+        first, second = collector.spans
+        assert first.trace_id == second.trace_id
+        assert first.parent_span_id == second.parent_span_id
+        assert first.span_id != second.span_id
+
+
+async def test_the_uid_of_a_static_pod_has_a_trace_too() -> None:
+    async with endpoint() as collector:
+        traces = traces_to(collector.url)
+        history = History(traces)
+        history.unschedulable(history.seen(1.0, uid="3f2c"), 2.0, 3.0)
+        await sent(traces)
+        (span,) = collector.spans
+        assert len(span.trace_id) == 16
+        assert UUID(bytes=span.trace_id).int
+
+
+async def test_a_pod_that_is_deleted_while_it_is_bound_ends_a_round_later() -> None:
+    async with endpoint() as collector:
+        rounds = Rounds()
+        traces = traces_to(collector.url, rounds)
+        running = asyncio.create_task(traces.run())
+        history = History(traces)
+        history.assumed(history.seen(1.0), 2.0, 2.5)
+        history.log.gone(POD, UID, 3.0)
+        await rounds.run()
+        assert collector.spans == []
+        await rounds.run()
+        attempt, root = collector.spans
+        assert attributes(attempt)["mooring.attempt.result"] == "gone"
+        assert attributes(root)["mooring.result"] == "gone"
+        assert seconds(root) == (1.0, 3.0)
+        running.cancel()
+        await asyncio.wait([running])
+
+
+async def test_a_pod_whose_watch_was_faster_than_its_binding_is_bound_and_ends_once() -> None:
+    async with endpoint() as collector:
+        rounds = Rounds()
+        traces = traces_to(collector.url, rounds)
+        running = asyncio.create_task(traces.run())
+        history = History(traces)
+        history.assumed(history.seen(1.0), 2.0, 2.5)
+        history.log.gone(POD, UID, 3.0)
+        await rounds.run()
+        history.log.bound(POD, "n1", 3.5)
+        await rounds.run(2)
+        attempt, root = collector.spans
+        assert attributes(attempt)["mooring.attempt.result"] == "scheduled"
+        assert attributes(root)["mooring.result"] == "bound"
+        running.cancel()
+        await asyncio.wait([running])
+
+
+async def test_the_end_of_a_pod_does_not_end_the_attempt_of_the_next_one_of_its_name() -> None:
+    async with endpoint() as collector:
+        rounds = Rounds()
+        traces = traces_to(collector.url, rounds)
+        running = asyncio.create_task(traces.run())
+        history = History(traces)
+        history.assumed(history.seen(1.0), 2.0, 2.5)
+        history.log.gone(POD, UID, 3.0)
+        await rounds.run()
+        history.assumed(history.seen(3.5, uid=OTHER_UID), 4.0, 4.5)
+        await rounds.run()
+        history.log.bound(POD, "n1", 5.0)
+        await rounds.run()
+        lost, ended, attempt, bound = collector.spans
+        assert attributes(lost)["mooring.attempt.result"] == "gone"
+        assert attributes(ended)["mooring.result"] == "gone"
+        assert attributes(attempt)["mooring.attempt.result"] == "scheduled"
+        assert attributes(bound)["k8s.pod.uid"] == OTHER_UID
+        running.cancel()
+        await asyncio.wait([running])
+
+
+async def test_a_pod_that_goes_without_an_attempt_has_a_root_span_only() -> None:
+    async with endpoint() as collector:
+        traces = traces_to(collector.url)
+        history = History(traces)
+        history.seen(1.0)
+        history.log.gone(POD, UID, 3.0)
+        await sent(traces)
+        (root,) = collector.spans
+        assert attributes(root)["mooring.attempts"] == 0
+
+
+async def test_an_attempt_of_a_pod_says_nothing_about_the_next_pod_of_its_name() -> None:
+    async with endpoint() as collector:
+        traces = traces_to(collector.url)
+        history = History(traces)
+        history.assumed(history.seen(1.0), 2.0, 2.5)
+        times = history.seen(3.0, uid=OTHER_UID)
+        times.enter(PodState.IN_FLIGHT, 4.0)
+        history.log.note(POD, Step.ERROR, 5.0, "the API server said no")
+        await sent(traces)
+        (span,) = collector.spans
+        assert span.trace_id.hex() == OTHER_UID.replace("-", "")
+        assert seconds(span) == (4.0, 5.0)
+        assert "k8s.node.name" not in attributes(span)
+
+
+async def test_the_environment_gives_headers_and_names_the_service(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=team-a")
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "k8s.cluster.name=east,service.name=other")
+    async with endpoint() as collector:
+        traces = traces_to(f"{collector.url}/v1/traces/")
+        history = History(traces)
+        history.unschedulable(history.seen(1.0), 2.0, 3.0)
+        await sent(traces)
+        assert collector.headers["x-tenant"] == "team-a"
+        (resource,) = collector.resources
+        found = {each.key: each.value.string_value for each in resource.resource.attributes}
+        assert found["service.name"] == "other"
+        assert found["k8s.cluster.name"] == "east"
+        assert found["service.version"] == "1.2.3"
+        assert found["service.instance.id"] == "replica-1"
+
+
+async def test_many_spans_go_in_several_requests_and_none_is_lost() -> None:
+    async with endpoint() as collector:
+        traces = traces_to(collector.url)
+        history = History(traces)
+        times = history.seen(0.0)
+        for number in range(600):
+            history.unschedulable(times, number, number + 0.5)
+        await sent(traces)
+        assert len(collector.spans) == 600
+        assert len(collector.requests) == 3
+        assert traces.dropped == 0
+
+
+async def test_a_record_without_memory_traces_nothing() -> None:
+    async with endpoint() as collector:
+        traces = traces_to(collector.url)
+        history = History(traces, limit=0)
+        assert history.log.seen(POD, UID, 1.0) is None
+        history.log.decided(decision(), 2.0, cause="cpu")
+        await sent(traces)
+        assert collector.requests == []
+
+
+async def refused_url() -> str:
+    """A URL at which nothing listens."""
+    async with endpoint() as collector:
+        return collector.url
+
+
+@pytest.mark.parametrize("answer", [failing, hanging, None])
+async def test_an_endpoint_that_takes_nothing_holds_nothing_up_and_grows_nothing(
+    answer: Callable[[], Awaitable[int]] | None,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It fails, hangs, or is not there (None)."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.05")
+    async with endpoint(answer or well) as collector:
+        rounds = Rounds()
+        traces = traces_to(collector.url if answer else await refused_url(), rounds)
+        running = asyncio.create_task(traces.run())
+        history = History(traces)
+        times = history.seen(0.0)
+        for number in range(3):
+            history.unschedulable(times, number, number + 0.5)
+            await rounds.run()
+        assert traces.dropped == 3
+        step = NotedStep(POD, UID, Step.UNSCHEDULABLE, 2.0, 1.0, ("cpu",), None, 1, None)
+        for _ in range(ENOUGH):
+            traces.note(step)
+        assert 0 < traces.dropped < ENOUGH
+        running.cancel()
+        await asyncio.wait([running])
+        assert traces.dropped == ENOUGH + 3
+        (line,) = caplog.messages
+        assert line.startswith("--otlp-endpoint http://127.0.0.1:")
+        assert ": spans are lost: " in line
+        assert "retrying" not in line
+
+
+async def test_the_end_waits_for_an_endpoint_that_hangs_for_a_bounded_time_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its own timeout is ten seconds, and the lease is to be released before."""
+    async with endpoint(hanging) as collector:
+        rounds = Rounds()
+        traces = traces_to(collector.url, rounds, flush_seconds=0.05)
+        running = asyncio.create_task(traces.run())
+        history = History(traces)
+        times = history.seen(0.0)
+        history.unschedulable(times, 1.0, 2.0)
+        begun = asyncio.create_task(rounds.run())
+        await collector.asked.wait()
+        history.unschedulable(times, 3.0, 4.0)
+        running.cancel()
+        await asyncio.wait([running])
+        begun.cancel()
+        await asyncio.wait([begun])
+        assert traces.dropped == 2
+        assert "the process ends" in caplog.text
+
+
+async def test_after_an_outage_spans_are_sent_again_and_the_next_outage_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    answers = iter((500, 500, 200, 500))
+
+    async def answer() -> int:
+        return next(answers)
+
+    async with endpoint(answer) as collector:
+        rounds = Rounds()
+        traces = traces_to(collector.url, rounds)
+        running = asyncio.create_task(traces.run())
+        history = History(traces)
+        times = history.seen(0.0)
+        for number in range(4):
+            history.unschedulable(times, number, number + 0.5)
+            await rounds.run()
+        running.cancel()
+        await asyncio.wait([running])
+        assert traces.dropped == 3
+        assert len(caplog.messages) == 2
+        assert "500" in caplog.messages[0]
