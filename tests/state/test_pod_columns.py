@@ -1,5 +1,7 @@
 """Placed and nominated pods as columns."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,6 +53,17 @@ def test_slots_are_found_by_the_number_of_the_group() -> None:
     columns.renew(parse_pod(pod("p0")), 7)
     columns.drop(parse_pod(pod("p3")), nominated=False)
     assert columns.groups.tolist() == [7, -1, 7, -1]
+
+
+def test_slots_are_found_of_pods_that_are_on_a_node_and_not_of_others_of_their_name() -> None:
+    columns = MutablePodColumns()
+    a, b, c = (parse_pod(pod(name)) for name in "abc")
+    columns.put(a, 0, nominated=False)
+    columns.put(b, 1, nominated=False)
+    columns.put(c, 2, nominated=True)
+    successor = replace(a, uid="another")
+    assert columns.slots_of((b, c, successor)).tolist() == [1]
+    assert columns.slots_of(()).tolist() == []
 
 
 def test_slots_are_found_by_namespace() -> None:
