@@ -1,6 +1,6 @@
 """Pod groups after random events are what counting every pod anew gives."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -249,6 +249,8 @@ class Groups(RuleBasedStateMachine):
             assert set(group.terminating) == {k.uid for k in here if k.features["terminating"]}
             assert set(group.assigned) == {k.uid for k in staying if k.assigned}
             assert set(group.assumed) == {k.uid for k in staying if k.assumed}
+            shapes = Counter(pod.shape for pod in group.unscheduled.values())
+            assert group.unscheduled_shapes == shapes
             assert set(group.unscheduled) == {
                 k.uid for k in staying if not (k.assigned or k.assumed)
             }

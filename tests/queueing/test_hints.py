@@ -1,6 +1,7 @@
 """Which cluster events may make which unschedulable pods schedulable."""
 
 import logging
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,13 +13,14 @@ from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import Explanation
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import parse_node
+from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.plugins import SHIPPED
 from mooring.queueing.hints import QueueingHints
 from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
-from mooring.testing.builders import cluster, node, pod, service
+from mooring.testing.builders import cluster, node, pod, pod_group, service
 from mooring.testing.fakes import handle, pipeline, queued_pod
 
 
@@ -107,6 +109,84 @@ def test_pods_rejected_by_other_plugins_share_a_signature_only_with_equal_labels
     like_it = rejected(*by, name="like-it", labels={"app": "one"})
     other = rejected(*by, name="other", labels={"app": "other"})
     assert queueing_hint.signature(one) == queueing_hint.signature(like_it)
+    assert queueing_hint.signature(one) != queueing_hint.signature(other)
+
+
+GANGS = pipeline()
+"""A profile with a plugin for groups."""
+FIT = frozenset({"NodeResourcesFit"})
+NOT_ROW_LOCAL = FIT | {"InterPodAffinity"}
+
+
+def group_member(
+    state: ClusterState,
+    name: str,
+    *cpus: int,
+    plugins: frozenset[str] = FIT,
+    minimum: int = 2,
+    **fields: Any,
+) -> QueuedPod:
+    """The first member of a group of this name, with so many CPUs each, that was rejected."""
+    raw = pod_group(name, minimum, **fields)
+    state.put(Kind.POD_GROUP, f"default/{name}", parse_object(Kind.POD_GROUP, raw))
+    raws = [
+        pod(f"{name}-{i}", group=name, cpu=str(cpu), labels={"job": name, "index": str(i)})
+        for i, cpu in enumerate(cpus)
+    ]
+    for raw_member in raws:
+        state.put_unscheduled(parse_pod(raw_member))
+    queue = SubQueue.UNSCHEDULABLE
+    return queued_pod(raws[0], GANGS, queue=queue, unschedulable_plugins=plugins)
+
+
+def test_members_of_equal_groups_share_a_signature(
+    state: ClusterState, queueing_hint: QueueingHints
+) -> None:
+    one, other = group_member(state, "g", 2, 1, 1), group_member(state, "h", 2, 1, 1)
+    assert queueing_hint.signature(one) == queueing_hint.signature(other)
+
+
+@pytest.mark.parametrize(
+    "differing",
+    [
+        {"minimum": 3},
+        {"topology": ["rack"]},
+        {"cpus": (2, 1)},
+        {"cpus": (2, 1, 2)},
+        {"plugins": NOT_ROW_LOCAL},
+    ],
+)
+def test_members_of_groups_that_differ_share_no_signature(
+    state: ClusterState, queueing_hint: QueueingHints, differing: dict[str, Any]
+) -> None:
+    one = group_member(state, "g", 2, 1, 1)
+    other = group_member(state, "h", *differing.pop("cpus", (2, 1, 1)), **differing)
+    assert queueing_hint.signature(one) != queueing_hint.signature(other)
+
+
+def test_a_group_that_was_rejected_by_what_may_read_its_labels_is_equal_to_no_other(
+    state: ClusterState, queueing_hint: QueueingHints
+) -> None:
+    one = group_member(state, "g", 1, 1, plugins=NOT_ROW_LOCAL)
+    other = group_member(state, "h", 1, 1, plugins=NOT_ROW_LOCAL)
+    one.pod = other.pod = replace(one.pod, labels={})
+    other.pod = replace(other.pod, scheduling_group="h")
+    assert queueing_hint.signature(one) != queueing_hint.signature(other)
+
+
+def test_a_group_of_which_a_member_is_on_a_node_is_equal_to_no_other(
+    state: ClusterState, queueing_hint: QueueingHints
+) -> None:
+    one, other = group_member(state, "g", 1, 1), group_member(state, "h", 1, 1)
+    assert queueing_hint.signature(one) == queueing_hint.signature(other)
+    state.put(Kind.POD, "default/h-9", parse_pod(pod("h-9", group="h", node="a")))
+    assert queueing_hint.signature(one) != queueing_hint.signature(other)
+
+
+def test_a_group_with_many_different_members_is_equal_to_no_other(
+    state: ClusterState, queueing_hint: QueueingHints
+) -> None:
+    one, other = group_member(state, "g", *range(1, 18)), group_member(state, "h", *range(1, 18))
     assert queueing_hint.signature(one) != queueing_hint.signature(other)
 
 

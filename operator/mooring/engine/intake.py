@@ -140,12 +140,19 @@ class Intake:
     def _admit_group(self, event: ClusterEvent) -> None:
         """Runs PreEnqueue again for the gated members of a group that may be complete now.
 
-        Its other members are tried again if the group's object changed.
+        Its other members are tried again if the group's object changed. If a member has gone, one
+        of the others is, with its group: that may be equal to other groups no more.
         """
         about = event.after if event.after is not None else event.before
         groups = self._scheduler.state.pod_groups
         if isinstance(about, PodGroup):
             group = groups.get(about.key)
+        elif isinstance(about, Pod) and event.action is Action.DELETE:
+            group = groups.of(about)
+            first = next(iter(group.unscheduled.values()), None) if group is not None else None
+            if first is not None:
+                self._scheduler.queue.try_again(first.key, self._clock())
+            return
         elif isinstance(about, Pod) and event.action is Action.ADD:
             group = groups.of(about)
             if group is not None and group.all_pods_count != group.minimum:

@@ -10,7 +10,7 @@ A group is named by its members in one of three ways, which are its source:
 The same name in two sources means two groups.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -174,6 +174,19 @@ class PodGroup:
     min_resources: Mapping[str, int] = field(default_factory=dict)
     invalid: str | None = None
     status: PodGroupStatus = PodGroupStatus()
+
+    @property
+    def requirements(self) -> Hashable:
+        """What is required of the group; equal for groups that differ in name, age and status."""
+        return (
+            self.minimum,
+            self.gang,
+            self.topology,
+            self.disruption_mode,
+            self.priority,
+            frozenset(self.min_resources.items()),
+            self.invalid,
+        )
 
     @property
     def namespace(self) -> str:

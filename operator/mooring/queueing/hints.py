@@ -1,6 +1,7 @@
 """Queueing hints: which cluster events may make which unschedulable pods schedulable."""
 
 from collections.abc import Hashable
+from typing import Final
 
 from mooring.framework.diagnosis import EXTENDER
 from mooring.framework.handle import Handle
@@ -12,6 +13,9 @@ from mooring.model.events import ClusterEvent, Kind
 from mooring.model.pod import Pod
 
 __all__ = ["QueueingHints"]
+
+_MOST_SHAPES: Final = 16
+"""Groups whose members have more different shapes than this are not compared with others."""
 
 
 class QueueingHints:
@@ -25,16 +29,33 @@ class QueueingHints:
 
         The answers of row-local plugins depend on the shape alone; others may read the rest. How
         long a pod runs decides whether it fits on a reserved node. The members of a pod group are
-        tried together, so that each group is tried for itself.
+        tried together, for all groups that are equal.
         """
-        pod, pipeline = queued.pod, queued.pipeline
-        group = self._cluster.pod_groups.key_of(pod) if pipeline.group_policy else None
-        rejected = (pod.shape, pipeline, queued.unschedulable_plugins, group, pod.longest_run)
-        if queued.unschedulable_plugins <= pipeline.row_local:
+        pod, pipeline, plugins = queued.pod, queued.pipeline, queued.unschedulable_plugins
+        group = self._group(pod, plugins <= pipeline.row_local) if pipeline.group_policy else None
+        rejected = (pod.shape, pipeline, plugins, group, pod.longest_run)
+        if plugins <= pipeline.row_local:
             return rejected
         if EXTENDER in queued.unschedulable_plugins:
             return (*rejected, pod.uid)  # extenders read the whole pod
         return (*rejected, frozenset(pod.labels.items()), pod.volumes, pod.owner)
+
+    def _group(self, pod: Pod, row_local: bool) -> Hashable:  # noqa: FBT001 - of the plugins
+        """What is equal for pods of equal groups; None if the pod is in no group.
+
+        Groups are equal if the same is required of them and their members without a node have the
+        same shapes. A group is equal to no other if a member has a node, which may bind the others
+        to a topology domain; if plugins rejected it that may read more of its members; and if its
+        members have many different shapes.
+        """
+        groups = self._cluster.pod_groups
+        group = groups.of(pod)
+        if not row_local or group is None or group.definition is None or group.scheduled_pods_count:
+            return groups.key_of(pod)
+        shapes = group.unscheduled_shapes
+        if len(shapes) > _MOST_SHAPES:
+            return group.key
+        return group.definition.requirements, frozenset(shapes.items())
 
     def nominated_node(self, queued: QueuedPod) -> str | None:
         """The node to which the pod is nominated now."""

@@ -27,6 +27,7 @@ from mooring.model.pod_group import (
     PodGroup,
     group_of_members,
 )
+from mooring.model.shape import PodShape
 from mooring.state.pods import PodState, PodTable
 
 __all__ = ["GROUP_KINDS", "PodGroupState", "PodGroups", "PodGroupsWriter"]
@@ -87,6 +88,7 @@ class PodGroupState:
         "_priorities",
         "_terminating",
         "_unscheduled",
+        "_unscheduled_shapes",
         "assigned",
         "assumed",
         "definition",
@@ -95,6 +97,7 @@ class PodGroupState:
         "number",
         "terminating",
         "unscheduled",
+        "unscheduled_shapes",
     )
 
     def __init__(self, key: GroupKey, number: int = 0) -> None:
@@ -113,6 +116,9 @@ class PodGroupState:
         self.assumed: Mapping[str, PodState] = MappingProxyType(self._assumed)
         self.assigned: Mapping[str, PodState] = MappingProxyType(self._assigned)
         self.terminating: Mapping[str, Pod] = MappingProxyType(self._terminating)
+        self._unscheduled_shapes: Counter[PodShape] = Counter()
+        self.unscheduled_shapes: Mapping[PodShape, int] = MappingProxyType(self._unscheduled_shapes)
+        """How many members without a node there are of each shape."""
         self._priorities: _Largest[int] = _Largest()
         self._declared: _Largest[DeclaredByPod] = _Largest()
         self._first_created = float("inf")
@@ -174,6 +180,7 @@ class PodGroupState:
             return
         if placed is None:
             self._unscheduled[pod.uid] = pod
+            self._unscheduled_shapes[pod.shape] += 1
         elif placed.assumed:
             self._assumed[pod.uid] = placed
         else:
@@ -188,7 +195,10 @@ class PodGroupState:
         """The exact reverse of `_add`, with what it was called with."""
         if self._terminating.pop(pod.uid, None) is not None:
             return
-        self._unscheduled.pop(pod.uid, None)
+        if self._unscheduled.pop(pod.uid, None) is not None:
+            self._unscheduled_shapes[pod.shape] -= 1
+            if not self._unscheduled_shapes[pod.shape]:
+                del self._unscheduled_shapes[pod.shape]
         self._assumed.pop(pod.uid, None)
         self._assigned.pop(pod.uid, None)
         self._priorities.remove(pod.shape.priority)

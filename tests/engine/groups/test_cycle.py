@@ -15,6 +15,7 @@ from mooring.engine.groups.decision import GroupDecision
 from mooring.engine.groups.placement import DecisionOutdated, MemberCheck
 from mooring.engine.groups.slices import run_whole
 from mooring.framework.handle import Handle
+from mooring.framework.placements import Placement
 from mooring.framework.post_filter import (
     GroupNomination,
     GroupPreemption,
@@ -33,6 +34,7 @@ from mooring.model.pod import Pod, parse_pod
 from mooring.model.pod_group import GroupKey, GroupSource
 from mooring.observe.records import NotedStep
 from mooring.plugins import SHIPPED
+from mooring.state.pod_groups import PodGroupState
 from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import node, pod, pod_group
 from scheduler_states import put_profile, scheduler_state
@@ -861,3 +863,60 @@ async def test_a_group_whose_minimum_is_lowered_is_tried_again(
         paused.goes_on = True
         await until(lambda: len(bindings.made) == 1)
     assert not bindings.deleted
+
+
+async def test_of_equal_groups_one_is_tried_after_an_event_and_the_next_if_that_is_placed(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    taken = [pod(f"s{i}", cpu="1", node="a") for i in range(4)]
+    groups = [pod_group(f"g{i}", 2) for i in range(20)]
+    registry, now = Registry((*SHIPPED, Marked, Attempts), {}), 0.0
+    objects = (node("a", cpu="4"), *taken, *groups)
+    engine = Engine(client, *objects, registry=registry, clock=lambda: now)
+    points = {"multiPoint": {"enabled": [{"name": "Attempts"}]}}
+    put_profile(engine.scheduler_state, registry=registry, plugins=points)
+    for group in groups:
+        engine.pending(*members(group["metadata"]["name"], 2, cpu="1"))
+    state = engine.scheduler_state.state
+
+    async def after(*ended: str) -> tuple[int, int]:
+        """How many attempts there are, and bindings, after these pods have ended."""
+        nonlocal now
+        now += 60.0
+        Attempts.made, bound = 0, len(bindings.made)
+        for name in ended:
+            state.delete(Kind.POD, f"default/{name}")
+        await until(lambda: Attempts.made)
+        await until(lambda: not engine.loop.binding and is_idle(engine))
+        return Attempts.made, len(bindings.made) - bound
+
+    with engine.running():
+        await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 40)
+        assert await after("s0") == (1, 0)
+        assert await after("s1", "s2", "s3") == (3, 4)
+
+
+def is_idle(engine: Engine) -> bool:
+    counts = queue_counts(engine)
+    return not counts[SubQueue.ACTIVE] + counts[SubQueue.BACKOFF] + len(in_attempt(engine))
+
+
+def in_attempt(engine: Engine) -> list[QueuedPod]:
+    return [queued for queued in engine.scheduler_state.queue if queued.queue is None]
+
+
+class Attempts:
+    """Counts the attempts about groups: placements are generated once in each."""
+
+    name: ClassVar[str] = "Attempts"
+    row_local: ClassVar[bool] = False
+    made: ClassVar[int] = 0
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+
+    def generate_placements(
+        self, _group: PodGroupState, parent: Placement, _cluster: Snapshot
+    ) -> tuple[Placement, ...]:
+        """The parent."""
+        Attempts.made += 1
+        return (parent,)
