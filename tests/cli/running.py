@@ -17,7 +17,7 @@ from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
 from mooring.observe.tls import ServingTls
 
-__all__ = ["AUTHORITY", "Running", "ask", "serving"]
+__all__ = ["AUTHORITY", "Running", "ask", "kubeconfig_of", "serving"]
 
 AUTHORITY = Authority()
 
@@ -42,15 +42,7 @@ class Running:
         self.ca.write_bytes(AUTHORITY.certificate)
 
     def kubeconfig(self, server: str = "http://127.0.0.1:1", user: str = "ann") -> str:
-        path = self._folder / "kubeconfig"
-        config = {
-            "current-context": "c",
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [{"name": "c", "cluster": {"server": server}}],
-            "users": [{"name": "u", "user": {"token": user}}],
-        }
-        path.write_text(yaml.safe_dump(config))
-        return str(path)
+        return kubeconfig_of(self._folder, server, user)
 
     async def answer(self, command: click.Command, *words: str, user: str = "ann") -> Result:
         """The command with --server and the CA, as the user."""
@@ -61,6 +53,19 @@ class Running:
             f"--certificate-authority={self.ca}",
             f"--kubeconfig={self.kubeconfig(user=user)}",
         )
+
+
+def kubeconfig_of(folder: Path, server: str, user: str = "ann") -> str:
+    """The path of a kubeconfig, in the folder, for this API server."""
+    path = folder / "kubeconfig"
+    config = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": {"token": user}}],
+    }
+    path.write_text(yaml.safe_dump(config))
+    return str(path)
 
 
 async def ask(command: click.Command, *words: str) -> Result:

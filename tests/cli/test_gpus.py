@@ -7,8 +7,11 @@ import orjson
 import pytest
 from click.testing import CliRunner, Result
 
+from cli.running import ask, kubeconfig_of
 from devices.objects import gpu_node, share_pod, whole_pod
+from kube.api_server import ApiServer, Request
 from mooring.__main__ import main
+from mooring.cli.gpus import gpus
 from mooring.testing.builders import node, pod
 
 HELD = share_pod("held", 12, node="a", card=0)
@@ -103,3 +106,27 @@ def test_a_cluster_without_gpus_is_told_so(file: Path) -> None:
 
 def test_a_plan_is_no_picture(file: Path) -> None:
     assert shown(file, "--plan", "-o", "svg", objects=()).exit_code == 2
+
+
+async def test_without_a_file_the_cluster_of_the_kubeconfig_is_read(tmp_path: Path) -> None:
+    cluster = {
+        "/api/v1/nodes": ("Node", [gpu_node("a", 2, 16)]),
+        "/api/v1/pods": ("Pod", [HELD]),
+    }
+
+    def answered(request: Request) -> None:
+        kind, items = cluster.get(request.path, ("Other", []))
+        listed = {"kind": f"{kind}List", "apiVersion": "v1", "items": items}
+        request.reply({**listed, "metadata": {"resourceVersion": "1"}})
+
+    async with ApiServer(answered) as server:
+        kubeconfig = kubeconfig_of(tmp_path, server.url)
+        result = await ask(gpus, f"--kubeconfig={kubeconfig}")
+    assert result.exit_code == 0, result.output
+    assert "default/held" in result.stdout
+
+
+def test_a_kubeconfig_beside_files_is_a_mistake(file: Path) -> None:
+    result = shown(file, "--kubeconfig=x", objects=())
+    assert result.exit_code == 2
+    assert "go without FILEs" in result.stderr

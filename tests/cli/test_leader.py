@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from cli.running import AUTHORITY, Running, ask, serving
-from kube.api_server import ApiServer
+from kube.api_server import ApiServer, Request
 from mooring.cli.explain import explain
 from mooring.cli.leader import Leader, leader_options
 from mooring.framework.decision import Decision
@@ -117,6 +117,23 @@ async def test_without_a_leader_it_says_so(holder: str | None, running: Running)
     assert result.exit_code == 2
     assert "no replica holds the Lease mooring-system/mooring now" in result.stderr
     assert server.seen[0].headers["Authorization"] == "Bearer ann"
+
+
+async def test_a_leader_outside_the_cluster_needs_its_address(running: Running) -> None:
+    """Its lease names a host that is no pod."""
+
+    def answered(request: Request) -> None:
+        if "/leases/" in request.path:
+            request.reply(lease("host_1"))
+        else:
+            request.refuse(404, "NotFound", 'pods "host" not found')
+
+    async with ApiServer(answered) as server:
+        result = await ask(explain, "web", f"--kubeconfig={running.kubeconfig(server.url)}")
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert "there is no pod mooring-system/host" in line
+    assert "--server" in line
 
 
 async def test_without_a_lease_it_says_what_to_correct(running: Running) -> None:

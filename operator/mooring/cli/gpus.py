@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import click
 
+from mooring.cli.cluster import live_manifests
 from mooring.cli.console import (
     DONE,
     NO,
@@ -15,6 +16,7 @@ from mooring.cli.console import (
     print_json,
     print_table,
 )
+from mooring.cli.progress import Progress
 from mooring.engine.profiles import InForce, Profiles
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
@@ -39,11 +41,16 @@ _UNITS = {1: "MiB", 1024: "GiB"}
     short_help="Show the GPU cards of every node and who has them.",
     epilog="""\b
 Examples:
+  mooring gpus
+  mooring gpus --plan
   kubectl get nodes,pods -A -o json | mooring gpus -
-  mooring gpus cluster.json --preset hami -o svg > gpus.svg
-  mooring gpus cluster.json --plan""",
+  mooring gpus cluster.json --preset hami -o svg > gpus.svg""",
 )
-@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())
+@click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path())
+@click.option(
+    "--kubeconfig", type=click.Path(), help="Path of the kubeconfig. Without it: as kubectl."
+)
+@click.option("--context", help="Context in the kubeconfig. Without it: the current one.")
 @click.option(
     "--preset",
     type=click.Choice([*PRESETS]),
@@ -53,24 +60,37 @@ Examples:
 )
 @click.option("--plan", is_flag=True, help="Which few pods to move for those that pend.")
 @output_option("table", "json", "svg")
-def gpus(files: tuple[str, ...], preset: str, output: str, *, plan: bool) -> None:
+def gpus(
+    files: tuple[str, ...],
+    kubeconfig: str | None,
+    context: str | None,
+    preset: str,
+    output: str,
+    *,
+    plan: bool,
+) -> None:
     """Show the GPU cards of every node, who has them, and what would still fit.
 
-    Reads nodes and pods from FILEs (YAML or JSON; - is standard input). With --plan it looks for
-    the fewest pods, at most three, that would have to move to other nodes so that a pending pod
-    fits, each pending pod by itself; nothing is moved.
+    Reads nodes and pods from FILEs (YAML or JSON; - is standard input), or without any FILE from
+    the cluster of the kubeconfig, in which it only lists objects. With --plan it looks for the
+    fewest pods, at most three, that would have to move to other nodes so that a pending pod fits,
+    each pending pod by itself; nothing is moved.
 
     Exits with 0, with --plan 1 if there is a pending pod without a plan, 2 for bad input.
     """
     form, registry = PRESETS[preset], Registry(SHIPPED)
     if plan and output == "svg":
         raise click.UsageError("--plan prints a table or json")
-    with mistakes_reported():
-        inputs = inputs_of(read_manifests(files), registry)
+    if files and (kubeconfig or context):
+        raise click.UsageError("--kubeconfig and --context go without FILEs")
+    with mistakes_reported(), Progress() as progress:
+        live = not files
+        found = live_manifests(kubeconfig, context, progress) if live else read_manifests(files)
+        inputs = inputs_of(progress.counting(found, "reading objects"), registry)
     if plan:
-        found = [*plans(inputs, in_force(inputs, registry, preset), form)]
-        _print_plans(found, output)
-        sys.exit(DONE if all(each.node for each in found) else NO)
+        planned = [*plans(inputs, in_force(inputs, registry, preset), form)]
+        _print_plans(planned, output)
+        sys.exit(DONE if all(each.node for each in planned) else NO)
     nodes, unit = [*node_gpus(inputs.state, form)], _UNITS[form.mib_per_unit]
     if output == "svg":
         click.echo(picture(nodes, unit), nl=False)

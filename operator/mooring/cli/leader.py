@@ -5,7 +5,8 @@ import http.client
 import json
 import socket
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -17,7 +18,7 @@ from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection, load_connection
 from mooring.kube.errors import ForbiddenError, KubeError, NotFoundError
 from mooring.kube.errors import explain as explain_error
-from mooring.kube.port_forward import port_forward
+from mooring.kube.port_forward import PortForward, port_forward
 from mooring.kube.resources import LEASE
 from mooring.settings import RunSettings
 from mooring.simulate.manifests import InputError
@@ -25,7 +26,7 @@ from mooring.simulate.manifests import InputError
 __all__ = [
     "Leader",
     "answer_of",
-    "holder_of",
+    "holder_forward",
     "leader_options",
     "page_of",
     "replica_options",
@@ -214,10 +215,8 @@ async def _answer(leader: Leader, target: str) -> tuple[int, bytes]:
                 "leave it out for a port-forward"
             ) from None
         return await _fetched(reached, tls, name, path + target, headers, leader.server)
-    pod = await holder_of(connection, leader)
     headers = await connection.credentials.headers()
-    where = f"pod {leader.lease_namespace}/{pod}"
-    async with port_forward(connection, leader.lease_namespace, pod, leader.secure_port) as forward:
+    async with holder_forward(connection, leader) as (forward, where):
         name = leader.tls_server_name or "localhost"
         try:
             return await _fetched(forward.socket, tls, name, target, headers, where)
@@ -225,6 +224,26 @@ async def _answer(leader: Leader, target: str) -> tuple[int, bytes]:
             if forward.error:
                 raise InputError(f"{where}: {' '.join(forward.error.split())}") from None
             raise error from None
+
+
+@asynccontextmanager
+async def holder_forward(
+    connection: Connection, leader: Leader
+) -> AsyncIterator[tuple[PortForward, str]]:
+    """A port-forward to the pod that holds the Lease, and what the pod is called in messages."""
+    pod = await _holder_of(connection, leader)
+    where = f"pod {leader.lease_namespace}/{pod}"
+    async with AsyncExitStack() as stack:
+        try:
+            forward = await stack.enter_async_context(
+                port_forward(connection, leader.lease_namespace, pod, leader.secure_port)
+            )
+        except NotFoundError:
+            raise InputError(
+                f"there is no {where}, which the Lease names as the leading replica; if that runs "
+                "outside the cluster, say where: --server https://HOST:PORT"
+            ) from None
+        yield forward, where
 
 
 def url_parts(server: str) -> tuple[str, int, str]:
@@ -239,7 +258,7 @@ def url_parts(server: str) -> tuple[str, int, str]:
     return host, 443 if port is None else port, parts.path.rstrip("/")
 
 
-async def holder_of(connection: Connection, leader: Leader) -> str:
+async def _holder_of(connection: Connection, leader: Leader) -> str:
     """The name of the pod that holds the Lease."""
     lease = f"{leader.lease_namespace}/{leader.lease_name}"
     async with ApiClient(connection) as client:

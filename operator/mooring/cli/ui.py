@@ -16,11 +16,10 @@ from yarl import URL
 
 from mooring import __version__
 from mooring.cli.console import mistakes_reported
-from mooring.cli.leader import Leader, holder_of, leader_options, url_parts
+from mooring.cli.leader import Leader, holder_forward, leader_options, url_parts
 from mooring.kube.config import Connection, load_connection
 from mooring.kube.errors import KubeError
 from mooring.kube.errors import explain as explain_error
-from mooring.kube.port_forward import port_forward
 from mooring.simulate.manifests import InputError
 
 __all__ = ["Proxy", "forwarded", "ui"]
@@ -133,10 +132,8 @@ async def forwarded(
         writer.close()
 
     async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        namespace = leader.lease_namespace
         try:
-            pod = await holder_of(connection, leader)
-            async with port_forward(connection, namespace, pod, leader.secure_port) as opened:
+            async with holder_forward(connection, leader) as (opened, _):
                 opened.socket.setblocking(False)  # noqa: FBT003 - the standard library's only form
                 far_reader, far_writer = await asyncio.open_connection(sock=opened.socket)
                 await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
