@@ -13,7 +13,7 @@ import hashlib
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from threading import Thread
 from typing import Final
@@ -171,7 +171,11 @@ class Traces:
             await self._make_spans()
             if len(self._finished.spans) >= _BATCH and not await self._export():
                 return False
-        self._spans.end_round(self._offset())
+        for number, _ in enumerate(self._spans.end_round(self._offset()), 1):
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
+            if len(self._finished.spans) >= _BATCH and not await self._export():
+                return False
         while self._finished.spans:
             if not await self._export():
                 return False
@@ -297,7 +301,7 @@ class _PodSpans:
         elif noted.step is Step.NOMINATED:
             self._keep(self._nominated, noted)
         elif noted.step is Step.GONE and self._begun(noted) is not None:
-            self._gone[noted.pod] = noted
+            self._keep(self._gone, noted)
         else:
             self._end(noted, offset)
 
@@ -326,13 +330,15 @@ class _PodSpans:
                 self._attempt(begun, noted, "scheduled", offset)
             self._root(noted, offset)
 
-    def end_round(self, offset: float) -> None:
+    def end_round(self, offset: float) -> Iterator[None]:
         """Pods that have gone a round ago during an attempt, and were not bound since, have ended.
 
-        They were deleted, or bound by another scheduler.
+        They were deleted, or bound by another scheduler. Yields after each. If the caller stops
+        before the last one, the others end in the next round.
         """
-        for noted in self._gone_before.values():
-            self._end_gone(noted, offset)
+        while self._gone_before:
+            self._end_gone(self._gone_before.pop(next(iter(self._gone_before))), offset)
+            yield
         self._gone_before, self._gone = self._gone, {}
 
     def _end_gone(self, noted: NotedStep, offset: float) -> None:
@@ -348,7 +354,7 @@ class _PodSpans:
         steps[noted.pod] = noted
         if len(steps) > _MOST_OPEN:
             del steps[next(iter(steps))]
-            if steps is self._open:
+            if steps is not self._nominated:
                 self._lose(1, "too many pods wait for their binding")
 
     def _attempt(
