@@ -505,6 +505,22 @@ async def test_the_environment_gives_headers_and_names_the_service(
         assert found["service.instance.id"] == "replica-1"
 
 
+@pytest.mark.parametrize(
+    "headers", ["Bearer hunter2", "api-key=hunter2%0a2", "authorization: Bearer hunter2="]
+)
+async def test_a_header_that_cannot_be_sent_is_not_told_in_the_log(
+    headers: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", headers)
+    async with endpoint() as collector:
+        traces = traces_to(collector.url)
+        history = History(traces)
+        history.unschedulable(history.seen(1.0), 2.0, 3.0)
+        await sent(traces)
+        assert "eader" in caplog.text
+        assert "hunter" not in caplog.text
+
+
 async def test_many_spans_go_in_several_requests_and_none_is_lost() -> None:
     async with endpoint() as collector:
         traces = traces_to(collector.url)

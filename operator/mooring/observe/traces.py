@@ -83,11 +83,23 @@ class _Reasons(logging.Filter):
             self.first = record.getMessage()
             if record.levelno == logging.WARNING and isinstance(record.args, tuple) and record.args:
                 self.first = str(record.args[0])
+            # "... character(s) in header value: 'what cannot be sent'" would tell a credential.
+            before, _, header = self.first.partition(" in header ")
+            self.first = f"{before} in a header" if header else before
         return False
+
+
+class _WithoutHeaders(logging.Filter):
+    """Takes the headers out of what the library says about those that it cannot read."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.args = ("(not shown)",) * len(record.args or ())
+        return True
 
 
 _reasons = _Reasons()
 logging.getLogger("opentelemetry.exporter.otlp.proto.http.trace_exporter").addFilter(_reasons)
+logging.getLogger("opentelemetry.util.re").addFilter(_WithoutHeaders())
 
 
 class Traces:
