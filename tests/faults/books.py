@@ -696,8 +696,8 @@ def _unauthorised(
     The auditor sees a lease a moment after it was written, and a write counts from when the proxy
     received it, so that a replica that has lost the lease sent what is found here too late beyond
     doubt. One that has just taken it may write before the auditor knows: its own request for the
-    lease, which succeeded, tells that it was allowed to. Events are left out: they tell what has
-    been done.
+    lease, which was passed on before and succeeded, tells that it was allowed to. Events are left
+    out: they tell what has been done.
     """
     holders = [(0.0, "")]
     for event in events:
@@ -706,17 +706,17 @@ def _unauthorised(
             if holders[-1][1] != holder:
                 holders.append((event.at, holder))
     for name, journal in journals.items():
-        identity, taken_at = "", -math.inf
+        identity, taken = "", list[float]()
         for write in sorted(journal, key=lambda one: one["received"]):
             path = write["path"]
             if "/leases" in path:
                 identity = write.get("holder") or identity
                 if write.get("holder") and write["status"] in {200, 201}:
-                    taken_at = write["received"]
+                    taken.append(write["at"])
                 continue
             index = bisect_right(holders, write["received"], key=lambda one: one[0]) - 1
             since, holder = holders[index]
-            allowed = holder == identity or taken_at > since
+            allowed = holder == identity or any(since < at <= write["received"] for at in taken)
             if write["status"] is not None and not allowed and "/events" not in path:
                 text = f"{name} sent {write['method']} {path} ({write['status']})"
                 yield write["received"], f"{text} while {holder or 'nobody'} held the lease"

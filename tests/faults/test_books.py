@@ -212,6 +212,9 @@ def test_a_write_by_who_has_just_taken_the_lease_is_not_told() -> None:
     refused = write(lease, 0.0, 409, holder="two")
     journal = [refused, write("/pods/a", takes - 1), asked]
     assert len(history.verdict(two=journal).unauthorised) == 1
+    held_up = {**asked, "received": takes - 2, "at": takes}
+    journal = [held_up, write("/pods/a", takes - 1), write("/pods/b", early)]
+    assert len(history.verdict(two=journal).unauthorised) == 1
 
 
 def test_a_stall_is_the_longest_time_without_a_binding_while_a_pod_waits() -> None:

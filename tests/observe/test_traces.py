@@ -3,13 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from uuid import UUID
+from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
+from opentelemetry.sdk.trace import Tracer
 
+import mooring.observe.traces
 from mooring.framework.decision import Decision
 from mooring.framework.queued_pod import PodState, StateTimes
 from mooring.observe.records import DecisionLog, NotedStep, Step
@@ -363,6 +366,60 @@ async def test_a_pod_that_is_deleted_while_it_is_bound_ends_a_round_later() -> N
         await asyncio.wait([running])
 
 
+async def test_pods_that_go_at_once_during_an_attempt_do_not_hold_up_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As the members of a large group do that is deleted while it waits at Permit."""
+    made = [0]
+    start_span = Tracer.start_span
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        made[-1] += 1
+        return start_span(*args, **kwargs)
+
+    async def turn_for_ever() -> None:
+        while True:
+            await asyncio.sleep(0)
+            made.append(0)
+
+    monkeypatch.setattr(Tracer, "start_span", counted)
+    async with endpoint() as collector:
+        rounds = Rounds()
+        traces = traces_to(collector.url, rounds)
+        history = History(traces)
+        for number in range(300):
+            pod, uid = f"shop/{number}", str(UUID(int=number + 1))
+            history.assumed(history.seen(1.0, uid, pod), 2.0, 2.5, pod)
+            history.log.gone(pod, uid, 3.0)
+        tasks = asyncio.create_task(traces.run()), asyncio.create_task(turn_for_ever())
+        await rounds.run(2)
+        assert len(collector.spans) == sum(made) == 600
+        assert len(collector.requests[0].resource_spans[0].scope_spans[0].spans) == 256
+        assert max(made) <= 20
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def test_pods_that_have_gone_wait_in_a_bounded_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An endpoint that is down or slow keeps their round from ending."""
+    monkeypatch.setattr(mooring.observe.traces, "_MOST_OPEN", 2)
+    async with endpoint() as collector:
+        traces = traces_to(collector.url)
+        history = History(traces)
+        for pod in ("shop/a", "shop/b", "shop/c"):
+            history.assumed(history.seen(1.0, str(uuid4()), pod), 2.0, 2.5, pod)
+            path = history.log.path(pod)
+            assert path is not None
+            history.log.gone(pod, path["uid"], 3.0)
+        await sent(traces)
+        names = [attributes(span)["k8s.pod.name"] for span in collector.spans]
+        assert sorted(names) == ["b", "b", "c", "c"]
+        assert traces.dropped == 2
+
+
 async def test_a_pod_whose_watch_was_faster_than_its_binding_is_bound_and_ends_once() -> None:
     async with endpoint() as collector:
         rounds = Rounds()
@@ -446,6 +503,22 @@ async def test_the_environment_gives_headers_and_names_the_service(
         assert found["k8s.cluster.name"] == "east"
         assert found["service.version"] == "1.2.3"
         assert found["service.instance.id"] == "replica-1"
+
+
+@pytest.mark.parametrize(
+    "headers", ["Bearer hunter2", "api-key=hunter2%0a2", "authorization: Bearer hunter2="]
+)
+async def test_a_header_that_cannot_be_sent_is_not_told_in_the_log(
+    headers: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", headers)
+    async with endpoint() as collector:
+        traces = traces_to(collector.url)
+        history = History(traces)
+        history.unschedulable(history.seen(1.0), 2.0, 3.0)
+        await sent(traces)
+        assert "eader" in caplog.text
+        assert "hunter" not in caplog.text
 
 
 async def test_many_spans_go_in_several_requests_and_none_is_lost() -> None:

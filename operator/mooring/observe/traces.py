@@ -13,7 +13,7 @@ import hashlib
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from threading import Thread
 from typing import Final
@@ -83,11 +83,23 @@ class _Reasons(logging.Filter):
             self.first = record.getMessage()
             if record.levelno == logging.WARNING and isinstance(record.args, tuple) and record.args:
                 self.first = str(record.args[0])
+            # "... character(s) in header value: 'what cannot be sent'" would tell a credential.
+            before, _, header = self.first.partition(" in header ")
+            self.first = f"{before} in a header" if header else before
         return False
+
+
+class _WithoutHeaders(logging.Filter):
+    """Takes the headers out of what the library says about those that it cannot read."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.args = ("(not shown)",) * len(record.args or ())
+        return True
 
 
 _reasons = _Reasons()
 logging.getLogger("opentelemetry.exporter.otlp.proto.http.trace_exporter").addFilter(_reasons)
+logging.getLogger("opentelemetry.util.re").addFilter(_WithoutHeaders())
 
 
 class Traces:
@@ -171,7 +183,11 @@ class Traces:
             await self._make_spans()
             if len(self._finished.spans) >= _BATCH and not await self._export():
                 return False
-        self._spans.end_round(self._offset())
+        for number, _ in enumerate(self._spans.end_round(self._offset()), 1):
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
+            if len(self._finished.spans) >= _BATCH and not await self._export():
+                return False
         while self._finished.spans:
             if not await self._export():
                 return False
@@ -297,7 +313,7 @@ class _PodSpans:
         elif noted.step is Step.NOMINATED:
             self._keep(self._nominated, noted)
         elif noted.step is Step.GONE and self._begun(noted) is not None:
-            self._gone[noted.pod] = noted
+            self._keep(self._gone, noted)
         else:
             self._end(noted, offset)
 
@@ -326,13 +342,15 @@ class _PodSpans:
                 self._attempt(begun, noted, "scheduled", offset)
             self._root(noted, offset)
 
-    def end_round(self, offset: float) -> None:
+    def end_round(self, offset: float) -> Iterator[None]:
         """Pods that have gone a round ago during an attempt, and were not bound since, have ended.
 
-        They were deleted, or bound by another scheduler.
+        They were deleted, or bound by another scheduler. Yields after each. If the caller stops
+        before the last one, the others end in the next round.
         """
-        for noted in self._gone_before.values():
-            self._end_gone(noted, offset)
+        while self._gone_before:
+            self._end_gone(self._gone_before.pop(next(iter(self._gone_before))), offset)
+            yield
         self._gone_before, self._gone = self._gone, {}
 
     def _end_gone(self, noted: NotedStep, offset: float) -> None:
@@ -348,7 +366,7 @@ class _PodSpans:
         steps[noted.pod] = noted
         if len(steps) > _MOST_OPEN:
             del steps[next(iter(steps))]
-            if steps is self._open:
+            if steps is not self._nominated:
                 self._lose(1, "too many pods wait for their binding")
 
     def _attempt(
