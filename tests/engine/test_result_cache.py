@@ -201,6 +201,16 @@ def test_results_are_kept_up_to_so_many_bytes() -> None:
     assert cached.rows_run_for(pod("c", cpu="1m")) == [[0, 1, 2, 3, 4]]
 
 
+def test_results_are_kept_up_to_so_many_bytes_also_if_a_plugin_fails() -> None:
+    cached = Cached(Counting, most_bytes=1)
+    cached.rows_run_for(pod("a", cpu="1m"))
+    cached.plugin.broken = True
+    with pytest.raises(PluginError):
+        cached.rows_run_for(pod("b", cpu="2m"))
+    cached.plugin.broken = False
+    assert cached.rows_run_for(pod("c", cpu="1m")) == [[0, 1, 2, 3, 4]]
+
+
 def test_the_results_of_many_small_shapes_are_kept() -> None:
     cached = Cached(Counting)
     for cpu in range(1000):

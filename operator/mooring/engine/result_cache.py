@@ -291,12 +291,14 @@ class ResultCache:
         else:
             self._shapes.move_to_end(key)
         self._last = results
-        if results.rejection is None:
-            results.refresh(pod, cluster.nodes)
-        self._count(results)
-        while self._bytes > self._most_bytes and len(self._shapes) > 1:
-            _, dropped = self._shapes.popitem(last=False)
-            self._bytes -= dropped.counted_bytes
+        try:
+            if results.rejection is None:
+                results.refresh(pod, cluster.nodes)
+        finally:  # a plugin may fail for every shape
+            self._count(results)
+            while self._bytes > self._most_bytes and len(self._shapes) > 1:
+                _, dropped = self._shapes.popitem(last=False)
+                self._bytes -= dropped.counted_bytes
         return results
 
     def _count(self, results: ShapeResults) -> None:
