@@ -7,7 +7,7 @@ from mooring.model.affinity import SpreadConstraint
 from mooring.model.events import Kind
 from mooring.model.node import HOSTNAME, ZONE, parse_node
 from mooring.model.pod import parse_pod
-from mooring.model.selectors import selector_from_labels
+from mooring.model.selectors import NodeSelector, selector_from_labels
 from mooring.model.shape import PodShape
 from mooring.plugins.pod_topology_spread.inclusion import CountedNodes, NodeInclusion
 from mooring.state.cluster import ClusterState
@@ -156,3 +156,23 @@ def test_a_bounded_number_of_scopes_is_kept() -> None:
     for i in range(600):
         counted_nodes(state, shape(node_selector={"disk": str(i)}), (), inclusion)
     assert len(inclusion._kept) <= 256
+
+
+class CountedSelector(NodeSelector):
+    """Counts how often it is hashed: that takes milliseconds for a selector of thousands."""
+
+    hashed = 0
+
+    def __hash__(self) -> int:
+        type(self).hashed += 1
+        return super().__hash__()
+
+
+def test_a_selector_is_hashed_once_for_all_constraints_of_a_pod() -> None:
+    state, inclusion, of = cluster(*NODES), NodeInclusion(), shape(affinity=ON_SSD)
+    assert of.required_nodes is not None
+    of = replace(of, required_nodes=CountedSelector(of.required_nodes.terms))
+    for _ in range(2):
+        for key in (ZONE, HOSTNAME):
+            assert counted(state, counted_nodes(state, of, (), inclusion, topology_key=key)) == {}
+    assert CountedSelector.hashed == 1

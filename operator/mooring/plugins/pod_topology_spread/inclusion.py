@@ -52,6 +52,8 @@ class NodeInclusion:
 
     def __init__(self) -> None:
         self._kept: dict[tuple[object, ...], CountedNodes] = {}
+        self._numbers: dict[object, int] = {}
+        self._numbers_of: dict[PodShape, tuple[int, int]] = {}
         self._version = -1
 
     def counted_nodes(
@@ -63,20 +65,38 @@ class NodeInclusion:
         `keys`, and match its node inclusion policies
         (matchNodeInclusionPolicies in podtopologyspread/common.go).
         """
-        if self._version != nodes.topology_version or len(self._kept) >= _MOST_KEPT:
-            self._kept.clear()
+        most = max(len(self._kept), len(self._numbers_of))
+        if self._version != nodes.topology_version or most >= _MOST_KEPT:
+            for kept in (self._kept, self._numbers, self._numbers_of):
+                kept.clear()
             self._version = nodes.topology_version
         selects = bool(shape.required_nodes or shape.node_selector.requirements)
         by_affinity = constraint.honor_affinity and selects
         by_taints = constraint.honor_taints and len(nodes.taint_sets) > 1
         of_shape = shape if by_affinity or by_taints else None
-        selected = (shape.node_selector, shape.required_nodes) if by_affinity else None
-        tolerated = shape.tolerations if by_taints else None
+        selects_like, tolerates_like = (0, 0) if of_shape is None else self._numbers_for(of_shape)
+        selected = selects_like if by_affinity else None
+        tolerated = tolerates_like if by_taints else None
         key = (constraint.topology_key, keys, selected, tolerated)
         counted = self._kept.get(key)
         if counted is None:
             counted = self._kept[key] = _counted_nodes(of_shape, constraint, keys, nodes)
         return counted
+
+    def _numbers_for(self, shape: PodShape) -> tuple[int, int]:
+        """Numbers that are equal for shapes that select the same nodes, and tolerate the same.
+
+        A selector may be large, so it is hashed once per shape and not for each constraint.
+        """
+        found = self._numbers_of.get(shape)
+        if found is None:
+            selects, tolerates = (shape.node_selector, shape.required_nodes), shape.tolerations
+            numbers = self._numbers
+            found = self._numbers_of[shape] = (
+                numbers.setdefault(selects, len(numbers)),
+                numbers.setdefault(tolerates, len(numbers)),
+            )
+        return found
 
 
 def _counted_nodes(
