@@ -493,9 +493,10 @@ def test_members_are_told_that_others_are_missing_if_that_lasts(open_door: Door)
     assert len(open_door.gated) == 2
 
 
-@pytest.mark.parametrize("change", ["its object changes", "a member goes"])
+@pytest.mark.parametrize("change", ["its object changes", "a member goes", "another binds one"])
 def test_a_group_that_changes_is_tried_again(open_door: Door, change: str) -> None:
     open_door.put_group("g", 1)
+    open_door.comes("g-gated", group="g", gates=["later"])
     members = [open_door.comes(name, group="g") for name in ("g-0", "g-1")]
     for _ in members:
         queue, queued = open_door.scheduler_state.queue, open_door.popped()
@@ -503,9 +504,12 @@ def test_a_group_that_changes_is_tried_again(open_door: Door, change: str) -> No
     assert open_door.queue("g-1") is SubQueue.UNSCHEDULABLE
     if change == "a member goes":
         open_door.intake.gone(members[0].key, members[0].uid)
+    elif change == "another binds one":
+        bound = parse_pod(pod("g-x", group="g", node="a"))
+        open_door.scheduler_state.state.put(Kind.POD, bound.key, bound)
     else:
         open_door.put_group("g", 2)
-    assert open_door.queue("g-1") is SubQueue.BACKOFF
+    assert open_door.scheduler_state.queue.counts()[SubQueue.BACKOFF]
 
 
 def test_nothing_is_said_about_members_that_were_gated_for_a_moment(open_door: Door) -> None:

@@ -27,6 +27,7 @@ def test_the_best_nodes_are_listed_first() -> None:
     table = score(search, np.arange(5))
     assert list(table.by_node(2, chosen=4)) == ["n4", "n3"]
     assert list(table.by_node(None, chosen=4))[:2] == ["n4", "n3"]
+    assert table.by_node(0, chosen=4) == {}
 
 
 def test_the_chosen_node_is_listed_even_among_many_equals() -> None:

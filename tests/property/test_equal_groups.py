@@ -204,6 +204,7 @@ class EqualGroups(RuleBasedStateMachine):
             decision = run_whole(place_group(*about, seed=0, assume=assume))
         for member in members:
             if (row := decision.rows.get(member.pod.uid)) is None:
+                member.decided_by_shapes = decision.by_shapes
                 self.queue.add_unschedulable(member, decision.plugins, self.now)
             else:
                 self.bound(member.pod, self.state.nodes.names[row])

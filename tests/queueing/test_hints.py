@@ -124,6 +124,7 @@ def group_member(
     *cpus: int,
     plugins: frozenset[str] = FIT,
     minimum: int = 2,
+    by_shapes: bool = True,
     **fields: Any,
 ) -> QueuedPod:
     """The first member of a group of this name, with so many CPUs each, that was rejected."""
@@ -135,8 +136,13 @@ def group_member(
     ]
     for raw_member in raws:
         state.put_unscheduled(parse_pod(raw_member))
-    queue = SubQueue.UNSCHEDULABLE
-    return queued_pod(raws[0], GANGS, queue=queue, unschedulable_plugins=plugins)
+    return queued_pod(
+        raws[0],
+        GANGS,
+        queue=SubQueue.UNSCHEDULABLE,
+        unschedulable_plugins=plugins,
+        decided_by_shapes=by_shapes,
+    )
 
 
 def test_members_of_equal_groups_share_a_signature(
@@ -154,6 +160,7 @@ def test_members_of_equal_groups_share_a_signature(
         {"cpus": (2, 1)},
         {"cpus": (2, 1, 2)},
         {"plugins": NOT_ROW_LOCAL},
+        {"by_shapes": False},
     ],
 )
 def test_members_of_groups_that_differ_share_no_signature(

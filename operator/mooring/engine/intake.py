@@ -140,18 +140,16 @@ class Intake:
     def _admit_group(self, event: ClusterEvent) -> None:
         """Runs PreEnqueue again for the gated members of a group that may be complete now.
 
-        Its other members are tried again if the group's object changed. If a member has gone, one
-        of the others is, with its group: that may be equal to other groups no more.
+        Its other members are tried again if the group's object changed. If a member has gone, or
+        another scheduler has bound one, one of the others is, with its group: that may be equal to
+        other groups no more.
         """
         about = event.after if event.after is not None else event.before
         groups = self._scheduler.state.pod_groups
         if isinstance(about, PodGroup):
             group = groups.get(about.key)
-        elif isinstance(about, Pod) and event.action is Action.DELETE:
-            group = groups.of(about)
-            first = next(iter(group.unscheduled.values()), None) if group is not None else None
-            if first is not None:
-                self._scheduler.queue.try_again(first.key, self._clock())
+        elif isinstance(about, Pod) and (event.kind is Kind.POD or event.action is Action.DELETE):
+            self._try_again_after(about)
             return
         elif isinstance(about, Pod) and event.action is Action.ADD:
             group = groups.of(about)
@@ -166,6 +164,17 @@ class Intake:
             elif isinstance(about, PodGroup):
                 self._scheduler.queue.try_again(pod.key, self._clock())
         self._wake()
+
+    def _try_again_after(self, member: Pod) -> None:
+        """One of the other members is tried again, with those that are not gated."""
+        group = self._scheduler.state.pod_groups.of(member)
+        if group is None or group.incomplete is not None:
+            return
+        queue = self._scheduler.queue
+        others = (queue.get(pod.key) for pod in group.unscheduled.values())
+        first = next((q for q in others if q is not None and not q.gated), None)
+        if first is not None:
+            queue.try_again(first.pod.key, self._clock())
 
     def report(self) -> None:
         """Tells pods that have waited for some seconds why; to be called from time to time."""
@@ -212,11 +221,19 @@ class Intake:
         for event in events:
             if event.kind is Kind.NAMESPACE and (namespace := _relabelled(event)) is not None:
                 self._find_profiles(namespace)
-            if event.kind in _GROUP_EVENTS:
+            if event.kind in _GROUP_EVENTS or self._is_bound_by_another(event):
                 self._admit_group(event)
             self._take_back_after(event)
         if self._scheduler.queue.move_on_events(events, self._clock()):
             self._wake()
+
+    def _is_bound_by_another(self, event: ClusterEvent) -> bool:
+        """Whether the event is that the watch shows a pod on a node, and it was not assumed."""
+        pod = event.after
+        if event.kind is not Kind.POD or event.action is not Action.ADD or not isinstance(pod, Pod):
+            return False
+        placed = self._scheduler.state.pods.get(pod.key)
+        return placed is not None and not placed.assumed
 
     def known(self) -> dict[str, str]:
         """The uid of every pod without a node that came in and is not in flight, by its key."""

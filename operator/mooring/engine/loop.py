@@ -417,7 +417,9 @@ class SchedulingLoop:
                     self._delete_half_group(group, attempts[0].pipeline)
             self._group_reports.decided(group, decision)
             left = [a for a in attempts if a.queued.pod.uid not in decision.rows]
-            await self._in_slices(self._group_unschedulable(left, decision), metrics)
+            by_shapes = decision.by_shapes and self._are_all(group, attempts)
+            steps = self._group_unschedulable(left, decision, by_shapes=by_shapes)
+            await self._in_slices(steps, metrics)
         except _GivenUp:
             raise
         except Exception as error:
@@ -601,9 +603,12 @@ class SchedulingLoop:
             yield from budget.pause()
 
     def _group_unschedulable(
-        self, attempts: Sequence[_Attempt], decision: GroupDecision
+        self, attempts: Sequence[_Attempt], decision: GroupDecision, *, by_shapes: bool
     ) -> Slices[None]:
-        """These members have no node; their backoff is that of the group."""
+        """These members have no node; their backoff is that of the group.
+
+        For `by_shapes` see QueuedPod.
+        """
         budget = SearchBudget(clock=self._clock)
         count = max((a.queued.unschedulable_count for a in attempts), default=0)
         for attempt in attempts:
@@ -611,12 +616,19 @@ class SchedulingLoop:
                 continue
             self._count(attempt, "unschedulable")
             queued = attempt.queued
-            queued.unschedulable_count = count
+            queued.unschedulable_count, queued.decided_by_shapes = count, by_shapes
             # Before the pod is in a queue again: its state says when the attempt began.
             self._record(attempt, None, decision.message)
             self._scheduler.queue.add_unschedulable(queued, decision.plugins, self._clock())
             self._reports.unschedulable(queued.pod, decision.message, self._nominated_node(attempt))
             yield from budget.pause()
+
+    def _are_all(self, group: PodGroupState, attempts: Iterable[_Attempt]) -> bool:
+        """Whether these are all members of the group without a node, and none is nominated."""
+        without_node = group.unscheduled.keys()
+        return without_node == {attempt.queued.pod.uid for attempt in attempts} and not any(
+            self._nominated_node(attempt) for attempt in attempts
+        )
 
     def _nominated_node(self, attempt: _Attempt) -> str | None:
         """The node that the pod is nominated to."""

@@ -34,8 +34,11 @@ class ScoreTable:
     def by_node(self, most: int | None, *, chosen: int) -> dict[str, NodeScore]:
         """Scores by node name, the best first; of all nodes, or of `most` nodes.
 
-        `chosen` is the position of the chosen node, one of `best`; it is always included.
+        `chosen` is the position of the chosen node, one of `best`; it is always included, unless
+        `most` is 0.
         """
+        if most == 0:
+            return {}
         listed = self._highest(most)
         if chosen not in listed:
             listed[np.argmin(self.total[listed])] = chosen

@@ -32,7 +32,8 @@ class QueueingHints:
         tried together, for all groups that are equal.
         """
         pod, pipeline, plugins = queued.pod, queued.pipeline, queued.unschedulable_plugins
-        group = self._group(pod, plugins <= pipeline.row_local) if pipeline.group_policy else None
+        by_shapes = queued.decided_by_shapes and plugins <= pipeline.row_local
+        group = self._group(pod, by_shapes) if pipeline.group_policy else None
         rejected = (pod.shape, pipeline, plugins, group, pod.longest_run)
         if plugins <= pipeline.row_local:
             return rejected
@@ -40,17 +41,17 @@ class QueueingHints:
             return (*rejected, pod.uid)  # extenders read the whole pod
         return (*rejected, frozenset(pod.labels.items()), pod.volumes, pod.owner)
 
-    def _group(self, pod: Pod, row_local: bool) -> Hashable:  # noqa: FBT001 - of the plugins
+    def _group(self, pod: Pod, by_shapes: bool) -> Hashable:  # noqa: FBT001 - of the attempt
         """What is equal for pods of equal groups; None if the pod is in no group.
 
         Groups are equal if the same is required of them and their members without a node have the
         same shapes. A group is equal to no other if a member has a node, which may bind the others
-        to a topology domain; if plugins rejected it that may read more of its members; and if its
-        members have many different shapes.
+        to a topology domain; if plugins decided about it that may read more of its members, or if
+        not all of these were tried; and if its members have many different shapes.
         """
         groups = self._cluster.pod_groups
         group = groups.of(pod)
-        if not row_local or group is None or group.definition is None or group.scheduled_pods_count:
+        if not by_shapes or group is None or group.definition is None or group.scheduled_pods_count:
             return groups.key_of(pod)
         shapes = group.unscheduled_shapes
         if len(shapes) > _MOST_SHAPES:

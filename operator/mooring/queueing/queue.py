@@ -342,7 +342,7 @@ class SchedulingQueue:
         self._in_flight.enter(queued, self._events.end)
         queued.times.enter(PodState.IN_FLIGHT, now)
         queued.attempts += 1
-        queued.outdated = False
+        queued.outdated = queued.decided_by_shapes = False
 
     def _drop_events(self) -> None:
         """Drops the events that no pod has to be checked against; hints have run for all."""

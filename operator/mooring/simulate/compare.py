@@ -187,7 +187,7 @@ def compare(
     if as_profile is None and len(old) == len(new) == 1:
         names = [old[0].profile.name, new[0].profile.name]
     simulations = [
-        Simulation(replace(inputs, profiles=tuple(p)), registry, seed=seed, profile=name)
+        Simulation(replace(inputs, profiles=tuple(p)), registry, seed=seed, nodes=0, profile=name)
         for p, name in zip((old, new), names, strict=True)
     ]
     wanted = {key: position for position, key in enumerate(order or ())}

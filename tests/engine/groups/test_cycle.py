@@ -896,6 +896,84 @@ async def test_of_equal_groups_one_is_tried_after_an_event_and_the_next_if_that_
         assert await after("s1", "s2", "s3") == (3, 4)
 
 
+async def test_a_group_of_which_another_scheduler_binds_a_member_is_tried_for_itself(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    """It needs fewer nodes than the groups that it was equal to."""
+    now = 0.0
+    objects = node("a", cpu="2"), node("b", cpu="2"), pod("s", cpu="2", node="a")
+    engine = Engine(client, *objects, pod_group("g", 3), pod_group("h", 3), clock=lambda: now)
+    engine.pending(*members("g", 3, cpu="2"), *members("h", 3, cpu="2"))
+    state = engine.scheduler_state.state
+    with engine.running():
+        await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 6)
+        now = 60.0
+        member = parse_pod(pod("h-x", group="h", node="b"))
+        state.put(Kind.POD, member.key, member)
+        await until(lambda: is_idle(engine))
+        now = 120.0
+        state.delete(Kind.POD, "default/s")
+        await until(lambda: len(bindings.made) == 2)
+    assert {name[0] for name, _ in bindings.made} == {"h"}
+
+
+async def test_groups_of_equal_shapes_are_tried_one_by_one_if_labels_of_members_may_matter(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    """The largest member of g fits nowhere, and its others not beside one another."""
+    now = 0.0
+    groups = pod_group("g", 2), pod_group("h", 2)
+    taken = pod("s", cpu="3", node="a")
+    engine = Engine(client, node("a", cpu="3"), taken, *groups, clock=lambda: now)
+    for name in "gh":
+        fields = {"labels": {"group": name}, "affinity": NOT_BESIDE_G}
+        engine.pending(pod(f"{name}-x", group=name, cpu="4"))
+        engine.pending(*members(name, 2, cpu="1", **fields))
+    with engine.running():
+        await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 6)
+        now = 60.0
+        engine.scheduler_state.state.delete(Kind.POD, "default/s")
+        await until(lambda: len(bindings.made) == 2)
+    assert {name[0] for name, _ in bindings.made} == {"h"}
+
+
+async def test_a_group_that_waits_for_its_victims_is_not_tried_for_groups_that_are_equal(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    """It may not preempt anew, and they may."""
+    now = 0.0
+    objects = node("a", cpu="2"), pod("low-a", cpu="2", node="a")
+    engine = Engine(client, *objects, pod_group("g", 2), pod_group("h", 2), clock=lambda: now)
+    state = engine.scheduler_state.state
+
+    def put_victim(at: str, **fields: Any) -> None:
+        victim = parse_pod(pod(f"low-{at}", cpu="2", node=at, **fields))
+        state.put(Kind.POD, victim.key, victim)
+
+    engine.pending(*members("g", 3, cpu="1", priority=10))
+    with engine.running():
+        await until(lambda: bindings.deleted == ["low-a"])
+        put_victim("a", terminating=True)
+        engine.pending(*members("h", 3, cpu="1", priority=10))
+        await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 6)
+        now = 60.0
+        put_victim("b")
+        state.put(Kind.NODE, "b", parse_object(Kind.NODE, node("b", cpu="2")))
+        await until(lambda: bindings.deleted == ["low-a", "low-b"])
+
+
+NOT_BESIDE_G: Raw = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "labelSelector": {"matchLabels": {"group": "g"}},
+                "topologyKey": "kubernetes.io/hostname",
+            }
+        ]
+    }
+}
+
+
 def is_idle(engine: Engine) -> bool:
     counts = queue_counts(engine)
     return not counts[SubQueue.ACTIVE] + counts[SubQueue.BACKOFF] + len(in_attempt(engine))

@@ -76,7 +76,8 @@ class GroupDecision:
 
     `rows` has the row of each member that gets a node, by uid; it is empty if the group is
     unschedulable. `message` says why the members without a node have none, and `plugins` name what
-    rejected them. `bounded` says that not all placements could be tried.
+    rejected them. `bounded` says that not all placements could be tried, and `by_shapes` that
+    nothing but the shapes of the members was read of them.
     """
 
     rows: Mapping[str, int]
@@ -86,6 +87,7 @@ class GroupDecision:
     message: str = ""
     plugins: frozenset[str] = frozenset()
     bounded: bool = False
+    by_shapes: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,7 +120,8 @@ def decide_group(
     if not members or len(members) < needed:
         return GroupDecision({}, message=f"{len(members)} of {needed} members can be scheduled now")
     if (lacking := _lacking(group, cluster)) is not None:
-        return GroupDecision({}, message=lacking, plugins=frozenset(pipeline.resource_filters))
+        resource_filters = frozenset(pipeline.resource_filters)
+        return GroupDecision({}, message=lacking, plugins=resource_filters, by_shapes=True)
     search = GroupSearch(
         members, pipeline, cluster, cache, seed=seed, rejected=rejected, budget=budget
     )
@@ -434,6 +437,7 @@ def _decision(
         message=message,
         plugins=plugins,
         bounded=not assignment.complete and not impossible,
+        by_shapes=search.was_counted,
     )
 
 

@@ -307,6 +307,11 @@ class GroupSearch:
         )
 
     @property
+    def was_counted(self) -> bool:
+        """Whether the members were counted in the last search, so that only shapes were read."""
+        return self._known_counts[1] is not None
+
+    @property
     def is_outdated(self) -> bool:
         """Whether the search cannot go on after a pause, as DecisionOutdated says."""
         waiting = without_node(self._members, self._cluster)
