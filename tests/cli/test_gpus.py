@@ -12,6 +12,7 @@ from devices.objects import gpu_node, share_pod, whole_pod
 from kube.api_server import ApiServer, Request
 from mooring.__main__ import main
 from mooring.cli.gpus import gpus
+from mooring.policy.profile import API_VERSION
 from mooring.testing.builders import node, pod
 
 HELD = share_pod("held", 12, node="a", card=0)
@@ -102,6 +103,19 @@ def test_without_a_plan_the_answer_is_no(file: Path) -> None:
 def test_a_cluster_without_gpus_is_told_so(file: Path) -> None:
     assert "no node has GPUs" in shown(file, objects=(pod("p"),)).stderr
     assert "no pending pod requests GPUs" in shown(file, "--plan", objects=(pod("p"),)).stderr
+
+
+def test_profiles_are_not_read_because_their_plugins_may_be_missing_here(file: Path) -> None:
+    enabled = {"multiPoint": {"enabled": [{"name": "AcmeRacks"}]}}
+    stored = {
+        "apiVersion": API_VERSION,
+        "kind": "SchedulingProfile",
+        "metadata": {"name": "theirs"},
+        "spec": {"plugins": enabled},
+    }
+    for words in ((), ("--plan",)):
+        result = shown(file, *words, objects=(gpu_node("a", 2, 16), HELD, stored))
+        assert result.exit_code == 0, result.output
 
 
 def test_a_plan_is_no_picture(file: Path) -> None:

@@ -309,6 +309,18 @@ async def test_an_attempt_lasts_until_its_pod_is_rejected_or_fails() -> None:
         assert collector.spans[1].status.message == "the API server said no"
 
 
+@pytest.mark.parametrize("reason", [7, "\ud800", "x" * 100_000])
+async def test_what_a_plugin_gives_for_a_reason_does_not_end_the_scheduler(reason: Any) -> None:
+    async with endpoint() as collector:
+        traces = traces_to(collector.url)
+        history = History(traces)
+        history.assumed(history.seen(1.0), 2.0, 2.5)
+        history.log.note(POD, Step.REJECTED, 3.0, "Gate", reason)
+        await sent(traces)
+        (span,) = collector.spans
+        assert attributes(span)["mooring.cause"] in ("7", "?", "x" * 1024)
+
+
 async def test_attempts_are_sent_while_their_pod_still_waits() -> None:
     async with endpoint() as collector:
         rounds = Rounds()

@@ -28,6 +28,7 @@ from mooring.simulate.gpus import Card, NodeGPUs, Plan, node_gpus, picture, plan
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.manifests import read_manifests
 from mooring.simulate.offline import offline_handle
+from mooring.simulate.profiles import is_profile
 
 __all__ = ["gpus", "in_force"]
 
@@ -86,7 +87,9 @@ def gpus(
     with mistakes_reported(), Progress() as progress:
         live = not files
         found = live_manifests(kubeconfig, context, progress) if live else read_manifests(files)
-        inputs = inputs_of(progress.counting(found, "reading objects"), registry)
+        # Profiles say nothing about cards, and may have plugins that are not installed here.
+        objects = (each for each in found if not is_profile(each))
+        inputs = inputs_of(progress.counting(objects, "reading objects"), registry)
     if plan:
         planned = [*plans(inputs, in_force(inputs, registry, preset), form)]
         _print_plans(planned, output)

@@ -397,8 +397,8 @@ class _PodSpans:
             attributes["mooring.nominated_node.name"] = nominated.details[0]
             attributes["mooring.victims.count"] = int(nominated.details[1])
         if cause:
-            # Plugins may give characters that UTF-8 has not.
-            cause = cause[:_LONGEST_CAUSE].encode(errors="replace").decode()
+            # Plugins may give characters that UTF-8 has not; nothing checks what they reject with.
+            cause = str(cause)[:_LONGEST_CAUSE].encode(errors="replace").decode()
             attributes["mooring.cause"] = cause
         span = self._tracer.start_span(
             "scheduling attempt",
