@@ -373,3 +373,24 @@ def test_a_preemption_ends_if_a_node_changes_in_every_pause() -> None:
         "preemption: the cluster changed each time while victims were searched for"
     )
     assert pauses == 8
+
+
+def test_a_group_whose_priority_is_raised_in_a_pause_is_no_victim() -> None:
+    names = NAMES[:20]
+
+    def rival(priority: int) -> Raw:
+        return pod_group("rival", 2, disruption_mode="PodGroup", priority=priority)
+
+    deciding = Deciding(*lower_on(names[2:]), pod_group("g", 19), rival(0))
+    for name in names[:2]:
+        deciding.state.put(Kind.NODE, name, parse_object(Kind.NODE, node(name, cpu="1")))
+        member = parse_pod(running(f"rival-{name}", name, group="rival"))
+        deciding.state.put(Kind.POD, member.key, member)
+
+    def it_is_raised() -> None:
+        raised = parse_object(Kind.POD_GROUP, rival(1000))
+        deciding.state.put(Kind.POD_GROUP, "default/rival", raised)
+
+    answer, pauses = driven(preempting(deciding, gang(19), ticking()), it_is_raised)
+    assert pauses
+    assert not isinstance(answer, GroupNomination)

@@ -61,12 +61,16 @@ class _Unit:
 
     @property
     def pods(self) -> tuple[tuple[Pod, int], ...]:
-        """The pods with their rows; of a group its members that are on a node now."""
+        """The pods with their rows; of a group its members that are on a node now.
+
+        None of a group whose priority was raised: it may not be lower any more.
+        """
         if self.single is not None:
             return (self.single,)
         group = self.group
-        placed = (*group.assumed.values(), *group.assigned.values()) if group is not None else ()
-        return tuple((one.pod, one.row) for one in placed)
+        if group is None or group.priority > self.priority:
+            return ()
+        return tuple((p.pod, p.row) for p in (*group.assumed.values(), *group.assigned.values()))
 
     @property
     def importance(self) -> tuple[int, bool, bool, int, float]:
