@@ -66,6 +66,13 @@ def test_slots_are_found_of_pods_that_are_on_a_node_and_not_of_others_of_their_n
     assert columns.slots_of(()).tolist() == []
 
 
+def test_the_slot_of_a_pod_that_is_named_twice_is_found_once() -> None:
+    """What the pod requests would else be freed twice."""
+    columns, one = MutablePodColumns(), parse_pod(pod("a"))
+    columns.put(one, 0, nominated=False)
+    assert columns.slots_of((one, one)).tolist() == [0]
+
+
 def test_slots_are_found_by_namespace() -> None:
     columns = MutablePodColumns()
     for namespace in ("x", "y", "x"):

@@ -57,10 +57,10 @@ class PodColumns:
         return self._slots.get((key, nominated))
 
     def slots_of(self, pods: Iterable[Pod]) -> IntArray:
-        """The slots (int64) of those of these pods that are on a node now."""
+        """The slots (int64) of those of these pods that are on a node now, each once."""
         found = ((self.slot(pod.key, nominated=False), pod.uid) for pod in pods)
-        slots = [s for s, uid in found if s is not None and _uid(self._pods[s]) == uid]
-        return np.array(slots, np.int64)
+        slots = (s for s, uid in found if s is not None and _uid(self._pods[s]) == uid)
+        return np.array([*dict.fromkeys(slots)], np.int64)
 
     @property
     def rows(self) -> IntArray:
