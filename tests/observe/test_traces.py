@@ -615,6 +615,21 @@ async def test_the_end_waits_for_an_endpoint_that_hangs_for_a_bounded_time_only(
         assert "the process ends" in caplog.text
 
 
+async def test_spans_that_an_endpoint_redirects_are_lost_and_it_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def redirecting() -> int:
+        raise web.HTTPPermanentRedirect("https://collector/v1/traces")
+
+    async with endpoint(redirecting) as collector:
+        traces = traces_to(collector.url)
+        history = History(traces)
+        history.unschedulable(history.seen(1.0), 2.0, 3.0)
+        await sent(traces)
+        assert len(collector.requests) == traces.dropped == 1
+        assert "308 and redirects to https://collector/v1/traces" in caplog.text
+
+
 async def test_after_an_outage_spans_are_sent_again_and_the_next_outage_is_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from threading import Thread
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import orjson
@@ -35,6 +35,7 @@ from opentelemetry.trace import (
     TraceFlags,
     set_span_in_context,
 )
+from requests import RequestException, Response, Session
 
 from mooring.observe.records import NotedStep, Step
 
@@ -132,7 +133,7 @@ class Traces:
         flush_seconds: float = _FLUSH_SECONDS,
     ) -> None:
         self._endpoint = endpoint.rstrip("/").removesuffix("/v1/traces")
-        self._exporter = OTLPSpanExporter(f"{self._endpoint}/v1/traces")
+        self._exporter = OTLPSpanExporter(f"{self._endpoint}/v1/traces", session=_session())
         self._clock = clock
         self._wall = wall
         self._sleep = sleep
@@ -239,6 +240,19 @@ class Traces:
         if not self._told:
             self._told = True
             logger.warning("--otlp-endpoint %s: spans are lost: %s", self._endpoint, reason)
+
+
+def _session() -> Session:
+    """A session for which a redirection is an error; the exporter takes it for success."""
+
+    def check(response: Response, *_: Any, **__: Any) -> None:
+        if 300 <= response.status_code < 400:
+            target = response.headers.get("Location", "")[:_LONGEST_CAUSE]
+            raise RequestException(f"it answers {response.status_code} and redirects to {target}")
+
+    session = Session()
+    session.hooks["response"].append(check)
+    return session
 
 
 class _Finished(SpanProcessor):
