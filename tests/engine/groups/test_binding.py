@@ -75,6 +75,17 @@ async def test_all_are_called_off_if_the_minimum_is_raised_before_the_first_is_b
     assert [*map(str, ended)] == ["the minimum of the group is 3 now"] * 2
 
 
+async def test_all_are_called_off_if_one_fails_that_a_raised_minimum_needs() -> None:
+    definition = group_of(2)
+    group = GroupBinding(definition, 3)
+    waiting = [asyncio.create_task(group.all_ready()) for _ in range(2)]
+    assert await arrived(*waiting) == 0
+    definition.definition = parse_pod_group(pod_group("g", 3))
+    group.failed("no volume")
+    ended = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [*map(str, ended)] == ["no volume"] * 2
+
+
 async def test_none_is_called_off_if_the_minimum_is_raised_once_the_first_may_be_bound() -> None:
     """The members that are bound would stay bound, and be fewer."""
     definition = group_of(2)

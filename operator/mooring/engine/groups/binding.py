@@ -78,9 +78,7 @@ class GroupBinding:
 
     async def _meet(self, meeting: "_Meeting") -> None:
         meeting.came += 1
-        if not self._ready.over:
-            self._needed = max(self._needed, self._group.minimum - self._others)
-            self._call_off_if_too_few(f"the minimum of the group is {self._group.minimum} now")
+        self._call_off_if_too_few(f"the minimum of the group is {self._group.minimum} now")
         self._look()
         try:
             await meeting.wait()
@@ -127,6 +125,8 @@ class GroupBinding:
         self._look()
 
     def _call_off_if_too_few(self, reason: str) -> None:
+        if not self._ready.over:
+            self._needed = max(self._needed, self._group.minimum - self._others)
         if self._left < self._needed and self.called_off is None:
             self.called_off = reason
 
