@@ -225,7 +225,11 @@ class Traces:
                     loop.call_soon_threadsafe(self._exported, exported, len(batch), taken)
 
         self._in_flight = len(batch)
-        Thread(target=export, name="otlp", daemon=True).start()
+        try:
+            Thread(target=export, name="otlp", daemon=True).start()
+        except RuntimeError as error:  # the system has no thread for it
+            _reasons.first = str(error)
+            self._exported(exported, len(batch), taken=False)
         return await asyncio.shield(exported)
 
     def _exported(self, exported: "asyncio.Future[bool]", number: int, taken: bool) -> None:  # noqa: FBT001 - call_soon_threadsafe passes no names
@@ -248,6 +252,7 @@ def _session() -> Session:
     def check(response: Response, *_: Any, **__: Any) -> None:
         if 300 <= response.status_code < 400:
             target = response.headers.get("Location", "")[:_LONGEST_CAUSE]
+            response.close()  # the exporter does not get it
             raise RequestException(f"it answers {response.status_code} and redirects to {target}")
 
     session = Session()
