@@ -84,6 +84,7 @@ def test_a_value_out_of_range_is_a_usage_error(words: list[str], complaint: str)
         (["--otlp-endpoint=http://collector:http"], "is no URL"),
         (["--otlp-endpoint=http://[::1"], "is no URL"),
         (["--otlp-endpoint=http://ann:secret@c"], "belong into OTEL_EXPORTER_OTLP_HEADERS"),
+        (["--otlp-endpoint=http://ann:se/cret@c"], "belong into OTEL_EXPORTER_OTLP_HEADERS"),
         (["--otlp-endpoint=http://c?token=secret"], "belong into OTEL_EXPORTER_OTLP_HEADERS"),
         (["--otlp-endpoint=http://c", "--decision-record-mib=0"], "--decision-record-mib over 0"),
         (["--tls-cert-file", "a"], "--tls-cert-file and --tls-private-key-file need each other"),

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from threading import Thread
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -613,6 +614,47 @@ async def test_the_end_waits_for_an_endpoint_that_hangs_for_a_bounded_time_only(
         await asyncio.wait([begun])
         assert traces.dropped == 2
         assert "the process ends" in caplog.text
+
+
+async def test_spans_that_an_endpoint_redirects_are_lost_and_it_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def redirecting() -> int:
+        raise web.HTTPPermanentRedirect("https://collector/v1/traces")
+
+    async with endpoint(redirecting) as collector:
+        traces = traces_to(collector.url)
+        history = History(traces)
+        history.unschedulable(history.seen(1.0), 2.0, 3.0)
+        await sent(traces)
+        assert len(collector.requests) == traces.dropped == 1
+        assert "308 and redirects to https://collector/v1/traces" in caplog.text
+
+
+async def test_a_system_without_a_thread_to_spare_does_not_end_the_scheduler(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async with endpoint() as collector:
+        rounds = Rounds()
+        traces = traces_to(collector.url, rounds)
+        running = asyncio.create_task(traces.run())
+        history = History(traces)
+        times = history.seen(0.0)
+        history.unschedulable(times, 1.0, 2.0)
+        with monkeypatch.context() as patched:
+            patched.setattr(Thread, "start", fail)
+            begun = asyncio.create_task(rounds.run())
+            await asyncio.wait((running, begun), return_when=asyncio.FIRST_COMPLETED)
+        assert begun.done()
+        assert "can't start new thread" in caplog.text
+        history.unschedulable(times, 3.0, 4.0)
+        await rounds.run()
+        assert (len(collector.spans), traces.dropped) == (1, 1)
+        running.cancel()
+        await asyncio.wait([running])
 
 
 async def test_after_an_outage_spans_are_sent_again_and_the_next_outage_is_told(

@@ -192,6 +192,10 @@ def _check_otlp_endpoint(settings: RunSettings) -> None:
         return
     if not settings.decision_record_mib:
         raise click.UsageError("--otlp-endpoint needs a --decision-record-mib over 0")
+    if set("@?") & set(given):  # looked for first, so that no message has them
+        raise click.UsageError(
+            "--otlp-endpoint: credentials belong into OTEL_EXPORTER_OTLP_HEADERS, not into the URL"
+        )
     try:
         url = urlsplit(given)
         usable = url.scheme in ("http", "https") and url.hostname and url.port != 0
@@ -200,10 +204,6 @@ def _check_otlp_endpoint(settings: RunSettings) -> None:
     if not usable:
         raise click.UsageError(
             f'--otlp-endpoint: "{given}" is no URL such as http://collector:4318'
-        )
-    if "@" in url.netloc or url.query:
-        raise click.UsageError(
-            "--otlp-endpoint: credentials belong into OTEL_EXPORTER_OTLP_HEADERS, not into the URL"
         )
     try:
         import_module("mooring.observe.traces")

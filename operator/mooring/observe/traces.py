@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from threading import Thread
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import orjson
@@ -35,6 +35,7 @@ from opentelemetry.trace import (
     TraceFlags,
     set_span_in_context,
 )
+from requests import RequestException, Response, Session
 
 from mooring.observe.records import NotedStep, Step
 
@@ -132,7 +133,7 @@ class Traces:
         flush_seconds: float = _FLUSH_SECONDS,
     ) -> None:
         self._endpoint = endpoint.rstrip("/").removesuffix("/v1/traces")
-        self._exporter = OTLPSpanExporter(f"{self._endpoint}/v1/traces")
+        self._exporter = OTLPSpanExporter(f"{self._endpoint}/v1/traces", session=_session())
         self._clock = clock
         self._wall = wall
         self._sleep = sleep
@@ -224,7 +225,11 @@ class Traces:
                     loop.call_soon_threadsafe(self._exported, exported, len(batch), taken)
 
         self._in_flight = len(batch)
-        Thread(target=export, name="otlp", daemon=True).start()
+        try:
+            Thread(target=export, name="otlp", daemon=True).start()
+        except RuntimeError as error:  # the system has no thread for it
+            _reasons.first = str(error)
+            self._exported(exported, len(batch), taken=False)
         return await asyncio.shield(exported)
 
     def _exported(self, exported: "asyncio.Future[bool]", number: int, taken: bool) -> None:  # noqa: FBT001 - call_soon_threadsafe passes no names
@@ -239,6 +244,20 @@ class Traces:
         if not self._told:
             self._told = True
             logger.warning("--otlp-endpoint %s: spans are lost: %s", self._endpoint, reason)
+
+
+def _session() -> Session:
+    """A session for which a redirection is an error; the exporter takes it for success."""
+
+    def check(response: Response, *_: Any, **__: Any) -> None:
+        if 300 <= response.status_code < 400:
+            target = response.headers.get("Location", "")[:_LONGEST_CAUSE]
+            response.close()  # the exporter does not get it
+            raise RequestException(f"it answers {response.status_code} and redirects to {target}")
+
+    session = Session()
+    session.hooks["response"].append(check)
+    return session
 
 
 class _Finished(SpanProcessor):
