@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 
 from controlplane import ControlPlane
+from controlplane.client import Client
 from controlplane.namespaces import create_namespace
 from controlplane.nodes import create_nodes
 from e2e.replicas import create_pods
-from faults.books import counts
+from faults.books import PodSeen, counts
 from faults.rules import Kind, Rule
-from faults.scene import HIGH, LOW, Scene, drained_pod, prepare
+from faults.scene import HIGH, LOW, Member, Scene, drained_pod, prepare
 
 NODES = 400
 PER_NODE = 4
@@ -28,11 +29,14 @@ PREEMPTORS = 400
 """Of two cores each, while pods of one core fill all nodes: 800 victims."""
 WAVE = 50
 """So many of them come at once: the auditor knows a preemptor's claim only when it is written."""
-KILLED_AT = 215
-"""So many preemptors are bound when the leader is killed, in the middle of a wave."""
+KILLED_FROM = 200
+"""After so many preemptors, the leader is killed in the middle of a wave."""
+SOME = 5
+"""When so many of the wave are bound, it has begun."""
 WATCHES_FAIL_EVERY = 400
 WAIT_SECONDS = 300.0
 LOOK_AGAIN = 0.5
+SOON = 0.02
 WRITES = (Kind.LOSE, Kind.DROP, Kind.INTERNAL, Kind.UNAVAILABLE, Kind.TOO_MANY, Kind.CONFLICT)
 WATCHES = (Kind.GONE, Kind.TRUNCATE, Kind.DROP)
 
@@ -48,12 +52,34 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         assert scene.tracebacks() == []
 
 
-def wait(holds: Callable[[], bool], what: str) -> None:
+def wait(holds: Callable[[], bool], what: str, pause: float = LOOK_AGAIN) -> None:
     """Looks twice a second: adding up thousands of events takes a while."""
     deadline = time.monotonic() + WAIT_SECONDS
     while not holds():
         assert time.monotonic() < deadline, f"{what} did not come about"
-        time.sleep(LOOK_AGAIN)
+        time.sleep(pause)
+
+
+def are_bound(client: Client, namespace: str, number: int) -> bool:
+    """Whether so many preemptors are bound, as the API server says."""
+    path = f"/api/v1/namespaces/{namespace}/pods?fieldSelector=spec.nodeName!="
+    names = (str(raw["metadata"]["name"]) for raw in client.get(path)["items"])
+    return sum(name.startswith("high-") for name in names) == number
+
+
+def have_begun(scene: Scene, number: int) -> bool:
+    """Whether so many preemptors are bound, as the auditor has seen: that is known sooner."""
+    found = (event.object for event in scene.books.seen)
+    pods = (one for one in found if isinstance(one, PodSeen) and one.node)
+    return len({one.key for one in pods if "/high-" in one.key}) >= number
+
+
+def killed_before(leader: Member, are_all_bound: Callable[[], bool]) -> bool:
+    """Kills the leader, unless all pods are bound: then the wave was over too soon."""
+    leader.signal(signal.SIGSTOP)
+    over = are_all_bound()
+    leader.signal(signal.SIGCONT if over else signal.SIGKILL)
+    return not over
 
 
 def let_writes_fail(scene: Scene) -> None:
@@ -89,24 +115,17 @@ def test_2000_pods_are_placed_with_preemption_though_much_fails_and_the_leader_i
             create_pods(client, namespace, drained_pod(f"low-{number}", LOW, "1", grace=number % 2))
         wait(lambda: counts(scene.books.seen)["bound"] == FILLING, f"{FILLING} bound")
 
-        def bound() -> int:
-            path = f"/api/v1/namespaces/{namespace}/pods?fieldSelector=spec.nodeName!="
-            items = client.get(path)["items"]
-            return sum(raw["metadata"]["name"].startswith("high-") for raw in items)
-
-        def all_bound(number: int) -> bool:
-            return bound() == number
-
+        killed = False
         let_writes_fail(scene)
         for begin in range(0, PREEMPTORS, WAVE):
             let_watches_fail(scene)
             for number in range(begin, begin + WAVE):
                 create_pods(client, namespace, drained_pod(f"high-{number}", HIGH, "2"))
-            if begin < KILLED_AT < begin + WAVE:
-                wait(lambda: bound() >= KILLED_AT, f"{KILLED_AT} preemptors bound")
-                leader.signal(signal.SIGKILL)
-                assert bound() < begin + WAVE, "the wave was over before the leader was killed"
-            wait(partial(all_bound, begin + WAVE), f"{begin + WAVE} preemptors bound")
+            if begin >= KILLED_FROM and not killed:
+                wait(partial(have_begun, scene, begin + SOME), f"{begin + SOME} bound", SOON)
+                killed = killed_before(leader, partial(are_bound, client, namespace, begin + WAVE))
+            wait(partial(are_bound, client, namespace, begin + WAVE), f"{begin + WAVE} bound")
+    assert killed
     verdict = scene.settle()
     scene.save()
     struck = sum((proxy.counts() for proxy in scene.proxies), start=Counter[Kind]())
