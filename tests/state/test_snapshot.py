@@ -1,5 +1,7 @@
 """The read-only face; what it hands out has tests of its own."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from mooring.model.events import Kind
@@ -54,6 +56,12 @@ def test_pods_are_found_by_key_and_by_node() -> None:
     assert [placed.pod.key for placed in CLUSTER.pods_on(row)] == ["default/web"]
     assert CLUSTER.pod("default/web") is not None
     assert CLUSTER.pod("default/other") is None
+
+
+def test_a_pod_is_placed_if_that_very_pod_is_on_a_node() -> None:
+    assert CLUSTER.is_placed(parse_pod(pod("web", node="a")))
+    assert not CLUSTER.is_placed(replace(parse_pod(pod("web")), uid="of its successor"))
+    assert not CLUSTER.is_placed(parse_pod(pod("never-heard-of")))
 
 
 def test_other_objects_are_found_by_kind_and_key() -> None:

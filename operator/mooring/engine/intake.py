@@ -204,8 +204,7 @@ class Intake:
             version, told = self._told.get(pod.uid, (-1, None))
             if version == profiles.version or self._without_profile_since[pod.uid] > waits_long:
                 continue
-            placed = scheduler.state.pods.get(pod.key)
-            if placed is not None and placed.pod.uid == pod.uid:
+            if scheduler.cluster.is_placed(pod):
                 continue  # it is being bound
             if self._pipeline_of(pod) is not None:
                 self.pending(pod)

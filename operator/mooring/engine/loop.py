@@ -250,7 +250,8 @@ class SchedulingLoop:
         Only an attempt about a group may await; no other pod is popped meanwhile.
         """
         scheduler, pod = self._scheduler, queued.pod
-        if pod.terminating or _is_on_node(pod, scheduler):
+        # A former leader may have bound it a moment ago.
+        if pod.terminating or scheduler.cluster.is_placed(pod):
             scheduler.queue.done(queued, self._clock())
             return
         group = group_of(pod, queued.pipeline, scheduler.cluster)
@@ -553,7 +554,7 @@ class SchedulingLoop:
         scheduler, queued = self._scheduler, attempt.queued
         if scheduler.queue.get(queued.pod.key) is not queued:
             return True
-        if _is_on_node(queued.pod, scheduler):
+        if scheduler.cluster.is_placed(queued.pod):
             scheduler.queue.done(queued, self._clock())
             return True
         return False
@@ -819,12 +820,6 @@ class SchedulingLoop:
     def _count(self, attempt: _Attempt, result: str) -> None:
         seconds = self._clock() - attempt.began
         self._metrics.for_profile(attempt.pipeline.profile).attempt(result, attempt.took, seconds)
-
-
-def _is_on_node(pod: Pod, scheduler: SchedulerState) -> bool:
-    """Whether this very pod is on a node; a former leader may have bound it a moment ago."""
-    placed = scheduler.state.pods.get(pod.key)
-    return placed is not None and placed.pod.uid == pod.uid
 
 
 def _still_wanted(group: PodGroupState, before: PodGroup | None, more: int) -> bool:

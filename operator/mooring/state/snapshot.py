@@ -121,6 +121,11 @@ class Snapshot:
         """The placed pod of this namespace/name."""
         return self._state.pods.get(key)
 
+    def is_placed(self, pod: Pod) -> bool:
+        """Whether this very pod is on a node, and not another one of its name."""
+        placed = self.pod(pod.key)
+        return placed is not None and placed.pod.uid == pod.uid
+
     def objects(self, kind: Kind) -> Mapping[str, Any]:
         """The mirrored objects of a kind by name, or by namespace/name."""
         return self._state.objects.of(kind)

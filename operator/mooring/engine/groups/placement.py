@@ -179,8 +179,7 @@ class _Beside:
             for pod in chain(self._members, self._others):
                 trial.withdraw(pod.key)
             for pod in self._ended:
-                placed_now = cluster.pod(pod.key)
-                if placed_now is not None and placed_now.pod.uid == pod.uid:
+                if cluster.is_placed(pod):
                     trial.remove(pod.key)
         placed, self._placed = self._placed, []
         for pod, row, _ in placed:

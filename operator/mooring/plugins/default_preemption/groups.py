@@ -103,7 +103,7 @@ def preempt_for_group(state: PodGroupPostFilterState) -> _Pausing[GroupPreemptio
     if reprieve.ended_early:
         chosen = yield from reprieve.on_the_nodes(chosen)
     rows = reprieve.rows
-    victims = [pod for unit in chosen for pod, _ in unit.pods if _is_placed(pod, state)]
+    victims = [pod for unit in chosen for pod, _ in unit.pods if cluster.is_placed(pod)]
     if limits.max_victims is not None and len(victims) > limits.max_victims:
         text = f"preemption: the group needs more than {limits.max_victims} victims."
         return Unschedulable(text, resolvable=True)
@@ -112,12 +112,6 @@ def preempt_for_group(state: PodGroupPostFilterState) -> _Pausing[GroupPreemptio
     nodes = {uid: names[row] for uid, row in rows.items()}
     also = (pod for pod in freeing if pod.uid not in known)
     return GroupNomination(nodes, (*victims, *also), strict)
-
-
-def _is_placed(pod: Pod, state: PodGroupPostFilterState) -> bool:
-    """Whether this very pod is on a node; it may have left that in a pause."""
-    placed = state.cluster.pod(pod.key)
-    return placed is not None and placed.pod.uid == pod.uid
 
 
 def _potential(state: PodGroupPostFilterState) -> Iterator[_Unit]:
