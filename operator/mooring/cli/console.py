@@ -20,6 +20,7 @@ __all__ = [
     "DONE",
     "NO",
     "coloured",
+    "connection_options",
     "mistakes_reported",
     "note",
     "output_option",
@@ -52,6 +53,20 @@ def output_option(*formats: str) -> Callable[[_Command], _Command]:
         show_default=True,
         help="How to print the answer.",
     )
+
+
+def connection_options(command: _Command) -> _Command:
+    """The options --kubeconfig and --context, which say where the API server is."""
+    for option in (
+        click.option("--context", help="Context in the kubeconfig. Without it: the current one."),
+        click.option(
+            "--kubeconfig",
+            type=click.Path(),
+            help="Path of the kubeconfig. Without it: as kubectl.",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from mooring.cli.cluster import live_manifests
 from mooring.cli.console import (
     DONE,
     NO,
+    connection_options,
     mistakes_reported,
     note,
     output_option,
@@ -48,10 +49,7 @@ Examples:
   mooring gpus cluster.json --preset hami -o svg > gpus.svg""",
 )
 @click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path())
-@click.option(
-    "--kubeconfig", type=click.Path(), help="Path of the kubeconfig. Without it: as kubectl."
-)
-@click.option("--context", help="Context in the kubeconfig. Without it: the current one.")
+@connection_options
 @click.option(
     "--preset",
     type=click.Choice([*PRESETS]),

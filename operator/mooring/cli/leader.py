@@ -5,7 +5,7 @@ import http.client
 import json
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import click
 
 from mooring import __version__
+from mooring.cli.console import connection_options
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection, load_connection
 from mooring.kube.errors import ForbiddenError, KubeError, NotFoundError
@@ -37,12 +38,6 @@ _SECONDS: Final = 15.0
 _DEFAULTS: Final = RunSettings()
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-_CONNECTION: Final = (
-    click.option(
-        "--kubeconfig", type=click.Path(), help="Path of the kubeconfig. Without it: as kubectl."
-    ),
-    click.option("--context", help="Context in the kubeconfig. Without it: the current one."),
-)
 _REPLICA: Final = (
     click.option(
         "--lease-namespace",
@@ -88,16 +83,12 @@ _REPLICA: Final = (
 
 def leader_options(command: _Command) -> _Command:
     """The options that say where the leading replica is: the fields of `Leader`."""
-    return _with(_CONNECTION, replica_options(command))
+    return connection_options(replica_options(command))
 
 
 def replica_options(command: _Command) -> _Command:
     """The same without --kubeconfig and --context, which the command has already."""
-    return _with(_REPLICA, command)
-
-
-def _with(options: Sequence[Callable[[_Command], _Command]], command: _Command) -> _Command:
-    for option in reversed(options):
+    for option in reversed(_REPLICA):
         command = option(command)
     return command
 

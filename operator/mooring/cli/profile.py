@@ -13,6 +13,7 @@ from mooring.cli.console import (
     BAD_INPUT,
     DONE,
     NO,
+    connection_options,
     mistakes_reported,
     note,
     output_option,
@@ -86,10 +87,7 @@ Examples:
     is_flag=True,
     help="Show too which pods of the live cluster would move, as simulate --compare does.",
 )
-@click.option(
-    "--kubeconfig", type=click.Path(), help="Path of the kubeconfig. Without it: as kubectl."
-)
-@click.option("--context", help="Context in the kubeconfig. Without it: the current one.")
+@connection_options
 @output_option("table", "json")
 def diff(
     a: str, b: str, kubeconfig: str | None, context: str | None, output: str, *, cluster: bool

@@ -17,6 +17,7 @@ from mooring.cli.console import (
     BAD_INPUT,
     DONE,
     NO,
+    connection_options,
     mistakes_reported,
     note,
     output_option,
@@ -67,10 +68,7 @@ Examples:
     help="The same as FILE.",
 )
 @click.option("--cluster", is_flag=True, help="Read the live cluster too, beside the FILEs.")
-@click.option(
-    "--kubeconfig", type=click.Path(), help="Path of the kubeconfig. Without it: as kubectl."
-)
-@click.option("--context", help="Context in the kubeconfig. Without it: the current one.")
+@connection_options
 @click.option(
     "--save",
     "dump",
