@@ -163,6 +163,14 @@ def decision(
     )
 
 
+@asynccontextmanager
+async def recorded() -> AsyncIterator[tuple[Endpoint, Traces, History]]:
+    """A collector, traces that are sent to it, and a log that notes its steps for them."""
+    async with endpoint() as collector:
+        traces = traces_to(collector.url)
+        yield collector, traces, History(traces)
+
+
 async def sent(traces: Traces) -> None:
     """All that waits is sent, as when the process ends."""
     running = asyncio.create_task(traces.run())
@@ -188,9 +196,7 @@ def seconds(span: Span) -> tuple[float, float]:
 
 
 async def test_a_pod_is_a_trace_whose_attempts_are_children_of_one_span() -> None:
-    async with endpoint() as collector:
-        traces = traces_to(collector.url)
-        history = History(traces)
+    async with recorded() as (collector, traces, history):
         times = history.seen(1.0)
         history.unschedulable(times, 2.0, 2.25)
         history.assumed(times, 7.0, 7.5)
@@ -210,9 +216,7 @@ async def test_a_pod_is_a_trace_whose_attempts_are_children_of_one_span() -> Non
 
 
 async def test_an_attempt_says_what_came_of_it_and_why() -> None:
-    async with endpoint() as collector:
-        traces = traces_to(collector.url)
-        history = History(traces)
+    async with recorded() as (collector, traces, history):
         times = history.seen(1.0)
         times.enter(PodState.IN_FLIGHT, 2.0)
         nominated = decision(nominated="n2", victims=("batch/a", "batch/b"))
@@ -251,9 +255,7 @@ async def test_an_attempt_says_what_came_of_it_and_why() -> None:
 
 
 async def test_a_member_of_a_group_is_nominated_in_the_attempt_of_the_group_only() -> None:
-    async with endpoint() as collector:
-        traces = traces_to(collector.url)
-        history = History(traces)
+    async with recorded() as (collector, traces, history):
         times = history.seen(1.0)
         times.enter(PodState.IN_FLIGHT, 2.0)
         history.log.nominated(POD, "n3", ["batch/a", "batch/b"], 2.5)
@@ -268,9 +270,7 @@ async def test_a_member_of_a_group_is_nominated_in_the_attempt_of_the_group_only
 
 
 async def test_what_a_nomination_is_about_is_not_taken_for_the_next_attempt() -> None:
-    async with endpoint() as collector:
-        traces = traces_to(collector.url)
-        history = History(traces)
+    async with recorded() as (collector, traces, history):
         times = history.seen(1.0)
         times.enter(PodState.IN_FLIGHT, 2.0)
         history.log.decided(decision(nominated="n2", victims=("batch/a",)), 2.5, cause="cpu")
@@ -283,9 +283,7 @@ async def test_what_a_nomination_is_about_is_not_taken_for_the_next_attempt() ->
 
 
 async def test_an_attempt_lasts_until_its_pod_is_rejected_or_fails() -> None:
-    async with endpoint() as collector:
-        traces = traces_to(collector.url)
-        history = History(traces)
+    async with recorded() as (collector, traces, history):
         times = history.seen(1.0)
         history.assumed(times, 2.0, 2.5)
         history.log.note(POD, Step.REJECTED, 3.0, "Coscheduling", "the group is not complete")
@@ -312,9 +310,7 @@ async def test_an_attempt_lasts_until_its_pod_is_rejected_or_fails() -> None:
 
 @pytest.mark.parametrize("reason", [7, "\ud800", "x" * 100_000])
 async def test_what_a_plugin_gives_for_a_reason_does_not_end_the_scheduler(reason: Any) -> None:
-    async with endpoint() as collector:
-        traces = traces_to(collector.url)
-        history = History(traces)
+    async with recorded() as (collector, traces, history):
         history.assumed(history.seen(1.0), 2.0, 2.5)
         history.log.note(POD, Step.REJECTED, 3.0, "Gate", reason)
         await sent(traces)
@@ -350,9 +346,7 @@ async def test_another_leader_goes_on_with_the_same_trace() -> None:
 
 
 async def test_the_uid_of_a_static_pod_has_a_trace_too() -> None:
-    async with endpoint() as collector:
-        traces = traces_to(collector.url)
-        history = History(traces)
+    async with recorded() as (collector, traces, history):
         history.unschedulable(history.seen(1.0, uid="3f2c"), 2.0, 3.0)
         await sent(traces)
         (span,) = collector.spans
@@ -419,9 +413,7 @@ async def test_pods_that_have_gone_wait_in_a_bounded_number(
 ) -> None:
     """An endpoint that is down or slow keeps their round from ending."""
     monkeypatch.setattr(mooring.observe.traces, "_MOST_OPEN", 2)
-    async with endpoint() as collector:
-        traces = traces_to(collector.url)
-        history = History(traces)
+    async with recorded() as (collector, traces, history):
         for pod in ("shop/a", "shop/b", "shop/c"):
             history.assumed(history.seen(1.0, str(uuid4()), pod), 2.0, 2.5, pod)
             path = history.log.path(pod)
@@ -474,9 +466,7 @@ async def test_the_end_of_a_pod_does_not_end_the_attempt_of_the_next_one_of_its_
 
 
 async def test_a_pod_that_goes_without_an_attempt_has_a_root_span_only() -> None:
-    async with endpoint() as collector:
-        traces = traces_to(collector.url)
-        history = History(traces)
+    async with recorded() as (collector, traces, history):
         history.seen(1.0)
         history.log.gone(POD, UID, 3.0)
         await sent(traces)
@@ -485,9 +475,7 @@ async def test_a_pod_that_goes_without_an_attempt_has_a_root_span_only() -> None
 
 
 async def test_an_attempt_of_a_pod_says_nothing_about_the_next_pod_of_its_name() -> None:
-    async with endpoint() as collector:
-        traces = traces_to(collector.url)
-        history = History(traces)
+    async with recorded() as (collector, traces, history):
         history.assumed(history.seen(1.0), 2.0, 2.5)
         times = history.seen(3.0, uid=OTHER_UID)
         times.enter(PodState.IN_FLIGHT, 4.0)
@@ -525,9 +513,7 @@ async def test_a_header_that_cannot_be_sent_is_not_told_in_the_log(
     headers: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", headers)
-    async with endpoint() as collector:
-        traces = traces_to(collector.url)
-        history = History(traces)
+    async with recorded() as (_, traces, history):
         history.unschedulable(history.seen(1.0), 2.0, 3.0)
         await sent(traces)
         assert "eader" in caplog.text
@@ -535,9 +521,7 @@ async def test_a_header_that_cannot_be_sent_is_not_told_in_the_log(
 
 
 async def test_many_spans_go_in_several_requests_and_none_is_lost() -> None:
-    async with endpoint() as collector:
-        traces = traces_to(collector.url)
-        history = History(traces)
+    async with recorded() as (collector, traces, history):
         times = history.seen(0.0)
         for number in range(600):
             history.unschedulable(times, number, number + 0.5)

@@ -33,7 +33,7 @@ class QueueingHints:
         """
         pod, pipeline, plugins = queued.pod, queued.pipeline, queued.unschedulable_plugins
         by_shapes = queued.decided_by_shapes and plugins <= pipeline.row_local
-        group = self._group(pod, by_shapes) if pipeline.group_policy else None
+        group = self._group(pod, by_shapes=by_shapes) if pipeline.group_policy else None
         rejected = (pod.shape, pipeline, plugins, group, pod.longest_run)
         if plugins <= pipeline.row_local:
             return rejected
@@ -41,7 +41,7 @@ class QueueingHints:
             return (*rejected, pod.uid)  # extenders read the whole pod
         return (*rejected, frozenset(pod.labels.items()), pod.volumes, pod.owner)
 
-    def _group(self, pod: Pod, by_shapes: bool) -> Hashable:  # noqa: FBT001 - of the attempt
+    def _group(self, pod: Pod, *, by_shapes: bool) -> Hashable:
         """What is equal for pods of equal groups; None if the pod is in no group.
 
         Groups are equal if the same is required of them and their members without a node have the
