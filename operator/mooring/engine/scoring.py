@@ -1,8 +1,8 @@
 """Scores the feasible nodes (schedule_one.go, prioritizeNodes)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,27 @@ from mooring.framework.verdicts import SKIP
 from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
-__all__ = ["ScoreTable", "score", "with_extender_scores"]
+__all__ = ["PluginScores", "ScoreTable", "score", "with_extender_scores"]
+
+_NONE_SO_LOW: Final = np.iinfo(np.int64).min
+"""Lower than any total score."""
+
+
+class PluginScores(NamedTuple):
+    """One plugin's normalized and weighted scores of the feasible nodes."""
+
+    column: IntArray
+    """Its scores (int64): of each position, or of each row if there are `rows`."""
+    weight: int = 1
+    """What they must still be multiplied with."""
+    rows: IntArray | None = None
+    """The row (int64) at each position; None if the column has no other rows."""
+
+    def at(self, positions: Iterable[int]) -> list[int]:
+        """The weighted scores at these positions."""
+        if self.rows is not None:
+            positions = map(self.rows.item, positions)
+        return [self.weight * value for value in map(self.column.item, positions)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,8 +48,7 @@ class ScoreTable:
     """The total score at each position (int64)."""
     best: IntArray
     """The positions with the highest total, ascending."""
-    weighted: Mapping[str, Callable[[IntArray], IntArray]]
-    """By plugin, a function that returns its normalized and weighted scores at some positions."""
+    plugins: Mapping[str, PluginScores]
 
     def by_node(self, most: int | None, *, chosen: int) -> dict[str, NodeScore]:
         """Scores by node name, the best first; of all nodes, or of `most` nodes.
@@ -39,33 +58,43 @@ class ScoreTable:
         """
         if most == 0:
             return {}
-        listed = self._highest(most)
-        if chosen not in listed:
-            listed[np.argmin(self.total[listed])] = chosen
-        listed = listed[np.lexsort((listed, listed != chosen, -self.total[listed]))]
-        scores = {name: at(listed).tolist() for name, at in self.weighted.items()}
+        # Every decision is recorded with the scores of a few nodes: for so few, numbers of Python
+        # are several times faster than arrays.
+        positions = self._highest(most)
+        total_at = self.total.item
+        if chosen not in positions:
+            positions.remove(min(positions, key=total_at))
+            positions.append(chosen)
+        positions.sort(key=lambda one: (-total_at(one), one != chosen, one))
+        columns = [(name, scores.at(positions)) for name, scores in self.plugins.items()]
         return {
             self.nodes.name(position): NodeScore(
-                {name: values[i] for name, values in scores.items()}, int(self.total[position])
+                {name: column[i] for name, column in columns}, total_at(position)
             )
-            for i, position in enumerate(listed.tolist())
+            for i, position in enumerate(positions)
         }
 
     def of_row(self, rows: IntArray, row: int) -> NodeScore | None:
         """The score of the node at a row, where `rows` (int64) are the rows of all positions."""
-        position = np.flatnonzero(rows == row)
-        if not len(position):
+        found = np.flatnonzero(rows == row)
+        if not len(found):
             return None
-        plugins = {name: int(at(position)[0]) for name, at in self.weighted.items()}
-        return NodeScore(plugins, int(self.total[position[0]]))
+        position = found.item(0)
+        plugins = {name: scores.at((position,))[0] for name, scores in self.plugins.items()}
+        return NodeScore(plugins, self.total.item(position))
 
-    def _highest(self, most: int | None) -> IntArray:
-        """The positions of the `most` highest totals, or of all; a copy."""
+    def _highest(self, most: int | None) -> list[int]:
+        """The positions of the `most` highest totals, or of all."""
         if most is None or most >= len(self.total):
-            return np.arange(len(self.total))
-        if len(self.best) >= most:  # of nodes with equal totals any will do
-            return self.best[:most].copy()
-        return np.argpartition(-self.total, most)[:most]
+            return [*range(len(self.total))]
+        found: list[int] = self.best[:most].tolist()  # of nodes with equal totals any will do
+        if len(found) < most:
+            others = self.total.copy()
+            others[found] = _NONE_SO_LOW
+            while len(found) < most:
+                found.append(int(others.argmax()))
+                others[found[-1]] = _NONE_SO_LOW
+        return found
 
 
 def score(search: Search, rows: IntArray) -> ScoreTable:
@@ -84,15 +113,14 @@ def score(search: Search, rows: IntArray) -> ScoreTable:
     # If every row is feasible, which is common, the columns need not be gathered.
     index = slice(None) if len(rows) == len(results.unnormalized_total) else rows
     total = results.unnormalized_total[index]
-    weighted: dict[str, Callable[[IntArray], IntArray]] = {}
+    plugins: dict[str, PluginScores] = {}
     for scorer in pipeline.scores:
         state = states.get(scorer.name)
         if state is SKIP:
             continue
         how = scorer.plugin.normalize
         if scorer.row_local and how is Normalize.NONE:
-            column = results.raw(scorer.name)
-            weighted[scorer.name] = partial(_weighted_at, column, rows, scorer.weight)
+            plugins[scorer.name] = PluginScores(results.raw(scorer.name), scorer.weight, rows)
             continue
         if scorer.row_local:
             raw = results.raw(scorer.name)[index]
@@ -100,19 +128,14 @@ def score(search: Search, rows: IntArray) -> ScoreTable:
             raw = run_score(pipeline, scorer.plugin, pod, nodes, state)
             metrics.evaluated(evaluations.others(SCORE, scorer.name))
         scores = scorer.weight * normalize_score(raw, how)
-        weighted[scorer.name] = scores.__getitem__
+        plugins[scorer.name] = PluginScores(scores)
         total = total + scores
     metrics.lap(SCORE)
-    return ScoreTable(nodes, total, np.flatnonzero(total == total.max()), weighted)
+    return ScoreTable(nodes, total, np.flatnonzero(total == total.max()), plugins)
 
 
 def with_extender_scores(table: ScoreTable, scores: Mapping[str, IntArray]) -> ScoreTable:
     """The table with the extenders' weighted scores added: by extender, int64 at each position."""
     total = table.total + sum(scores.values())
-    weighted = {**table.weighted, **{name: c.__getitem__ for name, c in scores.items()}}
-    return ScoreTable(table.nodes, total, np.flatnonzero(total == total.max()), weighted)
-
-
-def _weighted_at(column: IntArray, rows: IntArray, weight: int, positions: IntArray) -> IntArray:
-    scores: IntArray = weight * column[rows[positions]]
-    return scores
+    plugins = {**table.plugins, **{name: PluginScores(column) for name, column in scores.items()}}
+    return ScoreTable(table.nodes, total, np.flatnonzero(total == total.max()), plugins)

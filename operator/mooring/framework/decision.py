@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["Decision", "NodeScore", "Rejection"]
 
@@ -19,8 +20,7 @@ class Rejection:
     resolvable: bool
 
 
-@dataclass(frozen=True, slots=True)
-class NodeScore:
+class NodeScore(NamedTuple):
     """A feasible node's score: each plugin's score, normalized and weighted, and their sum.
 
     A plugin that skipped the pod is not listed.

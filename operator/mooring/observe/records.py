@@ -557,13 +557,14 @@ class DecisionLog:
         if self._append is not None:
             self._append(self._line(pod, path.uid, _Entry(step, now, now, 1, [*details], decision)))
         text = self._text(_dumps(details)) if details else None
-        if path.numbers and path.numbers[-4] == _CODES[step] and path.texts[-2] is text:
-            path.numbers[-2] = now
-            path.numbers[-1] += 1
+        code, numbers, texts = _CODES[step], path.numbers, path.texts
+        if numbers and numbers[-4] == code and texts[-2] is text:
+            numbers[-2] = now
+            numbers[-1] += 1
             self._release(text)
         else:
-            path.numbers.extend((_CODES[step], now, now, 1.0))
-            path.texts += (text, None)
+            numbers.extend((code, now, now, 1.0))
+            texts += (text, None)
             self._grow(path, _STEP_BYTES)
             if path.length > _MOST_STEPS:
                 self._remove(path, _FIRST_STEPS)
@@ -577,7 +578,8 @@ class DecisionLog:
             self._ended[pod] = path
         else:
             self._live.move_to_end(pod)
-        self._shrink()
+        if self.bytes > self.limit:
+            self._shrink()
 
     def _made_live(self, pod: str, step: Step, *, decided: bool) -> _Path | None:
         """The path of a pod that is not among the live ones; None if the step is left out."""
