@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +25,7 @@ from mooring.engine.binding import (
 )
 from mooring.engine.cycle import decide, tie_break_seed
 from mooring.engine.extenders.answers import (
+    MOST_CALLS,
     ExtenderAnswers,
     FilterCall,
     PreemptCall,
@@ -33,7 +34,9 @@ from mooring.engine.extenders.answers import (
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders, PodGone
 from mooring.engine.extenders.two_halves import TwoHalves
+from mooring.engine.groups.answers import GroupAnswers, is_filtered_or_scored
 from mooring.engine.groups.binding import CalledOff, GroupBinding
+from mooring.engine.groups.calls import GroupCalls
 from mooring.engine.groups.cycle import (
     GroupBackoffs,
     group_of,
@@ -91,8 +94,10 @@ _CANCELLED_SECONDS: Final = 1.0
 """How long bindings that are cancelled may take to undo what they did."""
 _RECORDED_NODES: Final = 3
 _GANG: Final = frozenset(("GangScheduling",))
-_MOST_CALLS: Final = 5
-"""Rounds of calls to extenders in one attempt, in case what they pass is taken meanwhile."""
+_CALLING_SECONDS: Final = 300.0
+"""How long extenders may be called in one attempt about a group, for all of its members."""
+_JOIN_SECONDS: Final = 1.0
+"""A new member of a group waits so long while extenders are called about the others."""
 
 
 @dataclass(slots=True, eq=False)
@@ -108,6 +113,27 @@ class _Attempt:
     took: float = 0.0
     binding: bool = False
     """Whether a task binds the pod; it says how the attempt ends."""
+
+
+@dataclass(slots=True, eq=False)
+class _GroupAttempt:
+    """One attempt about a group of which extenders filter or score nodes for a member.
+
+    Its members are in flight from its beginning to its end, and `definition` is what was required
+    of the group then.
+    """
+
+    group: PodGroupState
+    definition: PodGroup | None
+    attempts: list[_Attempt]
+    calls: GroupCalls
+    failure: str = ""
+    """Why the last calls have failed."""
+
+    @property
+    def key(self) -> tuple[GroupKey, str]:
+        """The group and the profile of these members."""
+        return self.group.key, self.attempts[0].pipeline.profile
 
 
 class _GivenUp(Exception):  # noqa: N818 - says what happened
@@ -144,6 +170,10 @@ class SchedulingLoop:
         self._group_backoffs = GroupBackoffs()
         self._group_bindings: dict[GroupKey, GroupBinding] = {}
         """The bindings of groups that are not over."""
+        self._calling = set[tuple[GroupKey, str]]()
+        """The groups about which extenders are called, by the profile of the members."""
+        self._answered = deque[_GroupAttempt]()
+        """Those of them about which all extenders have answered, or failed."""
         self._slow = SlowDecisions()
         self._work = asyncio.Event()
         self._bindings: set[asyncio.Task[bool]] = set()
@@ -187,12 +217,12 @@ class SchedulingLoop:
         while not self._halted:
             self._turned = now = self._clock()
             more_hints = self._run_hints(now)
-            queued = self._scheduler.queue.pop(now) if self._may_bind() else None
-            if queued is None:
-                if not more_hints and not self._compare(slice_end):
-                    await self._idle(now)
-            else:
+            if self._answered and self._may_bind():
+                await self._decide_answered(self._answered.popleft())
+            elif (queued := self._pop(now)) is not None:
                 await self._attempt(queued)
+            elif not more_hints and not self._compare(slice_end):
+                await self._idle(now)
             if self._clock() >= slice_end:
                 await asyncio.sleep(0)
                 slice_end = self._clock() + _SLICE_SECONDS
@@ -224,6 +254,10 @@ class SchedulingLoop:
             if self._clock() >= until:
                 return True
         return False
+
+    def _pop(self, now: float) -> QueuedPod | None:
+        """The next pod to schedule; None if there is none, or too many bindings are in flight."""
+        return self._scheduler.queue.pop(now) if self._may_bind() else None
 
     def _may_bind(self) -> bool:
         """Whether one more binding may be in flight."""
@@ -301,7 +335,7 @@ class SchedulingLoop:
         scheduler, queued = self._scheduler, attempt.queued
         pod = queued.pod
         answers = ExtenderAnswers(preempts=any(extender.preempt_verb for extender in extenders))
-        for _ in range(_MOST_CALLS):
+        for _ in range(MOST_CALLS):
             if self._halted or queued.outdated or scheduler.queue.get(pod.key) is not queued:
                 scheduler.queue.put_back(queued, self._clock())
                 self.wake()
@@ -368,51 +402,175 @@ class SchedulingLoop:
         return outcome
 
     async def _attempt_group(self, group: PodGroupState, queued: QueuedPod) -> None:
-        """Runs one attempt of all members of a group that have no node."""
-        scheduler, now = self._scheduler, self._clock()
+        """Begins one attempt of all members of a group that have no node.
+
+        It has ended when this returns, unless extenders must be called first.
+        """
+        scheduler, now, pipeline = self._scheduler, self._clock(), queued.pipeline
+        if (group.key, pipeline.profile) in self._calling:
+            scheduler.queue.postpone(queued, now + _JOIN_SECONDS, now)
+            return
         if self._group_backoffs.postpone(group, queued, scheduler, now):
             return
         members = take_members(group, queued, scheduler, now)
-        attempts = [_Attempt(member, queued.pipeline, now) for member in members]
-        metrics, profile, paused = queued.pipeline.metrics, queued.pipeline.profile, self._paused
-        outer = metrics.begin_attempt()
+        attempts = [_Attempt(member, pipeline, now) for member in members]
+        if group.incomplete is None and any(
+            is_filtered_or_scored(pipeline, member.pod) for member in members
+        ):
+            definition = group.definition
+            wanted = partial(self._is_wanted, group, definition)
+            about = (self._extenders, pipeline, scheduler.cluster, self._shared, wanted)
+            self._begin_calls(_GroupAttempt(group, definition, attempts, GroupCalls(*about)))
+        else:
+            await self._decide_group(group, attempts)
+
+    def _is_wanted(self, group: PodGroupState, definition: PodGroup | None, pod: Pod) -> bool:
+        """Whether the pod is still in flight, and as much is required of the group as before."""
+        queued = self._scheduler.queue.get(pod.key)
+        in_flight = queued is not None and queued.queue is None and queued.pod.uid == pod.uid
+        return in_flight and has_same_requirements(group, definition)
+
+    def _begin_calls(self, attempt: _GroupAttempt) -> None:
+        """Has the extenders called about the members without an answer, in a task of its own."""
+        self._calling.add(attempt.key)
+        first = attempt.attempts[0].queued
+        self._two_halves.add(first, partial(self._call_for_group, attempt))
+
+    async def _call_for_group(self, attempt: _GroupAttempt) -> None:
+        """Nothing is held meanwhile; the loop decides about the group afterwards."""
+        seconds = attempt.attempts[0].began + _CALLING_SECONDS - self._clock()
+        pods = filter(attempt.calls.lacks, _pods(attempt.attempts))
+        try:
+            await attempt.calls.run(pods, seconds)
+        except (ExtenderError, PluginFailed) as error:
+            attempt.failure = text_of(error)
+        except Exception as error:
+            logger.exception("calling the extenders for pod group %s failed", attempt.group.key)
+            attempt.failure = text_of(error)
+        self._answered.append(attempt)
+        self.wake()
+
+    async def _decide_answered(self, attempt: _GroupAttempt) -> None:
+        """Decides about a group with what extenders have answered about its members.
+
+        If the group has changed or its members have another pipeline, the attempt is given up. If a
+        member has changed, or what the extenders passed was taken, they are called again.
+        """
+        self._calling.discard(attempt.key)
+        group, queue, now = attempt.group, self._scheduler.queue, self._clock()
+        attempt.attempts = [a for a in attempt.attempts if self._goes_on(a, attempt.calls.gone)]
+        if not attempt.attempts:
+            return
+        first = attempt.attempts[0]
+        is_same = group_of(first.queued.pod, first.pipeline, self._scheduler.cluster) is group
+        if not is_same or not has_same_requirements(group, attempt.definition):
+            for member in attempt.attempts:
+                queue.put_back(member.queued, now)
+            return
+        members = [member.queued for member in attempt.attempts]
+        for queued in members:
+            queued.outdated = False  # the decision begins now, with what the pod is now
+        lacking = any(attempt.calls.lacks(queued.pod) for queued in members)
+        about = (group, attempt.attempts, attempt.calls, attempt.failure)
+        if (lacking and not attempt.failure) or not await self._decide_group(*about):
+            self._begin_calls(attempt)
+
+    def _goes_on(self, attempt: _Attempt, gone: Container[str]) -> bool:
+        """Whether the attempt about the member of a group goes on after extenders were called.
+
+        Otherwise the pod is in a queue again, or in none if it has gone or is on a node.
+        """
+        queued, queue, now = attempt.queued, self._scheduler.queue, self._clock()
+        if self._has_left(attempt):
+            return False
+        if queued.pod.terminating or queued.pod.uid in gone:
+            queue.done(queued, now)
+            return False
+        if queued.gated or queued.pipeline is not attempt.pipeline:
+            queue.put_back(queued, now)
+            return False
+        return True
+
+    async def _decide_group(
+        self,
+        group: PodGroupState,
+        attempts: list[_Attempt],
+        calls: GroupCalls | None = None,
+        failure: str = "",
+    ) -> bool:
+        """Decides about the members, with the answers that extenders have given in the calls.
+
+        If the calls have failed, the attempt ends with the text in `failure`. Returns False if what
+        the extenders passed was taken, so that they must be called again.
+        """
+        metrics, profile = attempts[0].pipeline.metrics, attempts[0].pipeline.profile
+        paused, outer = self._paused, metrics.begin_attempt()
         metrics.begin_decision()
         try:
-            result = await self._try_group(group, attempts)
-            seconds = self._clock() - now - (self._paused - paused)
+            result = await self._try_group(group, attempts, calls, failure)
+            if result is None:
+                return False
+            seconds = self._clock() - attempts[0].began - (self._paused - paused)
             self._metrics.pod_group_attempted(result, profile, seconds)
         except _GivenUp:
             for attempt in attempts:
                 if not attempt.binding:
-                    scheduler.queue.put_back(attempt.queued, self._clock())
+                    self._scheduler.queue.put_back(attempt.queued, self._clock())
         finally:
             metrics.end_decision(profile)
             metrics.end_attempt(outer)
+        return True
 
-    async def _try_group(self, group: PodGroupState, attempts: list[_Attempt]) -> str:
+    def _called_off(self, group: PodGroupState) -> str:
+        """Why the binding of the group's members was called off; "" if it was not."""
+        together = self._group_bindings.get(group.key)
+        return (together.called_off or "") if together is not None else ""
+
+    async def _group_failed(
+        self, group: PodGroupState, attempts: Sequence[_Attempt], message: str
+    ) -> None:
+        """The attempt ended in an error for all members that no task binds."""
+        self._group_reports.failed(group, message)
+        left = [attempt for attempt in attempts if not attempt.binding]
+        metrics = attempts[0].pipeline.metrics
+        await self._in_slices(self._fail_members(left, message), metrics)
+
+    async def _try_group(
+        self,
+        group: PodGroupState,
+        attempts: list[_Attempt],
+        calls: GroupCalls | None,
+        failure: str,
+    ) -> str | None:
         """Decides about the members; each is handed to its binding, or is in a queue again.
 
-        Returns the result as metrics name it.
+        Returns the result as metrics name it. It is None if nothing is decided, because extenders
+        must be called again; the members are in flight then.
 
         Raises:
             _GivenUp: because the group has changed meanwhile; members may still be in flight.
         """
-        members, now = [attempt.queued for attempt in attempts], attempts[0].began
+        members = [attempt.queued for attempt in attempts]
         metrics = attempts[0].pipeline.metrics
-        together = self._group_bindings.get(group.key)
-        if together is not None and together.called_off is not None:
-            await self._in_slices(self._fail_members(attempts, together.called_off), metrics)
+        answers = calls.answers if calls is not None else None
+        if failure := failure or self._called_off(group):
+            await self._group_failed(group, attempts, failure)
             return "error"
         try:
-            obstacle, definition = group.incomplete or _extender_obstacle(members), group.definition
+            obstacle, definition = group.incomplete, group.definition
             as_before = partial(is_unchanged, group, definition, members, self._scheduler)
-            decision = await self._group_decision(group, attempts, obstacle)
+            decision = await self._group_decision(group, attempts, obstacle, answers)
             result = "scheduled" if decision.rows else "unschedulable"
+            fails = not decision.rows and obstacle is None
+            if fails and calls is not None and as_before() and calls.drop_lost(_pods(attempts)):
+                return None
             if decision.tries and not decision.rows and as_before():
-                decision, waits = await self._preempt_for_group(group, attempts, decision)
+                decision, waits = await self._preempt_for_group(group, attempts, decision, answers)
                 result = "waiting_on_preemption" if waits else result
-            if not decision.rows and obstacle is None and as_before():
-                await self._in_slices(self._reservation.update(group, members, now), metrics)
+            if fails and as_before():
+                await self._in_slices(
+                    self._reservation.update(group, members, self._clock(), answers), metrics
+                )
                 nominated = any(self._nominated_node(attempt) for attempt in attempts)
                 if not nominated and as_before():
                     self._delete_half_group(group, attempts[0].pipeline)
@@ -426,9 +584,7 @@ class SchedulingLoop:
         except Exception as error:
             if not isinstance(error, PluginFailed):
                 logger.exception("scheduling the pod group %s failed", group.key)
-            self._group_reports.failed(group, text_of(error))
-            left = [attempt for attempt in attempts if not attempt.binding]
-            await self._in_slices(self._fail_members(left, text_of(error)), metrics)
+            await self._group_failed(group, attempts, text_of(error))
             return "error"
         else:
             return result
@@ -455,16 +611,22 @@ class SchedulingLoop:
                     raise _GivenUp
 
     async def _group_decision(
-        self, group: PodGroupState, attempts: list[_Attempt], obstacle: str | None
+        self,
+        group: PodGroupState,
+        attempts: list[_Attempt],
+        obstacle: str | None,
+        answers: GroupAnswers | None,
     ) -> GroupDecision:
         """The decision, with the members assumed; without one if there is an obstacle to it."""
         if obstacle is None:
-            return await self._assume_group(group, attempts)
+            return await self._assume_group(group, attempts, answers)
         for pod in self._reservation.withdraw(group):
             self._reports.nomination_cleared(pod)
         return GroupDecision({}, message=obstacle, plugins=_GANG)
 
-    async def _assume_group(self, group: PodGroupState, attempts: list[_Attempt]) -> GroupDecision:
+    async def _assume_group(
+        self, group: PodGroupState, attempts: list[_Attempt], answers: GroupAnswers | None
+    ) -> GroupDecision:
         """The members that fit together are assumed, and tasks that bind them begin.
 
         Returns the decision; nothing is assumed if it has no rows.
@@ -479,10 +641,11 @@ class SchedulingLoop:
             seed=tie_break_seed(queued.pod.uid, queued.attempts),
             assume=partial(self._assume_together, group, group.definition, attempts),
             clock=self._clock,
+            answers=answers,
         )
-        paused = self._paused
+        began, paused = self._clock(), self._paused
         decision = await self._in_slices(steps, pipeline.metrics)
-        took = self._clock() - attempts[0].began - (self._paused - paused)
+        took = self._clock() - began - (self._paused - paused)
         self._metrics.pod_group_decided(took)
         self._slow.decided(pipeline, str(group.key), took / len(attempts))
         for attempt in attempts:
@@ -560,7 +723,11 @@ class SchedulingLoop:
         return False
 
     async def _preempt_for_group(
-        self, group: PodGroupState, attempts: list[_Attempt], decision: GroupDecision
+        self,
+        group: PodGroupState,
+        attempts: list[_Attempt],
+        decision: GroupDecision,
+        answers: GroupAnswers | None,
     ) -> tuple[GroupDecision, bool]:
         """The members are nominated where preemption makes space for all, or nominated no more.
 
@@ -578,6 +745,7 @@ class SchedulingLoop:
             seed=tie_break_seed(queued.pod.uid, queued.attempts),
             now=time.time(),
             clock=self._clock,
+            answers=answers,
         )
         answer = await self._in_slices(steps, pipeline.metrics)
         if not is_unchanged(group, definition, waiting, scheduler):
@@ -822,6 +990,11 @@ class SchedulingLoop:
         self._metrics.for_profile(attempt.pipeline.profile).attempt(result, attempt.took, seconds)
 
 
+def _pods(attempts: Iterable[_Attempt]) -> list[Pod]:
+    """The pods as they are now."""
+    return [attempt.queued.pod for attempt in attempts]
+
+
 def _still_wanted(group: PodGroupState, before: PodGroup | None, more: int) -> bool:
     """Whether the group has its minimum with so many more members on nodes.
 
@@ -829,11 +1002,3 @@ def _still_wanted(group: PodGroupState, before: PodGroup | None, more: int) -> b
     """
     enough = group.minimum <= group.scheduled_pods_count + more
     return enough and has_same_requirements(group, before)
-
-
-def _extender_obstacle(members: Sequence[QueuedPod]) -> str | None:
-    """Why the group cannot be placed because of extenders, which are called for single pods."""
-    for member in members:
-        if interested(member.pipeline, member.pod):
-            return f"an extender is interested in {member.pod.key}; it is not called for groups"
-    return None

@@ -5,11 +5,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall, PreemptCall
+from mooring.engine.extenders.answers import (
+    MOST_CALLS,
+    ExtenderAnswers,
+    FilterCall,
+    PreemptCall,
+)
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders
 from mooring.engine.extenders.protocol import Json
+from mooring.engine.groups.answers import GroupAnswers, is_filtered_or_scored
+from mooring.engine.groups.calls import GroupCalls
 from mooring.engine.outcome import Outcome
+from mooring.engine.result_cache import ResultCache
+from mooring.framework.pipeline import Pipeline
 from mooring.model.events import Kind
 from mooring.model.pod import Pod
 from mooring.policy.extender import Extender
@@ -18,7 +27,8 @@ from mooring.state.snapshot import Snapshot
 
 __all__ = ["ExtenderCalls", "calling_extenders"]
 
-_MOST_CALLS: Final = 5
+_GROUP_SECONDS: Final = 300.0
+"""How long extenders may be called for all members of a group."""
 
 
 class ExtenderCalls:
@@ -27,6 +37,20 @@ class ExtenderCalls:
     def __init__(self, runner: asyncio.Runner, extenders: Extenders) -> None:
         self._runner = runner
         self._extenders = extenders
+
+    def answers_about(
+        self, members: Sequence[Pod], pipeline: Pipeline, cluster: Snapshot, cache: ResultCache
+    ) -> GroupAnswers | None:
+        """What extenders answer about the members of a group; None if no extender filters them.
+
+        Raises:
+            ExtenderError: if an extender that may not be ignored fails.
+        """
+        if not any(is_filtered_or_scored(pipeline, pod) for pod in members):
+            return None
+        calls = GroupCalls(self._extenders, pipeline, cluster, cache)
+        self._runner.run(calls.run(members, _GROUP_SECONDS))
+        return calls.answers
 
     def decided(
         self,
@@ -41,7 +65,7 @@ class ExtenderCalls:
             ExtenderError: if an extender that may not be ignored fails.
         """
         answers = ExtenderAnswers(preempts=any(extender.preempt_verb for extender in extenders))
-        for _ in range(_MOST_CALLS):
+        for _ in range(MOST_CALLS):
             outcome = decide(answers=answers)
             if not isinstance(outcome, FilterCall | PreemptCall):
                 return outcome

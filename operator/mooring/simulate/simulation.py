@@ -11,6 +11,7 @@ from mooring.engine.binding import PodRejected, assume_and_reserve
 from mooring.engine.cycle import decide, tie_break_seed
 from mooring.engine.extenders.answers import interested
 from mooring.engine.extenders.client import ExtenderError
+from mooring.engine.groups.answers import GroupAnswers
 from mooring.engine.groups.cycle import group_of, place_group
 from mooring.engine.groups.decision import GroupDecision, preempt_for_group
 from mooring.engine.groups.placement import MemberCheck
@@ -200,14 +201,20 @@ class Simulation:
         pipeline, message = profile.pipeline, group.incomplete
         seed = tie_break_seed(members[0].uid, _FIRST_ATTEMPT, self._seed)
         decision = GroupDecision({}, message=message or "")
+        answers: GroupAnswers | None = None
         try:
             if message is None:
                 assume = partial(self._assume_together, members, pipeline)
-                about = (group, members, pipeline, self._cluster, self._shared)
-                decision = run_whole(place_group(*about, seed=seed, assume=assume))
+                about = (members, pipeline, self._cluster, self._shared)
+                if self._extenders is not None:
+                    answers = self._extenders.answers_about(*about)
+                decision = run_whole(
+                    place_group(group, *about, seed=seed, assume=assume, answers=answers)
+                )
             if decision.tries and not decision.rows:
-                decision = self._preempt_for_group(group, members, pipeline, decision, seed)
-        except PluginError as error:
+                about_all = (group, members, pipeline, decision, seed, answers)
+                decision = self._preempt_for_group(*about_all)
+        except (PluginError, ExtenderError) as error:
             decision = GroupDecision({}, message=str(error))
         for pod in members:
             row = decision.rows.get(pod.uid)
@@ -232,10 +239,11 @@ class Simulation:
         pipeline: Pipeline,
         decision: GroupDecision,
         seed: int,
+        answers: GroupAnswers | None,
     ) -> GroupDecision:
         """Records the nominations of a group and the evictions that they need."""
         about = (group, members, pipeline, self._cluster, self._shared)
-        answer = run_whole(preempt_for_group(*about, seed=seed, now=self._now))
+        answer = run_whole(preempt_for_group(*about, seed=seed, now=self._now, answers=answers))
         if not isinstance(answer, GroupNomination):
             return replace(decision, message=f"{decision.message} {answer.reason}".rstrip())
         for pod in members:

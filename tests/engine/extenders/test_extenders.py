@@ -88,15 +88,14 @@ async def stage() -> AsyncIterator[Stage]:
 async def test_each_filter_gets_what_the_one_before_it_passed(stage: Stage) -> None:
     first = Answers(filter={"NodeNames": ["n3", "n1"], "FailedNodes": {"n2": "busy"}})
     second = Answers(filter={"NodeNames": ["n1"], "FailedAndUnresolvableNodes": {"n3": "never"}})
-    answers = await stage.filter(
-        await stage.serve(first, "filter"), await stage.serve(second, "filter")
-    )
+    found = [await stage.serve(first, "filter"), await stage.serve(second, "filter")]
+    answers = await stage.filter(*found)
     assert [arguments["NodeNames"] for _, arguments in second.asked] == [["n3", "n1"]]
     assert answers.filtered is not None
     assert answers.filtered.passed == ("n1",)
     assert answers.filtered.failed == {
-        "n2": NodeFailure("busy", resolvable=True),
-        "n3": NodeFailure("never", resolvable=False),
+        "n2": NodeFailure("busy", resolvable=True, extender=found[0].name),
+        "n3": NodeFailure("never", resolvable=False, extender=found[1].name),
     }
 
 
@@ -107,7 +106,7 @@ async def test_a_node_that_is_left_out_without_a_reason_gets_one_that_names_the_
     filtered = (await stage.filter(found)).filtered
     assert filtered is not None
     reason = f"node(s) were filtered out by extender {found.name}"
-    assert filtered.failed == {"n3": NodeFailure(reason, resolvable=False)}
+    assert filtered.failed == {"n3": NodeFailure(reason, resolvable=False, extender=found.name)}
 
 
 async def test_unresolvable_wins_where_a_node_is_in_both_maps(stage: Stage) -> None:
@@ -115,7 +114,8 @@ async def test_unresolvable_wins_where_a_node_is_in_both_maps(stage: Stage) -> N
     found = await stage.serve(Answers(filter={"NodeNames": ["n2", "n3"], **maps}), "filter")
     filtered = (await stage.filter(found)).filtered
     assert filtered is not None
-    assert filtered.failed == {"n1": NodeFailure("b", resolvable=False)}
+    failure = NodeFailure("b", resolvable=False, extender=found.name)
+    assert filtered.failed == {"n1": failure}
 
 
 async def test_when_no_node_is_left_no_further_extender_is_called(stage: Stage) -> None:

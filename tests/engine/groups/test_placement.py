@@ -2,15 +2,18 @@
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, TypeVar
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deciding import Deciding
+from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFailure
+from mooring.engine.groups.answers import GroupAnswers
 from mooring.engine.groups.cycle import place_group
 from mooring.engine.groups.decision import GroupDecision
 from mooring.engine.groups.placement import (
@@ -34,6 +37,7 @@ def search_for(
     members: list[Raw],
     rejected: dict[str, list[int]] | None = None,
     budget: SearchBudget | None = None,
+    answers: GroupAnswers | None = None,
 ) -> GroupSearch:
     return GroupSearch(
         [parse_pod(raw) for raw in members],
@@ -43,13 +47,35 @@ def search_for(
         seed=0,
         rejected=rejected or {},
         budget=budget,
+        extended=answers.on(deciding.cluster) if answers is not None else None,
     )
 
 
 def placed(
-    deciding: Deciding, members: list[Raw], rejected: dict[str, list[int]] | None = None
+    deciding: Deciding,
+    members: list[Raw],
+    rejected: dict[str, list[int]] | None = None,
+    answers: GroupAnswers | None = None,
 ) -> Assignment:
-    return search_for(deciding, members, rejected).place()
+    return search_for(deciding, members, rejected, answers=answers).place()
+
+
+def answered(
+    passed: dict[str, list[str]], scores: dict[str, list[int]] | None = None
+) -> GroupAnswers:
+    """Extenders passed these of the nodes a, b and c for the pod of each name, with scores."""
+    answers = GroupAnswers()
+    for name, nodes in passed.items():
+        failed = {
+            other: NodeFailure("busy", resolvable=False, extender="e")
+            for other in "abc"
+            if other not in nodes
+        }
+        given_scores = {"e": np.array((scores or {})[name], np.int64)} if scores else {}
+        filtered = Filtered(tuple(nodes), failed)
+        found = ExtenderAnswers(filtered=filtered, scores=given_scores)
+        answers.put(parse_pod(pod(name, cpu="1")), found)
+    return answers
 
 
 def pausing() -> SearchBudget:
@@ -123,6 +149,59 @@ def test_the_search_changes_nothing() -> None:
     deciding = Deciding(node("a", cpu="3"))
     placed(deciding, [pod(f"x{i}", cpu="1", affinity=apart("x")) for i in range(3)])
     assert len(deciding.state.pods) == 0
+
+
+THREE_NODES = (node("a", cpu="4"), node("b", cpu="4"), node("c", cpu="4"))
+
+
+def test_members_are_placed_only_where_extenders_passed_them() -> None:
+    deciding = Deciding(*THREE_NODES)
+    members = [pod(f"w{i}", cpu="1") for i in range(3)]
+    answers = answered({"w0": ["a"], "w1": ["b"], "w2": ["b"]})
+    found = by_name(deciding, placed(deciding, members, answers=answers))
+    assert found == {"w0": "a", "w1": "b", "w2": "b"}
+
+
+def test_members_with_ports_are_placed_only_where_extenders_passed_them() -> None:
+    deciding = Deciding(*THREE_NODES)
+    members = [pod(f"w{i}", cpu="1", ports=(80,)) for i in range(2)]
+    answers = answered({"w0": ["c"], "w1": ["c", "b"]})
+    found = by_name(deciding, placed(deciding, members, answers=answers))
+    assert found == {"w0": "c", "w1": "b"}
+
+
+@pytest.mark.parametrize("ports", [(), (80,)])
+def test_the_scores_of_extenders_count_beside_those_of_plugins(ports: tuple[int, ...]) -> None:
+    deciding = Deciding(*THREE_NODES)
+    members = [pod(f"w{i}", cpu="1", ports=ports) for i in range(2)]
+    scores = {"w0": [0, 0, 10_000], "w1": [0, 10_000, 0]}
+    answers = answered({name: ["a", "b", "c"] for name in scores}, scores)
+    found = by_name(deciding, placed(deciding, members, answers=answers))
+    assert found == {"w0": "c", "w1": "b"}
+
+
+def test_a_node_that_extenders_prefer_by_far_is_filled() -> None:
+    deciding = Deciding(*THREE_NODES)
+    members = [pod(f"w{i}", cpu="1") for i in range(4)]
+    scores = {f"w{i}": [0, 10_000, 0] for i in range(4)}
+    answers = answered({name: ["a", "b", "c"] for name in scores}, scores)
+    found = by_name(deciding, placed(deciding, members, answers=answers))
+    assert set(found.values()) == {"b"}
+    without = by_name(deciding, placed(deciding, members))
+    assert len(set(without.values())) == 3
+
+
+def test_the_diagnosis_names_the_extender_with_its_reason() -> None:
+    deciding = Deciding(*THREE_NODES)
+    members = [pod(f"w{i}", cpu="3") for i in range(2)]
+    search = search_for(deciding, members, answers=answered({"w0": ["a"], "w1": ["a"]}))
+    assignment = search.place()
+    assert len(assignment.rows) == 1
+    diagnosis = search.diagnosis(assignment.rows, None)
+    assert diagnosis is not None
+    text = "0/3 nodes are available: 1 Insufficient cpu, 2 extender e: busy."
+    assert diagnosis.message == text
+    assert "Extender" in diagnosis.plugins
 
 
 def test_what_is_nominated_to_a_node_is_not_free() -> None:
@@ -293,6 +372,8 @@ class Member:
     rack: str | None
     app: str
     apart: bool
+    passes: frozenset[int] | None = None
+    """The nodes that an extender passes, by their number; None without an extender."""
 
     def raw(self, name: str) -> Raw:
         return pod(
@@ -314,6 +395,7 @@ class Size:
     memory: int
     pods: int
     rack: str
+    number: int = 0
 
     def raw(self, name: str) -> Raw:
         labels = {"rack": self.rack}
@@ -331,6 +413,7 @@ def agree(on: list[Member], size: Size) -> bool:
         and len(on) <= size.pods
         and len(ports) == len(set(ports))
         and all(m.rack in (None, size.rack) for m in on)
+        and all(m.passes is None or size.number in m.passes for m in on)
         and not any(
             m.apart and any(o.app == m.app for j, o in enumerate(on) if j != i)
             for i, m in enumerate(on)
@@ -392,13 +475,36 @@ def drawn(rng: random.Random) -> tuple[list[Member], list[Size]]:
 def searched(members: list[Member], nodes: list[Size]) -> tuple[Assignment, list[list[Member]]]:
     deciding = Deciding(*(size.raw(f"n{i}") for i, size in enumerate(nodes)))
     raws = [member.raw(f"m{i}") for i, member in enumerate(members)]
-    assignment = placed(deciding, raws)
+    answers = GroupAnswers()
+    for member, raw in zip(members, raws, strict=True):
+        if member.passes is not None:
+            names = {f"n{i}" for i in range(len(nodes))}
+            passed = [f"n{i}" for i in sorted(member.passes)]
+            failed = {
+                name: NodeFailure("no", resolvable=False) for name in names.difference(passed)
+            }
+            found = ExtenderAnswers(filtered=Filtered(tuple(passed), failed))
+            answers.put(parse_pod(raw), found)
+    assignment = placed(deciding, raws, answers=answers)
     on: list[list[Member]] = [[] for _ in nodes]
     for member, raw in zip(members, raws, strict=True):
         row = assignment.rows.get(parse_pod(raw).uid)
         if row is not None:
             on[int(deciding.state.nodes.names[row].removeprefix("n"))].append(member)
     return assignment, on
+
+
+def with_extender(
+    rng: random.Random, members: list[Member], nodes: list[Size]
+) -> tuple[list[Member], list[Size]]:
+    """The same, but an extender passes some of the nodes for each kind of members."""
+    numbers = range(len(nodes))
+    passes = {
+        member: frozenset(n for n in numbers if rng.random() < 0.8) if rng.random() < 0.8 else None
+        for member in dict.fromkeys(members)
+    }
+    sizes = [replace(size, number=number) for number, size in enumerate(nodes)]
+    return [replace(member, passes=passes[member]) for member in members], sizes
 
 
 def test_at_least_98_percent_of_the_groups_that_fit_are_found() -> None:
@@ -414,9 +520,12 @@ def test_at_least_98_percent_of_the_groups_that_fit_are_found() -> None:
 
 
 @settings(max_examples=60)
-@given(st.integers(0, 2**32))
-def test_no_group_is_placed_wrongly_or_wrongly_said_not_to_fit(seed: int) -> None:
-    members, nodes = drawn(random.Random(seed))  # noqa: S311 - has to be repeatable
+@given(st.integers(0, 2**32), st.booleans())
+def test_no_group_is_placed_wrongly_or_wrongly_said_not_to_fit(seed: int, extender: bool) -> None:  # noqa: FBT001 - drawn
+    rng = random.Random(seed)  # noqa: S311 - has to be repeatable
+    members, nodes = drawn(rng)
+    if extender:
+        members, nodes = with_extender(rng, members, nodes)
     assignment, on = searched(members, nodes)
     assert all(agree(here, size) for here, size in zip(on, nodes, strict=True))
     assert assignment.complete == (sum(map(len, on)) == len(members))

@@ -6,6 +6,7 @@ made; the second begins from the start, with the answer, in the state that the c
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.post_filter import PreemptionCandidate, ProcessedCandidates
@@ -14,6 +15,7 @@ from mooring.policy.extender import Extender
 from mooring.state.columns import IntArray
 
 __all__ = [
+    "MOST_CALLS",
     "ExtenderAnswers",
     "FilterCall",
     "Filtered",
@@ -22,6 +24,9 @@ __all__ = [
     "interested",
 ]
 
+MOST_CALLS: Final = 5
+"""Rounds of calls to extenders in one attempt, in case what they pass is taken meanwhile."""
+
 
 @dataclass(frozen=True, slots=True)
 class FilterCall:
@@ -29,12 +34,13 @@ class FilterCall:
 
     With `nominated`, the one node is that to which the pod is nominated: if the extenders pass it,
     it is chosen without looking at others. `evaluated_nodes` counts the nodes that the search for
-    feasible ones looked at.
+    feasible ones looked at. `without` are extenders and verbs that are left out as if they failed.
     """
 
     nodes: tuple[str, ...]
     evaluated_nodes: int
     nominated: bool = False
+    without: frozenset[tuple[Extender, str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,14 @@ class NodeFailure:
 
     reason: str
     resolvable: bool
+    extender: str = ""
+    """The extender's name."""
+
+    @property
+    def named_reason(self) -> str:
+        """The reason, and the extender that gave it."""
+        named = self.extender in self.reason
+        return self.reason if named else f"extender {self.extender}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +81,8 @@ class ExtenderAnswers:
     `preempts`: an extender with a preempt verb cares for the pod. `nominee` is the nominated node
     that the filter extenders were called with alone, and `passes_nominee` their answer. `scores`
     has the weighted scores by extender: int64, in the order of `filtered.passed`. `processed` is
-    what the preempt extenders made of the candidates.
+    what the preempt extenders made of the candidates. `ignored` are the extenders, with the verb,
+    whose failure was ignored in the last call.
     """
 
     preempts: bool = False
@@ -77,6 +92,7 @@ class ExtenderAnswers:
     evaluated_nodes: int = 0
     scores: Mapping[str, IntArray] = field(default_factory=dict)
     processed: ProcessedCandidates | None = None
+    ignored: frozenset[tuple[Extender, str]] = frozenset()
 
 
 def interested(pipeline: Pipeline, pod: Pod) -> tuple[Extender, ...]:

@@ -116,8 +116,9 @@ class Extenders:
         if isinstance(call, PreemptCall):
             processed = await self._preempt(call, extenders, pod, raw, cluster)
             return replace(answers, processed=processed)
+        ignored = set[tuple[Extender, str]]()
         try:
-            filtered = await self._filter(call, extenders, raw)
+            filtered = await self._filter(call, extenders, raw, ignored)
         except ExtenderError as error:
             if not call.nominated:
                 raise
@@ -129,9 +130,14 @@ class Extenders:
             return replace(answers, nominee=call.nodes[0], passes_nominee=passes)
         scores: Mapping[str, IntArray] = {}
         if len(filtered.passed) > 1:
-            scores = await self._prioritize(filtered.passed, extenders, raw)
+            scoring = [e for e in extenders if (e, "prioritize") not in call.without]
+            scores = await self._prioritize(filtered.passed, scoring, raw, ignored)
         return replace(
-            answers, filtered=filtered, evaluated_nodes=call.evaluated_nodes, scores=scores
+            answers,
+            filtered=filtered,
+            evaluated_nodes=call.evaluated_nodes,
+            scores=scores,
+            ignored=frozenset(ignored),
         )
 
     async def bind(self, extenders: Iterable[Extender], pod: Pod, node: str) -> bool:
@@ -174,15 +180,23 @@ class Extenders:
             await client.close()
         self._clients.clear()
 
-    async def _filter(self, call: FilterCall, extenders: Iterable[Extender], raw: Json) -> Filtered:
+    async def _filter(
+        self,
+        call: FilterCall,
+        extenders: Iterable[Extender],
+        raw: Json,
+        ignored: set[tuple[Extender, str]],
+    ) -> Filtered:
         """Each extender gets the nodes that the one before it passed (findNodesThatPassExtenders).
+
+        Extenders that fail and are ignored are added to `ignored`.
 
         Raises:
             ExtenderError: if an extender that may not be ignored fails.
         """
         passed, failed = call.nodes, dict[str, NodeFailure]()
         for extender in extenders:
-            if not extender.filter_verb:
+            if not extender.filter_verb or (extender, "filter") in call.without:
                 continue
             if not passed:
                 break
@@ -198,24 +212,35 @@ class Extenders:
                 if not extender.ignorable:
                     raise
                 client.ignored(error)
+                ignored.add((extender, "filter"))
                 continue
             failed.update(_failures(answer, passed, extender.name))
             passed = answer.passed
         return Filtered(passed, failed)
 
     async def _prioritize(
-        self, nodes: Sequence[str], extenders: Iterable[Extender], raw: Json
+        self,
+        nodes: Sequence[str],
+        extenders: Iterable[Extender],
+        raw: Json,
+        ignored: set[tuple[Extender, str]],
     ) -> dict[str, IntArray]:
-        """The weighted scores of the nodes by extender; an extender that fails gives none."""
+        """The weighted scores of the nodes by extender; one that fails is added to `ignored`."""
         scoring = [extender for extender in extenders if extender.prioritize_verb]
         if len(scoring) == 1:  # most often; without a task of its own
-            found = [await self._scores(scoring[0], nodes, raw)]
+            found = [await self._scores(scoring[0], nodes, raw, ignored)]
         else:
-            found = await asyncio.gather(*(self._scores(e, nodes, raw) for e in scoring))
+            found = await asyncio.gather(*(self._scores(e, nodes, raw, ignored) for e in scoring))
         pairs = zip(scoring, found, strict=True)
         return {extender.name: scores for extender, scores in pairs if scores is not None}
 
-    async def _scores(self, extender: Extender, nodes: Sequence[str], raw: Json) -> IntArray | None:
+    async def _scores(
+        self,
+        extender: Extender,
+        nodes: Sequence[str],
+        raw: Json,
+        ignored: set[tuple[Extender, str]],
+    ) -> IntArray | None:
         client = self._client(extender)
         try:
             body = await self._nodes_request(extender, raw, nodes)
@@ -226,6 +251,7 @@ class Extenders:
                 raise client.wrong("prioritize", error) from None
         except ExtenderError as error:
             client.ignored(error)
+            ignored.add((extender, "prioritize"))
             return None
         return scores
 
@@ -344,12 +370,12 @@ def _failures(
     answer: FilterAnswer, sent: Iterable[str], extender: str
 ) -> Iterator[tuple[str, NodeFailure]]:
     """Each node that was sent and did not pass, and why."""
-    omitted = NodeFailure(_NO_REASON.format(extender), resolvable=False)
+    omitted = NodeFailure(_NO_REASON.format(extender), resolvable=False, extender=extender)
     for node in set(sent).difference(answer.passed):
         if (reason := answer.unresolvable.get(node)) is not None:
-            yield node, NodeFailure(reason, resolvable=False)
+            yield node, NodeFailure(reason, resolvable=False, extender=extender)
         elif (reason := answer.failed.get(node)) is not None:
-            yield node, NodeFailure(reason, resolvable=True)
+            yield node, NodeFailure(reason, resolvable=True, extender=extender)
         else:
             yield node, omitted
 

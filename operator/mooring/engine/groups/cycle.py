@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from mooring.engine.binding import PodRejected
+from mooring.engine.groups.answers import GroupAnswers
 from mooring.engine.groups.decision import GroupDecision, decide_group
 from mooring.engine.groups.placement import (
     DecisionOutdated,
@@ -171,6 +172,7 @@ def place_group(
     seed: int,
     assume: Callable[[GroupDecision, MemberCheck], Iterable[None]],
     clock: Callable[[], float] | None = None,
+    answers: GroupAnswers | None = None,
 ) -> Slices[GroupDecision]:
     """The decision about the group, after `assume` has assumed its members on the rows.
 
@@ -178,7 +180,8 @@ def place_group(
     PodRejected, the group is decided about again without that row for that member. It raises
     DecisionOutdated if a member does not fit any more, which the MemberCheck says, and the group is
     decided about again. All these decisions share one budget. The decision has no rows if nothing
-    is assumed.
+    is assumed. `answers` are those of extenders about the members that they filter or score nodes
+    for.
     """
     rejected: dict[str, set[int]] = {}
     budget = SearchBudget(clock=clock)
@@ -188,10 +191,13 @@ def place_group(
         if not members:
             return GroupDecision({}, message=_ALL_ON_NODES)
         about = (members, pipeline, cluster, cache)
-        check = MemberCheck(GroupSearch(*about, seed=seed, rejected=rejected, budget=budget))
+        extended = answers.on(cluster) if answers is not None else {}
+        check = MemberCheck(
+            GroupSearch(*about, seed=seed, rejected=rejected, budget=budget, extended=extended)
+        )
         try:
             decision = yield from decide_group(
-                group, *about, seed=seed, rejected=rejected, budget=budget
+                group, *about, seed=seed, rejected=rejected, budget=budget, extended=extended
             )
             if not decision.rows:
                 if rejected:

@@ -13,6 +13,8 @@ from typing import Final
 
 import numpy as np
 
+from mooring.engine.extenders.answers import interested
+from mooring.engine.groups.answers import ExtendedNodes, GroupAnswers
 from mooring.engine.groups.placement import (
     Assignment,
     DecisionOutdated,
@@ -21,6 +23,7 @@ from mooring.engine.groups.placement import (
 )
 from mooring.engine.groups.slices import SearchBudget, Slices
 from mooring.engine.result_cache import ResultCache
+from mooring.framework.diagnosis import EXTENDER
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.placements import Placement, PodGroupAssignments
 from mooring.framework.plugin import PodGroupPostFilterPlugin
@@ -53,6 +56,7 @@ _MOST_PREEMPTIONS: Final = 8
 """Searches for victims in one attempt; the cluster may change in the pauses of each."""
 _TOO_LONG: Final = "preemption: the search for the fewest victims takes too long"
 _OUTDATED: Final = "preemption: the cluster changed each time while victims were searched for"
+_PREEMPT_VERB: Final = "preemption: extender {} has a preemptVerb, and is not called for pod groups"
 _MOST_NAMED: Final = 3
 """Domains that a message names."""
 
@@ -106,12 +110,14 @@ def decide_group(
     seed: int,
     rejected: Mapping[str, Collection[int]],
     budget: SearchBudget | None = None,
+    extended: Mapping[str, ExtendedNodes] | None = None,
 ) -> Slices[GroupDecision]:
     """Nodes for all these members, or for as many as the group's minimum needs beside the others.
 
     `members` are without a node. `rejected` has by uid the rows that a Reserve or Permit plugin
     rejected since the attempt began. If the minimum has its nodes already, as many members get
-    one as fit. `budget` bounds the decisions of one attempt together.
+    one as fit. `budget` bounds the decisions of one attempt together. `extended` is what extenders
+    say of the nodes, by uid.
 
     Raises:
         DecisionOutdated: in a pause.
@@ -123,7 +129,14 @@ def decide_group(
         resource_filters = frozenset(pipeline.resource_filters)
         return GroupDecision({}, message=lacking, plugins=resource_filters, by_shapes=True)
     search = GroupSearch(
-        members, pipeline, cluster, cache, seed=seed, rejected=rejected, budget=budget
+        members,
+        pipeline,
+        cluster,
+        cache,
+        seed=seed,
+        rejected=rejected,
+        budget=budget,
+        extended=extended,
     )
     with search.beside():
         placements = placements_of(group, pipeline, cluster)
@@ -172,6 +185,7 @@ def preempt_for_group(
     seed: int,
     now: float,
     clock: Callable[[], float] | None = None,
+    answers: GroupAnswers | None = None,
 ) -> Slices[GroupPreemption]:
     """Runs the PostFilter plugins that know groups: nodes for the minimum, and who must leave them.
 
@@ -179,14 +193,21 @@ def preempt_for_group(
     is returned (RunPodGroupPostFilterPlugins in schedule_one_podgroup.go). With a `clock` (seconds)
     there are pauses. If the cluster changes in them so that what was found is of no use, the
     plugins run again, with what is left of the budget.
+
+    The members are not nominated to nodes that extenders have filtered out, as `answers` say. If an
+    extender has a verb for preemption, there is none: it is called for single pods.
     """
+    if answers is not None and (name := _preempt_extender(members, pipeline)):
+        return Unschedulable(_PREEMPT_VERB.format(name))
     budget = SearchBudget(clock=clock)
     for _ in range(_MOST_PREEMPTIONS):
         waiting = without_node(members, cluster)
         needed = max(group.minimum - group.scheduled_pods_count, 1)
         if len(waiting) < needed:
             break
-        dry_run = _GroupDryRun(group, waiting, needed, pipeline, cluster, cache, seed, budget)
+        extended = answers.on(cluster, not_sent=True) if answers is not None else {}
+        about = (group, waiting, needed, pipeline, cluster, cache, seed, budget, extended)
+        dry_run = _GroupDryRun(*about)
         try:
             answer = yield from _run_post_filters(dry_run, pipeline, now)
         except DecisionOutdated:
@@ -195,6 +216,12 @@ def preempt_for_group(
         else:
             return Unschedulable(_TOO_LONG) if budget.spent else answer
     return Unschedulable(_OUTDATED)
+
+
+def _preempt_extender(members: Sequence[Pod], pipeline: Pipeline) -> str:
+    """The name of an extender that takes part in preemption for any member; "" without one."""
+    extenders = (extender for pod in members for extender in interested(pipeline, pod))
+    return next((extender.name for extender in extenders if extender.preempt_verb), "")
 
 
 def _run_post_filters(
@@ -242,6 +269,7 @@ class _GroupDryRun:
         cache: ResultCache,
         seed: int,
         budget: SearchBudget,
+        extended: Mapping[str, ExtendedNodes],
     ) -> None:
         self._group = group
         self._members = tuple(members[:needed])
@@ -257,6 +285,7 @@ class _GroupDryRun:
             rejected={},
             budget=budget,
             others=members[needed:],
+            extended=extended,
         )
         self._placement: Placement | None = None
         self._dearest = 0
@@ -428,6 +457,8 @@ def _decision(
         cause = diagnosis.message if diagnosis is not None else ""
         resource_filters = frozenset(pipeline.resource_filters)
         plugins = resource_filters | (diagnosis.plugins if diagnosis is not None else frozenset())
+        if search.extended_rejects:
+            plugins |= {EXTENDER}
         message = _message(chosen, tried, about, tries, cause, impossible=impossible)
     return GroupDecision(
         rows=assignment.rows if chosen is not None else {},

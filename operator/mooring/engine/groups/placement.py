@@ -19,6 +19,7 @@ from typing import Any, Final, Self, TypeVar
 import numpy as np
 
 from mooring.engine.filtering import Search
+from mooring.engine.groups.answers import ExtendedNodes
 from mooring.engine.groups.packing import Item, Order, Packing, pack, pack_in_slices
 from mooring.engine.groups.slices import SearchBudget, Slices, run_whole
 from mooring.engine.result_cache import ResultCache
@@ -49,7 +50,14 @@ _MOST_DIAGNOSED: Final = 256
 _PODS: Final = "pods"
 _UNITS: Final = {"cpu": (1000, "CPUs"), "memory": (2**30, "GiB of memory"), _PODS: (1, "pod slots")}
 
-_Fields = tuple[PodShape, frozenset[tuple[str, str]], tuple[PodVolume, ...], Any, frozenset[int]]
+_Fields = tuple[
+    PodShape,
+    frozenset[tuple[str, str]],
+    tuple[PodVolume, ...],
+    Any,
+    frozenset[int],
+    ExtendedNodes | None,
+]
 
 Rows = dict[str, int]
 """The row of each placed member, by its uid."""
@@ -79,9 +87,14 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Class:
-    """Members that every filter treats alike; `rejected` are rows that Reserve or Permit reject."""
+    """Members that every filter and extender treats alike.
+
+    `rejected` are rows that Reserve or Permit reject; `extended` is None if no extender filters or
+    scores nodes for them.
+    """
 
     rejected: frozenset[int]
+    extended: ExtendedNodes | None = None
     pods: list[Pod] = field(default_factory=list)
 
 
@@ -214,7 +227,8 @@ class GroupSearch:
     `rejected` has the rows on which a Reserve or Permit plugin rejected a member, by its uid.
     `budget` bounds what all calls of `place` cost together; without one, the search has its own.
     `others` are members that no nodes are searched for: their nominations do not count either. The
-    pods in `ended` count as if they had left their nodes.
+    pods in `ended` count as if they had left their nodes. `extended` is what extenders say of the
+    rows, by the uids of the members that they filter or score nodes for.
     """
 
     def __init__(
@@ -229,6 +243,7 @@ class GroupSearch:
         budget: SearchBudget | None = None,
         others: Sequence[Pod] = (),
         ended: Collection[Pod] = (),
+        extended: Mapping[str, ExtendedNodes] | None = None,
     ) -> None:
         self.budget = budget or SearchBudget()
         self._members = members
@@ -239,6 +254,7 @@ class GroupSearch:
         self._cache = cache
         self._seed = seed
         self._rejected = rejected
+        self._extended = extended or {}
         self._lowest = min(members, key=lambda pod: pod.shape.priority)
         self._version = _version(cluster)
         self._known_classes: list[_Class] | None = None
@@ -260,9 +276,11 @@ class GroupSearch:
         Raises:
             DecisionOutdated: in a pause.
         """
-        shapes = len({pod.shape for pod in self._members})
+        extended = self._extended
+        shapes = len({(pod.shape, extended.get(pod.uid)) for pod in self._members})
         if shapes > _MOST_SHAPES:
-            cause = f"its members have {shapes} different specs, and at most {_MOST_SHAPES} can be"
+            what = "specs or answers of extenders" if extended else "specs"
+            cause = f"its members have {shapes} different {what}, and at most {_MOST_SHAPES} can be"
             return Assignment({}, len(self._members), 0, cause=f"{cause} placed together")
         with self.beside() as beside:
             yield from beside.pause()
@@ -303,12 +321,18 @@ class GroupSearch:
             budget=self.budget,
             others=self._others,
             ended=pods,
+            extended=self._extended,
         )
 
     @property
     def was_counted(self) -> bool:
         """Whether the members were counted in the last search, so that only shapes were read."""
-        return self._known_counts[1] is not None
+        return self._known_counts[1] is not None and not self._extended
+
+    @property
+    def extended_rejects(self) -> bool:
+        """Whether extenders keep any member from any node."""
+        return any(not nodes.passed.all() for nodes in {*self._extended.values()})
 
     @property
     def is_outdated(self) -> bool:
@@ -457,8 +481,14 @@ class GroupSearch:
             return pre_filtered
         rows = np.flatnonzero(allowed)
         if len(rows) == self._cluster.node_count:
-            return search.shared_diagnosis(pre_filtered, ())
-        return search.diagnosis_of(pre_filtered, rows)
+            diagnosis = search.shared_diagnosis(pre_filtered, ())
+        else:
+            diagnosis = search.diagnosis_of(pre_filtered, rows)
+        extended = self._extended.get(pod.uid)
+        if extended is None:
+            return diagnosis
+        fits = np.flatnonzero(search.feasible(pre_filtered) & allowed)
+        return replace(diagnosis, rejected=(*diagnosis.rejected, *extended.rejected(fits)))
 
     def _allowed(self, candidates: IntArray | None) -> BoolArray:
         """bool[rows]: the candidate rows."""
@@ -484,9 +514,9 @@ class GroupSearch:
         by_fields: dict[_Fields, _Class] = {}
         for pod in self._members:
             rejected = frozenset(self._rejected.get(pod.uid, ()))
-            labels = frozenset(pod.labels.items())
-            fields = (pod.shape, labels, pod.volumes, pod.owner, rejected)
-            by_fields.setdefault(fields, _Class(rejected)).pods.append(pod)
+            labels, extended = frozenset(pod.labels.items()), self._extended.get(pod.uid)
+            fields = (pod.shape, labels, pod.volumes, pod.owner, rejected, extended)
+            by_fields.setdefault(fields, _Class(rejected, extended)).pods.append(pod)
         classes = list(by_fields.values())
         if len(classes) > 1:
             for found in classes:
@@ -543,6 +573,8 @@ class GroupSearch:
         if pre_filtered.restricted_by:
             eligible &= _mask(pre_filtered.candidate_rows, len(eligible))
         eligible[list(members.rejected)] = False
+        if members.extended is not None:
+            eligible &= members.extended.passed
         return _Counted(search, resource_filter[1], eligible)
 
     def _requesting(self, members: _Class) -> _Counted:
@@ -555,7 +587,10 @@ class GroupSearch:
                 if name in pre_filtered.states:
                     state = pre_filtered.states[name]
                     needs |= run_resource_requests(self._pipeline, plugin, state)
-        return _Counted(search, needs, search.results.fits_without_pods)
+        eligible = search.results.fits_without_pods
+        if members.extended is not None:
+            eligible &= members.extended.passed
+        return _Counted(search, needs, eligible)
 
     def _by_counting_one(
         self, members: _Class, counted: _Counted, allowed: BoolArray
@@ -651,7 +686,7 @@ class GroupSearch:
         """
         if len(rows) < 2:
             return rows, False
-        total, most = score(search, rows).total, len(self._members)
+        total, most = _total(search, rows, members.extended), len(self._members)
         if most < len(rows):
             least = np.partition(total, -most)[-most]
             better, equal = np.flatnonzero(total > least), np.flatnonzero(total == least)
@@ -661,6 +696,8 @@ class GroupSearch:
         ranked = rows[kept[np.argsort(-total[kept], kind="stable")]]
         if len(members.pods) == 1:
             return ranked, False
+        if members.extended is not None and members.extended.scores is not None:
+            return ranked, bool(self._prefers_full_nodes(members, ranked))
         results = search.results
         if results.prefers_full_nodes is None:
             results.prefers_full_nodes = self._prefers_full_nodes(members, ranked)
@@ -674,7 +711,7 @@ class GroupSearch:
             again = self._search(members.pods[1])
             if not again.results.fits[ranked[0]]:
                 return None
-            at = score(again, np.sort(ranked[:2])).total
+            at = _total(again, np.sort(ranked[:2]), members.extended)
         best, second = at if ranked[0] < ranked[1] else at[::-1]
         return bool(best >= second)
 
@@ -788,6 +825,8 @@ class GroupSearch:
         for group in taken:
             fits[group.rows] = False
         fits[list(members.rejected)] = False
+        if members.extended is not None:
+            fits &= members.extended.passed
         return search, np.flatnonzero(fits)
 
     def _choose(self, pod: Pod, members: _Class, allowed: BoolArray, *, by_fit: bool) -> int | None:
@@ -799,8 +838,9 @@ class GroupSearch:
             return int(rows[np.argmin(self._slack(pod, rows))])
         if len(rows) == 1:
             return int(rows[0])
-        table = score(search, rows)
-        return int(rows[table.best[self._seed % len(table.best)]])
+        total = _total(search, rows, members.extended)
+        best = np.flatnonzero(total == total.max())
+        return int(rows[best[self._seed % len(best)]])
 
     def _slack(self, pod: Pod, rows: IntArray) -> IntArray:
         """What the pod would leave free on each row, in millionths of all nodes' amounts."""
@@ -890,12 +930,20 @@ class _Left:
 
 
 def _merged(by_fields: Mapping[_Fields, _Class]) -> list[_Class]:
-    """The classes by shape and rejected rows alone."""
-    by_shape: dict[tuple[PodShape, frozenset[int]], _Class] = {}
+    """The classes by shape, rejected rows and what extenders say alone."""
+    by_shape: dict[tuple[PodShape, frozenset[int], ExtendedNodes | None], _Class] = {}
     for (shape, *_), found in by_fields.items():
-        members = by_shape.setdefault((shape, found.rejected), _Class(found.rejected))
+        key = (shape, found.rejected, found.extended)
+        members = by_shape.setdefault(key, _Class(found.rejected, found.extended))
         members.pods.extend(found.pods)
     return list(by_shape.values())
+
+
+def _total(search: Search, rows: IntArray, extended: ExtendedNodes | None) -> IntArray:
+    """The total scores of the rows, with those of extenders; all are int64."""
+    total = score(search, rows).total
+    scores = extended.scores if extended is not None else None
+    return total if scores is None else total + scores[rows]
 
 
 def _resources(counted: Sequence[_Counted]) -> list[str]:

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from mooring.engine.groups.answers import GroupAnswers
 from mooring.engine.groups.cycle import group_of, is_unchanged
 from mooring.engine.groups.decision import placements_of
 from mooring.engine.groups.placement import Assignment, DecisionOutdated, GroupSearch
@@ -81,13 +82,18 @@ class GroupReservation:
         return self._group == group.key
 
     def update(
-        self, group: PodGroupState, members: Sequence[QueuedPod], now: float
+        self,
+        group: PodGroupState,
+        members: Sequence[QueuedPod],
+        now: float,
+        answers: GroupAnswers | None = None,
     ) -> Slices[None]:
         """Reserves nodes for a group without a place, if it has waited long enough, or ends that.
 
         A reservation ends after as long as the group had to wait for it; then it is another's turn.
         If no nodes are found, they are searched for again after as long, or when nodes are added or
-        changed. If the group or a member changes in a pause, nothing is reserved.
+        changed. If the group or a member changes in a pause, nothing is reserved. Nodes that
+        extenders have filtered out, as `answers` say, are not reserved.
         """
         pipeline = members[0].pipeline
         after = _after(pipeline)
@@ -107,7 +113,7 @@ class GroupReservation:
         if now - since < after or not self._is_due(group, after, now) or self._is_taken():
             return
         pods, definition = [member.pod for member in members], group.definition
-        rows = yield from self._rows(group, pods, pipeline)
+        rows = yield from self._rows(group, pods, pipeline, answers)
         if not is_unchanged(group, definition, members, self._scheduler):
             return
         if rows is None:
@@ -258,7 +264,11 @@ class GroupReservation:
         return False
 
     def _rows(
-        self, group: PodGroupState, pods: Sequence[Pod], pipeline: Pipeline
+        self,
+        group: PodGroupState,
+        pods: Sequence[Pod],
+        pipeline: Pipeline,
+        answers: GroupAnswers | None,
     ) -> Slices[Mapping[str, int] | None]:
         """A row for each member that the group needs, by uid; None if no nodes are large enough.
 
@@ -270,7 +280,14 @@ class GroupReservation:
         needed = max(group.minimum - group.scheduled_pods_count, 1)
         while not budget.spent:
             about = (pods[:needed], pipeline, self._cluster, self._cache)
-            search = GroupSearch(*about, seed=0, rejected={}, budget=budget, others=pods[needed:])
+            search = GroupSearch(
+                *about,
+                seed=0,
+                rejected={},
+                budget=budget,
+                others=pods[needed:],
+                extended=answers.on(self._cluster, not_sent=True) if answers is not None else {},
+            )
             if search.is_outdated:
                 return None
             try:
