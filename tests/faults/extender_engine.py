@@ -1,12 +1,12 @@
 """The scheduling loop over a cluster of its own, with extenders on loopback."""
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, Final
 
-from extending import GivenObjects
-from kube.api_server import Request
+from extending import Answers, GivenObjects, extender
+from kube.api_server import ApiServer, Request
 from mooring.engine.api import PluginApi
 from mooring.engine.extenders.extenders import Extenders
 from mooring.engine.intake import Intake
@@ -19,6 +19,7 @@ from mooring.framework.handle import Handle
 from mooring.framework.registry import Registry
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
 from mooring.kube.recorder import EventRecorder
 from mooring.kube.writes import PodWriter
 from mooring.model.events import Kind
@@ -32,7 +33,7 @@ from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import cluster
 from scheduler_states import group_reports, put_profile
 
-__all__ = ["ApiAnswers", "Engine", "until"]
+__all__ = ["ApiAnswers", "Engine", "Held", "Stage", "all_pass", "staged", "until"]
 
 SECONDS: Final = 20.0
 
@@ -160,3 +161,56 @@ async def until(holds: Callable[[], object]) -> None:
     async with asyncio.timeout(SECONDS):
         while not holds():  # noqa: ASYNC110 - the parts have no event for every state
             await asyncio.sleep(0)
+
+
+class Stage:
+    """An API server, and engines that talk to it."""
+
+    def __init__(self, stack: AsyncExitStack, client: ApiClient, api: ApiAnswers) -> None:
+        self._stack = stack
+        self._client = client
+        self.api = api
+
+    async def engine(self, *objects: dict[str, Any], answers: Answers, **fields: Any) -> Engine:
+        """An engine that runs, with one extender; `fields` are fields of the extender."""
+        verbs = fields.pop("verbs", tuple(answers.by_verb))
+        port = await self._stack.enter_async_context(answers.serving())
+        engine = Engine(self._client, *objects, extenders=[extender(port, *verbs, **fields)])
+        self._stack.push_async_callback(engine.close)
+        self._stack.enter_context(engine.running())
+        return engine
+
+
+@asynccontextmanager
+async def staged() -> AsyncIterator[Stage]:
+    """An API server; inside, engines may be made, which end with it."""
+    api = ApiAnswers()
+    async with (
+        ApiServer(api) as server,
+        ApiClient(Connection(server.url)) as client,
+        AsyncExitStack() as stack,
+    ):
+        yield Stage(stack, client, api)
+
+
+def all_pass(arguments: dict[str, Any]) -> object:
+    """A filter that passes every node."""
+    return {"NodeNames": arguments["NodeNames"]}
+
+
+class Held:
+    """An answer that is given when the test lets go; `calls` counts those who wait for it."""
+
+    def __init__(self, answer: Any = all_pass) -> None:
+        self._answer = answer
+        self._go = asyncio.Event()
+        self.calls = 0
+
+    def go(self) -> None:
+        """All calls are answered."""
+        self._go.set()
+
+    async def __call__(self, arguments: dict[str, Any]) -> object:
+        self.calls += 1
+        await self._go.wait()
+        return self._answer(arguments)

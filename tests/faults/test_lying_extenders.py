@@ -2,17 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 from controlplane.processes import free_ports
 from extending import Answers, extender
-from faults.extender_engine import ApiAnswers, Engine, until
-from kube.api_server import ApiServer
-from mooring.kube.client import ApiClient
-from mooring.kube.config import Connection
+from faults.extender_engine import Held, Stage, all_pass, staged, until
 from mooring.model.events import Kind
 from mooring.testing.builders import node, pod
 
@@ -20,53 +16,10 @@ GPU = "acme.io/gpu"
 GPU_ONLY = {"managedResources": [{"name": GPU}]}
 
 
-class Stage:
-    """An API server, and engines that talk to it."""
-
-    def __init__(self, stack: AsyncExitStack, client: ApiClient, api: ApiAnswers) -> None:
-        self._stack = stack
-        self._client = client
-        self.api = api
-
-    async def engine(self, *objects: dict[str, Any], answers: Answers, **fields: Any) -> Engine:
-        verbs = fields.pop("verbs", tuple(answers.by_verb))
-        port = await self._stack.enter_async_context(answers.serving())
-        engine = Engine(self._client, *objects, extenders=[extender(port, *verbs, **fields)])
-        self._stack.push_async_callback(engine.close)
-        self._stack.enter_context(engine.running())
-        return engine
-
-
 @pytest.fixture
 async def stage() -> AsyncIterator[Stage]:
-    api = ApiAnswers()
-    async with (
-        ApiServer(api) as server,
-        ApiClient(Connection(server.url)) as client,
-        AsyncExitStack() as stack,
-    ):
-        yield Stage(stack, client, api)
-
-
-def all_pass(arguments: dict[str, Any]) -> object:
-    return {"NodeNames": arguments["NodeNames"]}
-
-
-class Held:
-    """An answer that is given when the test lets go; `calls` counts those who wait for it."""
-
-    def __init__(self, answer: Any = all_pass) -> None:
-        self._answer = answer
-        self._go = asyncio.Event()
-        self.calls = 0
-
-    def go(self) -> None:
-        self._go.set()
-
-    async def __call__(self, arguments: dict[str, Any]) -> object:
-        self.calls += 1
-        await self._go.wait()
-        return self._answer(arguments)
+    async with staged() as found:
+        yield found
 
 
 async def test_the_extender_decides_where_the_pod_goes(stage: Stage) -> None:

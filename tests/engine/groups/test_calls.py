@@ -148,12 +148,16 @@ async def test_an_extender_that_was_ignored_is_called_again_in_the_next_run(stag
 
 
 async def test_calls_that_take_too_long_end(stage: Stage) -> None:
-    async def never(_arguments: dict[str, Any]) -> object:
-        return await asyncio.Event().wait()
+    go = asyncio.Event()
 
-    calls = await stage.calls(node("a"), extenders=[(Answers(filter=never), {})])
+    async def held(arguments: dict[str, Any]) -> object:
+        await go.wait()
+        return all_pass(arguments)
+
+    calls = await stage.calls(node("a"), extenders=[(Answers(filter=held), {})])
     with pytest.raises(ExtenderError, match="have not answered about all 3 members in time"):
         await calls.run(members(3), 0.1)
+    go.set()
 
 
 async def test_too_many_different_answers_are_an_error(stage: Stage) -> None:
