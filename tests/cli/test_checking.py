@@ -46,17 +46,17 @@ def test_every_document_and_every_item_of_a_list_is_checked(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("managed", "which"),
     [
-        ("", "pod groups stay"),
+        ("", "pod groups do not preempt"),
         (
             ", managedResources: [{name: example.com/a}]",
-            "pod groups that request a managed resource",
+            "pod groups that request a managed resource do not preempt",
         ),
     ],
 )
-def test_that_extenders_are_not_called_for_groups_is_said(
+def test_that_no_preemption_is_made_for_groups_with_a_preempt_verb_is_said(
     managed: str, which: str, tmp_path: Path
 ) -> None:
-    extender = f"{{urlPrefix: http://x/y, filterVerb: filter{managed}}}"
+    extender = f"{{urlPrefix: http://x/y, preemptVerb: preempt{managed}}}"
     (checked,) = report_of(profile(spec=f"{{extenders: [{extender}]}}"), tmp_path).profiles
     (said,) = checked.notes
     assert said.path == "spec.extenders"
@@ -64,9 +64,15 @@ def test_that_extenders_are_not_called_for_groups_is_said(
 
 
 def test_nothing_is_said_of_extenders_where_the_profile_schedules_no_groups(tmp_path: Path) -> None:
-    extenders = "[{urlPrefix: http://x/y, filterVerb: filter}]"
+    extenders = "[{urlPrefix: http://x/y, preemptVerb: preempt}]"
     disabled = "{multiPoint: {disabled: [{name: GangScheduling}]}}"
     spec = f"{{extenders: {extenders}, plugins: {disabled}}}"
+    (checked,) = report_of(profile(spec=spec), tmp_path).profiles
+    assert not checked.notes
+
+
+def test_nothing_is_said_of_extenders_that_do_not_take_part_in_preemption(tmp_path: Path) -> None:
+    spec = "{extenders: [{urlPrefix: http://x/y, filterVerb: filter}]}"
     (checked,) = report_of(profile(spec=spec), tmp_path).profiles
     assert not checked.notes
 

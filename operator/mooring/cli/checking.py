@@ -69,12 +69,12 @@ class CheckedProfile:
         return (*self.loaded.notes, *conflicts, *self._groups_with_extenders())
 
     def _groups_with_extenders(self) -> Iterator[FieldError]:
-        """That extenders are not called for pod groups, if the profile schedules any."""
-        extenders = self.loaded.profile.spec.extenders
+        """That no preemption is made for pod groups, if an extender takes part in preemption."""
+        extenders = [e for e in self.loaded.profile.spec.extenders if e.preempt_verb]
         if extenders and "GangScheduling" in self.loaded.effective.args:
             everything = any(not extender.managed_resources for extender in extenders)
             which = "pod groups" if everything else "pod groups that request a managed resource"
-            text = f"{which} stay unschedulable: extenders are called for single pods only"
+            text = f"{which} do not preempt: a preemptVerb is called for single pods only"
             yield FieldError("spec.extenders", text)
 
 
