@@ -10,7 +10,7 @@ from mooring.plugins import SHIPPED
 from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import Manifest
 from mooring.simulate.simulation import simulate
-from mooring.testing.builders import api_object, node, pod
+from mooring.testing.builders import api_object, node, pod, pod_group
 
 REGISTRY = Registry(SHIPPED, {})
 
@@ -84,3 +84,40 @@ def test_a_filter_that_passes_nothing_is_diagnosed_with_its_reasons() -> None:
         "0/3 nodes are available: 1 node(s) were filtered out by extender "
         f"http://127.0.0.1:{port}, 2 busy."
     )
+
+
+GANG = (pod_group("g", 2), *(pod(f"g-{i}", group="g", cpu="3") for i in range(2)))
+
+
+def test_extenders_filter_the_nodes_of_a_group() -> None:
+    answers = Answers(filter={"NodeNames": ["a", "c"]})
+    with served_by_thread(answers.application()) as port:
+        found = decisions(*NODES, *GANG, extenders=[extender(port, "filter")])
+    assert sorted(str(found[f"default/g-{i}"].node) for i in range(2)) == ["a", "c"]
+
+
+def test_a_group_that_extenders_reject_says_so() -> None:
+    answers = Answers(filter={"NodeNames": ["c"], "FailedNodes": {"a": "busy", "b": "busy"}})
+    with served_by_thread(answers.application()) as port:
+        found = decisions(*NODES, *GANG, extenders=[extender(port, "filter")])
+    for name in ("g-0", "g-1"):
+        assert found[f"default/{name}"].node is None
+        reason = f"1 Insufficient cpu, 2 extender http://127.0.0.1:{port}: busy"
+        assert reason in str(found[f"default/{name}"].message)
+
+
+def test_a_dead_extender_is_the_message_of_a_group() -> None:
+    with served_by_thread(Answers().application()) as port:
+        pass
+    found = decisions(*NODES, *GANG, extenders=[extender(port, "filter")])
+    text = f'extender "http://127.0.0.1:{port}" failed to filter: Connection refused'
+    assert [found[f"default/g-{i}"].message for i in range(2)] == [text, text]
+
+
+def test_a_group_is_placed_as_if_there_were_no_extenders_unless_they_are_called() -> None:
+    answers = Answers(filter={"NodeNames": []}, preempt={})
+    with served_by_thread(answers.application()) as port:
+        given = [extender(port, "filter", "preempt")]
+        found = decisions(*NODES, *GANG, extenders=given, calls=False)
+    assert all(found[f"default/g-{i}"].node is not None for i in range(2))
+    assert answers.asked == []

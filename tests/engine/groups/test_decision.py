@@ -5,6 +5,8 @@ from typing import Any
 
 from deciding import Deciding
 from devices.objects import gpu_node, whole_pod
+from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFailure
+from mooring.engine.groups.answers import GroupAnswers
 from mooring.engine.groups.decision import GroupDecision, decide_group
 from mooring.engine.groups.slices import SearchBudget, run_whole
 from mooring.model.pod import parse_pod
@@ -18,14 +20,17 @@ def members(count: int, start: int = 0, **fields: Any) -> list[Raw]:
     return [pod(f"m{i}", group="g", **fields) for i in range(start, start + count)]
 
 
-def decided(deciding: Deciding, raws: list[Raw]) -> GroupDecision:
+def decided(
+    deciding: Deciding, raws: list[Raw], answers: GroupAnswers | None = None
+) -> GroupDecision:
     pods = [parse_pod(raw) for raw in raws]
     for one in pods:
         deciding.state.put_unscheduled(one)
     group = deciding.state.pod_groups.of(pods[0])
     assert group is not None
     about = (group, pods, deciding.pipeline, deciding.cluster, deciding.shared)
-    return run_whole(decide_group(*about, seed=0, rejected={}))
+    extended = answers.on(deciding.cluster) if answers is not None else None
+    return run_whole(decide_group(*about, seed=0, rejected={}, extended=extended))
 
 
 def nodes_of(deciding: Deciding, decision: GroupDecision) -> set[str]:
@@ -65,6 +70,49 @@ def test_members_on_a_node_count_for_the_minimum() -> None:
     for raw in members(2, cpu="1"):
         deciding.place(raw, "a")
     assert len(decided(deciding, members(2, 2, cpu="1")).rows) == 2
+
+
+def passing(raws: list[Raw], *passed: str, failed: tuple[str, ...] = ()) -> GroupAnswers:
+    """An extender passed these nodes for each of the pods, and failed those."""
+    answers, busy = GroupAnswers(), NodeFailure("busy", resolvable=True, extender="http://e")
+    for raw in raws:
+        filtered = Filtered(passed, dict.fromkeys(failed, busy))
+        answers.put(parse_pod(raw), ExtenderAnswers(filtered=filtered))
+    return answers
+
+
+def test_a_group_goes_to_a_domain_in_which_extenders_pass_enough_nodes() -> None:
+    group = pod_group("g", 4, topology=["rack"])
+    deciding = Deciding(*racks(r1=[2, 2], r2=[8, 8]), group)
+    raws = members(4, cpu="1")
+    answers = passing(raws, "r1-0", "r2-0", "r2-1", failed=("r1-1",))
+    assert decided(deciding, raws, answers).domain == ("rack", "r2")
+    assert decided(deciding, raws).domain == ("rack", "r1")
+
+
+def test_a_group_that_extenders_reject_names_them_and_is_equal_to_no_other() -> None:
+    deciding = Deciding(node("a", cpu="4"), node("b", cpu="4"), pod_group("g", 2))
+    raws = members(2, cpu="3")
+    decision = decided(deciding, raws, passing(raws, "a", failed=("b",)))
+    assert decision.message == (
+        "the group of 2 does not fit: 1 of 2 members fit, needs 2 CPUs more. "
+        "0/2 nodes are available: 1 Insufficient cpu, 1 extender http://e: busy."
+    )
+    assert "Extender" in decision.plugins
+    assert not decision.by_shapes
+    assert decided(deciding, members(3, cpu="3")).by_shapes
+
+
+def test_too_many_different_specs_and_answers_are_said_to_be_so() -> None:
+    deciding = Deciding(node("a", pods=2_000), pod_group("g", 2))
+    raws = [pod(f"m{i}", group="g", cpu=f"{1 + i % 251}m") for i in range(502)]
+    answers = GroupAnswers()
+    for number, raw in enumerate(raws):
+        passed = ("a", "gone") if number > 250 else ("a",)
+        answers.put(parse_pod(raw), ExtenderAnswers(filtered=Filtered(passed, {})))
+    decision = decided(deciding, raws, answers)
+    text = "its members have 502 different specs or answers of extenders, and at most 500 can be"
+    assert text in decision.message
 
 
 def test_a_group_stays_in_one_domain_and_takes_the_tightest() -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from engine.groups.test_placement import driven
 from mooring.engine.cycle import decide
+from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFailure
+from mooring.engine.groups.answers import GroupAnswers
 from mooring.engine.groups.placement import Assignment, GroupSearch
 from mooring.engine.groups.reservation import GroupReservation
 from mooring.engine.groups.slices import Slices, run_whole
@@ -43,8 +45,14 @@ class Scene:
         cache = ResultCache(state.nodes)
         self.reservation = GroupReservation(self.scheduler, cache, clock)
 
-    def update(self, group: PodGroupState, members: list[QueuedPod], now: float) -> None:
-        run_whole(self.reservation.update(group, members, now))
+    def update(
+        self,
+        group: PodGroupState,
+        members: list[QueuedPod],
+        now: float,
+        answers: GroupAnswers | None = None,
+    ) -> None:
+        run_whole(self.reservation.update(group, members, now, answers))
 
     def waits(self, group: str, count: int, **fields: Any) -> tuple[PodGroupState, list[QueuedPod]]:
         """The group, and its members without a node."""
@@ -113,6 +121,16 @@ def test_pods_of_higher_priority_and_those_of_daemon_sets_are_expected_to_stay()
     assert not scene.nominated()
     scene.update(*scene.waits("g", 1), AFTER)
     assert scene.nominated() == {"g0": "c"}
+
+
+def test_no_node_is_reserved_that_extenders_filtered_out() -> None:
+    scene = Scene(*full(), pod_group("g", 1))
+    group, members = scene.waits("g", 1)
+    failed = {"b": NodeFailure("busy", resolvable=True)}
+    answers = GroupAnswers()
+    answers.put(members[0].pod, ExtenderAnswers(filtered=Filtered((), failed)))
+    scene.update(group, members, AFTER, answers)
+    assert scene.nominated() == {"g0": "a"}
 
 
 def test_one_group_at_a_time_has_nodes_reserved() -> None:
