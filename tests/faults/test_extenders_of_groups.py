@@ -371,10 +371,11 @@ async def test_a_group_evicts_nobody_where_the_extender_rejects_its_members(stag
     assert stage.api.deleted == []
 
 
+@pytest.mark.parametrize("verbs", [{"filter": all_pass, "preempt": {}}, {"preempt": {}}])
 async def test_a_group_does_not_preempt_if_an_extender_takes_part_in_preemption(
-    stage: Stage,
+    stage: Stage, verbs: Raw
 ) -> None:
-    answers = Answers(filter=all_pass, preempt={})
+    answers = Answers(**verbs)
     engine = await stage.engine(*FULL, pod_group("g", 2), answers=answers)
     engine.pending(*members(2, cpu="2", priority=9))
     await until(lambda: "preemption" in stage.api.message("g-0"))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from typing import Final, TypeVar
 
 from mooring.engine.binding import (
@@ -34,7 +35,7 @@ from mooring.engine.extenders.answers import (
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders, PodGone
 from mooring.engine.extenders.two_halves import TwoHalves
-from mooring.engine.groups.answers import GroupAnswers, is_filtered_or_scored
+from mooring.engine.groups.answers import GroupAnswers
 from mooring.engine.groups.binding import CalledOff, GroupBinding
 from mooring.engine.groups.calls import GroupCalls
 from mooring.engine.groups.cycle import (
@@ -117,7 +118,7 @@ class _Attempt:
 
 @dataclass(slots=True, eq=False)
 class _GroupAttempt:
-    """One attempt about a group of which extenders filter or score nodes for a member.
+    """One attempt about a group with a member that extenders are interested in.
 
     Its members are in flight from its beginning to its end, and `definition` is what was required
     of the group then.
@@ -127,6 +128,8 @@ class _GroupAttempt:
     definition: PodGroup | None
     attempts: list[_Attempt]
     calls: GroupCalls
+    until: float = inf
+    """When the calls must have ended, once they have begun."""
     failure: str = ""
     """Why the last calls have failed."""
 
@@ -414,9 +417,7 @@ class SchedulingLoop:
             return
         members = take_members(group, queued, scheduler, now)
         attempts = [_Attempt(member, pipeline, now) for member in members]
-        if group.incomplete is None and any(
-            is_filtered_or_scored(pipeline, member.pod) for member in members
-        ):
+        if group.incomplete is None and any(interested(pipeline, m.pod) for m in members):
             definition = group.definition
             wanted = partial(self._is_wanted, group, definition)
             about = (self._extenders, pipeline, scheduler.cluster, self._shared, wanted)
@@ -438,10 +439,10 @@ class SchedulingLoop:
 
     async def _call_for_group(self, attempt: _GroupAttempt) -> None:
         """Nothing is held meanwhile; the loop decides about the group afterwards."""
-        seconds = attempt.attempts[0].began + _CALLING_SECONDS - self._clock()
-        pods = filter(attempt.calls.lacks, _pods(attempt.attempts))
+        now, pods = self._clock(), filter(attempt.calls.lacks, _pods(attempt.attempts))
+        attempt.until = min(attempt.until, now + _CALLING_SECONDS)
         try:
-            await attempt.calls.run(pods, seconds)
+            await attempt.calls.run(pods, attempt.until - now)
         except (ExtenderError, PluginFailed) as error:
             attempt.failure = text_of(error)
         except Exception as error:

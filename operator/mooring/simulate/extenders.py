@@ -10,11 +10,12 @@ from mooring.engine.extenders.answers import (
     ExtenderAnswers,
     FilterCall,
     PreemptCall,
+    interested,
 )
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders
 from mooring.engine.extenders.protocol import Json
-from mooring.engine.groups.answers import GroupAnswers, is_filtered_or_scored
+from mooring.engine.groups.answers import GroupAnswers
 from mooring.engine.groups.calls import GroupCalls
 from mooring.engine.outcome import Outcome
 from mooring.engine.result_cache import ResultCache
@@ -41,12 +42,12 @@ class ExtenderCalls:
     def answers_about(
         self, members: Sequence[Pod], pipeline: Pipeline, cluster: Snapshot, cache: ResultCache
     ) -> GroupAnswers | None:
-        """What extenders answer about the members of a group; None if no extender filters them.
+        """What extenders answer about the members of a group; None if they care for none.
 
         Raises:
             ExtenderError: if an extender that may not be ignored fails.
         """
-        if not any(is_filtered_or_scored(pipeline, pod) for pod in members):
+        if not any(interested(pipeline, pod) for pod in members):
             return None
         calls = GroupCalls(self._extenders, pipeline, cluster, cache)
         self._runner.run(calls.run(members, _GROUP_SECONDS))

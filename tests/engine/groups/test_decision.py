@@ -103,6 +103,14 @@ def test_a_group_that_extenders_reject_names_them_and_is_equal_to_no_other() -> 
     assert decided(deciding, members(3, cpu="3")).by_shapes
 
 
+def test_nodes_that_were_not_sent_to_extenders_are_not_rejected_by_them() -> None:
+    deciding = Deciding(node("a", cpu="4"), node("b", cpu="1"), pod_group("g", 2))
+    raws = members(2, cpu="3")
+    decision = decided(deciding, raws, passing(raws, "a"))
+    assert not decision.rows
+    assert "Extender" not in decision.plugins
+
+
 def test_too_many_different_specs_and_answers_are_said_to_be_so() -> None:
     deciding = Deciding(node("a", pods=2_000), pod_group("g", 2))
     raws = [pod(f"m{i}", group="g", cpu=f"{1 + i % 251}m") for i in range(502)]

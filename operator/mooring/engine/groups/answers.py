@@ -163,7 +163,10 @@ class GroupAnswers:
 
     def _numbered(self, nodes: Sequence[str] | Mapping[str, object]) -> IntArray:
         numbers = self._numbers
-        return np.array([numbers.setdefault(name, len(numbers)) for name in nodes], np.int64)
+        found = [*map(numbers.get, nodes)]
+        if None in found:
+            found = [numbers.setdefault(name, len(numbers)) for name in nodes]
+        return np.array(found, np.int64)
 
     def _code(self, failure: NodeFailure) -> int:
         """The number of the reason, from 1 on."""

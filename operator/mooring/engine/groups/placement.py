@@ -331,8 +331,8 @@ class GroupSearch:
 
     @property
     def extended_rejects(self) -> bool:
-        """Whether extenders keep any member from any node."""
-        return any(not nodes.passed.all() for nodes in {*self._extended.values()})
+        """Whether extenders have filtered out any node for any member."""
+        return any((nodes.reason_at > 0).any() for nodes in {*self._extended.values()})
 
     @property
     def is_outdated(self) -> bool:
