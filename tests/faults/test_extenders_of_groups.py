@@ -150,6 +150,18 @@ async def test_a_group_is_placed_without_a_member_that_it_does_not_need(stage: S
     assert stage.api.bound.keys() == {"g-1", "g-2"}
 
 
+async def test_a_member_that_the_api_server_does_not_know_any_more_is_left_out(
+    stage: Stage,
+) -> None:
+    answers = Answers(filter=all_pass)
+    engine = await stage.engine(*nodes("ab"), pod_group("g", 2), answers=answers)
+    engine.objects.gone.add("g-0")
+    engine.pending(*members(3))
+    await until(lambda: len(stage.api.bound) == 2)
+    assert stage.api.bound.keys() == {"g-1", "g-2"}
+    assert engine.state.queue.get("default/g-0") is None
+
+
 async def test_a_group_that_is_deleted_during_the_calls_is_not_placed(stage: Stage) -> None:
     held = Held()
     engine = await stage.engine(*nodes("a"), pod_group("g", 2), answers=Answers(filter=held))
@@ -230,6 +242,7 @@ async def test_extenders_are_called_again_when_what_they_passed_is_taken(stage: 
     await until(lambda: len(stage.api.bound) == 2)
     assert sorted(stage.api.bound.values()) == ["b", "c"]
     assert called_about(answers) == {"g-0": 2, "g-1": 2}
+    assert len(engine.decisions.of("default/g-0")) == 1
 
 
 async def test_a_member_that_another_scheduler_binds_during_the_calls_is_not_bound_again(
@@ -356,6 +369,19 @@ async def test_a_group_preempts_though_an_extender_filters_its_nodes(stage: Stag
         engine.state.state.delete(Kind.POD, f"default/{name}")
     await until(lambda: len(stage.api.bound) == 2 or len(stage.api.deleted) == 2)
     assert set(stage.api.bound.values()) <= {"b", "c"}
+
+
+async def test_a_group_preempts_though_its_status_changes_during_the_calls(stage: Stage) -> None:
+    held = Held()
+    answers = Answers(filter=held)
+    engine = await stage.engine(*FULL, node("c"), pod_group("g", 2), answers=answers)
+    engine.pending(*members(2, cpu="2", priority=9))
+    await until(lambda: held.calls == 2)
+    engine.put(pod("low-c", cpu="4", node="c"))
+    group_changes(engine, pod_group("g", 2, status={"conditions": []}))
+    held.go()
+    await until(lambda: stage.api.deleted)
+    assert len(engine.decisions.of("default/g-0")) == 1
 
 
 async def test_a_group_evicts_nobody_where_the_extender_rejects_its_members(stage: Stage) -> None:
