@@ -17,6 +17,8 @@ Raw = dict[str, Any]
 
 GPU = "acme.io/gpu"
 GPU_ONLY = {"managedResources": [{"name": GPU}]}
+SAID = {"conditions": [{"type": "PodGroupScheduled", "status": "False", "message": "no node"}]}
+"""The status of a PodGroup."""
 
 
 @pytest.fixture
@@ -224,7 +226,7 @@ async def test_a_change_of_the_groups_status_does_not_end_the_calls(stage: Stage
     engine = await stage.engine(*nodes("ab"), pod_group("g", 2), answers=answers)
     engine.pending(*members(2))
     await until(lambda: held.calls == 2)
-    group_changes(engine, pod_group("g", 2, status={"conditions": []}, annotations={"a": "b"}))
+    group_changes(engine, pod_group("g", 2, status=SAID))
     held.go()
     await until(lambda: len(stage.api.bound) == 2)
     assert called_about(answers) == {"g-0": 1, "g-1": 1}
@@ -371,17 +373,20 @@ async def test_a_group_preempts_though_an_extender_filters_its_nodes(stage: Stag
     assert set(stage.api.bound.values()) <= {"b", "c"}
 
 
-async def test_a_group_preempts_though_its_status_changes_during_the_calls(stage: Stage) -> None:
+async def test_a_group_preempts_though_a_member_is_deleted_during_the_calls(
+    stage: Stage,
+) -> None:
     held = Held()
     answers = Answers(filter=held)
     engine = await stage.engine(*FULL, node("c"), pod_group("g", 2), answers=answers)
-    engine.pending(*members(2, cpu="2", priority=9))
-    await until(lambda: held.calls == 2)
+    raws = members(3, cpu="2", priority=9)
+    engine.pending(*raws)
+    await until(lambda: held.calls == 3)
     engine.put(pod("low-c", cpu="4", node="c"))
-    group_changes(engine, pod_group("g", 2, status={"conditions": []}))
+    engine.intake.gone("default/g-2", parse_pod(raws[2]).uid)
     held.go()
     await until(lambda: stage.api.deleted)
-    assert len(engine.decisions.of("default/g-0")) == 1
+    assert called_about(answers) == {"g-0": 1, "g-1": 1, "g-2": 1}
 
 
 async def test_a_group_evicts_nobody_where_the_extender_rejects_its_members(stage: Stage) -> None:

@@ -199,16 +199,23 @@ async def test_members_whose_passed_nodes_were_taken_are_called_about_again_a_fe
     stage: Stage,
 ) -> None:
     answers = Answers(filter=all_pass)
-    calls = await stage.calls(node("a", cpu="1"), node("b", cpu="1"), extenders=[(answers, {})])
+    nodes = (node(f"n{i}", cpu="1") for i in range(6))
+    calls = await stage.calls(*nodes, extenders=[(answers, {})])
+    group, again = members(2, cpu="1"), list[bool]()
+    for number in range(5):
+        await calls.run(filter(calls.lacks, group), SECONDS)
+        stage.deciding.place(pod(f"other-{number}", cpu="1"), f"n{number}")
+        again.append(calls.drop_lost(group))
+    assert again == [True, True, True, True, False]
+    assert len(answers.asked) == 10
+
+
+async def test_members_whose_passed_nodes_all_fit_are_not_called_about_again(
+    stage: Stage,
+) -> None:
+    calls = await stage.calls(node("a"), node("b"), extenders=[(Answers(filter=all_pass), {})])
     group = members(2, cpu="1")
     await calls.run(group, SECONDS)
-    assert not calls.drop_lost(group)
     stage.deciding.place(pod("other", cpu="1"), "a")
-    assert calls.drop_lost(group)
-    assert all(map(calls.lacks, group))
-    await calls.run(group, SECONDS)
-    assert stage.passed(calls, group[0]) == ["b"]
-    stage.deciding.place(pod("another", cpu="1"), "b")
-    assert calls.drop_lost(group)
-    await calls.run(group, SECONDS)
-    assert not any(calls.drop_lost(group) for _ in range(3))
+    assert not calls.drop_lost(group)
+    assert not any(map(calls.lacks, group))
