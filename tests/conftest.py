@@ -1,6 +1,7 @@
 """What every test may use."""
 
 import gc
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -16,6 +17,15 @@ pytest_plugins = ["controlplane.fixtures"]
 _OPENS = frozenset({"socket.__new__", "subprocess.Popen"})
 """Audit events of what has to be closed; a new event loop makes sockets too."""
 _opened: list[str] = []
+
+
+def pytest_configure() -> None:
+    """Ctrl-C ends the programs that tests start, also if the tests run in the background.
+
+    A shell's script starts what it puts there with SIGINT ignored, and programs inherit that.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _note_opening(event: str, _: object) -> None:

@@ -13,7 +13,7 @@ Under the prefix /every every node passes.
 
 import argparse
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from threading import Thread
@@ -40,11 +40,15 @@ EVERY_NODE = "every/"
 Json = Mapping[str, Any]
 
 
-def number(pod: Json, node: str, prefix: str) -> int:
-    """The number that decides about the pod on the node, under this prefix of the URL."""
+def numbers(pod: Json, prefix: str) -> Callable[[str], int]:
+    """What gives the number that decides about the pod on a node, under this prefix of the URL.
+
+    It is the CRC-32 of prefix, seed and node, begun once for all nodes: benchmarks ask for many.
+    """
     metadata = pod["metadata"]
     seed = (metadata.get("annotations") or {}).get(SEED, metadata["name"])
-    return crc32(f"{prefix}/{seed}/{node}".encode())
+    begun = crc32(f"{prefix}/{seed}/".encode())
+    return lambda node: crc32(node.encode(), begun)
 
 
 def filtered(args: Json, prefix: str = "") -> dict[str, Any]:
@@ -55,8 +59,9 @@ def filtered(args: Json, prefix: str = "") -> dict[str, Any]:
     nodes = names if by_name else [item["metadata"]["name"] for item in items]
     failed: dict[str, str] = {}
     for_good: dict[str, str] = {}
+    number = numbers(pod, prefix)
     for node in nodes if prefix != EVERY_NODE else ():
-        digits = number(pod, node, prefix) % 100
+        digits = number(node) % 100
         if digits < 15:
             failed[node] = f"extender: group {digits % 2} is busy"
         elif digits < 25:
@@ -76,8 +81,8 @@ def prioritized(args: Json, prefix: str = "") -> list[dict[str, Any]]:
     """The HostPriorityList: scores from 0 to 10."""
     names = args["NodeNames"]
     nodes = names if names is not None else [i["metadata"]["name"] for i in args["Nodes"]["items"]]
-    pod, highest = args["Pod"], 100_003 if prefix == UNIQUE else 11
-    return [{"Host": node, "Score": number(pod, node, prefix) // 100 % highest} for node in nodes]
+    number, highest = numbers(args["Pod"], prefix), 100_003 if prefix == UNIQUE else 11
+    return [{"Host": node, "Score": number(node) // 100 % highest} for node in nodes]
 
 
 def preempted(args: Json, prefix: str = "") -> dict[str, Any]:
@@ -92,10 +97,11 @@ def preempted(args: Json, prefix: str = "") -> dict[str, Any]:
             for node, found in args["NodeNameToVictims"].items()
         }
     pod = args["Pod"]
-    left = {node: of for node, of in victims.items() if number(pod, node, prefix) // 1100 % 3}
+    number = numbers(pod, prefix)
+    left = {node: of for node, of in victims.items() if number(node) // 1100 % 3}
     if prefix == UNIQUE:
         passing = filtered({"Pod": pod, "NodeNames": [*victims]}, prefix)["NodeNames"]
-        best = sorted(passing, key=lambda node: number(pod, node, prefix))[:1]
+        best = sorted(passing, key=number)[:1]
         left = {node: victims[node] for node in best}
     return {"NodeNameToMetaVictims": left}
 

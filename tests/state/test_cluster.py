@@ -128,6 +128,23 @@ def test_a_confirmed_assumption_is_no_event() -> None:
     assert (cpu(state), state.pods.assumed) == ([1000], {})
 
 
+def test_a_confirmation_with_the_labels_of_its_zone_changes_its_row_once() -> None:
+    """So almost all are: the API server copies them from the node when it binds the pod."""
+    state = cluster(node("n1"))
+    web, zone = waiting("web", cpu="1"), {"topology.kubernetes.io/zone": "a"}
+    state.assume(web, 0)
+    state.announce(web)
+    before = state.nodes.changes.position
+    assert seen(state, pod("web", cpu="1", node="n1", labels=zone)) == [Action.UPDATE]
+    assert (cpu(state), state.pods.assumed) == ([1000], {})
+    changed = state.nodes.changes.since(before)
+    assert changed is not None
+    assert changed.tolist() == [0]
+    (placed,) = state.pods
+    assert placed.equivalent.labels == zone
+    assert placed.equivalent.pods_on == {0: 1}
+
+
 def test_only_changes_that_a_decision_may_read_are_events_of_a_bound_pod() -> None:
     state = cluster(node("n1"), pod("web", node="n1", phase="Pending"))
     assert seen(state, pod("web", node="n1", phase="Running", started=CREATED)) == []

@@ -75,6 +75,8 @@ class TestResourceColumns:
             assert resources.at("cpu", row) == amount
         amounts = resources.amounts("cpu", 201)
         assert expected == ([0] * 201 if amounts is None else amounts.tolist())
+        for rows in ([200], [7, 7, 3], [*range(200, -1, -1)]):
+            assert resources.of_rows("cpu", np.array(rows)).tolist() == [expected[r] for r in rows]
 
     def test_sums_beyond_int64_wrap_around_and_come_back(self) -> None:
         resources = ResourceColumns(Columns())

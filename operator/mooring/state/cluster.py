@@ -354,17 +354,27 @@ class ClusterState:
         return (ClusterEvent(Kind.POD, Action.UPDATE, known.pod, pod),)
 
     def _update_in_place(self, known: PodState, pod: Pod) -> tuple[ClusterEvent, ...]:
-        """A newer version, or the confirmation, of a pod whose counts stay as they are."""
+        """A newer version, or the confirmation, of a pod that takes of its node what it took.
+
+        Almost every confirmation shows other labels than the assumed pod has: with the Binding the
+        API server gives the pod its node's zone and region (PodTopologyLabelsAdmission).
+        """
         before, announced = known.pod, known.announced
         known.pod, known.assumed, known.deadline, known.announced = pod, False, None, True
         self.pods.assumed.pop(pod.key, None)
+        recounted = not _is_equivalent(before, pod)
+        if recounted:
+            self.topology.detach(known.equivalent, known.row)
+            known.equivalent = self.topology.attach(pod, known.row)
         self._pod_groups.attach(known)
         self._pod_columns.renew(pod, self._pod_groups.number_of(pod.uid))
-        if self.devices.renew(known):
+        if self.devices.renew(known) or recounted:
             self.nodes.changes.mark(known.row)
+        if pod.terminating and not before.terminating:
+            self._evictions.victim_terminating(pod)
         if not announced:
             return (ClusterEvent(Kind.POD, Action.ADD, None, pod),)
-        if before.annotations == pod.annotations:
+        if before.annotations == pod.annotations and not recounted:
             return ()  # a status that nothing depends on, of which there are many
         return (ClusterEvent(Kind.POD, Action.UPDATE, before, pod),)
 
@@ -465,13 +475,19 @@ def _same_place(known: Pod, pod: Pod) -> bool:
 
 
 def _in_place(known: Pod, pod: Pod) -> bool:
-    """Whether nothing that is counted about the pod differs from what is known."""
+    """Whether the pod takes of its node what is known."""
     return (
         known.shape.demand == pod.shape.demand
         and known.shape.host_ports == pod.shape.host_ports
-        and known.labels == pod.labels
-        and known.shape.affinity == pod.shape.affinity
         and known.volumes == pod.volumes
+    )
+
+
+def _is_equivalent(known: Pod, pod: Pod) -> bool:
+    """Whether counts per topology domain, which select pods, see no difference."""
+    return (
+        known.labels == pod.labels
+        and known.shape.affinity == pod.shape.affinity
         and known.terminating == pod.terminating
     )
 

@@ -1,6 +1,6 @@
 """Growing numpy columns and the log of rows that changed."""
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
@@ -134,9 +134,21 @@ class ResourceColumns:
         sparse = self._sparse.get(resource)
         if sparse is None:
             return None
-        amounts = np.zeros(rows, np.int64)
-        amounts[list(sparse)] = list(sparse.values())
-        return read_only(amounts)
+        return read_only(_spread(sparse, rows))
+
+    def of_rows(self, resource: str, rows: IntArray) -> IntArray:
+        """int64[len(rows)]: the amounts of these rows, 0 where there is none; a copy."""
+        dense = self._dense.get(resource)
+        if dense is not None:
+            found: IntArray = dense[0].data[rows]
+            return found
+        sparse = self._sparse.get(resource)
+        if sparse is None:
+            return np.zeros(len(rows), np.int64)
+        if len(rows) <= len(sparse):
+            return np.array([sparse.get(row, 0) for row in rows.tolist()], np.int64)
+        of_row: IntArray = _spread(sparse, self._columns.capacity)[rows]
+        return of_row
 
     def _put_sparse(self, resource: str, row: int, amount: int) -> None:
         sparse = self._sparse.get(resource)
@@ -154,6 +166,13 @@ class ResourceColumns:
             column = self._columns.add(np.int64)
             column.data[list(sparse)] = list(sparse.values())
             self._dense[resource] = (column, len(sparse))
+
+
+def _spread(sparse: Mapping[int, int], rows: int) -> IntArray:
+    """int64[rows]: the amounts by row as an array."""
+    amounts = np.zeros(rows, np.int64)
+    amounts[list(sparse)] = list(sparse.values())
+    return amounts
 
 
 class Interned(Generic[_Value]):

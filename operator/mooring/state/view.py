@@ -239,10 +239,10 @@ class NodeView:
         return chosen if self._all else chosen[self._rows]
 
     def _amounts(self, resources: ResourceColumns, resource: str) -> IntArray:
+        if not self._all:
+            return resources.of_rows(resource, self._rows)
         amounts = resources.amounts(resource, self._table.row_count)
-        if amounts is None:
-            return np.zeros(len(self), np.int64)
-        return amounts if self._all else amounts[self._rows]
+        return np.zeros(len(self), np.int64) if amounts is None else amounts
 
     def _taken(self, column: Column) -> npt.NDArray[Any]:
         if self._all:

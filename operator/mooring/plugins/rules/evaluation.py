@@ -67,7 +67,7 @@ _STABLE: Final = frozenset(("node.name", "node.labels", "node.taints", "node.zon
 """Variables that change only together with `NodeView.topology_version`."""
 
 
-_FEW: Final = 4
+_FEW: Final = 8
 """Nodes that the library evaluates one by one: after an event, only its node is evaluated."""
 _MOST_COLUMNS: Final = 16
 """Results for all nodes that are kept for each rule."""
