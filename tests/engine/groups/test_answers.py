@@ -1,5 +1,6 @@
 """What is kept of the answers about members, and what it means on rows."""
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,20 @@ def test_members_with_equal_answers_share_them_whatever_the_reasons() -> None:
     found = answers.on(Snapshot(three()))
     assert found[member("w1").uid] is found[member("w2").uid]
     assert found[member("w1").uid] is not found[member("w3").uid]
+
+
+def test_an_answer_about_thousands_of_nodes_is_not_kept_for_each_member() -> None:
+    answers, members = GroupAnswers(), [member(f"w{i}") for i in range(100)]
+    given = answer(*(f"n{i}" for i in range(5_000)), scores=(1,) * 5_000)
+    answers.put(members[0], given)
+    tracemalloc.start()
+    try:
+        for each in members:
+            answers.put(each, given)
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert size < 1_000_000
 
 
 def test_members_with_other_scores_are_different() -> None:

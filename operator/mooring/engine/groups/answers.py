@@ -7,6 +7,7 @@ thousands of nodes, so equal answers are kept once.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -182,13 +183,15 @@ class GroupAnswers:
         """The key of the answer; the latest of equal answers is kept.
 
         Which nodes passed is part of the key, their scores, and whether any failed; reasons are
-        not, because they may name the pod.
+        not, because they may name the pod. Each member has a key, so it is a short digest.
         """
         passed = answer.codes == _PASSED
-        key = b"some " if (answer.codes > _PASSED).any() else b"none "
-        key += np.flatnonzero(passed).tobytes()
+        digest = blake2b(b"some " if (answer.codes > _PASSED).any() else b"none ", digest_size=16)
+        digest.update(np.flatnonzero(passed).tobytes())
         if answer.scores is not None:
-            key += b" " + answer.scores[passed].tobytes()
+            digest.update(b" ")
+            digest.update(answer.scores[passed].tobytes())
+        key = digest.digest()
         self._answers[key] = answer
         return key
 
