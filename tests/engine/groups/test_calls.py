@@ -17,7 +17,7 @@ from mooring.engine.groups.calls import GroupCalls
 from mooring.model.pod import Pod, parse_pod
 from mooring.testing.builders import node, pod
 
-SECONDS = 20.0
+SECONDS = 120.0
 GPU = "acme.io/gpu"
 
 
@@ -136,6 +136,20 @@ async def test_an_ignorable_extender_that_fails_is_called_about_no_more_members(
     assert verbs["filter"] == 100
     assert verbs["prioritize"] <= 16
     assert {tuple(stage.passed(calls, member)) for member in group} == {("a", "b")}
+
+
+async def test_other_work_goes_on_while_no_extender_is_left_to_call(stage: Stage) -> None:
+    broken = Answers(filter=500)
+    calls = await stage.calls(node("a"), extenders=[(broken, {"ignorable": True})])
+    group, known, most = members(300), 0, 0
+    running = asyncio.create_task(calls.run(group, SECONDS))
+    while not running.done():
+        await asyncio.sleep(0)
+        before, known = known, sum(not calls.lacks(each) for each in group)
+        most = max(most, known - before)
+    await running
+    assert known == 300
+    assert most <= 2 * 16
 
 
 async def test_an_extender_that_was_ignored_is_called_again_in_the_next_run(stage: Stage) -> None:

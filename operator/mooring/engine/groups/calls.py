@@ -112,12 +112,12 @@ class GroupCalls:
         """Calls the extenders about one member after the other, until none is left."""
         while left:
             pod = left.popleft()
+            await asyncio.sleep(0)  # where no extender is called, nothing below waits
             if not self._still_wanted(pod):
                 continue
             nodes = self._nodes(pod)
             if not nodes:
                 self.answers.put(pod, ExtenderAnswers())
-                await asyncio.sleep(0)
                 continue
             extenders = interested(self._pipeline, pod)
             call = FilterCall(nodes, len(nodes), without=self._ignored)
