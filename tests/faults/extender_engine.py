@@ -35,7 +35,7 @@ from scheduler_states import group_reports, put_profile
 
 __all__ = ["ApiAnswers", "Engine", "Held", "Stage", "all_pass", "staged", "until"]
 
-SECONDS: Final = 20.0
+SECONDS: Final = 60.0
 
 
 class ApiAnswers:

@@ -11,7 +11,8 @@ from faults.extender_engine import Engine, Held, Stage, all_pass, staged, until
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
-from mooring.testing.builders import node, pod, pod_group
+from mooring.model.pod_group import COSCHEDULING_LABEL
+from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group
 
 Raw = dict[str, Any]
 
@@ -85,7 +86,7 @@ async def test_no_member_is_placed_if_the_extender_passes_too_few_nodes(stage: S
         *nodes("abcd"), pod_group("g", 4), answers=Answers(filter=passes("b"))
     )
     engine.pending(*members(4))
-    await until(lambda: stage.api.message("g-3"))
+    await until(lambda: stage.api.message("g-0"))
     message = stage.api.message("g-0")
     assert message.startswith("the group of 4 does not fit: 2 of 4 members fit, needs 2 CPUs more.")
     assert "1 Insufficient cpu, 3 extender http://127.0.0.1:" in message
@@ -220,6 +221,23 @@ async def test_extenders_are_called_again_about_a_member_whose_labels_changed(
     assert called_about(answers) == {"g-0": 1, "g-1": 2}
 
 
+async def test_a_member_that_leaves_the_group_during_the_calls_is_placed_by_itself(
+    stage: Stage,
+) -> None:
+    held, label = Held(), {COSCHEDULING_LABEL: "g"}
+    group = coscheduling_pod_group("g", 2)
+    engine = await stage.engine(*nodes("ab"), group, answers=Answers(filter=held))
+    small = [pod(name, cpu="1", labels=label) for name in ("g-0", "g-1")]
+    engine.pending(*small, pod("g-large", cpu="9", labels=label))
+    await until(lambda: held.calls == 2)
+    engine.pending(pod("g-1", cpu="1"))
+    held.go()
+    await until(lambda: {"g-0", "g-1"} <= stage.api.bound.keys() | stage.api.statuses.keys())
+    await until(lambda: stage.api.bound)
+    assert stage.api.bound.keys() == {"g-1"}
+    assert stage.api.message("g-0").startswith("the group of 2 does not fit")
+
+
 async def test_a_change_of_the_groups_status_does_not_end_the_calls(stage: Stage) -> None:
     held = Held()
     answers = Answers(filter=held)
@@ -271,6 +289,20 @@ async def test_a_group_whose_profile_changes_during_the_calls_is_decided_by_the_
     engine.profile()
     held.go()
     await until(lambda: len(stage.api.bound) == 2)
+
+
+async def test_the_extender_of_a_former_profile_is_called_about_no_more_members(
+    stage: Stage,
+) -> None:
+    held = Held()
+    answers = Answers(filter=held)
+    engine = await stage.engine(*nodes("a", cpu="64"), pod_group("g", 40), answers=answers)
+    engine.pending(*members(40))
+    await until(lambda: held.calls == 16)
+    engine.profile()
+    held.go()
+    await until(lambda: len(stage.api.bound) == 40)
+    assert called_about(answers).total() == 16
 
 
 async def test_a_scheduler_that_stops_gives_up_a_group_that_waits_for_an_extender(

@@ -419,17 +419,26 @@ class SchedulingLoop:
         attempts = [_Attempt(member, pipeline, now) for member in members]
         if group.incomplete is None and any(interested(pipeline, m.pod) for m in members):
             definition = group.definition
-            wanted = partial(self._is_wanted, group, definition)
+            wanted = partial(self._is_wanted, group, definition, pipeline)
             about = (self._extenders, pipeline, scheduler.cluster, self._shared, wanted)
             self._begin_calls(_GroupAttempt(group, definition, attempts, GroupCalls(*about)))
         else:
             await self._decide_group(group, attempts)
 
-    def _is_wanted(self, group: PodGroupState, definition: PodGroup | None, pod: Pod) -> bool:
-        """Whether the pod is still in flight, and as much is required of the group as before."""
+    def _is_wanted(
+        self, group: PodGroupState, definition: PodGroup | None, pipeline: Pipeline, pod: Pod
+    ) -> bool:
+        """Whether the pod is in flight with its group, of which as much is required as before."""
         queued = self._scheduler.queue.get(pod.key)
-        in_flight = queued is not None and queued.queue is None and queued.pod.uid == pod.uid
-        return in_flight and has_same_requirements(group, definition)
+        if queued is None or queued.queue is not None or queued.pod.uid != pod.uid:
+            return False
+        is_member = self._is_member(queued, group, pipeline)
+        return is_member and has_same_requirements(group, definition)
+
+    def _is_member(self, queued: QueuedPod, group: PodGroupState, pipeline: Pipeline) -> bool:
+        """Whether the pod is still scheduled with this group, by this pipeline."""
+        found = group_of(queued.pod, pipeline, self._scheduler.cluster)
+        return queued.pipeline is pipeline and found is group
 
     def _begin_calls(self, attempt: _GroupAttempt) -> None:
         """Has the extenders called about the members without an answer, in a task of its own."""
@@ -459,12 +468,11 @@ class SchedulingLoop:
         """
         self._calling.discard(attempt.key)
         group, queue, now = attempt.group, self._scheduler.queue, self._clock()
-        attempt.attempts = [a for a in attempt.attempts if self._goes_on(a, attempt.calls.gone)]
+        gone = attempt.calls.gone
+        attempt.attempts = [a for a in attempt.attempts if self._goes_on(a, group, gone)]
         if not attempt.attempts:
             return
-        first = attempt.attempts[0]
-        is_same = group_of(first.queued.pod, first.pipeline, self._scheduler.cluster) is group
-        if not is_same or not has_same_requirements(group, attempt.definition):
+        if not has_same_requirements(group, attempt.definition):
             for member in attempt.attempts:
                 queue.put_back(member.queued, now)
             return
@@ -476,7 +484,7 @@ class SchedulingLoop:
         if (lacking and not attempt.failure) or not await self._decide_group(*about):
             self._begin_calls(attempt)
 
-    def _goes_on(self, attempt: _Attempt, gone: Container[str]) -> bool:
+    def _goes_on(self, attempt: _Attempt, group: PodGroupState, gone: Container[str]) -> bool:
         """Whether the attempt about the member of a group goes on after extenders were called.
 
         Otherwise the pod is in a queue again, or in none if it has gone or is on a node.
@@ -487,7 +495,7 @@ class SchedulingLoop:
         if queued.pod.terminating or queued.pod.uid in gone:
             queue.done(queued, now)
             return False
-        if queued.gated or queued.pipeline is not attempt.pipeline:
+        if queued.gated or not self._is_member(queued, group, attempt.pipeline):
             queue.put_back(queued, now)
             return False
         return True
