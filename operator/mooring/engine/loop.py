@@ -571,7 +571,7 @@ class SchedulingLoop:
             decision = await self._group_decision(group, attempts, obstacle, answers)
             result = "scheduled" if decision.rows else "unschedulable"
             fails = not decision.rows and obstacle is None
-            if fails and calls is not None and as_before() and calls.drop_lost(_pods(attempts)):
+            if fails and calls is not None and as_before() and await self._lost(attempts, calls):
                 return None
             if decision.tries and not decision.rows and as_before():
                 decision, waits = await self._preempt_for_group(group, attempts, decision, answers)
@@ -597,6 +597,11 @@ class SchedulingLoop:
             return "error"
         else:
             return result
+
+    async def _lost(self, attempts: Sequence[_Attempt], calls: GroupCalls) -> bool:
+        """Whether a node that extenders passed fits no more; the answers about it are dropped."""
+        steps = calls.drop_lost(_pods(attempts), self._clock)
+        return await self._in_slices(steps, attempts[0].pipeline.metrics)
 
     async def _in_slices(self, work: Slices[_Result], metrics: PluginMetrics) -> _Result:
         """The result of work about a group; other tasks run in its pauses.

@@ -23,6 +23,7 @@ from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders, PodGone
 from mooring.engine.filtering import Search
 from mooring.engine.groups.answers import MOST_DIFFERENT, GroupAnswers, is_filtered_or_scored
+from mooring.engine.groups.slices import SearchBudget, Slices
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.pipeline import Pipeline
@@ -71,21 +72,25 @@ class GroupCalls:
         """Whether extenders must be called about the pod."""
         return is_filtered_or_scored(self._pipeline, pod) and self.answers.lacks(pod)
 
-    def drop_lost(self, pods: Iterable[Pod]) -> bool:
+    def drop_lost(
+        self, pods: Iterable[Pod], clock: Callable[[], float] | None = None
+    ) -> Slices[bool]:
         """Drops answers of which a node that passed fits no more, a few times in one attempt.
 
-        Returns whether there are any, so that the extenders must be called again.
+        Returns whether there are any, so that the extenders must be called again. With a `clock`
+        (seconds) there are pauses, because each member may have requirements of its own.
         """
         self._rounds += 1
         if self._rounds >= MOST_CALLS:
             return False
-        lost: dict[tuple[object, object], bool] = {}
+        budget, lost = SearchBudget(clock=clock), dict[tuple[object, object], bool]()
         for pod in pods:
             key = pod.shape, self.answers.answer_of(pod)
             if key not in lost:
                 lost[key] = self.answers.lost(pod, self._fits(pod), self._cluster)
             if lost[key]:
                 self.answers.drop(pod)
+            yield from budget.pause()
         return any(lost.values())
 
     async def run(self, pods: Iterable[Pod], seconds: float) -> None:
