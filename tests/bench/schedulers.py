@@ -14,6 +14,8 @@ __all__ = ["KubeScheduler", "Mooring", "Scheduler"]
 Raw = dict[str, Any]
 
 QPS = 5000
+START_SECONDS = 900.0
+"""With gangs of 1,500 pods kube-scheduler needs minutes until it has read all pods."""
 STOP_SECONDS = 30.0
 
 
@@ -52,7 +54,7 @@ class KubeScheduler:
         configuration: Raw = {"clientConnection": {"qps": QPS, "burst": QPS}}
         if extenders:
             configuration["extenders"] = list(extenders)
-        self._control_plane.start_scheduler(configuration)
+        self._control_plane.start_scheduler(configuration, timeout=START_SECONDS)
 
     def stop(self) -> None:
         self._control_plane.stop_scheduler()

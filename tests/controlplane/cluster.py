@@ -140,20 +140,25 @@ class ControlPlane:
         """Log files of what runs now, by program name."""
         return {program.name: program.log for program in self._programs}
 
-    def start_scheduler(self, config: Mapping[str, Any] | None = None) -> None:
-        """The kube-scheduler runs under the configuration fields given; it must not run already."""
+    def start_scheduler(
+        self, config: Mapping[str, Any] | None = None, timeout: float = START_TIMEOUT
+    ) -> None:
+        """The kube-scheduler runs under the configuration fields given; it must not run already.
+
+        It may take `timeout` seconds to read the cluster.
+        """
         self._scheduler_config = config or {}
-        self.start_component("kube-scheduler")
+        self.start_component("kube-scheduler", timeout)
 
     def stop_scheduler(self) -> None:
         """The kube-scheduler has ended."""
         self.stop_component("kube-scheduler")
 
-    def start_component(self, name: str) -> None:
+    def start_component(self, name: str, timeout: float = START_TIMEOUT) -> None:
         """The program runs (again) on its port and is healthy; it must not run already."""
         if name in self.pids:
             raise ControlPlaneError(f"{name} already runs")
-        self._wait_for(self._launch(name))
+        self._wait_for(self._launch(name), timeout)
 
     def stop_component(self, name: str) -> None:
         """The program has ended; raises ControlPlaneError when it was not running."""
@@ -229,9 +234,9 @@ class ControlPlane:
                 return commands.kwok(layout, self.access.kubeconfig_for("kwok"))
         raise ControlPlaneError(f"unknown component {name!r}; known: {', '.join(PORTS)}")
 
-    def _wait_for(self, program: Program) -> None:
+    def _wait_for(self, program: Program, timeout: float = START_TIMEOUT) -> None:
         url = commands.health_url(self._running_layout, program.name)
-        wait_until_healthy(program, url, START_TIMEOUT)
+        wait_until_healthy(program, url, timeout)
 
     def _wait_for_default_service_account(self, maker: Program) -> None:
         """Pods can be created in the namespace `default`."""
