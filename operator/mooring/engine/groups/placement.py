@@ -23,9 +23,9 @@ from mooring.engine.groups.answers import ExtendedNodes
 from mooring.engine.groups.packing import Item, Order, Packing, pack, pack_in_slices
 from mooring.engine.groups.slices import SearchBudget, Slices, run_whole
 from mooring.engine.result_cache import ResultCache
-from mooring.engine.scoring import score
+from mooring.engine.scoring import ScoreTable, score, with_extender_scores
 from mooring.framework.card_plugin import assign_cards
-from mooring.framework.diagnosis import Diagnosis
+from mooring.framework.diagnosis import EXTENDER, Diagnosis
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.runtime import run_resource_requests
 from mooring.model.pod import Pod
@@ -686,7 +686,7 @@ class GroupSearch:
         """
         if len(rows) < 2:
             return rows, False
-        total, most = _total(search, rows, members.extended), len(self._members)
+        total, most = _scored(search, rows, members.extended).total, len(self._members)
         if most < len(rows):
             least = np.partition(total, -most)[-most]
             better, equal = np.flatnonzero(total > least), np.flatnonzero(total == least)
@@ -711,7 +711,7 @@ class GroupSearch:
             again = self._search(members.pods[1])
             if not again.results.fits[ranked[0]]:
                 return None
-            at = _total(again, np.sort(ranked[:2]), members.extended)
+            at = _scored(again, np.sort(ranked[:2]), members.extended).total
         best, second = at if ranked[0] < ranked[1] else at[::-1]
         return bool(best >= second)
 
@@ -838,9 +838,8 @@ class GroupSearch:
             return int(rows[np.argmin(self._slack(pod, rows))])
         if len(rows) == 1:
             return int(rows[0])
-        total = _total(search, rows, members.extended)
-        best = np.flatnonzero(total == total.max())
-        return int(rows[best[self._seed % len(best)]])
+        table = _scored(search, rows, members.extended)
+        return int(rows[table.best[self._seed % len(table.best)]])
 
     def _slack(self, pod: Pod, rows: IntArray) -> IntArray:
         """What the pod would leave free on each row, in millionths of all nodes' amounts."""
@@ -939,11 +938,12 @@ def _merged(by_fields: Mapping[_Fields, _Class]) -> list[_Class]:
     return list(by_shape.values())
 
 
-def _total(search: Search, rows: IntArray, extended: ExtendedNodes | None) -> IntArray:
-    """The total scores of the rows, with those of extenders; all are int64."""
-    total = score(search, rows).total
-    scores = extended.scores if extended is not None else None
-    return total if scores is None else total + scores[rows]
+def _scored(search: Search, rows: IntArray, extended: ExtendedNodes | None) -> ScoreTable:
+    """The scores of the rows, with those of extenders."""
+    table = score(search, rows)
+    if extended is None or extended.scores is None:
+        return table
+    return with_extender_scores(table, {EXTENDER: extended.scores[rows]})
 
 
 def _resources(counted: Sequence[_Counted]) -> list[str]:
