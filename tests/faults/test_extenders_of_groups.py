@@ -61,6 +61,21 @@ def left_in_flight(engine: Engine) -> bool:
     return any(queued.queue is None for queued in engine.state.queue)
 
 
+async def during_the_calls(
+    stage: Stage, *objects: Raw, answer: Callable[[Raw], object] = all_pass, **fields: Any
+) -> tuple[Engine, Answers, Held]:
+    """An engine whose extender is called about both members of a group, and does not answer yet.
+
+    `fields` are those of the members.
+    """
+    held = Held(answer)
+    answers = Answers(filter=held)
+    engine = await stage.engine(*objects, pod_group("g", 2), answers=answers)
+    engine.pending(*members(2, **fields))
+    await until(lambda: held.calls == 2)
+    return engine, answers, held
+
+
 async def test_a_gang_is_placed_whole_where_the_extender_passes_its_members(stage: Stage) -> None:
     answers = Answers(filter=passes("b", "d"))
     engine = await stage.engine(*nodes("abcd"), pod_group("g", 4), answers=answers)
@@ -166,10 +181,7 @@ async def test_a_member_that_the_api_server_does_not_know_any_more_is_left_out(
 
 
 async def test_a_group_that_is_deleted_during_the_calls_is_not_placed(stage: Stage) -> None:
-    held = Held()
-    engine = await stage.engine(*nodes("a"), pod_group("g", 2), answers=Answers(filter=held))
-    engine.pending(*members(2))
-    await until(lambda: held.calls == 2)
+    engine, _, held = await during_the_calls(stage, *nodes("a"))
     engine.state.state.delete(Kind.POD_GROUP, "default/g")
     held.go()
     await until(lambda: "does not exist" in stage.api.message("g-1"))
@@ -180,10 +192,7 @@ async def test_a_group_that_is_deleted_during_the_calls_is_not_placed(stage: Sta
 async def test_a_group_whose_minimum_is_raised_during_the_calls_is_decided_about_with_it(
     stage: Stage,
 ) -> None:
-    held = Held()
-    engine = await stage.engine(*nodes("a"), pod_group("g", 2), answers=Answers(filter=held))
-    engine.pending(*members(2))
-    await until(lambda: held.calls == 2)
+    engine, _, held = await during_the_calls(stage, *nodes("a"))
     group_changes(engine, pod_group("g", 3))
     held.go()
     await until(lambda: "2 of 3 members exist" in stage.api.message("g-0"))
@@ -196,10 +205,7 @@ async def test_a_group_whose_minimum_is_raised_during_the_calls_is_decided_about
 async def test_a_member_that_comes_during_the_calls_is_not_decided_about_alone(
     stage: Stage,
 ) -> None:
-    held = Held()
-    engine = await stage.engine(*nodes("abc"), pod_group("g", 2), answers=Answers(filter=held))
-    engine.pending(*members(2))
-    await until(lambda: held.calls == 2)
+    engine, _, held = await during_the_calls(stage, *nodes("abc"))
     engine.pending(pod("g-late", group="g", cpu="1"))
     await until(lambda: engine.state.queue.counts()["backoff"] == 1)
     assert stage.api.message("g-late") == ""
@@ -210,11 +216,7 @@ async def test_a_member_that_comes_during_the_calls_is_not_decided_about_alone(
 async def test_extenders_are_called_again_about_a_member_whose_labels_changed(
     stage: Stage,
 ) -> None:
-    held = Held()
-    answers = Answers(filter=held)
-    engine = await stage.engine(*nodes("ab"), pod_group("g", 2), answers=answers)
-    engine.pending(*members(2))
-    await until(lambda: held.calls == 2)
+    engine, answers, held = await during_the_calls(stage, *nodes("ab"))
     engine.pending(pod("g-1", group="g", cpu="1", labels={"app": "new"}))
     held.go()
     await until(lambda: len(stage.api.bound) == 2)
@@ -239,11 +241,7 @@ async def test_a_member_that_leaves_the_group_during_the_calls_is_placed_by_itse
 
 
 async def test_a_change_of_the_groups_status_does_not_end_the_calls(stage: Stage) -> None:
-    held = Held()
-    answers = Answers(filter=held)
-    engine = await stage.engine(*nodes("ab"), pod_group("g", 2), answers=answers)
-    engine.pending(*members(2))
-    await until(lambda: held.calls == 2)
+    engine, answers, held = await during_the_calls(stage, *nodes("ab"))
     group_changes(engine, pod_group("g", 2, status=SAID))
     held.go()
     await until(lambda: len(stage.api.bound) == 2)
@@ -251,11 +249,9 @@ async def test_a_change_of_the_groups_status_does_not_end_the_calls(stage: Stage
 
 
 async def test_extenders_are_called_again_when_what_they_passed_is_taken(stage: Stage) -> None:
-    held = Held(passes("a", "b"))
-    answers = Answers(filter=held)
-    engine = await stage.engine(*nodes("abc"), pod_group("g", 2), answers=answers)
-    engine.pending(*members(2, cpu="2"))
-    await until(lambda: held.calls == 2)
+    engine, answers, held = await during_the_calls(
+        stage, *nodes("abc"), answer=passes("a", "b"), cpu="2"
+    )
     engine.put(pod("other", node="a", cpu="2"))
     answers.by_verb["filter"] = passes("b", "c")
     held.go()
@@ -268,10 +264,7 @@ async def test_extenders_are_called_again_when_what_they_passed_is_taken(stage: 
 async def test_a_member_that_another_scheduler_binds_during_the_calls_is_not_bound_again(
     stage: Stage,
 ) -> None:
-    held = Held()
-    engine = await stage.engine(*nodes("ab"), pod_group("g", 2), answers=Answers(filter=held))
-    engine.pending(*members(2))
-    await until(lambda: held.calls == 2)
+    engine, _, held = await during_the_calls(stage, *nodes("ab"))
     engine.put(pod("g-0", group="g", cpu="1", node="b"))
     held.go()
     await until(lambda: stage.api.bound)
@@ -282,10 +275,7 @@ async def test_a_member_that_another_scheduler_binds_during_the_calls_is_not_bou
 async def test_a_group_whose_profile_changes_during_the_calls_is_decided_by_the_new_one(
     stage: Stage,
 ) -> None:
-    held = Held(passes())
-    engine = await stage.engine(*nodes("a"), pod_group("g", 2), answers=Answers(filter=held))
-    engine.pending(*members(2))
-    await until(lambda: held.calls == 2)
+    engine, _, held = await during_the_calls(stage, *nodes("a"), answer=passes())
     engine.profile()
     held.go()
     await until(lambda: len(stage.api.bound) == 2)
@@ -308,10 +298,7 @@ async def test_the_extender_of_a_former_profile_is_called_about_no_more_members(
 async def test_a_scheduler_that_stops_gives_up_a_group_that_waits_for_an_extender(
     stage: Stage,
 ) -> None:
-    held = Held()
-    engine = await stage.engine(*nodes("a"), pod_group("g", 2), answers=Answers(filter=held))
-    engine.pending(*members(2))
-    await until(lambda: held.calls == 2)
+    engine, _, held = await during_the_calls(stage, *nodes("a"))
     engine.loop.halt()
     await engine.loop.finish(1.0)
     held.go()
