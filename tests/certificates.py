@@ -22,7 +22,7 @@ class Pair:
 
 
 class Authority:
-    """A CA that signs for an hour."""
+    """A CA that signs for a day, which is longer than any test run."""
 
     def __init__(self, name: str = "ca") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -79,8 +79,8 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
     )
 
 
