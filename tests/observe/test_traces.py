@@ -354,23 +354,15 @@ async def test_the_uid_of_a_static_pod_has_a_trace_too() -> None:
         assert UUID(bytes=span.trace_id).int
 
 
-async def test_a_pod_that_is_deleted_while_it_is_bound_ends_a_round_later() -> None:
-    async with endpoint() as collector:
-        rounds = Rounds()
-        traces = traces_to(collector.url, rounds)
-        running = asyncio.create_task(traces.run())
-        history = History(traces)
+async def test_a_pod_that_is_deleted_during_an_attempt_ends_with_its_attempt() -> None:
+    async with recorded() as (collector, traces, history):
         history.assumed(history.seen(1.0), 2.0, 2.5)
         history.log.gone(POD, UID, 3.0)
-        await rounds.run()
-        assert collector.spans == []
-        await rounds.run()
+        await sent(traces)
         attempt, root = collector.spans
         assert attributes(attempt)["mooring.attempt.result"] == "gone"
         assert attributes(root)["mooring.result"] == "gone"
         assert seconds(root) == (1.0, 3.0)
-        running.cancel()
-        await asyncio.wait([running])
 
 
 async def test_pods_that_go_at_once_during_an_attempt_do_not_hold_up_the_event_loop(
@@ -408,61 +400,49 @@ async def test_pods_that_go_at_once_during_an_attempt_do_not_hold_up_the_event_l
         await asyncio.wait(tasks)
 
 
-async def test_pods_that_have_gone_wait_in_a_bounded_number(
+async def test_attempts_that_have_not_ended_wait_in_a_bounded_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An endpoint that is down or slow keeps their round from ending."""
     monkeypatch.setattr(mooring.observe.traces, "_MOST_OPEN", 2)
     async with recorded() as (collector, traces, history):
-        for pod in ("shop/a", "shop/b", "shop/c"):
-            history.assumed(history.seen(1.0, str(uuid4()), pod), 2.0, 2.5, pod)
-            path = history.log.path(pod)
-            assert path is not None
-            history.log.gone(pod, path["uid"], 3.0)
+        pods = {pod: str(uuid4()) for pod in ("shop/a", "shop/b", "shop/c")}
+        for pod, uid in pods.items():
+            history.assumed(history.seen(1.0, uid, pod), 2.0, 2.5, pod)
+        for pod, uid in pods.items():
+            history.log.gone(pod, uid, 3.0)
         await sent(traces)
         names = [attributes(span)["k8s.pod.name"] for span in collector.spans]
-        assert sorted(names) == ["b", "b", "c", "c"]
-        assert traces.dropped == 2
+        assert sorted(names) == ["a", "b", "b", "c", "c"]
+        assert traces.dropped == 1
 
 
 async def test_a_pod_whose_watch_was_faster_than_its_binding_is_bound_and_ends_once() -> None:
-    async with endpoint() as collector:
-        rounds = Rounds()
-        traces = traces_to(collector.url, rounds)
-        running = asyncio.create_task(traces.run())
-        history = History(traces)
-        history.assumed(history.seen(1.0), 2.0, 2.5)
-        history.log.gone(POD, UID, 3.0)
-        await rounds.run()
+    async with recorded() as (collector, traces, history):
+        times = history.seen(1.0)
+        history.assumed(times, 2.0, 2.5)
+        times.enter(PodState.BINDING, 2.5)
+        history.log.left_watch(POD, UID, 3.0)
         history.log.bound(POD, "n1", 3.5)
-        await rounds.run(2)
+        await sent(traces)
         attempt, root = collector.spans
         assert attributes(attempt)["mooring.attempt.result"] == "scheduled"
         assert attributes(root)["mooring.result"] == "bound"
-        running.cancel()
-        await asyncio.wait([running])
 
 
 async def test_the_end_of_a_pod_does_not_end_the_attempt_of_the_next_one_of_its_name() -> None:
-    async with endpoint() as collector:
-        rounds = Rounds()
-        traces = traces_to(collector.url, rounds)
-        running = asyncio.create_task(traces.run())
-        history = History(traces)
-        history.assumed(history.seen(1.0), 2.0, 2.5)
-        history.log.gone(POD, UID, 3.0)
-        await rounds.run()
+    async with recorded() as (collector, traces, history):
+        times = history.seen(1.0)
+        history.assumed(times, 2.0, 2.5)
+        times.enter(PodState.BINDING, 2.5)
+        history.log.left_watch(POD, UID, 3.0)
         history.assumed(history.seen(3.5, uid=OTHER_UID), 4.0, 4.5)
-        await rounds.run()
         history.log.bound(POD, "n1", 5.0)
-        await rounds.run()
+        await sent(traces)
         lost, ended, attempt, bound = collector.spans
         assert attributes(lost)["mooring.attempt.result"] == "gone"
         assert attributes(ended)["mooring.result"] == "gone"
         assert attributes(attempt)["mooring.attempt.result"] == "scheduled"
         assert attributes(bound)["k8s.pod.uid"] == OTHER_UID
-        running.cancel()
-        await asyncio.wait([running])
 
 
 async def test_a_pod_that_goes_without_an_attempt_has_a_root_span_only() -> None:

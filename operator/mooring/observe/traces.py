@@ -13,7 +13,7 @@ import hashlib
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from threading import Thread
 from typing import Any, Final
@@ -172,8 +172,7 @@ class Traces:
                 async with asyncio.timeout(self._flush_seconds):
                     if self._exporting is not None:
                         await asyncio.wait([self._exporting])
-                    if await self._round():
-                        await self._round()  # pods that have gone end a round later
+                    await self._round()
             if left := len(self._waiting) + len(self._finished.spans) + self._in_flight:
                 self._lose(left, "the process ends")
             self._exporter.shutdown()  # type: ignore[no-untyped-call] # the library does not say
@@ -182,11 +181,6 @@ class Traces:
         """Sends spans of all steps that wait; False if the endpoint does not take them."""
         while self._waiting:
             await self._make_spans()
-            if len(self._finished.spans) >= _BATCH and not await self._export():
-                return False
-        for number, _ in enumerate(self._spans.end_round(self._offset()), 1):
-            if number % _SLICE == 0:
-                await asyncio.sleep(0)
             if len(self._finished.spans) >= _BATCH and not await self._export():
                 return False
         while self._finished.spans:
@@ -317,36 +311,19 @@ class _PodSpans:
         self._lose = lose
         self._open: dict[str, NotedStep] = {}
         self._nominated: dict[str, NotedStep] = {}
-        # A pod's watch may show that it has a node before the answer to its Binding is there. So a
-        # pod that has gone during an attempt ends a round later, unless it is bound by then.
-        self._gone: dict[str, NotedStep] = {}
-        self._gone_before: dict[str, NotedStep] = {}
 
     def take(self, noted: NotedStep, offset: float) -> None:
         """Makes the spans that end with this step; `offset` leads from its clock to the epoch."""
-        if noted.step is Step.ASSUMED:
-            for kept in (self._gone_before, self._gone):
-                if (gone := kept.pop(noted.pod, None)) is not None:
-                    self._end_gone(gone, offset)
+        pod, step = noted.pod, noted.step
+        if step is Step.ASSUMED:
             self._keep(self._open, noted)
-        elif noted.step is Step.NOMINATED:
+            return
+        if step is Step.NOMINATED:
             self._keep(self._nominated, noted)
-        elif noted.step is Step.GONE and self._begun(noted) is not None:
-            self._keep(self._gone, noted)
-        else:
-            self._end(noted, offset)
-
-    def _begun(self, noted: NotedStep) -> NotedStep | None:
-        """The step at which the attempt of this pod had a node, if it is open."""
-        begun = self._open.get(noted.pod)
-        return begun if begun is not None and begun.uid == noted.uid else None
-
-    def _end(self, noted: NotedStep, offset: float) -> None:
-        """Makes the spans of what ends with this step."""
-        pod, step, begun = noted.pod, noted.step, self._begun(noted)
-        for kept in (self._open, self._gone, self._gone_before):
-            kept.pop(pod, None)
-        nominated = self._nominated.pop(pod, None)
+            return
+        begun, nominated = self._open.pop(pod, None), self._nominated.pop(pod, None)
+        if begun is not None and begun.uid != noted.uid:
+            begun = None
         if step is Step.UNSCHEDULABLE:
             # A member of a group is nominated before its decision is noted, other pods after it.
             if nominated is not None and nominated.since != noted.since:
@@ -358,26 +335,9 @@ class _PodSpans:
             self._attempt(begun or noted, noted, "error", offset, noted.details[0])
         else:
             if begun is not None:
-                self._attempt(begun, noted, "scheduled", offset)
+                result = "scheduled" if step is Step.BOUND else "gone"
+                self._attempt(begun, noted, result, offset)
             self._root(noted, offset)
-
-    def end_round(self, offset: float) -> Iterator[None]:
-        """Pods that have gone a round ago during an attempt, and were not bound since, have ended.
-
-        They were deleted, or bound by another scheduler. Yields after each. If the caller stops
-        before the last one, the others end in the next round.
-        """
-        while self._gone_before:
-            self._end_gone(self._gone_before.pop(next(iter(self._gone_before))), offset)
-            yield
-        self._gone_before, self._gone = self._gone, {}
-
-    def _end_gone(self, noted: NotedStep, offset: float) -> None:
-        if (begun := self._begun(noted)) is not None:
-            del self._open[noted.pod]
-            self._attempt(begun, noted, "gone", offset)
-        self._nominated.pop(noted.pod, None)
-        self._root(noted, offset)
 
     def _keep(self, steps: dict[str, NotedStep], noted: NotedStep) -> None:
         """Keeps the step until the pod's attempt has ended."""
