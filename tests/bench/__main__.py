@@ -76,7 +76,7 @@ def main(
 def _compare(workload: Workload, rounds: int, output: Path, *, records: bool) -> Comparison:
     runs: list[Run] = []
     log = output / f"{workload.name}-mooring.log"
-    with bench_server(pod_groups=bool(workload.group_size)) as control_plane:
+    with bench_server(pod_groups=bool(workload.groups)) as control_plane:
         load_nodes(control_plane.access, workload)
         ours, theirs = Mooring(control_plane, log, records=records), KubeScheduler(control_plane)
         order: list[Scheduler] = [ours, theirs, theirs, ours] * rounds
@@ -97,7 +97,7 @@ def _compare(workload: Workload, rounds: int, output: Path, *, records: bool) ->
 def _profile(workload: Workload, output: Path) -> None:
     log, samples = (output / f"{workload.name}-{what}" for what in ("mooring.log", "samples.json"))
     progress.begin(f"{workload.name}: mooring, sampled")
-    with bench_server(pod_groups=bool(workload.group_size)) as control_plane:
+    with bench_server(pod_groups=bool(workload.groups)) as control_plane:
         load_nodes(control_plane.access, workload)
         run = run_once(control_plane, workload, Mooring(control_plane, log, samples))
     progress.end(f"{run.pods_per_second:.0f} pods/s")

@@ -155,25 +155,28 @@ def hopeless_pods(workload: Workload, namespace: str, scheduler: str) -> Iterato
 
 def pod_groups(workload: Workload, namespace: str) -> Iterator[Creation]:
     """The groups of the measured pods; a group is placed whole or not at all."""
-    if workload.group_size:
-        policy = {"gang": {"minCount": workload.group_size}}
-        path = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{namespace}/podgroups"
-        for number in range(workload.pods // workload.group_size):
-            group = {
-                "metadata": {"name": _group_name(number)},
-                "spec": {"schedulingPolicy": policy},
-            }
-            yield path, group
+    path = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{namespace}/podgroups"
+    for number, size in enumerate(_group_sizes(workload)):
+        group = {
+            "metadata": {"name": _group_name(number)},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": size}}},
+        }
+        yield path, group
 
 
 def measured_pods(workload: Workload, namespace: str, scheduler: str) -> Iterator[Creation]:
     """The pods whose placing is measured, app after app in turn, and group after group."""
-    size = workload.group_size
+    members = (number for number, size in enumerate(_group_sizes(workload)) for _ in range(size))
     for index in range(workload.pods):
         kind = workload.kind if index % 2 else workload.second_kind or workload.kind
         pod = _pod(kind, f"measured-{index:05}", index % kind.apps)
-        group = {"schedulingGroup": {"podGroupName": _group_name(index // size)}} if size else {}
-        yield _pods_path(namespace), _with_spec(pod, schedulerName=scheduler, **group)
+        if (number := next(members, None)) is not None:
+            pod = _with_spec(pod, schedulingGroup={"podGroupName": _group_name(number)})
+        yield _pods_path(namespace), _with_spec(pod, schedulerName=scheduler)
+
+
+def _group_sizes(workload: Workload) -> Iterator[int]:
+    return (size for number, size in workload.groups for _ in range(number))
 
 
 def _pod(kind: EquivalentPods, name: str, app_number: int) -> dict[str, Any]:

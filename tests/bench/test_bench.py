@@ -53,7 +53,7 @@ def test_a_scheduler_drains_a_small_workload_and_its_figures_are_valid(
     request: pytest.FixtureRequest, name: str, which: str, tmp_path: Path
 ) -> None:
     workload = WORKLOADS[name].scaled(SCALE)
-    fixture = "server_with_groups" if workload.group_size else "server"
+    fixture = "server_with_groups" if workload.groups else "server"
     server: ControlPlane = request.getfixturevalue(fixture)
     scheduler: Scheduler = KubeScheduler(server)
     if which == "mooring":

@@ -63,19 +63,17 @@ def test_only_preemptors_have_a_priority_class() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "scale", "groups", "size"),
+    ("scale", "small", "large"),
     [
-        ("gang", 1, 2000, 3),
-        ("gang", 50, 40, 3),
-        ("gang", 7, 285, 3),
-        ("gang-large", 1, 4, 1500),
-        ("gang-large", 20, 4, 75),
+        (1, (2000, 3), (4, 1500)),
+        (7, (285, 3), (4, 214)),
+        (50, (40, 3), (4, 30)),
     ],
 )
 def test_every_group_has_as_many_members_as_its_minimum(
-    name: str, scale: int, groups: int, size: int
+    scale: int, small: tuple[int, int], large: tuple[int, int]
 ) -> None:
-    workload = WORKLOADS[name].scaled(scale)
+    workload = WORKLOADS["gang"].scaled(scale)
     members = Counter(
         pod["spec"]["schedulingGroup"]["podGroupName"]
         for _, pod in objects.measured_pods(workload, "bench", "mooring")
@@ -85,7 +83,8 @@ def test_every_group_has_as_many_members_as_its_minimum(
         for _, group in objects.pod_groups(workload, "bench")
     }
     assert members == minimum
-    assert minimum == {f"group-{number:05}": size for number in range(groups)}
+    assert [*minimum.values()] == [small[1]] * small[0] + [large[1]] * large[0]
+    assert workload.pods == members.total()
 
 
 def test_pods_of_other_workloads_are_in_no_group() -> None:

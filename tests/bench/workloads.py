@@ -6,6 +6,8 @@ compared; the same values, made small by `scaled`, run as tests.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import starmap
+from operator import mul
 from typing import Any
 
 __all__ = ["WORKLOADS", "EquivalentPods", "Workload"]
@@ -87,8 +89,11 @@ class Workload:
     """Pods that have a node before, one per node in turn."""
     existing_kind: EquivalentPods | None = None
     """None: of the same kind as the measured pods."""
-    group_size: int = 0
-    """So many measured pods form a gang, a PodGroup of Kubernetes; 0: they are in no group."""
+    groups: tuple[tuple[int, int], ...] = ()
+    """The gangs of the measured pods, PodGroups of Kubernetes: how many there are of which size.
+
+    Without any, the pods are in no group.
+    """
     hopeless: int = 0
     """Pods that fit no node; their names sort before those of the measured pods."""
     evicts: bool = False
@@ -107,13 +112,12 @@ class Workload:
         def fewer(kind: EquivalentPods) -> EquivalentPods:
             return replace(kind, apps=max(1, kind.apps // divisor))
 
-        pods = self.pods // divisor
-        group_size = min(self.group_size, pods // _FEWEST_GROUPS)
+        groups = tuple(_smaller(number * size // divisor, size) for number, size in self.groups)
         return replace(
             self,
             nodes=self.nodes // divisor,
-            pods=pods - pods % group_size if group_size else pods,
-            group_size=group_size,
+            pods=sum(starmap(mul, groups)) if groups else self.pods // divisor,
+            groups=groups,
             existing=self.existing // divisor,
             hopeless=self.hopeless // divisor,
             kind=fewer(self.kind),
@@ -127,6 +131,12 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _HOST = "kubernetes.io/hostname"
 _ZONE = "topology.kubernetes.io/zone"
+
+
+def _smaller(pods: int, size: int) -> tuple[int, int]:
+    """How many groups of which size so many pods form, if they may be smaller."""
+    size = min(size, pods // _FEWEST_GROUPS)
+    return pods // size, size
 
 
 def _same_app(app: str, topology_key: str) -> dict[str, Any]:
@@ -224,19 +234,11 @@ WORKLOADS: Mapping[str, Workload] = {
         ),
         Workload(
             "gang",
-            "gangs of 3 pods",
+            "2,000 gangs of 3 pods and 4 of 1,500",
             goal=3.0,
             nodes=5000,
-            pods=6000,
-            group_size=3,
-        ),
-        Workload(
-            "gang-large",
-            "gangs of 1,500 pods",
-            goal=3.0,
-            nodes=5000,
-            pods=6000,
-            group_size=1500,
+            pods=12_000,
+            groups=((2000, 3), (4, 1500)),
         ),
     )
 }
