@@ -31,6 +31,10 @@ class Run:
     """Writes to pods and events, by verb and resource."""
     refusals: dict[str, int] = field(default_factory=dict)
     """Requests answered with 409 or 429."""
+    others: int = 0
+    """Bound pods of the workload's second kind, if it has one."""
+    others_seconds: float = 0.0
+    """From the first sign of a decision to their last binding."""
     faults: tuple[str, ...] = ()
     """What is wrong with the placement; any fault makes the figures void."""
 
@@ -38,6 +42,11 @@ class Run:
     def pods_per_second(self) -> float:
         """Bound pods over the seconds that it took."""
         return rate(self.bound, self.seconds)
+
+    @property
+    def others_per_second(self) -> float:
+        """Bound pods of the second kind over the seconds that they took."""
+        return rate(self.others, self.others_seconds)
 
     @property
     def cpu_us_per_pod(self) -> float:
@@ -61,6 +70,8 @@ class Comparison:
     goal: float
     cpu_us_per_pod: float | None = None
     """The first one's, in microseconds."""
+    others_ratio: float | None = None
+    """Of the medians of the second kind's pods/s; None without a second kind."""
 
     @property
     def reached(self) -> bool:
@@ -90,6 +101,9 @@ def compare(runs: Iterable[Run], first: str, second: str, goal: float) -> Compar
         ),
         goal=goal,
         cpu_us_per_pod=median(run.cpu_us_per_pod for run in ours),
+        others_ratio=_ratio(
+            [run.others_per_second for run in ours], [run.others_per_second for run in theirs]
+        ),
     )
 
 

@@ -35,14 +35,14 @@ class Binds:
 
     def __init__(self, names: Collection[str]) -> None:
         self._missing = set(names)
-        self._times: list[float] = []
+        self._times: dict[str, float] = {}
         self._more = threading.Condition()
 
     @property
-    def times(self) -> list[float]:
-        """The times so far, in order."""
+    def times(self) -> dict[str, float]:
+        """The times so far by the pod's name, in order."""
         with self._more:
-            return list(self._times)
+            return dict(self._times)
 
     def saw(self, name: str) -> GoOn:
         """The pod is bound."""
@@ -50,7 +50,7 @@ class Binds:
         with self._more:
             if name in self._missing:
                 self._missing.remove(name)
-                self._times.append(now)
+                self._times[name] = now
                 self._more.notify_all()
             return bool(self._missing)
 

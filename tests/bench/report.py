@@ -75,7 +75,12 @@ def verdict(result: Comparison, runs: Sequence[Run]) -> list[str]:
         return ["void:", *faults]
     rates = f"{_shown(result.ratio)} times the pods/s (goal {result.goal:.1f}: {_word(result)})"
     cpu = f"{_shown(result.cpu_ratio)} times the CPU per pod"
-    return [f"mooring / kube-scheduler: {rates}, {cpu}"]
+    lines = [f"mooring / kube-scheduler: {rates}, {cpu}"]
+    if result.others_ratio is not None:
+        lines.append(
+            f"of the pods of the second kind: {_shown(result.others_ratio)} times the pods/s"
+        )
+    return lines
 
 
 def write_json(
@@ -128,4 +133,5 @@ def _described(workload: Workload) -> dict[str, Any]:
 
 def _described_run(run: Run) -> Mapping[str, Any]:
     rates = {"pods_per_second": run.pods_per_second, "cpu_us_per_pod": run.cpu_us_per_pod}
-    return {**rates, **asdict(run)}
+    others = {"others_per_second": run.others_per_second} if run.others else {}
+    return {**rates, **others, **asdict(run)}

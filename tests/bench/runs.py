@@ -76,8 +76,10 @@ def run_once(control_plane: ControlPlane, workload: Workload, scheduler: Schedul
         pods = list(objects.measured_pods(workload, namespace, scheduler.scheduler_name))
         create(access, pods)
         names = [pod["metadata"]["name"] for _, pod in pods]
+        others = names[::2] if workload.second_kind else []  # as `measured_pods` deals them out
         with _extenders(access, workload, scheduler) as extenders:
-            return _Drain(control_plane, workload, scheduler, namespace, extenders).run(names)
+            drain = _Drain(control_plane, workload, scheduler, namespace, extenders)
+            return drain.run(names, others)
     finally:
         delete_namespace(access, namespace)
 
@@ -125,8 +127,8 @@ class _Drain:
         self._extenders = extenders
         self._first_sign: tuple[float, Usage] | None = None
 
-    def run(self, names: Sequence[str]) -> Run:
-        """The figures, audited."""
+    def run(self, names: Sequence[str], others: Sequence[str]) -> Run:
+        """The figures, audited; `others` are the names of the second kind's pods."""
         requests = requests_so_far(self._access)
         servers = self._servers()
         with (
@@ -143,13 +145,15 @@ class _Drain:
                 requests_now = requests_so_far(self._access)
             finally:
                 self._scheduler.stop()
-        times = binds.times or [began]
+        bound = binds.times
+        times = [*bound.values()] or [began]
         first_sign, at_first_sign = self._first_sign or (times[0], used)
+        times_of_others = [bound[name] for name in others if name in bound]
         answered = requests_now - requests
         return Run(
             scheduler=self._scheduler.label,
             pods=len(names),
-            bound=len(binds.times),
+            bound=len(bound),
             seconds=times[-1] - first_sign,
             first_bind_seconds=times[0] - began,
             cpu_seconds=used.cpu_seconds,
@@ -159,6 +163,8 @@ class _Drain:
             etcd_cpu_seconds=servers_now["etcd"] - servers["etcd"],
             writes=dict(writes(answered)),
             refusals={key: n for key, n in answered.items() if key.split(" ")[-1] in REFUSALS},
+            others=len(times_of_others),
+            others_seconds=max(times_of_others, default=first_sign) - first_sign,
             **self._audit(names),
         )
 

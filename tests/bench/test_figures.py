@@ -51,6 +51,16 @@ def test_the_cpu_per_pod_is_compared_too() -> None:
     assert result.cpu_us_per_pod == pytest.approx(5_000)
 
 
+def test_the_pods_of_a_second_kind_are_compared_alone_if_there_are_any() -> None:
+    ours, theirs = a_run("ours", 1.0), a_run("theirs", 2.0)
+    assert compare([ours, theirs], "ours", "theirs", 1.0).others_ratio is None
+    runs = [
+        replace(ours, others=50, others_seconds=0.5),
+        replace(theirs, others=50, others_seconds=2),
+    ]
+    assert compare(runs, "ours", "theirs", 1.0).others_ratio == 4.0
+
+
 def test_a_goal_that_is_almost_reached_is_missed() -> None:
     runs = [a_run("ours", 1.0), a_run("theirs", 1.99)]
     assert not compare(runs, "ours", "theirs", goal=2.0).reached

@@ -17,7 +17,7 @@ def test_times_are_in_the_order_of_the_first_sight_of_each_pod() -> None:
     assert binds.saw("b")
     assert binds.saw("another")
     assert not binds.saw("a")  # nothing more to see
-    first, second = binds.times
+    first, second = binds.times.values()
     assert before <= first <= second <= time.monotonic()
 
 

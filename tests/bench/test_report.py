@@ -61,6 +61,11 @@ def test_a_verdict_says_both_ratios_and_whether_the_goal_is_reached() -> None:
     assert "0.25 times the CPU per pod" in line
 
 
+def test_the_verdict_tells_the_pods_of_a_second_kind_apart() -> None:
+    *_, last = verdict(Comparison(1.5, 0.25, 2.0, others_ratio=7.5), [RUN])
+    assert last == "of the pods of the second kind: 7.50 times the pods/s"
+
+
 def test_the_summary_has_a_row_per_workload() -> None:
     results = [
         (WORKLOADS["basic"], Comparison(1.2, 0.8, 1.0)),
@@ -99,4 +104,5 @@ def test_the_file_says_what_was_run_and_on_what(tmp_path: Path) -> None:
         "goal": 4.0,
         "reached": True,
         "cpu_us_per_pod": None,
+        "others_ratio": None,
     }
