@@ -3,7 +3,8 @@
 import gc
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -14,6 +15,8 @@ settings.load_profile("mooring")
 
 pytest_plugins = ["controlplane.fixtures"]
 
+_WITH_SERVERS = frozenset({"bench", "controlplane", "demo", "e2e", "soak"})
+"""The folders of tests that start servers and wait for them."""
 _OPENS = frozenset({"socket.__new__", "subprocess.Popen"})
 """Audit events of what has to be closed; a new event loop makes sockets too."""
 _opened: list[str] = []
@@ -26,6 +29,14 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """One of the two processes of `make test` runs what starts servers, the other one the rest."""
+    for item in items:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        if folder in _WITH_SERVERS:
+            item.add_marker(pytest.mark.xdist_group("servers"))
 
 
 def _note_opening(event: str, _: object) -> None:
@@ -44,9 +55,12 @@ def pytest_collection_finish() -> None:
 def leaves_nothing_to_the_collector() -> Iterator[None]:
     """A test fails if it leaves a socket, a transport or an event loop to the garbage collector.
 
-    Without this the warning would come while a later test runs, and fail that one.
+    Without this the warning would come while a later test runs, and fail that one. What outlives
+    its test, such as what a module shares, is left out of later collections: with it they would
+    take a third of the time of all tests.
     """
     _opened.clear()
     yield
     if _opened:
         gc.collect()
+        gc.freeze()
