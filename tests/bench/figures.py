@@ -18,6 +18,8 @@ class Run:
     """From the first sign of a decision to the last binding."""
     first_bind_seconds: float
     """From the start of the scheduler's process to the first binding."""
+    whole_seconds: float
+    """From the start of the scheduler's process to the last binding."""
     cpu_seconds: float
     """The scheduler's, from its start until it had nothing left to do."""
     drain_cpu_seconds: float
@@ -70,6 +72,8 @@ class Comparison:
     goal: float
     cpu_us_per_pod: float | None = None
     """The first one's, in microseconds."""
+    whole_seconds: tuple[float, float] | None = None
+    """The medians of both schedulers' seconds from their start to the last binding."""
     others_ratio: float | None = None
     """Of the medians of the second kind's pods/s; None without a second kind."""
 
@@ -101,6 +105,10 @@ def compare(runs: Iterable[Run], first: str, second: str, goal: float) -> Compar
         ),
         goal=goal,
         cpu_us_per_pod=median(run.cpu_us_per_pod for run in ours),
+        whole_seconds=(
+            median(run.whole_seconds for run in ours),
+            median(run.whole_seconds for run in theirs),
+        ),
         others_ratio=_ratio(
             [run.others_per_second for run in ours], [run.others_per_second for run in theirs]
         ),

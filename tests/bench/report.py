@@ -76,6 +76,9 @@ def verdict(result: Comparison, runs: Sequence[Run]) -> list[str]:
     rates = f"{_shown(result.ratio)} times the pods/s (goal {result.goal:.1f}: {_word(result)})"
     cpu = f"{_shown(result.cpu_ratio)} times the CPU per pod"
     lines = [f"mooring / kube-scheduler: {rates}, {cpu}"]
+    if result.whole_seconds is not None:
+        ours, theirs = result.whole_seconds
+        lines.append(f"from the start to the last binding: {ours:.0f} s and {theirs:.0f} s")
     if result.others_ratio is not None:
         lines.append(
             f"of the pods of the second kind: {_shown(result.others_ratio)} times the pods/s"

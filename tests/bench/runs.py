@@ -156,6 +156,7 @@ class _Drain:
             bound=len(bound),
             seconds=times[-1] - first_sign,
             first_bind_seconds=times[0] - began,
+            whole_seconds=times[-1] - began,
             cpu_seconds=used.cpu_seconds,
             drain_cpu_seconds=used.cpu_seconds - at_first_sign.cpu_seconds,
             peak_mib=used.peak_mib,

@@ -12,6 +12,7 @@ def a_run(scheduler: str, seconds: float, *faults: str) -> Run:
         bound=100,
         seconds=seconds,
         first_bind_seconds=1.0,
+        whole_seconds=seconds + 0.5,
         cpu_seconds=3.0,
         drain_cpu_seconds=2.0,
         peak_mib=100.0,
@@ -49,6 +50,11 @@ def test_the_cpu_per_pod_is_compared_too() -> None:
     result = compare([thrifty, a_run("theirs", 1.0)], "ours", "theirs", 1.0)
     assert result.cpu_ratio == 0.25
     assert result.cpu_us_per_pod == pytest.approx(5_000)
+
+
+def test_the_seconds_from_the_start_are_told_for_both() -> None:
+    runs = [a_run("ours", 1.0), a_run("ours", 3.0), a_run("theirs", 8.0)]
+    assert compare(runs, "ours", "theirs", 1.0).whole_seconds == (2.5, 8.5)
 
 
 def test_the_pods_of_a_second_kind_are_compared_alone_if_there_are_any() -> None:

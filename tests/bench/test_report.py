@@ -16,6 +16,7 @@ RUN = Run(
     bound=100,
     seconds=0.5,
     first_bind_seconds=1.25,
+    whole_seconds=1.7,
     cpu_seconds=1.0,
     drain_cpu_seconds=0.04,
     peak_mib=99.6,
@@ -61,6 +62,11 @@ def test_a_verdict_says_both_ratios_and_whether_the_goal_is_reached() -> None:
     assert "0.25 times the CPU per pod" in line
 
 
+def test_the_verdict_tells_the_seconds_from_the_start_of_the_process() -> None:
+    *_, last = verdict(Comparison(3.1, 0.25, 3.0, whole_seconds=(47.6, 498.1)), [RUN])
+    assert last == "from the start to the last binding: 48 s and 498 s"
+
+
 def test_the_verdict_tells_the_pods_of_a_second_kind_apart() -> None:
     *_, last = verdict(Comparison(1.5, 0.25, 2.0, others_ratio=7.5), [RUN])
     assert last == "of the pods of the second kind: 7.50 times the pods/s"
@@ -104,5 +110,6 @@ def test_the_file_says_what_was_run_and_on_what(tmp_path: Path) -> None:
         "goal": 4.0,
         "reached": True,
         "cpu_us_per_pod": None,
+        "whole_seconds": None,
         "others_ratio": None,
     }
