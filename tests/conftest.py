@@ -32,10 +32,13 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """One of the two processes of `make test` runs what starts servers, the other one the rest."""
+    """Of the two processes of `make test`, one runs all tests that start servers."""
+    tests = Path(__file__).parent
     for item in items:
-        folder = item.path.relative_to(Path(__file__).parent).parts[0]
-        if folder in _WITH_SERVERS:
+        if (
+            item.path.is_relative_to(tests)
+            and item.path.relative_to(tests).parts[0] in _WITH_SERVERS
+        ):
             item.add_marker(pytest.mark.xdist_group("servers"))
 
 

@@ -18,7 +18,7 @@ def existing(workload: Workload) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("scale", [1, 50])
-@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=str)
+@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS.keys())
 def test_the_pods_that_exist_before_are_placed_rightly(workload: Workload, scale: int) -> None:
     small = workload.scaled(scale)
     nodes = [node for _, node in objects.nodes(small)]

@@ -135,7 +135,7 @@ _ZONE = "topology.kubernetes.io/zone"
 
 def _smaller(pods: int, size: int) -> tuple[int, int]:
     """How many groups of which size so many pods form, if they may be smaller."""
-    size = min(size, pods // _FEWEST_GROUPS)
+    size = max(1, min(size, pods // _FEWEST_GROUPS))
     return pods // size, size
 
 

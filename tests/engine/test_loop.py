@@ -36,7 +36,7 @@ from mooring.model.node import ZONE
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.observe.metrics import Metrics
-from mooring.observe.records import DEFAULT_LIMIT, DecisionLog, NotedStep
+from mooring.observe.records import DEFAULT_LIMIT, DecisionLog, NotedStep, Step
 from mooring.plugins import SHIPPED
 from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
@@ -76,9 +76,11 @@ class Marked:
         """Nothing was set aside."""
 
     async def pre_bind(self, pod: Pod, _node: str) -> None:
-        """Fails if the pod is marked so."""
+        """Fails or waits for ever if the pod is marked so."""
         if pod.labels.get("does") == "fail in pre_bind":
             raise UnprintableError
+        if pod.labels.get("does") == "wait in pre_bind":
+            await asyncio.Event().wait()
 
     def permit(self, pod: Pod, _node: str) -> Wait | None:
         """Has the pod wait if it is marked so."""
@@ -179,6 +181,7 @@ class Bindings:
     def __init__(self) -> None:
         self.made: list[tuple[str, str]] = []
         self.refuse: dict[str, int] = {}
+        self.before_answer: Callable[[], object] = lambda: None
         self.statuses: list[dict[str, Any]] = []
         self.deleted: list[str] = []
 
@@ -196,6 +199,7 @@ class Bindings:
             self.deleted.append(request.path.split("/")[-1])
             request.reply({})
             return
+        self.before_answer()
         if name in self.refuse:
             request.refuse(self.refuse[name], "Refused", "no")
             return
@@ -544,6 +548,55 @@ async def test_the_path_of_a_bound_pod_has_its_node(client: ApiClient, bindings:
         {"step": "assumed", "node": "a"},
         {"step": "bound", "node": "a"},
     ]
+
+
+@pytest.mark.parametrize(
+    ("refused", "steps"), [(None, ["bound"]), (404, ["gone"]), (403, ["error", "gone"])]
+)
+@pytest.mark.parametrize("taken", [True, False], ids=["with a profile", "without a profile"])
+async def test_the_answer_to_a_binding_says_how_a_pod_ended_that_had_left_its_watch(
+    client: ApiClient,
+    bindings: Bindings,
+    refused: int | None,
+    steps: list[str],
+    *,
+    taken: bool,
+) -> None:
+    traced: list[NotedStep] = []
+    engine = Engine(client, node("a"), trace=traced.append)
+
+    def leave() -> None:
+        if not taken:
+            engine.decisions.without_profile("default/web", "pod-default-web", 1.0)
+        engine.intake.gone("default/web", "pod-default-web")
+
+    bindings.before_answer = leave
+    if refused is not None:
+        bindings.refuse["web"] = refused
+    engine.pending(pod("web"))
+    with engine.running():
+        await until(lambda: traced and traced[-1].step in (Step.BOUND, Step.GONE))
+        await until(lambda: not engine.scheduler_state.being_bound)
+    found = [step["step"] for step in path_of(engine, "web") if step["step"] != "noProfile"]
+    assert found == ["seen", "queued", "assumed", *steps]
+    assert [noted.step.value for noted in traced][-len(steps) :] == steps
+
+
+@pytest.mark.parametrize("does", ["wait", "wait in pre_bind"])
+async def test_a_pod_that_goes_before_its_binding_is_sent_is_gone_at_once(
+    client: ApiClient, bindings: Bindings, does: str
+) -> None:
+    engine = Engine(client, node("a"))
+    engine.pending(pod("web", labels={"does": does}))
+    state = engine.scheduler_state
+    with engine.running():
+        await until(lambda: state.in_pre_bind or len(state.waiting))
+        engine.intake.gone("default/web", "pod-default-web")
+        assert path_of(engine, "web")[-1] == {"step": "gone"}
+        await until(lambda: not engine.loop.binding)
+    assert bindings.made == []
+    assert path_of(engine, "web")[-1] == {"step": "gone"}
+    assert state.being_bound == {}
 
 
 async def test_the_path_of_a_pod_at_permit_says_which_plugin_it_waits_for(

@@ -2,9 +2,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
-import pytest
-
 from mooring.framework.decision import Decision, NodeScore, Rejection
 from mooring.framework.queued_pod import PodState, StateTimes
 from mooring.observe.records import LATEST, DecisionLog, Step, to_json
@@ -207,57 +204,6 @@ def test_what_is_known_already_is_no_step() -> None:
         record.without_profile(POD, "u1", second)
     record.admitted(POD, "", 4)
     assert steps(record)[2:] == [("noProfile", 1), ("gated", 1)]
-
-
-def being_bound(record: DecisionLog) -> None:
-    times = record.seen(POD, "u1", 0)
-    assert times is not None
-    record.decided(decision(node="n1"), 1)
-    times.enter(PodState.BINDING, 1)
-
-
-def test_a_pod_that_leaves_its_watch_before_the_binding_is_answered_was_bound() -> None:
-    lines: list[bytes] = []
-    record = log(append=lines.append)
-    being_bound(record)
-    record.left_watch(POD, "u1", 2)
-    record.bound(POD, "n1", 3)
-    assert steps(record) == [("seen", 1), ("assumed", 1), ("bound", 1)]
-    assert [orjson.loads(line)["step"] for line in lines] == ["seen", "assumed", "bound"]
-
-
-@pytest.mark.parametrize("told", ["error", "gone", "successor"])
-def test_a_pod_that_leaves_its_watch_and_is_not_bound_then_is_gone(told: str) -> None:
-    lines: list[bytes] = []
-    record = log(append=lines.append)
-    being_bound(record)
-    record.left_watch(POD, "another", 1)
-    record.left_watch(POD, "u1", 2)
-    assert steps(record)[-1] == ("assumed", 1)
-    if told == "error":
-        record.note(POD, Step.ERROR, 3, "the server was asked too late")
-    elif told == "gone":
-        record.gone(POD, "u1", 3)
-    else:
-        record.seen(POD, "u2", 3)
-        assert steps(record) == [("seen", 1)]
-    assert [orjson.loads(line)["step"] for line in lines[:3]] == ["seen", "assumed", "gone"]
-
-
-def test_a_pod_that_leaves_its_watch_and_is_not_being_bound_is_gone() -> None:
-    record = log()
-    record.seen(POD, "u1", 0)
-    record.left_watch(POD, "u1", 1)
-    assert steps(record) == [("seen", 1), ("gone", 1)]
-
-
-def test_a_pod_that_comes_back_to_its_watch_during_its_binding_is_not_gone() -> None:
-    record = log()
-    being_bound(record)
-    record.left_watch(POD, "u1", 2)
-    record.seen(POD, "u1", 3)
-    record.note(POD, Step.ERROR, 4, "no answer")
-    assert steps(record) == [("seen", 1), ("assumed", 1), ("error", 1)]
 
 
 def test_what_is_told_of_a_pod_after_its_end_or_of_another_pod_of_its_name_is_left_out() -> None:

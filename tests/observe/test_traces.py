@@ -416,26 +416,12 @@ async def test_attempts_that_have_not_ended_wait_in_a_bounded_number(
         assert traces.dropped == 1
 
 
-async def test_a_pod_whose_watch_was_faster_than_its_binding_is_bound_and_ends_once() -> None:
-    async with recorded() as (collector, traces, history):
-        times = history.seen(1.0)
-        history.assumed(times, 2.0, 2.5)
-        times.enter(PodState.BINDING, 2.5)
-        history.log.left_watch(POD, UID, 3.0)
-        history.log.bound(POD, "n1", 3.5)
-        await sent(traces)
-        attempt, root = collector.spans
-        assert attributes(attempt)["mooring.attempt.result"] == "scheduled"
-        assert attributes(root)["mooring.result"] == "bound"
-
-
 async def test_the_end_of_a_pod_does_not_end_the_attempt_of_the_next_one_of_its_name() -> None:
     async with recorded() as (collector, traces, history):
-        times = history.seen(1.0)
-        history.assumed(times, 2.0, 2.5)
-        times.enter(PodState.BINDING, 2.5)
-        history.log.left_watch(POD, UID, 3.0)
+        history.assumed(history.seen(1.0), 2.0, 2.5)
+        history.log.gone(POD, UID, 3.0)
         history.assumed(history.seen(3.5, uid=OTHER_UID), 4.0, 4.5)
+        history.log.gone(POD, UID, 4.8)
         history.log.bound(POD, "n1", 5.0)
         await sent(traces)
         lost, ended, attempt, bound = collector.spans

@@ -104,7 +104,12 @@ class Intake:
             self._wake()
         self._forget_no_profile(uid)
         self._left(uid)
-        self._scheduler.decisions.left_watch(key, uid, self._clock())
+        waits = uid in self._scheduler.in_pre_bind or self._scheduler.waiting.get(uid) is not None
+        if uid in self._scheduler.being_bound and not waits:
+            # The watch may be faster than the answer to the Binding, which tells how it ended.
+            self._scheduler.being_bound[uid] = True
+        else:
+            self._scheduler.decisions.gone(key, uid, self._clock())
         self._scheduler.waiting.reject(uid, "", "the pod was deleted while it waited to be bound")
         if (call_off := self._scheduler.in_pre_bind.get(uid)) is not None:
             call_off()

@@ -893,6 +893,7 @@ class SchedulingLoop:
             self._decisions.note(assumed.pod.key, Step.WAITING_AT_PERMIT, now, *details)
         if assumed.permitted is not None:
             assumed.permitted.add_done_callback(partial(self._permitted, queued, now))
+        self._scheduler.being_bound[assumed.pod.uid] = False
         task = asyncio.create_task(self._bind(attempt, assumed))
         self._bindings.add(task)
         task.add_done_callback(partial(self._bound, assumed))
@@ -904,12 +905,15 @@ class SchedulingLoop:
         rejected = permitted.cancelled() or permitted.exception() is not None
         result = "Unschedulable" if rejected else "Success"
         self._metrics.permit_waited(result, now - since)
-        if not rejected:
+        if not rejected and queued.times.state is PodState.PERMIT:
             queued.times.enter(PodState.BINDING, now)
 
     def _bound(self, assumed: AssumedPod, task: "asyncio.Task[bool]") -> None:
         self._bindings.discard(task)
         bound = not task.cancelled() and task.exception() is None and task.result()
+        pod = assumed.pod
+        if self._scheduler.being_bound.pop(pod.uid, False) and not bound and not self._halted:
+            self._decisions.gone(pod.key, pod.uid, self._clock())
         self._member_ended(assumed, assumed.pod if bound else None)
         self.wake()
 

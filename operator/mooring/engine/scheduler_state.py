@@ -32,6 +32,8 @@ class SchedulerState:
     """Pods that no profile takes, by key; a profile that does may come later."""
     in_pre_bind: dict[str, Callable[[], object]] = field(default_factory=dict)
     """What calls a binding off while PreBind plugins work, by the pod's uid."""
+    being_bound: dict[str, bool] = field(default_factory=dict)
+    """Assumed pods whose binding has not ended, by uid: whether they have left their watch."""
     decisions: DecisionLog = field(default_factory=DecisionLog)
     """The paths of pods and the last decisions about them."""
 

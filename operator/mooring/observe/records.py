@@ -202,7 +202,6 @@ class _Path:
         "admission",
         "attempts",
         "decisions",
-        "left",
         "left_out",
         "numbers",
         "size",
@@ -218,8 +217,6 @@ class _Path:
         """The last step that said whether the pod is in the queue, and its details."""
         self.numbers = array("d")
         self.texts: list[_Text | None] = []
-        self.left = False
-        """Whether the pod left its watch while it was being bound: it was bound, or is gone."""
         self.left_out = 0
         self.attempts = 0
         self.decisions = 0
@@ -322,12 +319,9 @@ class DecisionLog:
         """
         path = self._find(pod)
         if path is not None and path.uid not in ("", uid):
-            if path.left:
-                self.gone(pod, path.uid, now)
             self._drop(pod)
             path = None
         if path is not None and pod not in self._ended:
-            path.left = False
             if path.times is None:
                 path.uid, path.times = uid, known or StateTimes(now)
                 self._grow(path, len(uid))
@@ -430,31 +424,15 @@ class DecisionLog:
         path = self._find(pod)
         if path is None:
             return
-        path.left = False
         if path.times is not None:
             path.times.enter(PodState.BOUND, now)
         self._note(pod, Step.BOUND, now, (node,), None)
-
-    def left_watch(self, pod: str, uid: str, now: float) -> None:
-        """The watch of pods without a node shows the pod no more.
-
-        It is gone, unless it is being bound: the watch may be faster than the answer to its
-        Binding. Then the next step that is told says which of the two it is.
-        """
-        path = self._find(pod)
-        if path is None or path.uid != uid or pod in self._ended:
-            return
-        if path.times is not None and path.times.state is PodState.BINDING:
-            path.left = True
-        else:
-            self.gone(pod, uid, now)
 
     def gone(self, pod: str, uid: str, now: float) -> None:
         """The pod was deleted, has ended, or got its node from another scheduler."""
         path = self._find(pod)
         if path is None or path.uid != uid or pod in self._ended:
             return
-        path.left = False
         if path.times is not None:
             path.times.enter(PodState.GONE, now)
         self._note(pod, Step.GONE, now, (), None)
@@ -555,10 +533,9 @@ class DecisionLog:
     def _note(
         self, pod: str, step: Step, now: float, details: tuple[str, ...], decision: bytes | None
     ) -> None:
-        """The step is added to the path, and told for the long term.
+        """Appends the step to the path, or counts it if it is the same as the last one.
 
-        What happens to a pod after its end is left out, unless it is bound and preempted. The end
-        may be known by now only: of a pod that left its watch and was not bound.
+        What happens to a pod after its end is left out, unless it is bound and preempted.
         """
         path = self._live.get(pod)
         ends = step in _ENDS or (step is Step.PREEMPTED and pod in self._ended)
@@ -566,12 +543,21 @@ class DecisionLog:
             path = self._made_live(pod, step, decided=decision is not None)
             if path is None:
                 return
-        if path.left:
-            self.gone(pod, path.uid, now)
-            return
         if self._append is not None:
             self._append(self._line(pod, path.uid, _Entry(step, now, now, 1, [*details], decision)))
-        self._lengthen(path, _CODES[step], now, details)
+        text = self._text(_dumps(details)) if details else None
+        code, numbers, texts = _CODES[step], path.numbers, path.texts
+        if numbers and numbers[-4] == code and texts[-2] is text:
+            numbers[-2] = now
+            numbers[-1] += 1
+            self._release(text)
+        else:
+            numbers.extend((code, now, now, 1.0))
+            texts += (text, None)
+            self._grow(path, _STEP_BYTES)
+            if path.length > _MOST_STEPS:
+                self._remove(path, _FIRST_STEPS)
+                path.left_out += 1
         if decision is not None:
             self._attach(path, decision)
         if self._trace is not None:
@@ -583,22 +569,6 @@ class DecisionLog:
             self._live.move_to_end(pod)
         if self.bytes > self.limit:
             self._shrink()
-
-    def _lengthen(self, path: _Path, code: float, now: float, details: tuple[str, ...]) -> None:
-        """Appends the step with this code, or counts it if it is the same as the last one."""
-        text = self._text(_dumps(details)) if details else None
-        numbers, texts = path.numbers, path.texts
-        if numbers and numbers[-4] == code and texts[-2] is text:
-            numbers[-2] = now
-            numbers[-1] += 1
-            self._release(text)
-            return
-        numbers.extend((code, now, now, 1.0))
-        texts += (text, None)
-        self._grow(path, _STEP_BYTES)
-        if path.length > _MOST_STEPS:
-            self._remove(path, _FIRST_STEPS)
-            path.left_out += 1
 
     def _made_live(self, pod: str, step: Step, *, decided: bool) -> _Path | None:
         """The path of a pod that is not among the live ones; None if the step is left out."""
