@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -196,9 +197,15 @@ def borrowed_stage(kubeconfig: Path, kubectl: Path) -> Iterator[Stage]:
         DemoError: if Mooring is installed in the cluster: both would schedule the same pods.
     """
     name = f"mooring-demo-{secrets.token_hex(2)}"
-    with temporary_folder() as folder, ProcessGroup() as group:
+    with (
+        temporary_folder() as folder,
+        # The path of a socket may have about 100 bytes, and TMPDIR may be long, as on macOS.
+        TemporaryDirectory(prefix="mooring-", dir="/tmp") as short,
+        ProcessGroup() as group,
+    ):
         (folder / "logs").mkdir()
-        proxy_socket = _proxy(group, folder, kubeconfig, kubectl)
+        proxy_socket = Path(short) / "proxy"
+        _proxy(group, proxy_socket, folder / "logs" / "kubectl-proxy.log", kubeconfig, kubectl)
         stage = _BorrowedStage(
             name=name,
             folder=folder,
@@ -311,18 +318,15 @@ def _text(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _proxy(group: ProcessGroup, folder: Path, kubeconfig: Path, kubectl: Path) -> Path:
-    """A socket that only this user can open, which leads to the cluster with the user's rights.
+def _proxy(group: ProcessGroup, where: Path, log: Path, kubeconfig: Path, kubectl: Path) -> None:
+    """The socket leads to the cluster with the user's rights; only this user can open it.
 
     So kubectl reads the kubeconfig, with every way to log in that it knows.
     """
-    where = folder / "proxy"
     command = [str(kubectl), f"--kubeconfig={kubeconfig}", "proxy", f"--unix-socket={where}"]
-    log = folder / "logs" / "kubectl-proxy.log"
     environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     program = group.spawn("kubectl proxy", command, log=log, env=environment)
     _wait_for_socket(program, where)
-    return where
 
 
 def _wait_for_socket(program: Program, where: Path) -> None:

@@ -26,7 +26,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     cache = tmp_path / "cache"
     cache.mkdir()
     (cache / "controlplane").symlink_to(cache_root() / "controlplane")
-    temporary = tmp_path / "temporary"
+    temporary = tmp_path / ("temporary" * 10)  # as long as macOS makes them, and longer
     temporary.mkdir()
     own = {name: text for name, text in os.environ.items() if name != "KUBEBUILDER_ASSETS"}
     return {

@@ -134,7 +134,7 @@ def test_2000_pods_are_placed_with_preemption_though_much_fails_and_the_leader_i
     record_property("seconds", time.monotonic() - begun)
     record_property("longest stall", verdict.longest_stall(begun, time.monotonic()))
     for kind, times in struck.items():
-        record_property(kind, times)
+        record_property(kind.value, times)
     assert verdict.faults == []
     assert verdict.bound >= FILLING + PREEMPTORS
     assert verdict.evicted >= PREEMPTORS

@@ -206,6 +206,26 @@ def test_what_is_known_already_is_no_step() -> None:
     assert steps(record)[2:] == [("noProfile", 1), ("gated", 1)]
 
 
+def test_a_pod_whose_successor_is_seen_is_gone() -> None:
+    lines: list[bytes] = []
+    record = log(append=lines.append)
+    record.seen(POD, "u1", 0)
+    record.decided(decision(node="n1"), 1)
+    record.seen(POD, "u2", 2)
+    assert steps(record) == [("seen", 1)]
+    told = [(line["uid"], line["step"]) for line in map(json.loads, lines)]
+    assert told == [("u1", "seen"), ("u1", "assumed"), ("u1", "gone"), ("u2", "seen")]
+
+
+def test_a_successor_is_seen_though_there_is_no_space_for_the_end_of_its_predecessor() -> None:
+    full = log()
+    full.seen(POD, "u1", 0)
+    record = log(limit=full.bytes)
+    record.seen(POD, "u1", 0)
+    assert record.seen(POD, "u2", 1) is not None
+    assert steps(record) == [("seen", 1)]
+
+
 def test_what_is_told_of_a_pod_after_its_end_or_of_another_pod_of_its_name_is_left_out() -> None:
     record = log()
     record.seen(POD, "u1", 0)

@@ -105,9 +105,9 @@ class Intake:
         self._forget_no_profile(uid)
         self._left(uid)
         waits = uid in self._scheduler.in_pre_bind or self._scheduler.waiting.get(uid) is not None
-        if uid in self._scheduler.being_bound and not waits:
-            # The watch may be faster than the answer to the Binding, which tells how it ended.
-            self._scheduler.being_bound[uid] = True
+        under_way = self._scheduler.being_bound.get(uid)
+        if under_way is not None and not waits:
+            under_way.left_watch = True  # the loop tells how it ended
         else:
             self._scheduler.decisions.gone(key, uid, self._clock())
         self._scheduler.waiting.reject(uid, "", "the pod was deleted while it waited to be bound")

@@ -56,7 +56,7 @@ from mooring.engine.outcome import FitError, Outcome, ScheduleResult, decision_o
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.reports import PodScheduledReason, Reports
 from mooring.engine.result_cache import ResultCache
-from mooring.engine.scheduler_state import SchedulerState
+from mooring.engine.scheduler_state import BindingUnderWay, SchedulerState
 from mooring.engine.shadow import Shadow
 from mooring.framework.decision import Decision
 from mooring.framework.pipeline import Pipeline
@@ -893,10 +893,10 @@ class SchedulingLoop:
             self._decisions.note(assumed.pod.key, Step.WAITING_AT_PERMIT, now, *details)
         if assumed.permitted is not None:
             assumed.permitted.add_done_callback(partial(self._permitted, queued, now))
-        self._scheduler.being_bound[assumed.pod.uid] = False
+        under_way = self._scheduler.being_bound[assumed.pod.uid] = BindingUnderWay()
         task = asyncio.create_task(self._bind(attempt, assumed))
         self._bindings.add(task)
-        task.add_done_callback(partial(self._bound, assumed))
+        task.add_done_callback(partial(self._bound, assumed, under_way))
 
     def _permitted(
         self, queued: QueuedPod, since: float, permitted: "asyncio.Future[None]"
@@ -908,11 +908,16 @@ class SchedulingLoop:
         if not rejected and queued.times.state is PodState.PERMIT:
             queued.times.enter(PodState.BINDING, now)
 
-    def _bound(self, assumed: AssumedPod, task: "asyncio.Task[bool]") -> None:
+    def _bound(
+        self, assumed: AssumedPod, under_way: BindingUnderWay, task: "asyncio.Task[bool]"
+    ) -> None:
         self._bindings.discard(task)
         bound = not task.cancelled() and task.exception() is None and task.result()
-        pod = assumed.pod
-        if self._scheduler.being_bound.pop(pod.uid, False) and not bound and not self._halted:
+        pod, being_bound = assumed.pod, self._scheduler.being_bound
+        if being_bound.get(pod.uid) is under_way:  # else the next attempt has begun
+            del being_bound[pod.uid]
+        unknown = self._halted and task.cancelled()
+        if under_way.left_watch and not bound and not unknown:
             self._decisions.gone(pod.key, pod.uid, self._clock())
         self._member_ended(assumed, assumed.pod if bound else None)
         self.wake()

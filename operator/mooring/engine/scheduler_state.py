@@ -13,10 +13,22 @@ from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
 
 __all__ = [
+    "BindingUnderWay",
     "SchedulerState",
     "cache_sizes",
     "configuration",
 ]
+
+
+@dataclass(slots=True, eq=False)
+class BindingUnderWay:
+    """A binding that has not ended.
+
+    `left_watch`: the pod left its watch when a Binding of it may have been sent. The watch may be
+    faster than the answer, which tells whether the pod is bound or gone.
+    """
+
+    left_watch: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,8 +44,8 @@ class SchedulerState:
     """Pods that no profile takes, by key; a profile that does may come later."""
     in_pre_bind: dict[str, Callable[[], object]] = field(default_factory=dict)
     """What calls a binding off while PreBind plugins work, by the pod's uid."""
-    being_bound: dict[str, bool] = field(default_factory=dict)
-    """Assumed pods whose binding has not ended, by uid: whether they have left their watch."""
+    being_bound: dict[str, BindingUnderWay] = field(default_factory=dict)
+    """The last binding of each assumed pod, by the pod's uid, if it has not ended."""
     decisions: DecisionLog = field(default_factory=DecisionLog)
     """The paths of pods and the last decisions about them."""
 

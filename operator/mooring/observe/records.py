@@ -319,7 +319,9 @@ class DecisionLog:
         """
         path = self._find(pod)
         if path is not None and path.uid not in ("", uid):
-            self._drop(pod)
+            self.gone(pod, path.uid, now)
+            if self._find(pod) is path:  # else it was dropped to make space
+                self._drop(pod)
             path = None
         if path is not None and pod not in self._ended:
             if path.times is None:
