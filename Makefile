@@ -61,7 +61,7 @@ demo: venv ## a scheduler, 20 nodes, a changed policy; KEEP=1 leaves it up; KUBE
 	@KEEP=$(KEEP) $(PY) -m demo --build $(DEMO_ON)
 
 test: check controlplane tools browser ## every test, those against a real control plane included
-	$(PY) -m pytest -n 2 --dist loadgroup
+	$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: venv ## ruff, mypy --strict, import-linter, the site's links, audit
 	$(VENV)/bin/ruff check operator tests

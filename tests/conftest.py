@@ -3,8 +3,7 @@
 import gc
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -15,8 +14,6 @@ settings.load_profile("mooring")
 
 pytest_plugins = ["controlplane.fixtures"]
 
-_WITH_SERVERS = frozenset({"bench", "controlplane", "demo", "e2e", "soak"})
-"""The folders of tests that start servers and wait for them."""
 _OPENS = frozenset({"socket.__new__", "subprocess.Popen"})
 """Audit events of what has to be closed; a new event loop makes sockets too."""
 _opened: list[str] = []
@@ -29,17 +26,6 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Of the two processes of `make test`, one runs all tests that start servers."""
-    tests = Path(__file__).parent
-    for item in items:
-        if (
-            item.path.is_relative_to(tests)
-            and item.path.relative_to(tests).parts[0] in _WITH_SERVERS
-        ):
-            item.add_marker(pytest.mark.xdist_group("servers"))
 
 
 def _note_opening(event: str, _: object) -> None:
