@@ -447,7 +447,9 @@ async def test_an_attempt_of_a_pod_says_nothing_about_the_next_pod_of_its_name()
         times.enter(PodState.IN_FLIGHT, 4.0)
         history.log.note(POD, Step.ERROR, 5.0, "the API server said no")
         await sent(traces)
-        *_, span = collector.spans
+        lost, ended, span = collector.spans
+        assert attributes(lost)["mooring.attempt.result"] == "gone"
+        assert attributes(ended)["mooring.result"] == "gone"
         assert span.trace_id.hex() == OTHER_UID.replace("-", "")
         assert seconds(span) == (4.0, 5.0)
         assert "k8s.node.name" not in attributes(span)

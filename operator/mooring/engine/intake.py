@@ -104,14 +104,15 @@ class Intake:
             self._wake()
         self._forget_no_profile(uid)
         self._left(uid)
-        waits = uid in self._scheduler.in_pre_bind or self._scheduler.waiting.get(uid) is not None
+        call_off = self._scheduler.in_pre_bind.get(uid)
+        waits = call_off is not None or self._scheduler.waiting.get(uid) is not None
         under_way = self._scheduler.being_bound.get(uid)
         if under_way is not None and not waits:
             under_way.left_watch = True  # the loop tells how it ended
         else:
             self._scheduler.decisions.gone(key, uid, self._clock())
         self._scheduler.waiting.reject(uid, "", "the pod was deleted while it waited to be bound")
-        if (call_off := self._scheduler.in_pre_bind.get(uid)) is not None:
+        if call_off is not None:
             call_off()
         nominee = self._scheduler.state.nominations.get(key)
         if nominee is not None and nominee.pod.uid == uid:
