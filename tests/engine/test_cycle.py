@@ -8,6 +8,8 @@ from deciding import Deciding
 from mooring.engine.cycle import LiveDryRun, decide, tie_break_seed
 from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall, Filtered, NodeFailure
 from mooring.engine.outcome import FitError, ScheduleResult
+from mooring.model.events import Kind
+from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod
 
@@ -221,6 +223,15 @@ def test_the_scores_of_extenders_are_those_of_the_nodes_that_they_passed_in_thei
         "b": (4, 40),
         "c": (1, 10),
     }
+
+
+def test_a_node_that_came_since_the_call_is_not_taken_for_one_that_extenders_passed() -> None:
+    deciding = Deciding(node("a"), node("b"))
+    call = answered(deciding, pod(), ExtenderAnswers())
+    deciding.state.delete(Kind.NODE, "a")
+    deciding.state.put(Kind.NODE, "c", parse_node(node("c")))  # it gets the row of a
+    answers = ExtenderAnswers(filtered=Filtered(call.nodes, {}, call.rows))
+    assert answered(deciding, pod(), answers).node == "b"
 
 
 def test_nodes_that_extenders_filtered_out_are_rejected_by_the_plugin_extender() -> None:

@@ -10,6 +10,7 @@ from mooring.engine.profiles import Profiles
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.handle import Handle
+from mooring.framework.plugin import Normalize
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import Explanation, PluginError
 from mooring.model.events import Kind
@@ -19,6 +20,7 @@ from mooring.plugins import SHIPPED
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
+from mooring.state.columns import IntArray
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 from mooring.testing.builders import cluster, node, pod
@@ -27,10 +29,10 @@ from mooring.testing.fakes import handle
 MIB = 2**20
 
 
-class Counting:
-    """Lets every node pass and notes on which rows it ran."""
+class Noting:
+    """Notes on which rows it ran."""
 
-    name = "Counting"
+    name = "Noting"
     row_local = True
     ran_on: list[list[int]]
     broken = False
@@ -39,10 +41,19 @@ class Counting:
         type(self).ran_on = []
         type(self).broken = False
 
-    def filter(self, _pod: Pod, nodes: NodeView, _: None) -> BoolArray:
+    def note(self, nodes: NodeView) -> None:
         self.ran_on.append(nodes.rows.tolist())
         if self.broken:
             raise PluginError("broken")
+
+
+class Counting(Noting):
+    """Lets every node pass."""
+
+    name = "Counting"
+
+    def filter(self, _pod: Pod, nodes: NodeView, _: None) -> BoolArray:
+        self.note(nodes)
         return np.ones(len(nodes), np.bool_)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: None) -> Explanation:
@@ -56,23 +67,35 @@ class CountingNodes(Counting):
     ignores_pods = True
 
 
+class CountingScores(Noting):
+    """Gives every node the same score."""
+
+    name = "CountingScores"
+    normalize = Normalize.NONE
+
+    def score(self, _pod: Pod, nodes: NodeView, _: None) -> IntArray:
+        self.note(nodes)
+        return np.ones(len(nodes), np.int64)
+
+
 class Cached:
     """A result cache over five nodes, which says on which rows the plugin ran."""
 
-    def __init__(self, plugin: type[Counting], most_bytes: int = 128 * MIB) -> None:
+    def __init__(self, plugin: type[Noting], most_bytes: int = 128 * MIB) -> None:
         self.plugin = plugin
         self.state = cluster(*(node(f"n{i}") for i in range(5)))
         registry = Registry((*SHIPPED, plugin), {})
-        raw = {"plugins": {"filter": {"enabled": [{"name": plugin.name}]}}}
+        point = "score" if plugin is CountingScores else "filter"
+        raw = {"plugins": {point: {"enabled": [{"name": plugin.name}]}}}
         spec = read(SchedulingProfileSpec, raw, "spec")
         profiles = Profiles(registry, handle(self.state))
         self.pipeline = profiles.put(SchedulingProfile("p", spec), resolve(spec, registry)).pipeline
         self.shared = ResultCache(self.state.nodes, most_bytes)
 
-    def rows_run_for(self, raw: dict[str, Any]) -> list[list[int]]:
+    def rows_run_for(self, raw: dict[str, Any], *, scored: bool = True) -> list[list[int]]:
         """The rows on which the plugin ran for this pod."""
         self.plugin.ran_on.clear()
-        self.shared.of(parse_pod(raw), self.pipeline, Snapshot(self.state))
+        self.shared.of(parse_pod(raw), self.pipeline, Snapshot(self.state), scored=scored)
         return list(self.plugin.ran_on)
 
     def bind(self, name: str, on: str) -> None:
@@ -126,8 +149,45 @@ def test_when_a_node_came_or_went_a_plugin_runs_on_all_rows() -> None:
     assert rows == [0, 1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize("plugin", [Counting, CountingNodes])
-def test_a_plugin_runs_again_on_rows_on_which_it_failed(plugin: type[Counting]) -> None:
+def test_scores_run_only_where_they_are_asked_for_and_then_on_all_rows_that_changed() -> None:
+    cached = Cached(CountingScores)
+    assert cached.rows_run_for(pod("a", cpu="1"), scored=False) == []
+    assert cached.rows_run_for(pod("b", cpu="1")) == [[0, 1, 2, 3, 4]]
+    cached.bind("x", on="n1")
+    assert cached.rows_run_for(pod("c", cpu="1"), scored=False) == []
+    cached.bind("y", on="n3")
+    assert cached.rows_run_for(pod("d", cpu="1")) == [[1, 3]]
+    cached.state.put(Kind.NODE, "n9", parse_node(node("n9")))
+    assert cached.rows_run_for(pod("e", cpu="1"), scored=False) == []
+    assert cached.rows_run_for(pod("f", cpu="1")) == [[0, 1, 2, 3, 4, 5]]
+    assert cached.rows_run_for(pod("g", cpu="1")) == []
+
+
+def test_a_score_that_failed_leaves_no_old_results_of_filters_behind() -> None:
+    cached, raw = Cached(CountingScores), pod("a", cpu="1")
+    cached.rows_run_for(raw)
+    cached.state.put(Kind.POD, "default/x", parse_pod(pod("x", cpu="64", node="n1")))
+    cached.plugin.broken = True
+    with pytest.raises(PluginError):
+        cached.rows_run_for(raw)
+    found = cached.shared.of(parse_pod(raw), cached.pipeline, Snapshot(cached.state), scored=False)
+    assert found.fits.tolist() == [True, False, True, True, True]
+
+
+def test_results_take_space_also_if_a_score_fails() -> None:
+    cached, failing = Cached(CountingScores), Cached(CountingScores)
+    raw = parse_pod(pod("a", cpu="1"))
+    found = cached.shared.of(raw, cached.pipeline, Snapshot(cached.state))
+    failing.plugin.broken = True
+    with pytest.raises(PluginError):
+        failing.shared.of(raw, failing.pipeline, Snapshot(failing.state))
+    failing.plugin.broken = False
+    again = failing.shared.of(raw, failing.pipeline, Snapshot(failing.state), scored=False)
+    assert found.bytes == again.bytes
+
+
+@pytest.mark.parametrize("plugin", [Counting, CountingNodes, CountingScores])
+def test_a_plugin_runs_again_on_rows_on_which_it_failed(plugin: type[Noting]) -> None:
     """A failure must not leave old results behind that look new."""
     cached = Cached(plugin)
     cached.rows_run_for(pod("a", cpu="1"))
@@ -142,9 +202,9 @@ def test_a_plugin_runs_again_on_rows_on_which_it_failed(plugin: type[Counting]) 
     assert cached.rows_run_for(pod("d", cpu="1")) == []
 
 
-@pytest.mark.parametrize("plugin", [Counting, CountingNodes])
+@pytest.mark.parametrize("plugin", [Counting, CountingNodes, CountingScores])
 def test_a_plugin_that_failed_on_all_rows_runs_again_on_all(
-    plugin: type[Counting],
+    plugin: type[Noting],
 ) -> None:
     cached = Cached(plugin)
     cached.rows_run_for(pod("a", cpu="1"))

@@ -6,7 +6,7 @@ What it does about a server's faults is tested against a small server whose faul
 import asyncio
 import os
 import stat
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from mooring.engine.scheduler_state import SchedulerState
 from mooring.handlers.operator import (
     ASK_AGAIN_SECONDS,
     GOOD_SECONDS,
+    PODS_AT_ONCE,
     RETRIES,
     UNWATCHED_SECONDS,
     KopfOperator,
@@ -32,6 +33,7 @@ from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection, load_connection
 from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE
 from mooring.model.events import Kind
+from mooring.model.pod import Pod
 from mooring.testing import builders
 from mooring.testing.builders import priority_class
 from scheduler_states import scheduler_state, silent_intake
@@ -313,6 +315,28 @@ async def test_a_replica_that_knows_what_kopf_may_watch_does_not_look_again_when
             await until(lambda: shared.without_profile)
         looked = [r for r in server.seen[before:] if r.headers["User-Agent"] != KOPF]
         assert looked == []
+
+
+async def test_listed_pods_are_queued_each_by_itself(caplog: pytest.LogCaptureFixture) -> None:
+    """What one pod of a list does wrong costs the others nothing, and all have their kind."""
+    shared, seen = scheduler_state(), list[Any]()
+
+    def see(pod: Pod, raw: Mapping[str, Any]) -> None:
+        if pod.name == "broken":
+            raise ValueError("this one is broken")
+        seen.append((pod.name, raw["kind"], raw["apiVersion"]))
+
+    names = [f"web-{number}" for number in range(3 * PODS_AT_ONCE)]
+    async with small_api() as (api, server):
+        api.items[POD] = [builders.pod(name) for name in ("broken", *names)]
+        for raw in api.items[POD]:
+            raw.pop("kind", None)
+            raw.pop("apiVersion", None)
+        async with kopf_against(server, shared, seen=see):
+            await until(lambda: len(shared.without_profile) == len(names))
+    assert seen == [(name, "Pod", "v1") for name in names]
+    assert "a listed pod is not queued: {" in caplog.text
+    assert "'name': 'broken'" in caplog.text
 
 
 async def test_a_pod_that_the_comparison_found_is_queued_unless_it_was_bound_meanwhile() -> None:

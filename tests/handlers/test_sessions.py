@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from itertools import count
+from typing import Any
 
 import aiohttp
 import pytest
@@ -13,7 +14,7 @@ from kube.api_server import ApiServer
 from mooring.handlers.sessions import KopfSessions
 from mooring.kube.config import Connection
 from mooring.kube.credentials import Credentials, NoToken
-from mooring.kube.resources import SCHEDULING_PROFILE
+from mooring.kube.resources import POD, SCHEDULING_PROFILE
 
 
 @pytest.fixture
@@ -32,6 +33,11 @@ class Watches:
         self.told.append((path, accepted))
 
 
+async def no_pods(pods: list[dict[str, Any]]) -> None:
+    """Takes the pods of lists of which a test has none."""
+    assert pods == []
+
+
 @pytest.fixture
 def watches() -> Watches:
     return Watches()
@@ -40,7 +46,7 @@ def watches() -> Watches:
 @pytest.fixture
 def sessions(server: ApiServer, watches: Watches) -> KopfSessions:
     connection = Connection(f"{server.url}/base", Credentials(NoToken(), "Bearer secret"))
-    return KopfSessions(connection, watches)
+    return KopfSessions(connection, watches, no_pods)
 
 
 async def session_of(sessions: KopfSessions) -> aiohttp.ClientSession:
@@ -95,7 +101,7 @@ async def test_a_cancelled_request_is_finished_and_then_hung_up_on(
 async def test_without_a_valid_lease_no_write_is_sent(
     server: ApiServer, watches: Watches, method: str
 ) -> None:
-    sessions = KopfSessions(Connection(server.url), watches, lambda: False)
+    sessions = KopfSessions(Connection(server.url), watches, no_pods, lambda: False)
     session = await session_of(sessions)
     with pytest.raises(aiohttp.ClientConnectionError, match="lease of this replica is not valid"):
         await session.request(method, f"{server.url}{SCHEDULING_PROFILE.path()}")
@@ -104,7 +110,7 @@ async def test_without_a_valid_lease_no_write_is_sent(
 
 
 async def test_without_a_valid_lease_kopf_reads_on(server: ApiServer, watches: Watches) -> None:
-    sessions = KopfSessions(Connection(server.url), watches, lambda: False)
+    sessions = KopfSessions(Connection(server.url), watches, no_pods, lambda: False)
     session = await session_of(sessions)
     asking = asyncio.create_task(session.get(f"{server.url}/version"))
     (await server.next()).reply({})
@@ -116,7 +122,7 @@ async def test_a_lease_that_is_lost_between_two_writes_stops_the_second(
     server: ApiServer, watches: Watches
 ) -> None:
     lease = True
-    sessions = KopfSessions(Connection(server.url), watches, lambda: lease)
+    sessions = KopfSessions(Connection(server.url), watches, no_pods, lambda: lease)
     session = await session_of(sessions)
     writing = asyncio.create_task(session.patch(f"{server.url}/one"))
     (await server.next()).reply({})
@@ -133,7 +139,7 @@ async def test_the_lease_is_checked_after_the_connection_has_been_waited_for(
 ) -> None:
     looks = count()
     (port,) = free_ports(1)
-    sessions = KopfSessions(Connection("http://unused"), watches, lambda: next(looks) < 0)
+    sessions = KopfSessions(Connection("http://unused"), watches, no_pods, lambda: next(looks) < 0)
     session = await session_of(sessions)
     with pytest.raises(aiohttp.ClientConnectorError):
         await session.patch(f"http://127.0.0.1:{port}/one")
@@ -186,4 +192,63 @@ async def test_profiles_that_are_nested_too_deeply_can_be_parsed(
     first, second = (json.loads(line) for line in body.splitlines())
     assert first["object"]
     assert second == {"object": 1}
+    await sessions.close()
+
+
+async def test_listed_pods_are_handed_over_and_kopf_gets_the_list_without_them(
+    server: ApiServer, watches: Watches
+) -> None:
+    listed = list[dict[str, Any]]()
+
+    async def take(pods: list[dict[str, Any]]) -> None:
+        listed.extend(pods)
+
+    sessions = KopfSessions(Connection(server.url), watches, take)
+    session = await session_of(sessions)
+    asking = asyncio.create_task(session.get(f"{server.url}{POD.path()}?limit=500"))
+    metadata = {"resourceVersion": "7", "continue": "more"}
+    (await server.next()).reply({"metadata": metadata, "items": [{"metadata": {"name": "web"}}]})
+    assert await (await asking).json() == {"metadata": metadata, "items": []}
+    assert listed == [{"metadata": {"name": "web"}}]
+    await sessions.close()
+
+
+async def test_pods_that_are_listed_after_a_watch_go_through_kopf_behind_what_the_watch_told(
+    server: ApiServer, sessions: KopfSessions
+) -> None:
+    session = await session_of(sessions)
+    path = f"{server.url}/base{POD.path()}"
+    watching = asyncio.create_task(session.get(f"{path}?watch=true"))
+    request = await server.next()
+    request.send_bytes(b"{}")
+    request.end()
+    (await watching).release()
+    asking = asyncio.create_task(session.get(path))
+    (await server.next()).reply({"items": [{"metadata": {"name": "web"}}]})
+    assert await (await asking).json() == {"items": [{"metadata": {"name": "web"}}]}
+    await sessions.close()
+
+
+@pytest.mark.parametrize("body", [b"no JSON", b"[]", b'{"kind":"PodList"}', b'{"items":null}'])
+async def test_a_list_of_pods_that_is_none_is_kopfs_to_complain_about(
+    server: ApiServer, sessions: KopfSessions, body: bytes
+) -> None:
+    session = await session_of(sessions)
+    asking = asyncio.create_task(session.get(f"{server.url}/base{POD.path()}"))
+    request = await server.next()
+    request.send_bytes(body)
+    request.end()
+    assert await (await asking).read() in (body, b'{"items":[]}')
+    await sessions.close()
+
+
+async def test_a_watch_of_pods_reaches_kopf_as_it_is(
+    server: ApiServer, sessions: KopfSessions
+) -> None:
+    session = await session_of(sessions)
+    asking = asyncio.create_task(session.get(f"{server.url}/base{POD.path()}?watch=true"))
+    request = await server.next()
+    request.send_bytes(b'{"type":"ADDED","items":[1]}\n')
+    request.end()
+    assert await (await asking).read() == b'{"type":"ADDED","items":[1]}\n'
     await sessions.close()

@@ -59,3 +59,17 @@ def test_the_deepest_level_is_kept() -> None:
 def test_what_is_not_too_deep_stays_as_it_is(value: object) -> None:
     text = json.dumps([value] * (DEEPEST + 1)).encode()
     assert cut_nesting(text) == text
+
+
+@given(
+    keys=st.lists(st.text('{}[]\\"', max_size=4), min_size=DEEPEST - 2, max_size=DEEPEST + 2),
+    inner=VALUES,
+)
+def test_braces_and_quotes_in_keys_hide_no_level(keys: list[str], inner: object) -> None:
+    value = inner
+    for number, key in enumerate(keys):
+        value = {key: value, key[::-1] + "{}": number} if number % 2 else [value]
+    text = json.dumps(value).encode()
+    cut = cut_nesting(text)
+    assert depth(json.loads(cut)) == min(depth(value), DEEPEST)
+    assert (cut == text) == (depth(value) <= DEEPEST)

@@ -32,6 +32,7 @@ class Register:
         self.in_flight: dict[str, str] = {}
         self.classes: dict[str, str] = {}
         self.malformed: set[str] = set()
+        self.broken: set[str] = set()
         compared = (
             Compared(
                 POD, lambda: self.pods, self._knows_pod, self._pod_gone, self._pod_found, PENDING
@@ -54,6 +55,8 @@ class Register:
 
     async def _pod_found(self, raw: dict[str, Any]) -> None:
         metadata = raw["metadata"]
+        if metadata["uid"] in self.broken:
+            raise ValueError("a mistake of the handler")
         if metadata["uid"] not in self.malformed:
             self.pods[f"{metadata['namespace']}/{metadata['name']}"] = metadata["uid"]
 
@@ -246,10 +249,11 @@ async def test_another_object_of_the_same_name_is_not_handed_over(
     assert "default/u3" not in register.pods
 
 
+@pytest.mark.parametrize("why", ["malformed", "broken"])
 async def test_an_object_that_is_of_no_use_is_read_again_only_when_it_has_changed(
-    server: ApiServer, register: Register
+    server: ApiServer, register: Register, why: str
 ) -> None:
-    register.malformed.add("u3")
+    getattr(register, why).add("u3")
     for version, reads in (("1", 1), ("1", 0), ("2", 1)):
         register.comparer.hint()
         await register.due()

@@ -117,6 +117,33 @@ def test_containers_that_request_nothing_count_a_little_in_scores() -> None:
     assert asking.scores(pod()) == {"n1": (90 + 80) // 2}
 
 
+@pytest.mark.parametrize(
+    ("strategy", "score"),
+    [
+        ({"type": "MostAllocated"}, 100),
+        ({"type": "LeastAllocated"}, 0),
+        (ratio((0, 0), (100, 10)), 100),
+    ],
+)
+@pytest.mark.parametrize("bound", ["1Gi", 2**62, 2**63 - 1])
+@pytest.mark.parametrize("wanted", ["10Ti", 2**63 - 1])
+def test_requests_as_large_as_64_bits_allow_fill_every_node(
+    strategy: dict[str, Any], score: int, bound: str | int, wanted: str | int
+) -> None:
+    strategy = {**strategy, "resources": [resource("memory")]}
+    asking = PluginAnswers(
+        NodeResourcesFit, node("n1"), pod(memory=bound, node="n1"), scoringStrategy=strategy
+    )
+    assert asking.scores(pod("large", memory=wanted)) == {"n1": score}
+
+
+def test_a_node_that_offers_as_much_as_64_bits_allow_is_scored() -> None:
+    strategy = {"type": "LeastAllocated", "resources": [resource(GPU)]}
+    offering = node("n1", resources={GPU: 2**63 - 1})
+    asking = PluginAnswers(NodeResourcesFit, offering, scoringStrategy=strategy)
+    assert asking.scores(pod(requests={GPU: 1})) == {"n1": 99}
+
+
 def test_weights_of_the_resources_make_a_weighted_mean_rounded_down() -> None:
     asking = PluginAnswers(
         NodeResourcesFit,

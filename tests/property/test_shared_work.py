@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from mooring.engine.cycle import decide
+from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall
 from mooring.engine.outcome import ScheduleResult, decision_of
 from mooring.engine.profiles import InForce, Profiles
 from mooring.engine.result_cache import ResultCache
@@ -117,6 +118,19 @@ class Stream(RuleBasedStateMachine):
             self.state.assume(pod, row)
             bound = {**raw, "spec": {**raw["spec"], "nodeName": shared.node}}
             self.objects[Kind.POD, pod.key] = bound
+
+    @rule(template=st.integers(0, TEMPLATES - 1))
+    def extenders_are_to_be_called(self, template: int) -> None:
+        """The first half of a decision uses the filters' results, and not yet the scores."""
+        pod = parse_pod(self.named(self.templates[template], "first-half"))
+        cluster, answers = Snapshot(self.state), ExtenderAnswers()
+        ends = [
+            decide(pod, self.profile.pipeline, cluster, shared, seed=0, answers=answers)
+            for shared in (self.shared, ResultCache(self.state.nodes))
+        ]
+        assert type(ends[0]) is type(ends[1])
+        if isinstance(ends[0], FilterCall):
+            assert ends[0] == ends[1]
 
     def named(self, raw: Raw, name: str) -> Raw:
         metadata = {**raw["metadata"], "name": name, "uid": f"uid-{name}"}

@@ -13,7 +13,7 @@ from zlib import crc32
 
 import numpy as np
 
-from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall, PreemptCall
+from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall, PreemptCall, RowsAsOf
 from mooring.engine.filtering import PreFiltered, Search, passed_by_extenders, sampled
 from mooring.engine.outcome import FitError, Outcome, ScheduleResult
 from mooring.engine.result_cache import ResultCache
@@ -91,7 +91,9 @@ def decide(
     those of the extenders that care for the pod; where one is missing, the call that gets it is
     returned instead of an outcome.
     """
-    results = cache.of(pod, pipeline, cluster)
+    # No decision reads scores before the extenders have filtered.
+    scored = answers is None or answers.filtered is not None
+    results = cache.of(pod, pipeline, cluster, scored=scored)
     search = Search(pod, pipeline, cluster, results, pod.ends_by(now))
     pre_filtered = search.pre_filter() if cluster.node_count else search.diagnosis_without_nodes()
     if isinstance(pre_filtered, Diagnosis):
@@ -175,8 +177,9 @@ def _feasible(
     candidates = len(pre_filtered.candidate_rows)
     rows, evaluated_nodes = sampled(fits, cluster, search.pipeline, candidates, start)
     if answers is not None and len(rows):
-        names = cluster.node_names
-        return FilterCall(tuple([names[row] for row in rows.tolist()]), evaluated_nodes)
+        names, as_of = cluster.node_names, RowsAsOf(rows, cluster.node_set_version)
+        called = tuple([names[row] for row in rows.tolist()])
+        return FilterCall(called, evaluated_nodes, rows=as_of)
     return _Feasible(rows, evaluated_nodes, diagnosis)
 
 

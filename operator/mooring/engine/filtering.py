@@ -5,7 +5,7 @@ In the order in which a decision needs it: `Search.pre_filter`, `Search.feasible
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -363,16 +363,19 @@ def passed_by_extenders(
     `filtered.passed`. Nodes that do not fit any more are in neither.
     """
 
-    def feasible(names: Iterable[str]) -> tuple[IntArray, IntArray]:
-        rows = cluster.rows(names)
+    def feasible(rows: IntArray) -> tuple[IntArray, IntArray]:
         positions = np.flatnonzero((rows >= 0) & fits[rows])
         positions = positions[np.argsort(rows[positions])]
         return rows[positions], positions
 
-    passed, positions = feasible(filtered.passed)
+    known = filtered.rows
+    if known is not None and known.node_set_version == cluster.node_set_version:
+        passed, positions = feasible(known.rows)
+    else:
+        passed, positions = feasible(cluster.rows(filtered.passed))
     if not filtered.failed:
         return passed, positions, ()
-    failed, _ = feasible(filtered.failed)
+    failed, _ = feasible(cluster.rows(filtered.failed))
     if not len(failed):
         return passed, positions, ()
     failures = [filtered.failed[cluster.nodes.name(row)] for row in failed.tolist()]

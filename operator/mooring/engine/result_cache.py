@@ -40,6 +40,8 @@ _MOST_BYTES: Final = 128 * 1024 * 1024
 """Enough for some 500 shapes on 5,000 nodes."""
 _BYTES_PER_SHAPE: Final = 8 * 1024
 """What results take beside their arrays and the shape itself."""
+_BOOL_BYTES: Final = 1
+_INT64_BYTES: Final = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -69,9 +71,9 @@ class ShapeEvaluations:
 class _RowResults:
     """The results of some row-local plugins, kept up to date from one change log.
 
-    After `refresh`, `fits` is bool[rows]: the row exists and passes every filter here.
-    `unnormalized_total` (int64[rows]) is the weighted sum of the scores that are not normalized,
-    and `raw` has each plugin's scores (int64[rows]).
+    After `filter`, `fits` is bool[rows]: the row exists and passes every filter here. After
+    `score`, `unnormalized_total` (int64[rows]) is the weighted sum of the scores that are not
+    normalized, and `raw` has each plugin's scores (int64[rows]).
     """
 
     def __init__(
@@ -85,59 +87,74 @@ class _RowResults:
         self._filters = filters
         self._scores = scores
         self._changes = changes
-        self._position = -1
+        self.forget()
         self.fits: BoolArray = np.zeros(0, np.bool_)
         self.unnormalized_total: IntArray = np.zeros(0, np.int64)
         self.raw: dict[str, IntArray] = {}
 
-    def refresh(self, pod: Pod, nodes: NodeView, *, same_nodes: bool) -> bool:
-        """Bring the results up to date; True if any plugin had to run."""
-        if same_nodes and self._position == self._changes.position:
+    def forget(self) -> None:
+        """Run the plugins on all rows the next time."""
+        self._filtered_position = self._scored_position = -1
+
+    def filter(self, pod: Pod, nodes: NodeView) -> bool:
+        """Bring `fits` up to date; True if the plugins had to run."""
+        if self._filtered_position == self._changes.position:
             return False
-        dirty = self._changes.since(self._position)
-        if not same_nodes or dirty is None or 2 * len(dirty) > len(nodes):
-            self.fits, self.unnormalized_total, raw = self._run(pod, nodes)
-            # Copied, because a plugin may return a column of the node table, which changes.
-            self.raw = {name: column.copy() for name, column in raw.items()}
-            self._position = self._changes.position
-            return True
-        fits, unnormalized_total, raw = self._run(pod, nodes.take(dirty))
-        self.fits[dirty], self.unnormalized_total[dirty] = fits, unnormalized_total
-        for name, column in raw.items():
-            self.raw[name][dirty] = column
+        dirty, looked_at = self._dirty(self._filtered_position, nodes)
+        fits = looked_at.present.copy()
+        for plugin, state in self._filters:
+            fits &= run_filter(self._pipeline, plugin, pod, looked_at, state)
+        if dirty is None:
+            self.fits = fits
+        else:
+            self.fits[dirty] = fits
         # Only now: after an exception of a plugin, the same rows are looked at again.
-        self._position = self._changes.position
+        self._filtered_position = self._changes.position
         return True
 
-    def _run(self, pod: Pod, nodes: NodeView) -> tuple[BoolArray, IntArray, dict[str, IntArray]]:
-        metrics = self._pipeline.metrics
-        metrics.mark()
-        fits = nodes.present.copy()
-        for plugin, state in self._filters:
-            fits &= run_filter(self._pipeline, plugin, pod, nodes, state)
-        metrics.lap(FILTER)
-        unnormalized_total = np.zeros(len(nodes), np.int64)
+    def score(self, pod: Pod, nodes: NodeView) -> bool:
+        """Bring the scores up to date; True if the plugins had to run."""
+        if self._scored_position == self._changes.position:
+            return False
+        dirty, looked_at = self._dirty(self._scored_position, nodes)
+        unnormalized_total = np.zeros(len(looked_at), np.int64)
         raw: dict[str, IntArray] = {}
         for score, state in self._scores:
-            column = run_score(self._pipeline, score.plugin, pod, nodes, state)
+            column = run_score(self._pipeline, score.plugin, pod, looked_at, state)
             raw[score.name] = column
             if score.plugin.normalize is Normalize.NONE:
                 unnormalized_total += score.weight * column
-        metrics.lap(SCORE)
-        return fits, unnormalized_total, raw
+        if dirty is None:
+            self.unnormalized_total = unnormalized_total
+            # Copied, because a plugin may return a column of the node table, which changes.
+            self.raw = {name: column.copy() for name, column in raw.items()}
+        else:
+            self.unnormalized_total[dirty] = unnormalized_total
+            for name, column in raw.items():
+                self.raw[name][dirty] = column
+        self._scored_position = self._changes.position
+        return True
+
+    def _dirty(self, position: int, nodes: NodeView) -> tuple[IntArray | None, NodeView]:
+        """The rows to look at again, None for all, and a view of them."""
+        dirty = self._changes.since(position) if position >= 0 else None
+        if dirty is None or 2 * len(dirty) > len(nodes):
+            return None, nodes
+        return dirty, nodes.take(dirty)
 
 
 class ShapeResults:
     """The results of all row-local plugins of one pipeline for one pod shape.
 
     `pre_filtered` and `pre_scored` have the results of pre_filter and pre_score by plugin. After
-    `refresh`, `fits` is bool[rows]: the row exists and passes every row-local filter.
-    `unnormalized_total` (int64[rows]) is the weighted sum of the row-local scores that are not
-    normalized. `evaluations` are the counters of the plugins.
+    `refresh`, `fits` is bool[rows]: the row exists and passes every row-local filter. After one
+    with `scored`, `unnormalized_total` (int64[rows]) is the weighted sum of the row-local scores
+    that are not normalized. `evaluations` are the counters of the plugins.
     """
 
     def __init__(self, pod: Pod, pipeline: Pipeline, cluster: Snapshot, table: NodeTable) -> None:
         self._table = table
+        self._pipeline = pipeline
         self._version = -1
         metrics = pipeline.metrics
         metrics.mark()
@@ -188,6 +205,7 @@ class ShapeResults:
         self._diagnosed: tuple[tuple[int, int], Diagnosis] | None = None
         self._fixed_bytes = pod.shape.memory + _BYTES_PER_SHAPE
         self._array_bytes = 0
+        self._bytes_per_row = 3 * _BOOL_BYTES + (3 + len(scores)) * _INT64_BYTES
         self.counted_bytes = 0
         """What the cache has counted for it so far."""
 
@@ -211,12 +229,6 @@ class ShapeResults:
         diagnosed = 0 if self._diagnosed is None else self._diagnosed[1].nbytes
         return self._fixed_bytes + self._array_bytes + diagnosed
 
-    def _count_arrays(self) -> int:
-        arrays = [self.fits, self.unnormalized_total]
-        for part in (self._by_node, self._by_node_and_pods):
-            arrays += (part.fits, part.unnormalized_total, *part.raw.values())
-        return sum(array.nbytes for array in arrays)
-
     @property
     def fits_without_pods(self) -> BoolArray:
         """bool[rows]: the row passes the filters that ignore the pods on a node; a copy."""
@@ -232,19 +244,25 @@ class ShapeResults:
         raw = self._by_node_and_pods.raw.get(plugin)
         return self._by_node.raw[plugin] if raw is None else raw
 
-    def refresh(self, pod: Pod, nodes: NodeView) -> None:
-        """Bring all results up to date with the node table."""
+    def refresh(self, pod: Pod, nodes: NodeView, *, scored: bool = True) -> None:
+        """Bring all results up to date with the node table; the scores only if `scored`."""
+        alone, with_pods, metrics = self._by_node, self._by_node_and_pods, self._pipeline.metrics
         same_nodes = self._version == self._table.set_version and len(self.fits) == len(nodes)
-        node_changed = self._by_node.refresh(pod, nodes, same_nodes=same_nodes)
-        pods_changed = self._by_node_and_pods.refresh(pod, nodes, same_nodes=same_nodes)
-        if node_changed or pods_changed:
-            self.fits = self._by_node.fits & self._by_node_and_pods.fits
-            self.unnormalized_total = (
-                self._by_node.unnormalized_total + self._by_node_and_pods.unnormalized_total
-            )
-        self._version = self._table.set_version
         if not same_nodes:
-            self._array_bytes = self._count_arrays()
+            alone.forget()
+            with_pods.forget()
+            self._array_bytes = len(nodes) * self._bytes_per_row
+        metrics.mark()
+        changed = alone.filter(pod, nodes)
+        if with_pods.filter(pod, nodes) or changed:
+            self.fits = alone.fits & with_pods.fits
+            metrics.lap(FILTER)
+        if scored:
+            changed = alone.score(pod, nodes)
+            if with_pods.score(pod, nodes) or changed:
+                self.unnormalized_total = alone.unnormalized_total + with_pods.unnormalized_total
+                metrics.lap(SCORE)
+        self._version = self._table.set_version
 
     def _filter_state(self, plugin: str) -> Any:
         state = self.pre_filtered.get(plugin)
@@ -280,8 +298,10 @@ class ResultCache:
         self._bytes = 0
         self._last: ShapeResults | None = None
 
-    def of(self, pod: Pod, pipeline: Pipeline, cluster: Snapshot) -> ShapeResults:
-        """The results for the pod's shape under the pipeline, up to date."""
+    def of(
+        self, pod: Pod, pipeline: Pipeline, cluster: Snapshot, *, scored: bool = True
+    ) -> ShapeResults:
+        """The results for the pod's shape under the pipeline, up to date; scores if `scored`."""
         if self._last is not None:
             self._count(self._last)  # a diagnosis may have been added since
         key = (pod.shape, pipeline)
@@ -293,7 +313,7 @@ class ResultCache:
         self._last = results
         try:
             if results.rejection is None:
-                results.refresh(pod, cluster.nodes)
+                results.refresh(pod, cluster.nodes, scored=scored)
         finally:  # a plugin may fail for every shape
             self._count(results)
             while self._bytes > self._most_bytes and len(self._shapes) > 1:

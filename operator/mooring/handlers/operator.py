@@ -40,6 +40,9 @@ _KOPF: Final = Path(kopf.__file__).parent
 _STOP_ROUNDS: Final = 20
 _STOP_SECONDS: Final = 0.25
 
+PODS_AT_ONCE: Final = 20
+"""Pods of a list that are queued before other tasks have their turn: some milliseconds."""
+
 RETRIES: Final = (1.0, 1.0, 2.0) + (4.0,) * 14
 """Seconds between kopf's tries of a request; after the last try all of kopf ends.
 
@@ -275,7 +278,9 @@ class KopfOperator:
 
         Returns None if kopf was ended to begin again with PriorityClasses, which it may watch now.
         """
-        sessions = KopfSessions(self._connection, self._on_watch, self._client.may_write)
+        sessions = KopfSessions(
+            self._connection, self._on_watch, self._on_pods, self._client.may_write
+        )
         tasks = await kopf.spawn_tasks(
             registry=self._registry(sessions, resources),
             settings=_settings(self._retries),
@@ -325,6 +330,23 @@ class KopfOperator:
         # kopf gives no type to what it lists, which is new to it.
         action = ACTIONS.get(event["type"], Action.ADD)
         self._handled(event_label(Kind.UNSCHEDULED_POD, action), self._clock() - began)
+
+    async def _on_pods(self, pods: list[dict[str, Any]]) -> None:
+        """Queue the pods of the first list since kopf's start.
+
+        Some at a time, so that nothing else is held up.
+        """
+        self._listed()
+        for number, raw in enumerate(pods, start=1):
+            began = self._clock()
+            try:
+                raw.update(kind="Pod", apiVersion="v1")  # which items of a list do not have
+                await self.pod_found(raw)
+            except Exception:
+                logger.exception("a listed pod is not queued: %.300r", raw)
+            self._handled(event_label(Kind.UNSCHEDULED_POD, Action.ADD), self._clock() - began)
+            if number % PODS_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     async def _on_profile(self, event: Mapping[str, Any], patch: kopf.Patch, **_: Any) -> None:
         raw = event["object"]

@@ -2,6 +2,12 @@
 
 kopf writes the status of profiles, so its writes are guarded by the lease like Mooring's own.
 
+kopf starts a task for every object of a list, which costs several times what the pod itself does,
+and thousands of pods may wait when a replica begins to lead. So the pods of the first list are
+handed over here, and kopf gets that list empty: it watches what comes after it. A later list goes
+through kopf, because events from before it may wait in kopf's tasks, and versions must not overtake
+each other.
+
 kopf cancels its requests when it stops. A cancelled request is finished here all the same, because
 asyncio never closes a connection that is cancelled before its TLS handshake has begun. Open answers
 are aborted, because closing a TLS connection waits for the other side.
@@ -14,18 +20,23 @@ from weakref import WeakSet
 
 import aiohttp
 import kopf
+import orjson
 from yarl import URL
 
 from mooring.kube.config import Connection
 from mooring.kube.errors import LEASE_NOT_VALID
 from mooring.kube.nesting import cut_nesting
-from mooring.kube.resources import SCHEDULING_PROFILE
+from mooring.kube.resources import POD, SCHEDULING_PROFILE
 from mooring.kube.transport import abort
 
-__all__ = ["KopfSessions", "OnWatch"]
+__all__ = ["KopfSessions", "OnPods", "OnWatch"]
 
 _LAST_SECONDS: Final = 1.0
 """How long requests may take to get an answer once kopf has stopped."""
+
+
+OnPods = Callable[[list[dict[str, Any]]], Awaitable[None]]
+"""Takes the pods of a page of the first list after kopf's start."""
 
 
 class OnWatch(Protocol):
@@ -38,6 +49,7 @@ class OnWatch(Protocol):
 class KopfSessions:
     """Sessions with our own credentials and TLS, one per login of kopf's.
 
+    `on_pods` gets the pods that are listed before kopf watches pods for the first time.
     `may_write` is called immediately before each write is sent. Where it returns False, the write
     is not sent, and kopf sees an `aiohttp.ClientConnectionError`, after which it tries again.
     """
@@ -46,10 +58,13 @@ class KopfSessions:
         self,
         connection: Connection,
         on_watch: OnWatch,
+        on_pods: OnPods,
         may_write: Callable[[], bool] = lambda: True,
     ) -> None:
         self._connection = connection
         self._on_watch = on_watch
+        self._on_pods = on_pods
+        self._has_watched_pods = False
         self._request_class = _guarded_request(may_write)
         self._base = URL(connection.url).path.rstrip("/")
         self._sessions: list[aiohttp.ClientSession] = []
@@ -92,9 +107,14 @@ class KopfSessions:
             self._on_watch(path, accepted=False)
         answer = await self._finished(send(request))
         self._answers.add(answer)
+        # aiohttp declares a StreamReader, of which kopf and the answer itself use two methods.
         if path.startswith(SCHEDULING_PROFILE.path()):
-            # aiohttp declares a StreamReader, of which kopf and the answer itself use two methods.
             answer.content = _CutContent(answer.content)  # type: ignore[assignment]
+        elif path == POD.path() and not self._has_watched_pods and answer.status == 200:
+            if "watch" in request.url.query:
+                self._has_watched_pods = True
+            else:
+                answer.content = _PodList(answer.content, self._on_pods)  # type: ignore[assignment]
         if "watch" in request.url.query and answer.status == 200:
             self._on_watch(path, accepted=True)
         return answer
@@ -125,14 +145,18 @@ def _guarded_request(may_write: Callable[[], bool]) -> type[aiohttp.ClientReques
     return GuardedRequest
 
 
-class _CutContent:
-    """The body of an answer about profiles, cut where it is nested too deeply to be parsed."""
+class _Content:
+    """The body of an answer; all that a subclass does not change is as the server sent it."""
 
     def __init__(self, content: aiohttp.StreamReader) -> None:
         self._content = content
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._content, name)
+
+
+class _CutContent(_Content):
+    """The body of an answer about profiles, cut where it is nested too deeply to be parsed."""
 
     async def read(self, n: int = -1) -> bytes:
         """The whole body, or `n` bytes of it."""
@@ -150,6 +174,28 @@ class _CutContent:
             lines.append(rest)
         if last := b"".join(lines):
             yield cut_nesting(last)
+
+
+class _PodList(_Content):
+    """The body of a list of pods, without the pods, which `on_pods` gets."""
+
+    def __init__(self, content: aiohttp.StreamReader, on_pods: OnPods) -> None:
+        super().__init__(content)
+        self._on_pods = on_pods
+
+    async def read(self, n: int = -1) -> bytes:
+        """The whole body with an empty list, or `n` bytes of it as it is."""
+        data = await self._content.read(n)
+        if n >= 0:
+            return data
+        try:
+            page = orjson.loads(data)
+            pods = page["items"] or []
+        except (orjson.JSONDecodeError, KeyError, TypeError):
+            return data  # kopf says what is wrong with it
+        del data  # thousands of pods take megabytes
+        await self._on_pods(pods)
+        return orjson.dumps({**page, "items": []})
 
 
 def _drop(request: asyncio.Future[aiohttp.ClientResponse]) -> None:

@@ -15,6 +15,7 @@ DEEPEST: Final = 100
 
 _TOO_DEEP: Final = b'"(nested too deeply)"'
 _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]', re.DOTALL)
+_NO_BRACES: Final = bytes(set(range(256)) - set(b"{}[]"))
 
 
 def cut_nesting(text: bytes) -> bytes:
@@ -22,7 +23,7 @@ def cut_nesting(text: bytes) -> bytes:
     # An empty object or list adds one level at most, inside all others. Most of a pod's braces are
     # such, in its managed fields: without them few pods need the slow way.
     empty = text.count(b"{}") + text.count(b"[]")
-    if text.count(b"{") + text.count(b"[") - empty < DEEPEST:
+    if text.count(b"{") + text.count(b"[") - empty < DEEPEST or _is_shallow(text):
         return text
     kept: list[bytes] = []
     depth = start = 0
@@ -37,3 +38,18 @@ def cut_nesting(text: bytes) -> bytes:
                     start = token.end()
                 depth -= 1
     return b"".join((*kept, text[start:])) if kept else text
+
+
+def _is_shallow(text: bytes) -> bool:
+    """True only if it is certain that no value is nested deeper than `DEEPEST`.
+
+    A page of a list has thousands of braces and few levels. The braces outside of strings are taken
+    away in matching pairs, which is several times as fast as looking at each one.
+    """
+    unescaped = text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
+    braces = b"".join(unescaped.split(b'"')[::2]).translate(None, _NO_BRACES)
+    for _ in range(DEEPEST // 2):  # each time takes two levels away at most, one of each kind
+        braces = braces.replace(b"{}", b"").replace(b"[]", b"")
+        if not braces:
+            return True
+    return False

@@ -145,7 +145,12 @@ class CacheComparer:
                 continue
             if raw["metadata"]["uid"] != uid:
                 continue  # another object of that name, which the next round finds
-            await compared.found(raw)
+            try:
+                await compared.found(raw)
+            except ApiError:
+                raise
+            except Exception:
+                logger.exception("%s %s is not taken in", compared.resource, key)
             if compared.knows(key, uid):
                 found += 1
             else:

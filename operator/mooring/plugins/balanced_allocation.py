@@ -11,7 +11,7 @@ from mooring.framework.plugin import Normalize
 from mooring.framework.verdicts import SKIP, Skip
 from mooring.model.pod import Pod
 from mooring.policy.args import NodeResourcesBalancedAllocationArgs
-from mooring.state.columns import IntArray
+from mooring.state.columns import IntArray, as_numbers
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import NodeView
 
@@ -41,22 +41,44 @@ class NodeResourcesBalancedAllocation:
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
         """int64[nodes], 50 to 100; 75 where the pod does not change the balance."""
         demand = pod.shape.demand.resources
-        offered: list[IntArray] = []
+        columns = [
+            (nodes.allocatable(resource), nodes.requested(resource), float(amount))
+            for resource, amount in ((name, demand.get(name, 0)) for name in self._resources)
+            if amount or resource in _ALWAYS_SCORED
+        ]
+        if len(columns) == 2 and (gains := _gains_of_two(columns)) is not None:
+            return np.array([50 + (50 + gain) // 2 for gain in gains], np.int64)
+        offered = [allocatable for allocatable, _, _ in columns]
         before: list[_Floats] = []
         after: list[_Floats] = []
-        for resource in self._resources:
-            amount = demand.get(resource, 0)
-            if not amount and resource not in _ALWAYS_SCORED:
-                continue
-            allocatable, requested = nodes.allocatable(resource), nodes.requested(resource)
+        for allocatable, requested, more in columns:
             some = np.maximum(allocatable, 1)
-            offered.append(allocatable)
             before.append(np.minimum(requested / some, 1.0))
             # As floats: the request of a pod that fits nowhere may be as large as int64 allows.
-            after.append(np.minimum((requested + float(amount)) / some, 1.0))
+            after.append(np.minimum((requested + more) / some, 1.0))
         evenness = _of_two if len(offered) == 2 and _all_offered(offered) else _of_any
         gain = evenness(after, offered) - evenness(before, offered)
         return 50 + (50 + gain) // 2
+
+
+def _gains_of_two(columns: Sequence[tuple[IntArray, IntArray, float]]) -> list[int] | None:
+    """How much more evenly each of a few nodes is used with the pod; None where arrays are needed.
+
+    Each column is what is allocatable and requested, and the pod's request.
+    """
+    (*_, amount), (*_, other_amount) = columns
+    numbers = as_numbers([column for pair in columns for column in pair[:2]])
+    if numbers is None:
+        return None
+    gains: list[int] = []
+    for first, used, second, other_used in zip(*numbers, strict=True):
+        if not first or not second:
+            return None
+        before = abs(min(used / first, 1.0) - min(other_used / second, 1.0))
+        share = min((used + amount) / first, 1.0)
+        after = abs(share - min((other_used + other_amount) / second, 1.0))
+        gains.append(int((1 - after / 2) * 100) - int((1 - before / 2) * 100))
+    return gains
 
 
 def _all_offered(offered: Sequence[IntArray]) -> bool:

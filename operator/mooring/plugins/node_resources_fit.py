@@ -1,9 +1,9 @@
 """Checks that a pod's requests fit on a node, and scores how full it gets (noderesources/)."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from mooring.policy.legacy_args import (
     NodeResourcesMostAllocatedArgs,
     RequestedToCapacityRatioArgs,
 )
-from mooring.state.columns import IntArray
+from mooring.state.columns import IntArray, as_numbers
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 
@@ -41,9 +41,22 @@ __all__ = [
 
 _ALWAYS_SCORED: Final = ("cpu", "memory", "ephemeral-storage")
 _MAX: Final = 100
+_LARGEST: Final = 2**56
+"""Larger amounts count as this in scores, so that a hundred times a sum fits into 64 bits."""
 
-_Score = Callable[[IntArray, IntArray], IntArray]
-"""Requested and allocatable (not 0) to 0-100."""
+
+class _MinMax(NamedTuple):
+    """How the lower and the higher one of two amounts are found."""
+
+    minimum: Callable[[Any, Any], Any]
+    maximum: Callable[[Any, Any], Any]
+
+
+_ARRAYS: Final = _MinMax(np.minimum, np.maximum)
+_NUMBERS: Final = _MinMax(min, max)
+
+_Score = Callable[[Any, Any, _MinMax], Any]
+"""Requested and allocatable (not 0) to 0-100, of one node (int) or of several (int64[nodes])."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,25 +85,50 @@ class _AllocationScore:
         """int64[nodes], 0 to 100: the weighted mean over the strategy's resources."""
         demand = pod.shape.demand
         wanted = {"cpu": demand.scored_cpu, "memory": demand.scored_memory, **demand.scored_others}
-        total, weights = np.zeros(len(nodes), np.int64), np.zeros(len(nodes), np.int64)
-        for resource, weight in self._scored:
-            amount = wanted.get(resource, 0)
-            if not amount and resource not in _ALWAYS_SCORED:
-                continue
-            allocatable = nodes.allocatable(resource)
-            requested = nodes.requested_scored(resource) + amount
-            score = self._score(requested, np.maximum(allocatable, 1))
+        scored = [
+            (name, min(amount, _LARGEST), weight)
+            for name, weight in self._scored
+            if (amount := wanted.get(name, 0)) or name in _ALWAYS_SCORED
+        ]
+        if not scored:
+            return np.zeros(len(nodes), np.int64)
+        columns = [
+            column
+            for name, _, _ in scored
+            for column in (nodes.allocatable(name), nodes.requested_scored(name))
+        ]
+        numbers = as_numbers(columns, *(amount for _, amount, _ in scored))
+        if numbers is None:
+            columns = [np.clip(column, 0, _LARGEST) for column in columns]
+            return np.array(self._weighted_mean(columns, scored, _ARRAYS), np.int64)
+        by_node = zip(*numbers, strict=True)
+        means = [self._weighted_mean(of_node, scored, _NUMBERS) for of_node in by_node]
+        return np.array(means, np.int64)
+
+    def _weighted_mean(
+        self,
+        amounts: Sequence[Any],
+        scored: Sequence[tuple[str, int, int]],
+        choose: _MinMax,
+    ) -> Any:
+        """0 to 100: of one node (int), or of several (int64[nodes]).
+
+        `amounts` are what is allocatable and requested of each resource in turn. `scored` has the
+        resources' names, what the pod requests of them, and their weights.
+        """
+        total: Any = 0
+        weights: Any = 0
+        pairs = zip(amounts[::2], amounts[1::2], strict=True)
+        for (allocatable, requested), (_, amount, weight) in zip(pairs, scored, strict=True):
             counts = allocatable > 0
+            some = choose.maximum(allocatable, 1)
+            score = self._score(requested + amount, some, choose)
             if self._by_ratio:
-                counts &= score > 0
-            total += weight * score * counts
-            weights += weight * counts
-        weights = np.maximum(weights, 1)
-        if self._by_ratio:
-            rounded: IntArray = np.floor(total / weights + 0.5).astype(np.int64)
-            return rounded
-        mean: IntArray = total // weights
-        return mean
+                counts = counts & (score > 0)
+            total = total + weight * score * counts
+            weights = weights + weight * counts
+        weights = choose.maximum(weights, 1)
+        return (total / weights + 0.5) // 1 if self._by_ratio else total // weights
 
 
 class NodeResourcesFit(_AllocationScore):
@@ -227,25 +265,22 @@ def _is_large_enough(node: Node, need: Mapping[str, int]) -> bool:
     return all(amount <= node.allocatable.get(name, 0) for name, amount in need.items())
 
 
-def _least_allocated(requested: IntArray, allocatable: IntArray) -> IntArray:
+def _least_allocated(requested: Any, allocatable: Any, choose: _MinMax) -> Any:
     """The percentage that stays free (least_allocated.go)."""
-    score: IntArray = np.maximum(allocatable - requested, 0) * _MAX // allocatable
-    return score
+    return choose.maximum(allocatable - requested, 0) * _MAX // allocatable
 
 
-def _most_allocated(requested: IntArray, allocatable: IntArray) -> IntArray:
+def _most_allocated(requested: Any, allocatable: Any, choose: _MinMax) -> Any:
     """The percentage in use, at most 100 (most_allocated.go)."""
-    score: IntArray = np.minimum(requested, allocatable) * _MAX // allocatable
-    return score
+    return choose.minimum(requested, allocatable) * _MAX // allocatable
 
 
 def _ratio(shape: tuple[ShapePoint, ...]) -> _Score:
     """Looks up the score of each whole percent in use (requested_to_capacity_ratio.go)."""
     by_percent = np.array([_interpolated(shape, percent) for percent in range(_MAX + 1)])
 
-    def score(requested: IntArray, allocatable: IntArray) -> IntArray:
-        used: IntArray = by_percent[np.minimum(requested, allocatable) * _MAX // allocatable]
-        return used
+    def score(requested: Any, allocatable: Any, choose: _MinMax) -> Any:
+        return by_percent[_most_allocated(requested, allocatable, choose)]
 
     return score
 

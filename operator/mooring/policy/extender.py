@@ -7,6 +7,7 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
+from functools import lru_cache
 from typing import Annotated, Final
 from urllib.parse import urlsplit, urlunsplit
 
@@ -55,6 +56,12 @@ def _url(text: str) -> str:
     if not re.fullmatch(_URL, text):
         raise ValueError(f'must begin with http:// or https:// and a host, got "{text}"')
     return text
+
+
+@lru_cache  # the name is read several times for each pod
+def _without_user(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 class ManagedResource(PolicyModel):
@@ -147,8 +154,7 @@ class Extender(PolicyModel):
     @property
     def name(self) -> str:
         """The URL without user and password, by which messages and metrics name the extender."""
-        parts = urlsplit(self.url_prefix)
-        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+        return _without_user(self.url_prefix)
 
     @property
     def timeout(self) -> timedelta:

@@ -56,6 +56,11 @@ class Snapshot:
         return self._state.nodes.order()
 
     @property
+    def node_set_version(self) -> int:
+        """Grows when a node comes or goes, and sometimes otherwise; until then names keep rows."""
+        return self._state.nodes.set_version
+
+    @property
     def node_names(self) -> Sequence[str]:
         """Names by row; a copy, so it may be kept."""
         return tuple(self._state.nodes.names)

@@ -183,7 +183,17 @@ async def test_scores_are_multiplied_by_the_weight_and_by_ten(stage: Stage) -> N
     assert scores_of(await stage.filter(found)) == {found.name: [210, 0, 0]}
 
 
-@pytest.mark.parametrize("answer", [500, b"no", {}, [{"Host": "n1", "Score": 2**62}]])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(500, b"no", {}),
+        *([{"Host": "n1", "Score": score}] for score in (2**62, -(2**62))),
+        *(
+            [{"Host": "n1", "Score": s} for s in scores]
+            for scores in ((2**63 - 1, 1), (-(2**63), -1))
+        ),
+    ],
+)
 async def test_an_extender_that_fails_to_prioritize_gives_no_scores(
     stage: Stage, answer: object
 ) -> None:

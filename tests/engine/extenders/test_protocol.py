@@ -116,15 +116,30 @@ def test_an_answer_of_the_wrong_form_is_named(answer: bytes, problem: str) -> No
         decode_filter(answer, ("n1",), by_name=True)
 
 
-def test_priorities_are_integers_by_host() -> None:
+def test_priorities_are_integers_in_the_order_of_the_nodes() -> None:
     answer = [{"Host": "n1", "Score": 7}, {"host": "n2", "score": 3}, {"Host": "n1", "Score": 1}]
-    assert decode_priorities(orjson.dumps(answer)) == {"n1": 8, "n2": 3}
-    assert decode_priorities(b"null") == {}
+    assert decode_priorities(orjson.dumps(answer), ("n2", "n3", "n1")) == [3, 0, 8]
+    assert decode_priorities(orjson.dumps(answer), ("n3",)) == [0]
+    assert decode_priorities(b"null", ("n1",)) is None
+    assert decode_priorities(b"[]", ("n1",)) is None
     for score in (7.0, "7", True, 2**63):
         with pytest.raises(AnswerError, match="Score must be an integer"):
-            decode_priorities(orjson.dumps([{"Host": "n1", "Score": score}]))
+            decode_priorities(orjson.dumps([{"Host": "n1", "Score": score}]), ("n1",))
     with pytest.raises(AnswerError, match="the answer must be a list"):
-        decode_priorities(b"{}")
+        decode_priorities(b"{}", ("n1",))
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(("n1", "n2", "n3", "n4", "")), st.integers(-11, 11)), max_size=5
+    )
+)
+def test_priorities_mean_the_same_with_keys_of_any_case(found: list[tuple[str, int]]) -> None:
+    nodes = ("n1", "n2", "n3")
+    expected = [sum(score for host, score in found if host == node) for node in nodes]
+    for host, score in (("Host", "Score"), ("host", "Score"), ("hOST", "score")):
+        answer = orjson.dumps([{host: name, score: value} for name, value in found])
+        assert decode_priorities(answer, nodes) == (expected if found else None)
 
 
 def test_victims_are_read_as_uids_by_node() -> None:
@@ -155,7 +170,7 @@ def complaints(body: bytes) -> list[str]:
     for decode in (
         lambda: decode_filter(body, ("n1",), by_name=True),
         lambda: decode_filter(body, ("n1",), by_name=False),
-        lambda: decode_priorities(body),
+        lambda: decode_priorities(body, ("n1", "Host")),
         lambda: decode_preemption(body),
         lambda: decode_binding(body),
     ):

@@ -21,11 +21,20 @@ __all__ = [
     "Filtered",
     "NodeFailure",
     "PreemptCall",
+    "RowsAsOf",
     "interested",
 ]
 
 MOST_CALLS: Final = 5
 """Rounds of calls to extenders in one attempt, in case what they pass is taken meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowsAsOf:
+    """Rows of nodes (int64), which hold for the set of nodes of this version."""
+
+    rows: IntArray
+    node_set_version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +44,14 @@ class FilterCall:
     With `nominated`, the one node is that to which the pod is nominated: if the extenders pass it,
     it is chosen without looking at others. `evaluated_nodes` counts the nodes that the search for
     feasible ones looked at. `without` are extenders and verbs that are left out as if they failed.
+    `rows` are those of the nodes, if they are known.
     """
 
     nodes: tuple[str, ...]
     evaluated_nodes: int
     nominated: bool = False
     without: frozenset[tuple[Extender, str]] = frozenset()
+    rows: RowsAsOf | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +79,14 @@ class NodeFailure:
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """The nodes that all filter extenders passed, and why each other node that they got failed."""
+    """The nodes that all filter extenders passed, and why each other node that they got failed.
+
+    `rows` are those of the nodes that passed, if they are known.
+    """
 
     passed: tuple[str, ...]
     failed: Mapping[str, NodeFailure]
+    rows: RowsAsOf | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,8 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import repeat
 from typing import Final, Protocol
 
 import numpy as np
@@ -216,11 +215,11 @@ class Extenders:
                 continue
             failed.update(_failures(answer, passed, extender.name))
             passed = answer.passed
-        return Filtered(passed, failed)
+        return Filtered(passed, failed, call.rows if passed is call.nodes else None)
 
     async def _prioritize(
         self,
-        nodes: Sequence[str],
+        nodes: tuple[str, ...],
         extenders: Iterable[Extender],
         raw: Json,
         ignored: set[tuple[Extender, str]],
@@ -237,7 +236,7 @@ class Extenders:
     async def _scores(
         self,
         extender: Extender,
-        nodes: Sequence[str],
+        nodes: tuple[str, ...],
         raw: Json,
         ignored: set[tuple[Extender, str]],
     ) -> IntArray | None:
@@ -246,7 +245,7 @@ class Extenders:
             body = await self._nodes_request(extender, raw, nodes)
             result = await client.call("prioritize", extender.prioritize_verb, body)
             try:
-                scores = _weighted(decode_priorities(result), extender.weight, nodes)
+                scores = _weighted(decode_priorities(result, nodes), extender.weight)
             except AnswerError as error:
                 raise client.wrong("prioritize", error) from None
         except ExtenderError as error:
@@ -367,9 +366,11 @@ def tls_problem(extender: Extender) -> str | None:
 
 
 def _failures(
-    answer: FilterAnswer, sent: Iterable[str], extender: str
+    answer: FilterAnswer, sent: Collection[str], extender: str
 ) -> Iterator[tuple[str, NodeFailure]]:
     """Each node that was sent and did not pass, and why."""
+    if len(answer.passed) == len(sent):
+        return
     omitted = NodeFailure(_NO_REASON.format(extender), resolvable=False, extender=extender)
     for node in set(sent).difference(answer.passed):
         if (reason := answer.unresolvable.get(node)) is not None:
@@ -380,22 +381,18 @@ def _failures(
             yield node, omitted
 
 
-def _weighted(scores: Mapping[str, int], weight: int, nodes: Sequence[str]) -> IntArray | None:
-    """The scores of the nodes (int64), on the scale of plugins and times the weight.
-
-    A node without a score gets 0, those of other nodes are ignored. None without any score.
+def _weighted(scores: Sequence[int] | None, weight: int) -> IntArray | None:
+    """The scores (int64), on the scale of plugins and times the weight; None if there are none.
 
     Raises:
         AnswerError: if a score is too large to be added to others.
     """
-    if not scores:
+    if scores is None:
         return None
-    found = [*map(scores.get, nodes, repeat(0))]
     factor = weight * _SCALE
-    highest, lowest = max(found), min(found)
-    if highest * factor > _MOST_SCORE or -lowest * factor > _MOST_SCORE:
+    if max(scores) * factor > _MOST_SCORE or -min(scores) * factor > _MOST_SCORE:
         raise AnswerError("a Score is too large; the highest is 10")
-    return np.array(found, np.int64) * factor
+    return np.array(scores, np.int64) * factor
 
 
 def _chosen(
