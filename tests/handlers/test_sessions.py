@@ -147,11 +147,9 @@ async def test_the_lease_is_checked_after_the_connection_has_been_waited_for(
     assert next(looks) == 0
 
 
-async def test_open_answers_end_when_kopf_is_to_stop(
-    server: ApiServer, sessions: KopfSessions
-) -> None:
+async def test_watches_end_when_kopf_is_to_stop(server: ApiServer, sessions: KopfSessions) -> None:
     session = await session_of(sessions)
-    asking = asyncio.create_task(session.get(f"{server.url}/watch"))
+    asking = asyncio.create_task(session.get(f"{server.url}/pods?watch=true"))
     request = await server.next()
     request.send_bytes(b"first line\n")
     answer = await asking
@@ -161,6 +159,40 @@ async def test_open_answers_end_when_kopf_is_to_stop(
         await answer.content.readline()
     await request.gone.wait()
     await sessions.close()
+
+
+async def test_the_answer_to_a_write_can_be_read_when_kopf_is_to_stop(
+    server: ApiServer, sessions: KopfSessions
+) -> None:
+    session = await session_of(sessions)
+    path = SCHEDULING_PROFILE.path(name="web")
+    asking = asyncio.create_task(session.patch(f"{server.url}{path}"))
+    request = await server.next()
+    request.send_bytes(b'{"kind":')
+    answer = await asking
+    sessions.hang_up()
+    request.send_bytes(b'"SchedulingProfile"}')
+    request.end()
+    assert await answer.json() == {"kind": "SchedulingProfile"}
+    await sessions.close()
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_an_answer_that_never_ends_does_not_hold_up_the_end(
+    server: ApiServer, sessions: KopfSessions, *, is_read: bool
+) -> None:
+    session = await session_of(sessions)
+    asking = asyncio.create_task(session.get(f"{server.url}/pods"))
+    request = await server.next()
+    request.send_bytes(b'{"kind":')
+    answer = await asking
+    reading = asyncio.create_task(answer.read() if is_read else asyncio.sleep(0))
+    await asyncio.sleep(0)
+    sessions.hang_up()
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    await sessions.close()
+    await request.gone.wait()
 
 
 async def test_a_request_without_an_answer_does_not_hold_up_the_end(

@@ -9,8 +9,10 @@ through kopf, because events from before it may wait in kopf's tasks, and versio
 each other.
 
 kopf cancels its requests when it stops. A cancelled request is finished here all the same, because
-asyncio never closes a connection that is cancelled before its TLS handshake has begun. Open answers
-are aborted, because closing a TLS connection waits for the other side.
+asyncio never closes a connection that is cancelled before its TLS handshake has begun. Connections
+of open answers are aborted, because closing a TLS connection waits for the other side: those of
+watches at once, the others when kopf's tasks have ended, because kopf logs the broken answer to a
+write as an error, with a traceback.
 """
 
 import asyncio
@@ -69,7 +71,10 @@ class KopfSessions:
         self._base = URL(connection.url).path.rstrip("/")
         self._sessions: list[aiohttp.ClientSession] = []
         self._requests: set[asyncio.Future[aiohttp.ClientResponse]] = set()
+        self._watches: WeakSet[aiohttp.ClientResponse] = WeakSet()
         self._answers: WeakSet[aiohttp.ClientResponse] = WeakSet()
+        self._transports: list[asyncio.Transport] = []
+        """Of the answers that were open when kopf was to stop; a cancelled reader drops its own."""
 
     async def log_in(self, **_: Any) -> kopf.AiohttpSession:
         """A login handler for kopf."""
@@ -85,9 +90,12 @@ class KopfSessions:
         return kopf.AiohttpSession(server=connection.url, aiohttp_session=session)
 
     def hang_up(self) -> None:
-        """Stop reading every answer; to be called before kopf's tasks are cancelled."""
+        """Stop reading every watch; to be called before kopf's tasks are cancelled."""
+        for watch in self._watches:
+            _hang_up(watch)
         for answer in self._answers:
-            _hang_up(answer)
+            if answer.connection is not None and answer.connection.transport is not None:
+                self._transports.append(answer.connection.transport)
 
     async def close(self) -> None:
         """Close every connection; to be called when kopf's tasks have ended."""
@@ -95,6 +103,10 @@ class KopfSessions:
             _, late = await asyncio.wait(self._requests, timeout=_LAST_SECONDS)
             for request in late:
                 request.cancel()
+        for transport in self._transports:
+            transport.abort()
+        for answer in self._answers:
+            answer.close()
         while self._sessions:
             await self._sessions.pop().close()
 
@@ -106,16 +118,17 @@ class KopfSessions:
         if request.method == "GET":
             self._on_watch(path, accepted=False)
         answer = await self._finished(send(request))
-        self._answers.add(answer)
+        is_watch = "watch" in request.url.query
+        (self._watches if is_watch else self._answers).add(answer)
         # aiohttp declares a StreamReader, of which kopf and the answer itself use two methods.
         if path.startswith(SCHEDULING_PROFILE.path()):
             answer.content = _CutContent(answer.content)  # type: ignore[assignment]
         elif path == POD.path() and not self._has_watched_pods and answer.status == 200:
-            if "watch" in request.url.query:
+            if is_watch:
                 self._has_watched_pods = True
             else:
                 answer.content = _PodList(answer.content, self._on_pods)  # type: ignore[assignment]
-        if "watch" in request.url.query and answer.status == 200:
+        if is_watch and answer.status == 200:
             self._on_watch(path, accepted=True)
         return answer
 
