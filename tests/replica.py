@@ -19,6 +19,7 @@ __all__ = [
     "command",
     "environment",
     "is_established",
+    "wait_until_established",
     "wait_until_ready",
 ]
 
@@ -40,7 +41,7 @@ def apply_manifests(access: Access) -> None:
     Nothing here runs containers, so whoever wants Mooring starts it with `command`.
     """
     access.kubectl("apply", "-f", str(ROOT / "crds"))
-    _wait_until_established(access)
+    wait_until_established(access)
     rendered = access.kubectl("kustomize", str(ROOT / "manifests"))
     objects: list[dict[str, Any]] = list(yaml.safe_load_all(rendered))
     without = [obj for obj in objects if obj["kind"] != "Deployment"]
@@ -72,7 +73,7 @@ def wait_until_ready(program: Program, secure_port: int) -> None:
     wait_until_healthy(program, f"https://127.0.0.1:{secure_port}/readyz", READY_SECONDS)
 
 
-def _wait_until_established(access: Access) -> None:
+def wait_until_established(access: Access) -> None:
     """Objects of all CRDs can be created; `kubectl wait` fails on a CRD without conditions yet."""
     deadline = time.monotonic() + READY_SECONDS
     with access.client() as client:

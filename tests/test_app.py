@@ -32,7 +32,7 @@ SECONDS: Final = 20.0
 QUICK: Final[dict[str, Any]] = {
     "lease_duration": 3,
     "renew_deadline": 2.0,
-    "retry_period": 0.05,
+    "retry_period": 0.5,
 }
 
 

@@ -1,6 +1,7 @@
 """Every workload in small, drained by either scheduler on the real control plane."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -106,7 +107,11 @@ def test_an_object_that_the_server_refuses_is_said_with_its_reason(server: Contr
 def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "bench", *arguments],
-        env={"PYTHONPATH": f"{ROOT / 'operator'}:{ROOT / 'tests'}", "HOME": str(Path.home())},
+        env={
+            "PYTHONPATH": f"{ROOT / 'operator'}:{ROOT / 'tests'}",
+            "HOME": str(Path.home()),
+            **{name: text for name, text in os.environ.items() if name.startswith("PYTEST_XDIST")},
+        },
         capture_output=True,
         text=True,
         check=False,

@@ -1,6 +1,7 @@
 """Programs as children: each with a log, each stopped by its own pid, none left behind."""
 
 import contextlib
+import os
 import random
 import socket
 import subprocess
@@ -16,6 +17,9 @@ STOP_GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL when a program is stopped."""
 
 PORT_RANGE = range(20_000, 32_768)
+
+_given: set[int] = set()
+"""Ports that this process has got."""
 
 
 class Program:
@@ -137,15 +141,25 @@ def free_ports(count: int) -> list[int]:
     """Different TCP ports that were free on 127.0.0.1 a moment ago.
 
     They lie below the ephemeral range, so that no outgoing connection takes one while its server is
-    down, in particular not a client's own attempt to connect to it.
+    down, in particular not a client's own attempt to connect to it. A process never gets a port
+    twice, and the processes of pytest-xdist never get the same one, because a port is free until
+    its server has started.
     """
     ports: list[int] = []
+    own = [port for port in _own_ports() if port not in _given]
     with contextlib.ExitStack() as sockets:
-        for port in random.sample(PORT_RANGE, len(PORT_RANGE)):
+        for port in random.sample(own, len(own)):
             if len(ports) == count:
                 break
             node_newly = sockets.enter_context(socket.socket())
             with contextlib.suppress(OSError):
                 node_newly.bind(("127.0.0.1", port))
                 ports.append(port)
+    _given.update(ports)
     return ports
+
+
+def _own_ports() -> range:
+    """The ports of this process, which is one of pytest-xdist's or has them all."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    return PORT_RANGE[worker :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]

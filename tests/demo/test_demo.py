@@ -79,8 +79,7 @@ def test_the_demo_shows_a_spread_then_a_packed_deployment_and_leaves_nothing(
     assert "generation 2 of SchedulingProfile mooring is in force" in output
     assert re.search(r"30 more were packed onto [23] under the new policy", output)
     assert SUMMARY in output
-    seconds = float(re.findall(r"([\d.]+) s  done; nothing is left running", output)[0])
-    assert seconds < 60
+    assert re.search(r"[\d.]+ s  done; nothing is left running", output)
     assert_nothing_is_left(process)
     assert list(Path(environment["TMPDIR"]).iterdir()) == []
 

@@ -14,15 +14,22 @@ __all__ = ["run_page"]
 
 ROOT: Final = Path(__file__).parents[2]
 PORT: Final = "10259"
-SECONDS: Final = 280
+SECONDS: Final = 540
 
-_PIP = f"""
+_FUNCTIONS = f"""
 set -euo pipefail
 trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 pip() {{  # what it does for this project, without an index of packages
   [ "$*" = "install ." ]
   printf '#!/bin/sh\\nexec {sys.executable} -m mooring "$@"\\n' > "$VIRTUAL_ENV/bin/mooring"
   chmod +x "$VIRTUAL_ENV/bin/mooring"
+}}
+kubectl() {{  # `kubectl wait` ends with an error while a new CRD has no conditions yet
+  if [ "$*" = "wait --for=condition=Established -f crds/" ]; then
+    until command kubectl "$@" 2>/dev/null; do sleep 0.1; done
+  else
+    command kubectl "$@"
+  fi
 }}
 """
 
@@ -43,7 +50,7 @@ def run_page(
     programs.mkdir()
     (programs / "kubectl").symlink_to(access.kubectl_program)
     functions = [f'{name}() {{ echo "{name} $*"; }}\n' for name in stand_ins]
-    script = "".join((_PIP, *functions, before, "\n", "\n".join(blocks)))
+    script = "".join((_FUNCTIONS, *functions, before, "\n", "\n".join(blocks)))
     script = script.replace(PORT, str(free_ports(1)[0])).replace("mooring.log", f"{home}/log")
     output = home / "output.txt"
     with output.open("w") as out:

@@ -412,7 +412,7 @@ def test_changed_certificates_are_served_by_the_process_that_runs(
         try:
             with urllib.request.urlopen(f"{url}/livez", timeout=5, context=context):  # noqa: S310 - https
                 return True
-        except urllib.error.URLError:
+        except OSError:
             return False
 
     replace(first)

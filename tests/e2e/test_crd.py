@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+import replica
 from controlplane import ControlPlane, ControlPlaneError
 from e2e.replicas import eventually
 
@@ -30,7 +31,7 @@ def profile(spec: dict[str, Any], name: str = "tested") -> str:
 def cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """The shared server with the CRD."""
     control_plane.access.kubectl("apply", "-f", str(CRD))
-    control_plane.access.kubectl("wait", "--for=condition=Established", "-f", str(CRD))
+    replica.wait_until_established(control_plane.access)
     yield control_plane
     control_plane.access.kubectl("delete", "sprof", "tested", "shown", "--ignore-not-found")
 

@@ -48,6 +48,8 @@ def deployment() -> Raw:
 def labelled_namespace(access: Access, client: Client, scheduler: str) -> str:
     """A namespace whose pods get this scheduler, once the API server does it."""
     namespace = create_namespace(access, scheduler)
+    accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    eventually(lambda: client.get(accounts)["items"], bool, "the account that pods need")
     label = {"scheduling.mooring.dev/default-scheduler": scheduler}
     client.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": label}})
     probe = pod("probe")

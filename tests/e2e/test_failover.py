@@ -32,9 +32,9 @@ FULL: Final = 9
 """Pods of 1.3 cores of which three fill each node; pods of other tests take thousandths."""
 UNSCHEDULABLE: Final = '{profile="strict",result="unschedulable"}'
 SLOWLY: Final = ("--qps=20", "--burst=20")
-MANY: Final = 120
+MANY: Final = 160
 """Pods whose bindings wait for longer in this limit than a quick lease lives."""
-PAUSE_SECONDS: Final = 5.0
+PAUSE_SECONDS: Final = 8.0
 """Longer than a quick lease lives."""
 BINDING_REQUESTS: Final = re.compile(
     r'^apiserver_request_total\{[^}]*subresource="binding"[^}]*\} (\d+)', re.MULTILINE

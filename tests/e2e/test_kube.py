@@ -253,8 +253,6 @@ async def test_a_released_lease_goes_to_the_waiting_replica(
             name="mooring",
             namespace=namespace,
             identity=identity,
-            renew_deadline=1.0,
-            retry_period=0.05,
         )
 
     started: asyncio.Queue[str] = asyncio.Queue()

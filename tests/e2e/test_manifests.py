@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+import replica
 from controlplane.access import Access
 from controlplane.client import ApiError
 from controlplane.cluster import ControlPlane
@@ -42,10 +43,9 @@ def eventually(holds: Callable[[], bool], what: str) -> None:
 def access() -> Iterator[Access]:
     """A server of this module's own, because the policies and CRDs it gets hold everywhere."""
     with ControlPlane() as control_plane:
-        kubectl = control_plane.access.kubectl
-        kubectl("apply", "-f", str(ROOT / "crds"))
-        kubectl("wait", "--for=condition=Established", "-f", str(ROOT / "crds"))
-        kubectl("apply", "-k", str(ROOT / "manifests"))
+        control_plane.access.kubectl("apply", "-f", str(ROOT / "crds"))
+        replica.wait_until_established(control_plane.access)
+        control_plane.access.kubectl("apply", "-k", str(ROOT / "manifests"))
         yield control_plane.access
 
 

@@ -81,9 +81,7 @@ def test_pod_groups_of_both_kinds_are_known_also_if_a_kind_is_installed_later(
     has_groups(scheduler, 1)
     scheduler.wait_until_says("podgroups.scheduling.k8s.io (v1alpha2) is served")
     plane.access.kubectl("apply", "-f", str(ROOT / "crds" / "podgroups.yaml"))
-    plane.access.kubectl(
-        "wait", "--for=condition=Established", "-f", str(ROOT / "crds" / "podgroups.yaml")
-    )
+    replica.wait_until_established(plane.access)
     raw = coscheduling_pod_group("train", 3, namespace=namespace, timeout=60)
     client.post(COSCHEDULING.format(namespace), raw)
     scheduler.wait_until_says("podgroups.scheduling.x-k8s.io (v1alpha1) is served")
@@ -189,7 +187,9 @@ def test_a_group_that_does_not_fit_says_why_and_is_explained(
         client, namespace, *(pod(f"p{i}", cpu="3", **way.fields("large")) for i in range(3))
     )
     status, message = eventually(
-        lambda: condition(client, f"{collection}/large"), lambda c: "2 of 3" in c[1], "the cause"
+        lambda: condition(client, f"{collection}/large"),
+        lambda c: "2 of 3 members fit" in c[1],
+        "the cause",
     )
     assert status == "False"
     assert "CPU" in message

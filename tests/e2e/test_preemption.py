@@ -16,6 +16,7 @@ from controlplane.client import Client
 from controlplane.namespaces import create_namespace, delete_namespace
 from controlplane.nodes import create_nodes
 from controlplane.processes import ProcessGroup, free_ports
+from e2e import replicas
 
 NODES = 57
 LINGER = "mooring.test/linger"
@@ -58,6 +59,8 @@ def client(plane: ControlPlane) -> Iterator[Client]:
 def namespace(plane: ControlPlane, client: Client) -> Iterator[str]:
     """A namespace of the test's own; afterwards its pods are gone."""
     name = create_namespace(plane.access)
+    accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
+    replicas.eventually(lambda: client.get(accounts)["items"], bool, "the account that pods need")
     yield name
     for pod in pods(client, name):
         release(client, pod)

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+import replica
 from controlplane import ControlPlane
 from controlplane.nodes import create_nodes
 from e2e.replicas import create_pods, pod
@@ -80,7 +81,7 @@ def test_a_live_cluster_and_its_saved_dump_decide_alike_also_without_the_crd(
     assert invoke(dump, "-o", "json").stdout == result.stdout
 
     plane.access.kubectl("apply", "-f", str(ROOT / "crds"))
-    plane.access.kubectl("wait", "--for=condition=Established", "-f", str(ROOT / "crds"))
+    replica.wait_until_established(plane.access)
     profile = {
         "apiVersion": "scheduling.mooring.dev/v1alpha1",
         "kind": "SchedulingProfile",

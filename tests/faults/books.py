@@ -494,7 +494,7 @@ class _Waiting:
         self._done: list[tuple[float, float]] = []
 
     def look(self, replay: _Replay, event: Seen) -> None:
-        if event.at - self._looked < self.EVERY:
+        if replay.pending and event.at - self._looked < self.EVERY:
             return
         self._looked = event.at
         shapes: dict[Any, PodSeen] = {}

@@ -226,6 +226,14 @@ def test_a_stall_is_the_longest_time_without_a_binding_while_a_pod_waits() -> No
     assert verdict.longest_stall(begun + 4, history.now) == pytest.approx(6.0)
 
 
+def test_a_wait_ends_with_the_last_binding_also_right_after_another_event() -> None:
+    history = History().add(node_seen(), seen("a")).later(8.9).add(node_seen("m", cpu=500))
+    bound = Seen(len(history.events), history.now + 0.1, seen("a", node="n"), deleted=False)
+    history.events.append(bound)
+    history.later(60.0).add(node_seen("m", cpu=600))
+    assert history.verdict().longest_stall(0.0, history.now) == pytest.approx(10.0)
+
+
 METRICS = """# TYPE scheduler_cache_size gauge
 scheduler_cache_size{type="nodes"} 1.0
 scheduler_cache_size{type="pods"} 1.0

@@ -49,9 +49,7 @@ Raw = dict[str, Any]
 def client(control_plane: ControlPlane) -> Iterator[Client]:
     """A client of a server that knows SchedulingProfiles; what the tests made is gone after."""
     control_plane.access.kubectl("apply", "-f", str(Path(replica.ROOT) / "crds"))
-    control_plane.access.kubectl(
-        "wait", "--for=condition=Established", "-f", str(Path(replica.ROOT) / "crds")
-    )
+    replica.wait_until_established(control_plane.access)
     with control_plane.access.client() as connected:
         yield connected
         for path in (f"{PROFILES}/kopf-test", f"{CLASSES}/kopf-test"):

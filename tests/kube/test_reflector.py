@@ -199,7 +199,7 @@ async def test_watches_that_end_at_once_are_not_repeated_hot(server: ApiServer) 
 
 
 async def test_a_silent_watch_is_replaced(server: ApiServer) -> None:
-    async with reflecting(server.url, silence=0.05) as (mirror, _):
+    async with reflecting(server.url, silence=0.5) as (mirror, _):
         await initial(server, version=3)
         await resumed(server, 3)
         assert isinstance(mirror.troubles[0], UnansweredError)

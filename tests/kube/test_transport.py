@@ -252,7 +252,7 @@ async def test_a_watch_broken_within_a_line_never_shows_the_half(
 
 
 async def test_a_silent_watch_is_given_up(server: ApiServer, client: ApiClient) -> None:
-    async with aclosing(client.watch_lines(PODS, {}, silence=0.05)) as stream:
+    async with aclosing(client.watch_lines(PODS, {}, silence=0.5)) as stream:
         opening = asyncio.ensure_future(anext(stream))
         (await server.next()).send(bookmark(1))
         await opening

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane import ControlPlaneError
+from controlplane import ControlPlaneError, processes
 from controlplane.processes import ProcessGroup, free_ports
 from controlplane.tests.waiting import wait_for, wait_until_gone
 
@@ -86,6 +86,25 @@ def test_free_ports_are_different_and_can_be_used() -> None:
     for port in ports:
         with socket.socket() as server:
             server.bind(("127.0.0.1", port))
+
+
+def test_two_processes_of_pytest_xdist_never_get_the_same_port(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "2")
+    got = []
+    for worker in ("gw0", "gw1"):
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
+        got.append({port % 2 for port in free_ports(5)})
+    assert got == [{0}, {1}]
+
+
+def test_a_process_gets_no_port_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "PORT_RANGE", range(20_000, 20_100))
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    monkeypatch.delenv("PYTEST_XDIST_WORKER_COUNT", raising=False)
+    first = set(free_ports(30))
+    assert not first & set(free_ports(30))
 
 
 def _spawn_shell(group: ProcessGroup, script: str, folder: Path) -> int:
