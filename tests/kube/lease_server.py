@@ -22,6 +22,8 @@ class LeaseServer:
         self.holding = asyncio.Event()
         self.fails = False
         self.hangs = False
+        self.loses_answers = False
+        self.lost = asyncio.Event()
         self._version = 0
 
     @property
@@ -72,6 +74,9 @@ class LeaseServer:
     def _accept(self, request: Request, status: int) -> None:
         self.writes.append(request.body["spec"])
         self._store(request.body)
+        if self.loses_answers:
+            self.lost.set()
+            return
         request.reply(self.lease, status)
 
     def _store(self, lease: dict[str, Any]) -> None:

@@ -404,6 +404,18 @@ async def test_a_clean_stop_releases_the_lease_without_crying_loss(cluster: Clus
     assert cluster.leases.spec["leaseTransitions"] == 1
 
 
+async def test_a_replica_that_stops_while_it_takes_the_lease_releases_it(cluster: Cluster) -> None:
+    """The server has written its name, and the answer has not come."""
+    cluster.leases.loses_answers = True
+    replica = await cluster.replica("a")
+    await cluster.leases.lost.wait()
+    assert cluster.leases.spec["holderIdentity"] == "a"
+    cluster.leases.loses_answers = False
+    await replica.stop()
+    assert replica.told == []
+    assert cluster.leases.spec["holderIdentity"] == ""
+
+
 async def test_a_stop_never_releases_what_another_holds(cluster: Cluster) -> None:
     replica = await cluster.leader("a")
     cluster.leases.write("b")

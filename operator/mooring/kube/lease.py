@@ -124,6 +124,8 @@ class LeaderElector:
         self._observed_at = clock()
         self._renewed_at = clock()
         self._trouble = ""
+        self._has_written = False
+        """Whether the lease may be this replica's, also if no answer has said so yet."""
 
     @property
     def holder(self) -> str:
@@ -152,16 +154,17 @@ class LeaderElector:
         quick. While `able` returns False, this replica does not ask for the lease. Cancelling
         releases the lease without `on_lost`: stop what only a leader may do before cancelling.
         """
-        while not (able() and await self._within(self._try_seconds, self._try())):
-            await self._sleep(self._until_next_look())
-        self.is_leader = True
-        logger.info("leading: this replica holds lease %s/%s", self._namespace, self._name)
         try:
+            while not (able() and await self._within(self._try_seconds, self._try())):
+                await self._sleep(self._until_next_look())
+            self.is_leader = True
+            logger.info("leading: this replica holds lease %s/%s", self._namespace, self._name)
             on_started()
             await self._keep()
         except asyncio.CancelledError:
             self._leadership.end()
-            await self._within(self._retry_period, self._release())
+            if self._has_written:
+                await self._within(self._retry_period, self._release())
             raise
         finally:
             self._leadership.end()
@@ -274,6 +277,7 @@ class LeaderElector:
             spec["acquireTime"] = now
             spec["leaseTransitions"] = old.get("leaseTransitions", 0) + 1 if lease else 0
         sent_at = self._clock()
+        self._has_written = True
         if lease:
             written = await self._client.update(LEASE, {**lease, "spec": spec})
         else:
@@ -288,7 +292,7 @@ class LeaderElector:
         """Let the next replica take over at once instead of after the lease's duration."""
         now = micro_time(self._now())
         try:
-            # Read first: a renewal that was cancelled may have been written all the same.
+            # Read first: a write that was cancelled may have reached the server all the same.
             lease = await self._client.get(LEASE, self._name, self._namespace)
             self._observe(lease)
             if self.holder != self.identity:
