@@ -5,6 +5,7 @@ What it does about a server's faults is tested against a small server whose faul
 
 import asyncio
 import os
+import signal
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -248,6 +249,89 @@ async def test_the_pause_before_a_restart_of_kopf_is_short_again_after_a_minute_
             await until(lambda: len(pauses.slept) == restart)  # noqa: B023 - awaited here
     assert pauses.slept[3] >= 3.2
     assert pauses.slept[4] <= 0.8
+
+
+def is_kopfs_task(task: "asyncio.Task[Any]") -> bool:
+    """Whether the task runs code of kopf's."""
+    code = getattr(task.get_coro(), "cr_code", None)
+    return code is not None and "/kopf/" in code.co_filename
+
+
+def kopfs_tasks() -> list[str]:
+    """The names of kopf's tasks that have not ended."""
+    return [task.get_name() for task in asyncio.all_tasks() if is_kopfs_task(task)]
+
+
+def profile_of(name: str) -> Raw:
+    raw = named("SchedulingProfile", "scheduling.mooring.dev/v1alpha1", name, spec={})
+    raw["metadata"] |= {"uid": "u1", "generation": 1, "resourceVersion": "1"}
+    return raw
+
+
+async def test_a_restart_of_kopf_sets_no_time_at_which_the_process_is_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Kopf sends itself SIGKILL ten minutes after its tasks are cancelled if it may."""
+    timed = list[Any]()
+    loop, pauses = asyncio.get_running_loop(), Pauses()
+    call_later = loop.call_later
+
+    def record(delay: float, callback: Any, *args: Any, **options: Any) -> asyncio.TimerHandle:
+        timed.append(callback)
+        return call_later(delay, callback, *args, **options)
+
+    monkeypatch.setattr(loop, "call_later", record)
+    async with (
+        small_api() as (api, server),
+        kopf_against(server, scheduler_state(), sleep=pauses.sleep) as operator,
+    ):
+        await until(lambda: api.watches(POD))
+        api.watches(POD)[0].send(event("ERROR", status_object(500, "InternalError", "no leader")))
+        await until(lambda: operator.restarts == 1)
+        await until(lambda: api.watches(POD))
+    assert timed
+    assert signal.pthread_kill not in timed
+
+
+async def test_a_status_that_is_written_while_kopf_is_restarted_breaks_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pauses = Pauses()
+    async with small_api() as (api, server):
+        api.answers_half = True
+        api.items[SCHEDULING_PROFILE] = [profile_of("web")]
+        async with kopf_against(server, scheduler_state(), sleep=pauses.sleep) as operator:
+            await until(lambda: api.patched and api.watches(POD))
+            api.watches(POD)[0].send(event("ERROR", status_object(500, "InternalError", "x")))
+            await until(lambda: operator.restarts == 1)
+            await until(lambda: api.watches(POD))
+    assert "Throttling" not in caplog.text
+    assert "Watcher for schedulingprofiles" not in caplog.text
+
+
+@pytest.mark.parametrize("turns", range(12))
+async def test_nothing_of_kopf_is_left_if_it_is_stopped_as_soon_as_it_has_begun(turns: int) -> None:
+    async with small_api() as (_, server):
+        async with kopf_against(server, scheduler_state(), waits=True):
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        assert kopfs_tasks() == []
+
+
+async def test_a_stop_while_kopf_is_being_ended_waits_until_it_has_ended() -> None:
+    clock = VirtualClock()
+    async with small_api() as (api, server):
+        api.answers_half = True
+        api.forbidden.add(PRIORITY_CLASS)
+        api.items[SCHEDULING_PROFILE] = [profile_of("web")]
+        async with kopf_against(server, scheduler_state(), clock=clock, sleep=clock.sleep):
+            await until(lambda: api.patched and api.watches(POD))
+            await clock.sleepers(seconds=ASK_AGAIN_SECONDS)
+            api.forbidden.clear()
+            await clock.advance(ASK_AGAIN_SECONDS)
+            await until(lambda: not api.watches(POD))
+            assert kopfs_tasks() != []
+        assert kopfs_tasks() == []
 
 
 async def test_a_replica_whose_kopf_watches_nothing_for_a_minute_is_not_ready() -> None:

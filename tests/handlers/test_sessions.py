@@ -2,13 +2,17 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
+from certificates import Authority
 from controlplane.processes import free_ports
 from kube.api_server import ApiServer
 from mooring.handlers.sessions import KopfSessions
@@ -177,22 +181,71 @@ async def test_the_answer_to_a_write_can_be_read_when_kopf_is_to_stop(
     await sessions.close()
 
 
+@asynccontextmanager
+async def silent_server(folder: Path) -> AsyncIterator[tuple[int, ssl.SSLContext]]:
+    """A TLS server that begins an answer and then neither writes nor reads; its port."""
+    ended = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+        assert isinstance(writer.transport, asyncio.Transport)
+        writer.transport.pause_reading()
+        await ended.wait()
+        writer.transport.abort()
+
+    authority = Authority()
+    pair = authority.server()
+    (folder / "pair.pem").write_bytes(pair.key + pair.certificate)
+    own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    own.load_cert_chain(folder / "pair.pem")
+    trusting = ssl.create_default_context(cadata=authority.certificate.decode())
+    server = await asyncio.start_server(serve, "127.0.0.1", ssl=own)
+    async with server:
+        yield server.sockets[0].getsockname()[1], trusting
+        ended.set()
+
+
 @pytest.mark.parametrize("is_read", [True, False])
+@pytest.mark.parametrize("is_late", [True, False])
 async def test_an_answer_that_never_ends_does_not_hold_up_the_end(
-    server: ApiServer, sessions: KopfSessions, *, is_read: bool
+    watches: Watches, tmp_path: Path, *, is_read: bool, is_late: bool
+) -> None:
+    """Closing its connection would wait for the server's farewell, which does not come."""
+    async with silent_server(tmp_path) as (port, trusting):
+        url = f"https://127.0.0.1:{port}"
+        sessions = KopfSessions(Connection(url, tls=trusting), watches, no_pods)
+        session = await session_of(sessions)
+        if is_late:
+            sessions.hang_up()
+        answer = await session.get(f"{url}/pods")
+        if not is_late:
+            sessions.hang_up()
+        connection = answer.connection
+        assert connection is not None
+        assert connection.transport is not None
+        socket = connection.transport.get_extra_info("socket")
+        reading = asyncio.create_task(answer.read() if is_read else asyncio.sleep(0))
+        await asyncio.sleep(0)
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+        await sessions.close()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert socket.fileno() == -1
+
+
+async def test_a_watch_that_is_accepted_while_kopf_ends_is_hung_up_on(
+    server: ApiServer, sessions: KopfSessions
 ) -> None:
     session = await session_of(sessions)
-    asking = asyncio.create_task(session.get(f"{server.url}/pods"))
-    request = await server.next()
-    request.send_bytes(b'{"kind":')
-    answer = await asking
-    reading = asyncio.create_task(answer.read() if is_read else asyncio.sleep(0))
-    await asyncio.sleep(0)
     sessions.hang_up()
-    reading.cancel()
-    await asyncio.gather(reading, return_exceptions=True)
-    await sessions.close()
+    asking = asyncio.create_task(session.get(f"{server.url}/pods?watch=true"))
+    request = await server.next()
+    request.send_bytes(b"first line\n")
+    await asking
     await request.gone.wait()
+    await sessions.close()
 
 
 async def test_a_request_without_an_answer_does_not_hold_up_the_end(

@@ -9,11 +9,11 @@ import asyncio
 import logging
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from random import Random
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 import kopf
 
@@ -39,6 +39,13 @@ logger = logging.getLogger(__name__)
 _KOPF: Final = Path(kopf.__file__).parent
 _STOP_ROUNDS: Final = 20
 _STOP_SECONDS: Final = 0.25
+_WORKER_SECONDS: Final = 0.5
+"""How long kopf waits for what it is doing with an object when it is stopped.
+
+A leader that stops waits a second for all of kopf, and releases the lease then.
+"""
+_WATCHER: Final = "watcher for "
+"""How the names of kopf's tasks begin that list and watch."""
 
 PODS_AT_ONCE: Final = 20
 """Pods of a list that are queued before other tasks have their turn: some milliseconds."""
@@ -281,17 +288,18 @@ class KopfOperator:
         sessions = KopfSessions(
             self._connection, self._on_watch, self._on_pods, self._client.may_write
         )
-        tasks = await kopf.spawn_tasks(
-            registry=self._registry(sessions, resources),
-            settings=_settings(self._retries),
-            clusterwide=True,
-            standalone=True,
-        )
-        restore_signals()
+        tasks: Collection[asyncio.Task[Any]] = ()
         granted: asyncio.Task[None] | None = None
-        if PRIORITY_CLASS not in resources:
-            granted = asyncio.create_task(self._until_classes_are_watchable())
         try:
+            tasks = await kopf.spawn_tasks(
+                registry=self._registry(sessions, resources),
+                settings=_settings(self._retries),
+                clusterwide=True,
+                standalone=True,
+            )
+            restore_signals()
+            if PRIORITY_CLASS not in resources:
+                granted = asyncio.create_task(self._until_classes_are_watchable())
             ends = tasks if granted is None else (*tasks, granted)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if granted is not None and granted.done():
@@ -299,9 +307,7 @@ class KopfOperator:
         finally:
             if granted is not None:
                 granted.cancel()
-            sessions.hang_up()
-            errors = await _stop(tasks)
-            await sessions.close()
+            errors = await _finished(_end(tasks, sessions))
         return errors or ["a part of it ended"]
 
     def _registry(
@@ -379,13 +385,45 @@ def _settings(retries: Sequence[float]) -> kopf.OperatorSettings:
     settings.persistence.diffbase_storage = _NoDiffs()
     settings.watching.field_selectors["pods"] = UNSCHEDULED
     settings.scanning.disabled = True
+    settings.queueing.exit_timeout = _WORKER_SECONDS
+    # kopf would kill this process some minutes after its tasks are cancelled, also for a restart.
+    settings.process.ultimate_exiting_timeout = None
     settings.networking.connect_timeout = CONNECT_SECONDS
     settings.networking.error_backoffs = retries
     return settings
 
 
+_T = TypeVar("_T")
+
+
+async def _finished(ending: Coroutine[Any, Any, _T]) -> _T:
+    """What it returns; a caller that is cancelled waits for it all the same."""
+    task = asyncio.create_task(ending)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+async def _end(tasks: Collection[asyncio.Task[Any]], sessions: KopfSessions) -> list[str]:
+    """End all of kopf and its connections; return the messages of the tasks that failed."""
+    sessions.hang_up()
+    errors = await _stop(tasks)
+    await sessions.close()
+    return errors
+
+
 async def _stop(tasks: Collection[asyncio.Task[Any]]) -> list[str]:
-    """End the tasks, and those kopf lost track of; return the messages of those that failed."""
+    """End the tasks, and those kopf lost track of; return the messages of those that failed.
+
+    The watchers end first: where one of them has failed, kopf closes its connections while the
+    others still use them.
+    """
+    if watchers := [task for task in asyncio.all_tasks() if task.get_name().startswith(_WATCHER)]:
+        for task in watchers:
+            task.cancel()
+        await asyncio.wait(watchers, timeout=2 * _WORKER_SECONDS)
     for task in tasks:
         task.cancel()
     results = await asyncio.gather(*tasks, return_exceptions=True)

@@ -11,8 +11,8 @@ each other.
 kopf cancels its requests when it stops. A cancelled request is finished here all the same, because
 asyncio never closes a connection that is cancelled before its TLS handshake has begun. Connections
 of open answers are aborted, because closing a TLS connection waits for the other side: those of
-watches at once, the others when kopf's tasks have ended, because kopf logs the broken answer to a
-write as an error, with a traceback.
+watches at once, the others last, because kopf logs the broken answer to a write as an error, with a
+traceback.
 """
 
 import asyncio
@@ -73,8 +73,9 @@ class KopfSessions:
         self._requests: set[asyncio.Future[aiohttp.ClientResponse]] = set()
         self._watches: WeakSet[aiohttp.ClientResponse] = WeakSet()
         self._answers: WeakSet[aiohttp.ClientResponse] = WeakSet()
+        self._is_ending = False
         self._transports: list[asyncio.Transport] = []
-        """Of the answers that were open when kopf was to stop; a cancelled reader drops its own."""
+        """Of other answers that are open while kopf ends; a cancelled reader drops its own."""
 
     async def log_in(self, **_: Any) -> kopf.AiohttpSession:
         """A login handler for kopf."""
@@ -90,12 +91,15 @@ class KopfSessions:
         return kopf.AiohttpSession(server=connection.url, aiohttp_session=session)
 
     def hang_up(self) -> None:
-        """Stop reading every watch; to be called before kopf's tasks are cancelled."""
+        """Stop reading every watch, from now on; to be called before kopf's tasks are cancelled.
+
+        Other answers can be read until `close`.
+        """
+        self._is_ending = True
         for watch in self._watches:
             _hang_up(watch)
         for answer in self._answers:
-            if answer.connection is not None and answer.connection.transport is not None:
-                self._transports.append(answer.connection.transport)
+            self._note_transport(answer)
 
     async def close(self) -> None:
         """Close every connection; to be called when kopf's tasks have ended."""
@@ -105,7 +109,7 @@ class KopfSessions:
                 request.cancel()
         for transport in self._transports:
             transport.abort()
-        for answer in self._answers:
+        for answer in (*self._watches, *self._answers):
             answer.close()
         while self._sessions:
             await self._sessions.pop().close()
@@ -120,6 +124,8 @@ class KopfSessions:
         answer = await self._finished(send(request))
         is_watch = "watch" in request.url.query
         (self._watches if is_watch else self._answers).add(answer)
+        if self._is_ending:
+            _hang_up(answer) if is_watch else self._note_transport(answer)
         # aiohttp declares a StreamReader, of which kopf and the answer itself use two methods.
         if path.startswith(SCHEDULING_PROFILE.path()):
             answer.content = _CutContent(answer.content)  # type: ignore[assignment]
@@ -131,6 +137,10 @@ class KopfSessions:
         if is_watch and answer.status == 200:
             self._on_watch(path, accepted=True)
         return answer
+
+    def _note_transport(self, answer: aiohttp.ClientResponse) -> None:
+        if answer.connection is not None and answer.connection.transport is not None:
+            self._transports.append(answer.connection.transport)
 
     async def _finished(self, sending: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
         """The head of the answer, which a cancelled caller leaves to be hung up on."""
