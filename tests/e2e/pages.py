@@ -26,10 +26,9 @@ pip() {{  # what it does for this project, without an index of packages
 }}
 kubectl() {{  # `kubectl wait` ends with an error while a new CRD has no conditions yet
   if [ "$*" = "wait --for=condition=Established -f crds/" ]; then
-    until command kubectl "$@" 2>/dev/null; do sleep 0.1; done
-  else
-    command kubectl "$@"
+    for _ in $(seq 50); do command kubectl "$@" 2>/dev/null && return; sleep 0.1; done
   fi
+  command kubectl "$@"
 }}
 """
 

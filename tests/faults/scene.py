@@ -3,6 +3,7 @@
 Mooring is seen from outside only: as a process, through the API server and its HTTPS endpoints.
 """
 
+import json
 import os
 import queue
 import signal
@@ -109,6 +110,16 @@ class Member:
                 return rejection.code, rejection.read().decode()
         except (OSError, HTTPException):
             return 0, ""
+
+    @property
+    def watches(self) -> bool:
+        """Whether each of its own watches that has failed works again, as its log says."""
+        last: dict[str, str] = {}
+        for line in self.text.splitlines(keepends=True):
+            if '"mooring.kube.reflector"' in line and line.endswith("\n"):
+                resource, _, words = json.loads(line)["message"].partition(": ")
+                last[resource] = words
+        return all(words == "the watch works again" for words in last.values())
 
     def wait_until_ready(self) -> None:
         """It has seen the cluster."""

@@ -6,6 +6,7 @@ reason, which also saves most of its cost per event.
 """
 
 import asyncio
+import inspect
 import logging
 import time
 import traceback
@@ -420,7 +421,7 @@ async def _stop(tasks: Collection[asyncio.Task[Any]]) -> list[str]:
     The watchers end first: where one of them has failed, kopf closes its connections while the
     others still use them.
     """
-    if watchers := [task for task in asyncio.all_tasks() if task.get_name().startswith(_WATCHER)]:
+    if watchers := [task for task in asyncio.all_tasks() if _is_watcher(task)]:
         for task in watchers:
             task.cancel()
         await asyncio.wait(watchers, timeout=2 * _WORKER_SECONDS)
@@ -436,6 +437,19 @@ async def _stop(tasks: Collection[asyncio.Task[Any]]) -> list[str]:
         await asyncio.wait(left, timeout=_STOP_SECONDS)
     errors = [result for result in results if isinstance(result, Exception)]
     return [str(next(iter(error.args), error)) for error in errors]
+
+
+def _is_watcher(task: asyncio.Task[Any]) -> bool:
+    """Whether the task lists and watches for kopf, and has begun.
+
+    One that has not begun uses no connection, and leaves a warning if it is cancelled.
+    """
+    if not task.get_name().startswith(_WATCHER):
+        return False
+    coroutine = task.get_coro()
+    return inspect.iscoroutine(coroutine) and (
+        inspect.getcoroutinestate(coroutine) != inspect.CORO_CREATED
+    )
 
 
 def _is_of_kopf(task: asyncio.Task[Any]) -> bool:
