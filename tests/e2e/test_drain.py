@@ -94,8 +94,7 @@ def let_watches_fail(scene: Scene) -> None:
     Those that failed before work again by now: each failure in a row makes the pause longer, and
     the auditor knows which evictions are needless only if Mooring is not blind for long.
     """
-    for member in scene.members:
-        wait(lambda: not member.runs or member.watches, f"{member.name} watches")  # noqa: B023
+    wait(lambda: all(m.watches for m in scene.members if m.runs), "watches that work again")
     path = r"/(pods|nodes)\?.*watch"
     for kind in WATCHES:
         scene.inject(Rule(kind, "GET", path, count=10, seconds=2.0))

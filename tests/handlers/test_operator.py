@@ -444,11 +444,8 @@ async def test_a_terminating_pod_is_not_queued_but_one_that_is_queued_gets_its_n
 
 async def test_a_profile_that_the_comparison_found_is_in_force_and_its_status_written() -> None:
     shared = scheduler_state()
-    api = "scheduling.mooring.dev/v1alpha1"
-    profile = named("SchedulingProfile", api, "found", spec={})
-    profile["metadata"] |= {"uid": "u1", "generation": 1}
     async with small_api() as (served, server), kopf_against(server, shared) as operator:
-        await operator.profile_found(profile)
+        await operator.profile_found(profile_of("found"))
         assert list(shared.profiles.in_force) == ["found"]
         [written] = served.patched
     assert written.path.endswith("/schedulingprofiles/found/status")

@@ -230,7 +230,7 @@ async def test_an_answer_that_never_ends_does_not_hold_up_the_end(
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
         await sessions.close()
-        for _ in range(10):
+        for _ in range(10):  # asyncio closes an aborted socket some turns later
             await asyncio.sleep(0)
         assert socket.fileno() == -1
 

@@ -29,7 +29,7 @@ from mooring.kube.config import Connection
 from mooring.kube.errors import LEASE_NOT_VALID
 from mooring.kube.nesting import cut_nesting
 from mooring.kube.resources import POD, SCHEDULING_PROFILE
-from mooring.kube.transport import abort
+from mooring.kube.transport import abort, transport_of
 
 __all__ = ["KopfSessions", "OnPods", "OnWatch"]
 
@@ -139,8 +139,8 @@ class KopfSessions:
         return answer
 
     def _note_transport(self, answer: aiohttp.ClientResponse) -> None:
-        if answer.connection is not None and answer.connection.transport is not None:
-            self._transports.append(answer.connection.transport)
+        if (transport := transport_of(answer)) is not None:
+            self._transports.append(transport)
 
     async def _finished(self, sending: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
         """The head of the answer, which a cancelled caller leaves to be hung up on."""

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from mooring.kube.errors import ApiError
     from mooring.kube.limiter import TokenBucket
 
-__all__ = ["Transport", "abort"]
+__all__ = ["Transport", "abort", "transport_of"]
 
 RETRIES: Final = 5
 """Further tries after an answer with `Retry-After`."""
@@ -317,8 +317,13 @@ def _words(error: BaseException) -> str:
 
 def abort(response: aiohttp.ClientResponse) -> None:
     """Drop the connection of an unfinished answer, for a TLS farewell waits for the other side."""
-    if response.connection is not None and response.connection.transport is not None:
-        response.connection.transport.abort()
+    if (transport := transport_of(response)) is not None:
+        transport.abort()
+
+
+def transport_of(response: aiohttp.ClientResponse) -> asyncio.Transport | None:
+    """What an unfinished answer comes over; None once it has been read or closed."""
+    return None if response.connection is None else response.connection.transport
 
 
 class LineSplitter:
