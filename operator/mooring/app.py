@@ -57,6 +57,7 @@ from mooring.mirroring.comparer import CacheComparer, Compared
 from mooring.mirroring.mirror import Mirror
 from mooring.mirroring.reflectors import Reflectors
 from mooring.model.events import ClusterEvent, Kind
+from mooring.model.pod import Uid
 from mooring.observe.decision_file import DecisionFile
 from mooring.observe.http import Endpoints
 from mooring.observe.metrics import Metrics
@@ -239,8 +240,8 @@ class Scheduler:
                 Compared(
                     POD,
                     known=self._intake.known,
-                    knows=self._intake.knows,
-                    gone=self._intake.gone,
+                    knows=lambda _, uid: self._intake.knows(Uid(uid)),
+                    gone=lambda _, uid: self._intake.gone(Uid(uid)),
                     found=self._kopf.pod_found,
                     selectors={"fieldSelector": UNSCHEDULED},
                 ),

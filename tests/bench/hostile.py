@@ -66,7 +66,7 @@ def longest_decisions(nodes: int) -> Mapping[str, tuple[float, float]]:
     for i in range(2 * nodes):
         raw = pod(f"p{i}", cpu="10m", labels={"app": f"a{i % 200}"}, node=f"n{i % nodes}")
         placed = parse_pod(raw)
-        scheduler.state.put(Kind.POD, placed.key, placed)
+        scheduler.state.put(Kind.POD, placed.uid, placed)
     cache, seconds = ResultCache(scheduler.state.nodes), {}
     for what, hostile in hostile_pods().items():
         profile = scheduler.profiles.of(hostile, scheduler.cluster)

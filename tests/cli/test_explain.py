@@ -9,6 +9,7 @@ import pytest
 from cli.running import Running, ask, serving
 from mooring.cli.explain import explain
 from mooring.framework.decision import Decision, NodeScore, Rejection
+from mooring.model.pod import Uid
 from mooring.observe.records import DecisionLog
 
 NO_FREE_CPU = Rejection("NodeResourcesFit", ("Insufficient cpu",), resolvable=True)
@@ -148,14 +149,15 @@ class Now:
 async def running(tmp_path: Path) -> AsyncIterator[Running]:
     now = Now()
     decisions = DecisionLog(nodes=3, clock=now, wall=now)
-    decisions.decided(PLACED, 0.0)
-    decisions.seen("team-a/large", "u1", 0.0)
-    decisions.admitted("team-a/large", "SchedulingGates", 0.0)
-    decisions.admitted("team-a/large", None, 10.0)
+    large = Uid("u1")
+    decisions.decided(Uid("u2"), PLACED, 0.0)
+    decisions.seen("team-a/large", large, 0.0)
+    decisions.admitted(large, "SchedulingGates", 0.0)
+    decisions.admitted(large, None, 10.0)
     for second in range(11, 201, 10):
         waits = replace(REJECTED, nominated_node=None, victims=())
-        decisions.decided(waits, second, cause="Insufficient cpu")
-    decisions.decided(REJECTED, 201.0, cause="Insufficient cpu")
+        decisions.decided(large, waits, second, cause="Insufficient cpu")
+    decisions.decided(large, REJECTED, 201.0, cause="Insufficient cpu")
     now.seconds = 202.0
     async with serving(
         tmp_path, decisions=decisions, pod_report=pod_report, pod_groups=pod_groups

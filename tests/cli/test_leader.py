@@ -15,13 +15,15 @@ from kube.api_server import ApiServer, Request
 from mooring.cli.explain import explain
 from mooring.cli.leader import Leader, leader_options
 from mooring.framework.decision import Decision
+from mooring.model.pod import Uid
 from mooring.observe.records import DecisionLog
 
 
 @pytest.fixture
 async def running(tmp_path: Path) -> AsyncIterator[Running]:
     decisions = DecisionLog()
-    decisions.decided(Decision("team-a/web", "mine", "n1", None, (), None, {}, None), 0.0)
+    placed = Decision("team-a/web", "mine", "n1", None, (), None, {}, None)
+    decisions.decided(Uid("u1"), placed, 0.0)
     async with serving(tmp_path, decisions=decisions) as running:
         yield running
 

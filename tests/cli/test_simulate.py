@@ -13,7 +13,7 @@ from live_cluster import LiveCluster
 from mooring.cli.simulate import simulate
 from mooring.framework.decision import Decision
 from mooring.observe.records import DecisionLog
-from mooring.testing.builders import api_object, node, pod
+from mooring.testing.builders import api_object, node, pod, uid_of
 
 
 def dump(path: Path, *objects: dict[str, Any]) -> str:
@@ -305,10 +305,10 @@ async def test_the_pods_that_a_running_scheduler_decided_last_are_replayed_as_th
 ) -> None:
     log = DecisionLog()
     for second, name in enumerate(("p0", "p1", "waits", "p2")):
-        log.seen(f"default/{name}", name, second)
+        log.seen(f"default/{name}", uid_of(name), second)
         if name != "waits":
             decision = Decision(f"default/{name}", "old", "n1", None, (), None, {}, None)
-            log.decided(decision, second)
+            log.decided(uid_of(name), decision, second)
     pods = (pod(f"p{number}", node="n1", cpu="1") for number in range(3))
     cluster = dump(tmp_path / "a.json", node("n1"), *pods)
     words = (cluster, "--compare", *policies(tmp_path), "--replay")

@@ -38,7 +38,7 @@ class Assuming:
 
     def cards(self, raw: Raw) -> tuple[tuple[int, ...], ...]:
         """The cards that were chosen for the assumed pod."""
-        placed = self.state.pods.get(parse_pod(raw).key)
+        placed = self.state.pods.get(parse_pod(raw).uid)
         assert placed is not None
         assert placed.cards is not None
         return placed.cards[1]

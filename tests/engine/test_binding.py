@@ -89,7 +89,7 @@ class Stage:
 
     def take(self, row: int = 0, **points: list[Step]) -> AssumedPod:
         """The pod is assumed and reserved by a profile with these plugins alone at `points`."""
-        queued = self.scheduler_state.queue.get(WEB.key)
+        queued = self.scheduler_state.queue.get(WEB.uid)
         assert queued is not None
         none = dict.fromkeys(("reserve", "permit", "pre_bind", "bind"), ())
         chosen: dict[str, Any] = none | {point: tuple(steps) for point, steps in points.items()}
@@ -107,7 +107,7 @@ class Stage:
 
     def is_assumed(self) -> bool:
         """Whether the pod is counted on the node."""
-        return self.scheduler_state.state.pods.get(WEB.key) is not None
+        return self.scheduler_state.state.pods.get(WEB.uid) is not None
 
     def heard_actions(self) -> list[Action]:
         """The actions of the events that were delivered."""
@@ -222,14 +222,15 @@ def test_a_rejected_pod_whose_nomination_is_lost_frees_its_node_for_others(stage
     assert len(stage.scheduler_state.state.nominations) == 0
 
 
-def test_the_end_of_a_predecessor_is_an_event_all_the_same(stage: Stage) -> None:
+def test_a_predecessor_stays_on_its_node_until_the_watch_shows_its_end(stage: Stage) -> None:
     raw = pod("web", node="a")
     raw["metadata"]["uid"] = "predecessor"
-    stage.scheduler_state.state.put(Kind.POD, WEB.key, parse_pod(raw))
+    stage.scheduler_state.state.put(Kind.POD, "predecessor", parse_pod(raw))
     stage.heard.clear()
     with pytest.raises(PodRejected):
         stage.take(reserve=[stage.step("One", reserve=Unschedulable("no"))])
-    assert stage.heard_actions() == [Action.DELETE]
+    assert stage.heard_actions() == []
+    assert [placed.pod.uid for placed in stage.scheduler_state.state.pods] == ["predecessor"]
 
 
 @pytest.mark.parametrize("point", ["reserve", "permit"])

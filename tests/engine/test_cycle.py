@@ -11,7 +11,7 @@ from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
-from mooring.testing.builders import node, pod
+from mooring.testing.builders import node, pod, uid_of
 
 
 def placed(deciding: Deciding, raw: dict[str, object], **arguments: int) -> ScheduleResult:
@@ -172,7 +172,7 @@ def test_a_dry_run_rejects_for_the_first_reason_in_the_present_state() -> None:
     dry_run = LiveDryRun(*deciding.search(pod("new", cpu="1")))
     assert dry_run.rejection(0) == ("Insufficient cpu",)
     with dry_run.trial() as trial:
-        trial.remove("default/there")
+        trial.remove(uid_of("there"))
         assert dry_run.rejection(0) == ()
     assert dry_run.rejection(0) == ("Insufficient cpu",)
 

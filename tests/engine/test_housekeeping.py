@@ -133,7 +133,7 @@ async def test_an_overdue_pod_that_is_bound_is_confirmed(server: ApiServer, hous
     await house.chores_wait()
     assert house.heard == []
     assert house.scheduler_state.state.overdue(house.clock()) == []
-    placed = house.scheduler_state.state.pods.get(WEB.key)
+    placed = house.scheduler_state.state.pods.get(WEB.uid)
     assert placed is not None
     assert not placed.assumed
 
@@ -146,7 +146,7 @@ async def test_an_overdue_pod_that_is_not_bound_is_forgotten_and_scheduled_again
     (await server.next()).reply(pod("web"))
     assert await house.events_of_the_pod() == [Action.DELETE]
     await house.chores_wait()
-    assert house.scheduler_state.state.pods.get(WEB.key) is None
+    assert house.scheduler_state.state.pods.get(WEB.uid) is None
     assert house.unbound == [WEB.key]
 
 
@@ -155,7 +155,7 @@ async def test_an_overdue_pod_that_has_gone_is_forgotten(server: ApiServer, hous
     await house.clock.advance(CONFIRMATION_SECONDS)
     (await server.next()).refuse(404, "NotFound", "pods web not found")
     assert await house.events_of_the_pod() == [Action.DELETE]
-    assert house.scheduler_state.state.pods.get(WEB.key) is None
+    assert house.scheduler_state.state.pods.get(WEB.uid) is None
 
 
 async def test_a_successor_of_the_overdue_pod_does_not_confirm_it(
@@ -177,7 +177,7 @@ async def test_without_an_answer_the_pod_stays_assumed_and_is_looked_for_again(
     (await server.next()).refuse(403, "Forbidden", "no")
     await house.chores_wait()
     assert "pod default/web is still unconfirmed" in caplog.text
-    assert house.scheduler_state.state.pods.get(WEB.key) is not None
+    assert house.scheduler_state.state.pods.get(WEB.uid) is not None
     await house.clock.advance(CONFIRMATION_SECONDS)
     (await server.next()).reply(pod("web", node="a"))
     await house.chores_wait()

@@ -41,7 +41,7 @@ from mooring.plugins import SHIPPED
 from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
 from mooring.state.snapshot import Snapshot
-from mooring.testing.builders import cluster, node, pod, pod_group
+from mooring.testing.builders import cluster, node, pod, pod_group, uid_of
 from mooring.testing.storage_builders import pv, pvc
 from scheduler_states import group_reports, put_profile
 
@@ -227,7 +227,7 @@ async def test_pods_are_bound_the_most_important_first(
         await until(lambda: len(bindings.made) == 2 and not engine.loop.binding)
     assert engine.decisions.of("default/high")[0]["node"] == "a"
     assert len(engine.scheduler_state.state.pods.assumed) == 2
-    assert engine.scheduler_state.queue.get("default/low") is None
+    assert engine.scheduler_state.queue.get(uid_of("low")) is None
 
 
 def measured(engine: Engine, name: str) -> dict[tuple[str, ...], float]:
@@ -321,7 +321,7 @@ async def test_shadow_profiles_decide_when_no_pod_is_active(
         raw = pod(f"theirs-{number}", node="a", spec={"schedulerName": "theirs"})
         bound = parse_pod(raw)
         made[0].left(bound.uid)
-        engine.scheduler_state.state.put(Kind.POD, bound.key, bound)
+        engine.scheduler_state.state.put(Kind.POD, bound.uid, bound)
         made[0].on_events([ClusterEvent(Kind.POD, Action.ADD, None, bound)])
     engine.pending(*(pod(f"own-{number}") for number in range(3)))
     with engine.running():
@@ -337,11 +337,11 @@ async def test_a_pod_that_a_former_leader_bound_is_not_decided_about(
     engine = Engine(client, node("a"), node("b"))
     engine.pending(pod("bound"), pod("other"))
     state, bound = engine.scheduler_state.state, parse_pod(pod("bound", node="b"))
-    state.put(Kind.POD, bound.key, bound)
+    state.put(Kind.POD, bound.uid, bound)
     with engine.running():
         await until(lambda: bindings.made and not engine.loop.binding)
     assert [name for name, _ in bindings.made] == ["other"]
-    placed = state.pods.get("default/bound")
+    placed = state.pods.get(uid_of("bound"))
     assert placed is not None
     assert placed.pod is bound
 
@@ -432,7 +432,7 @@ async def test_a_pod_is_tried_though_another_of_its_group_waits_for_another_zone
     queue = engine.scheduler_state.queue
     with engine.running():
         await until(lambda: queue.counts()["unschedulable"] == 2)
-        engine.scheduler_state.state.delete(Kind.POD, "default/full-b")
+        engine.scheduler_state.state.delete(Kind.POD, uid_of("full-b"))
         await until(lambda: bindings.made)
     assert bindings.made == [("web-b", "b")]
 
@@ -446,7 +446,7 @@ async def test_a_group_that_lacks_members_keeps_no_nominated_nodes(
     engine.pending(*(pod(f"g{i}", cpu="1", group="g") for i in range(2)))
     for member, name in zip(members, "ab", strict=True):
         state.nominate(member, name)
-    engine.intake.gone("default/g1", members[1].uid)
+    engine.intake.gone(members[1].uid)
     with engine.running():
         await until(lambda: bindings.statuses)
     assert not len(state.nominations)
@@ -465,7 +465,7 @@ async def test_an_attempt_that_may_not_preempt_keeps_the_nomination_of_a_former_
         (status,) = bindings.statuses
         assert "preemption: not eligible" in status["conditions"][0]["message"]
         assert "nominatedNodeName" not in status
-        engine.scheduler_state.state.delete(Kind.POD, "default/victim")
+        engine.scheduler_state.state.delete(Kind.POD, uid_of("victim"))
         await until(lambda: bindings.made)
 
 
@@ -484,7 +484,7 @@ async def test_a_pod_whose_nominated_node_is_deleted_preempts_on_another(
         await until(lambda: nominated_to("a") and bindings.deleted == ["low"])
         state.delete(Kind.NODE, "a")
         await until(lambda: nominated_to("b") and bindings.deleted == ["low", "mid"])
-        state.delete(Kind.POD, "default/mid")
+        state.delete(Kind.POD, uid_of("mid"))
         await until(lambda: bindings.made)
     assert bindings.made == [("web", "b")]
 
@@ -509,7 +509,7 @@ async def test_a_failed_binding_forgets_the_pod_and_backs_off(
     engine.pending(pod("web", cpu="1"))
     with engine.running():
         await until(lambda: engine.scheduler_state.queue.counts()["backoff"] == 1)
-    waiting = engine.scheduler_state.queue.get("default/web")
+    waiting = engine.scheduler_state.queue.get(uid_of("web"))
     assert waiting is not None
     assert (waiting.queue, waiting.consecutive_errors_count) == (SubQueue.BACKOFF, 1)
     assert len(engine.scheduler_state.state.pods) == 0
@@ -522,7 +522,7 @@ async def test_a_pod_that_has_gone_while_it_was_bound_leaves_nothing_behind(
     engine = Engine(client, node("a"))
     engine.pending(pod("web", cpu="1"))
     with engine.running():
-        await until(lambda: engine.scheduler_state.queue.get("default/web") is None)
+        await until(lambda: engine.scheduler_state.queue.get(uid_of("web")) is None)
         await until(lambda: not engine.loop.binding)
     assert len(engine.scheduler_state.state.pods) == 0
 
@@ -567,8 +567,8 @@ async def test_the_answer_to_a_binding_says_how_a_pod_ended_that_had_left_its_wa
 
     def leave() -> None:
         if not taken:
-            engine.decisions.without_profile("default/web", "pod-default-web", 1.0)
-        engine.intake.gone("default/web", "pod-default-web")
+            engine.decisions.without_profile("default/web", uid_of("web"), 1.0)
+        engine.intake.gone(uid_of("web"))
 
     bindings.before_answer = leave
     if refused is not None:
@@ -591,7 +591,7 @@ async def test_a_pod_that_goes_before_its_binding_is_sent_is_gone_at_once(
     state = engine.scheduler_state
     with engine.running():
         await until(lambda: state.in_pre_bind or len(state.waiting))
-        engine.intake.gone("default/web", "pod-default-web")
+        engine.intake.gone(uid_of("web"))
         assert path_of(engine, "web")[-1] == {"step": "gone"}
         await until(lambda: not engine.loop.binding)
     assert bindings.made == []
@@ -625,8 +625,8 @@ async def test_the_path_of_a_preemptor_has_its_cause_and_victims_and_the_victims
 ) -> None:
     victim = pod("low", cpu="2", node="a", priority=1)
     engine = Engine(client, node("a", cpu="2"), victim)
-    engine.decisions.seen("default/low", "u", engine.clock())
-    engine.decisions.bound("default/low", "a", engine.clock())
+    engine.decisions.seen("default/low", uid_of("low"), engine.clock())
+    engine.decisions.bound(uid_of("low"), "a", engine.clock())
     engine.pending(pod("high", cpu="2", priority=10))
     with engine.running():
         await until(lambda: bindings.deleted == ["low"] and not engine.loop.binding)
@@ -679,7 +679,7 @@ async def test_a_pod_whose_profile_went_before_its_turn_waits_for_another(
     engine.intake.profiles_changed()
     with engine.running():
         assert engine.scheduler_state.without_profile
-        assert engine.scheduler_state.queue.get("default/web") is None
+        assert engine.scheduler_state.queue.get(uid_of("web")) is None
         put_profile(engine.scheduler_state)
         engine.intake.profiles_changed()
         await until(lambda: bindings.made)
@@ -694,7 +694,7 @@ async def test_a_plugin_that_breaks_fails_one_attempt_and_nothing_else(
         await until(lambda: bindings.made and bindings.statuses)
     assert bindings.made == [("plain", "a")]
     assert engine.scheduler_state.queue.counts()["backoff"] == 1
-    assert engine.scheduler_state.state.pods.get("default/marked") is None
+    assert engine.scheduler_state.state.pods.get(uid_of("marked")) is None
     (status,) = bindings.statuses
     assert status["conditions"][0]["message"] == (
         'running Reserve plugin "Marked": the plugin is broken'
@@ -762,7 +762,7 @@ async def test_a_pod_at_permit_is_called_off_when_its_profile_goes_and_runs_when
         engine.intake.profiles_changed()
         await until(lambda: not engine.loop.binding)
         assert not scheduler.state.pods.assumed
-        assert [*scheduler.without_profile] == ["default/w"]
+        assert [*scheduler.without_profile] == [uid_of("w")]
         assert bindings.statuses == []  # that no node fits would be wrong; Intake.report tells why
         put_profile(scheduler, registry=PLUGINS)
         engine.intake.profiles_changed()
@@ -797,7 +797,7 @@ async def test_a_denied_binding_is_retried_with_growing_delay_and_says_why(
     with engine.running():
         for _ in range(5):
             await until(lambda: engine.scheduler_state.queue.counts()["backoff"] == 1)
-            waiting = engine.scheduler_state.queue.get("default/web")
+            waiting = engine.scheduler_state.queue.get(uid_of("web"))
             assert waiting is not None
             backoffs.append(waiting.backoff_expiration - now)
             now = waiting.backoff_expiration

@@ -15,7 +15,7 @@ from mooring.model.pod import Pod, parse_pod
 from mooring.plugins import SHIPPED
 from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
-from mooring.testing.builders import node, pod
+from mooring.testing.builders import node, pod, uid_of
 from mooring.testing.fakes import handle
 
 REJECTED_BY = frozenset({"NodeResourcesFit"})
@@ -113,7 +113,7 @@ async def test_a_bound_pod_names_its_node(stage: Stage) -> None:
 
 
 async def test_a_pod_without_a_profile_says_so(stage: Stage) -> None:
-    stage.scheduler.without_profile["default/web"] = parse_pod(pod("web"))
+    stage.scheduler.without_profile[uid_of("web")] = parse_pod(pod("web"))
     assert await stage.report("web") == {"state": "without a profile"}
 
 

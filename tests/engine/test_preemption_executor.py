@@ -23,12 +23,12 @@ from mooring.kube.recorder import EventRecorder
 from mooring.kube.writes import PodWriter
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.node import parse_node
-from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.workloads import parse_pod_disruption_budget
 from mooring.plugins import SHIPPED
 from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
-from mooring.testing.builders import node, pdb, pod
+from mooring.testing.builders import node, pdb, pod, uid_of
 from mooring.testing.fakes import handle
 
 HIGH = 1000
@@ -72,7 +72,7 @@ class Stage:
         return popped
 
     def victims(self, *numbers: int) -> tuple[Pod, ...]:
-        found = (self.scheduler.state.pods.get(f"default/low-{i}") for i in numbers)
+        found = (self.scheduler.state.pods.get(uid_of(f"low-{i}")) for i in numbers)
         return tuple(placed.pod for placed in found if placed is not None)
 
     async def carry_out(self, *numbers: int, strict: bool = False) -> None:
@@ -149,7 +149,7 @@ async def test_the_preemptor_is_nominated_before_anything_is_written(
     stage: Stage, answers: Answers
 ) -> None:
     stage.preemptions.begin(stage.queued, Nomination("a", stage.victims(0)))
-    assert stage.scheduler.state.nominations.get("default/high") is not None
+    assert stage.scheduler.state.nominations.get(uid_of("high")) is not None
     assert stage.scheduler.state.evictions.awaits_victims(stage.preemptor)
     assert answers.requests == []
     await stage.preemptions.finish(5.0)
@@ -168,7 +168,7 @@ async def test_an_exhausted_budget_ends_the_preemption_and_the_preemptor_is_queu
     answers.exhausted = True
     await stage.carry_out(0, strict=True)
     state = stage.scheduler.state
-    assert state.nominations.get("default/high") is None
+    assert state.nominations.get(uid_of("high")) is None
     assert not state.evictions.awaits_victims(stage.preemptor)
     (budget,) = state.evictions.matching_budgets(stage.victims(0)[0])
     assert state.evictions.disruptions_allowed(budget) == 0
@@ -183,7 +183,7 @@ async def test_an_overloaded_server_exhausts_no_budget(stage: Stage, answers: An
     answers.refuse["POST", "low-0/eviction"] = (429, "TooManyRequests")
     await stage.carry_out(0, strict=True)
     assert state.evictions.disruptions_allowed(budget) == 3
-    assert state.nominations.get("default/high") is None
+    assert state.nominations.get(uid_of("high")) is None
     assert stage.queued.queue is SubQueue.BACKOFF
 
 
@@ -191,7 +191,7 @@ async def test_a_failed_deletion_ends_the_preemption(stage: Stage, answers: Answ
     answers.refuse["DELETE", "low-0"] = (403, "Forbidden")
     await stage.carry_out(0, 1)
     assert ("DELETE", "low-1") not in answers.requests
-    assert stage.scheduler.state.nominations.get("default/high") is None
+    assert stage.scheduler.state.nominations.get(uid_of("high")) is None
     assert stage.queued.queue is SubQueue.BACKOFF
 
 
@@ -267,12 +267,11 @@ async def test_an_abandoned_preemption_leaves_the_nomination_of_a_successor_of_i
     answers.refuse["DELETE", "low-0"] = (403, "Forbidden")
     stage.preemptions.begin(stage.queued, Nomination("a", stage.victims(0)))
     state = stage.scheduler.state
-    state.withdraw("default/high")
-    successor = replace(stage.preemptor, uid="successor")
+    state.withdraw(uid_of("high"))
+    successor = replace(stage.preemptor, uid=Uid("successor"))
     state.nominate(successor, "a")
     await stage.preemptions.finish(5.0)
-    nominee = state.nominations.get("default/high")
-    assert nominee is not None
+    (nominee,) = state.nominations
     assert nominee.pod is successor
 
 
@@ -284,7 +283,7 @@ async def test_every_preemptor_of_a_victim_that_stays_is_queued_again(
     stage.preemptions.begin(stage.queued, Nomination("a", stage.victims(0)))
     stage.preemptions.begin(other, Nomination("a", stage.victims(0)))
     await stage.preemptions.finish(5.0)
-    assert stage.scheduler.state.nominations.get("default/other") is None
+    assert stage.scheduler.state.nominations.get(uid_of("other")) is None
     assert not stage.scheduler.state.evictions.awaits_victims(other.pod)
     assert other.queue is SubQueue.BACKOFF
 
@@ -295,7 +294,7 @@ async def test_a_victim_that_has_gone_by_itself_is_no_failure(
     answers.refuse["PATCH", "low-0/status"] = (404, "NotFound")
     await stage.carry_out(0, 1)
     assert ("DELETE", "low-1") in answers.requests
-    assert stage.scheduler.state.nominations.get("default/high") is not None
+    assert stage.scheduler.state.nominations.get(uid_of("high")) is not None
 
 
 async def test_a_victim_is_deleted_even_if_its_condition_conflicts(
@@ -310,11 +309,11 @@ async def test_victims_that_are_terminating_already_are_not_deleted_again(
     stage: Stage, answers: Answers
 ) -> None:
     terminating = parse_pod(pod("low-0", cpu="1", node="a", terminating=True))
-    stage.scheduler.state.put(Kind.POD, terminating.key, terminating)
+    stage.scheduler.state.put(Kind.POD, terminating.uid, terminating)
     stage.preemptions.begin(stage.queued, Nomination("a", (terminating,)))
     await stage.preemptions.finish(5.0)
     assert answers.requests == []
-    assert stage.scheduler.state.nominations.get("default/high") is not None
+    assert stage.scheduler.state.nominations.get(uid_of("high")) is not None
 
 
 async def test_a_victim_at_permit_is_rejected_instead_of_deleted(
@@ -336,8 +335,8 @@ async def test_lower_nominations_on_the_node_are_cleared(stage: Stage) -> None:
     for nominated in (lower, equal):
         stage.scheduler.state.nominate(nominated, "a")
     await stage.carry_out(0)
-    assert stage.scheduler.state.nominations.get("default/lower") is None
-    assert stage.scheduler.state.nominations.get("default/equal") is not None
+    assert stage.scheduler.state.nominations.get(uid_of("lower")) is None
+    assert stage.scheduler.state.nominations.get(uid_of("equal")) is not None
     assert [change.before for change in stage.freed if isinstance(change.before, Pod)]
 
 
@@ -361,7 +360,7 @@ async def test_every_preemptor_of_a_victim_with_an_exhausted_budget_is_queued_ag
     stage.preemptions.begin(other, Nomination("a", stage.victims(0), strict=True))
     await stage.preemptions.finish(5.0)
     assert other.queue is SubQueue.BACKOFF
-    assert stage.scheduler.state.nominations.get("default/other") is None
+    assert stage.scheduler.state.nominations.get(uid_of("other")) is None
 
 
 async def test_a_victim_that_has_left_its_node_before_its_turn_is_not_deleted(
@@ -399,5 +398,5 @@ async def test_a_victim_that_stays_because_of_a_conflict_ends_the_preemption(
     answers.bodies_of["GET", "low-0"] = {"metadata": {"uid": victim.uid}, "spec": {}}
     await stage.carry_out(0)
     assert not stage.scheduler.state.evictions.evicting(victim)
-    assert stage.scheduler.state.nominations.get("default/high") is None
+    assert stage.scheduler.state.nominations.get(uid_of("high")) is None
     assert stage.queued.queue is SubQueue.BACKOFF

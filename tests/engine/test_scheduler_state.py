@@ -30,7 +30,7 @@ def test_the_parts_of_the_scheduler_state_cannot_be_replaced() -> None:
 def test_a_new_state_has_no_pods_without_a_profile_and_no_binding_to_call_off() -> None:
     first, second = one_node(), scheduler_state()
     unmatched = parse_pod(pod("web"))
-    first.without_profile[unmatched.key] = unmatched
+    first.without_profile[unmatched.uid] = unmatched
     first.in_pre_bind[unmatched.uid] = unmatched.key.upper
     assert second.without_profile == {}
     assert second.in_pre_bind == {}

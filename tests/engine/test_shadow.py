@@ -27,7 +27,7 @@ from mooring.observe.metrics import Metrics
 from mooring.plugins import SHIPPED
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
-from mooring.testing.builders import node, pod, toleration
+from mooring.testing.builders import node, pod, toleration, uid_of
 from scheduler_states import put_profile, scheduler_state
 
 OTHERS = {"match": {"schedulerNames": ["default-scheduler"]}}
@@ -88,19 +88,19 @@ class Beside:
     def pending(self, raw: dict[str, Any]) -> None:
         """The pod is shown without a node, and no profile takes it."""
         parsed = parse_pod(raw)
-        self.scheduler.without_profile[parsed.key] = parsed
+        self.scheduler.without_profile[parsed.uid] = parsed
 
     def shown_bound(self, raw: dict[str, Any], node_name: str) -> Pod:
         """The watch shows the pod on the node."""
         bound = parse_pod({**raw, "spec": {**raw["spec"], "nodeName": node_name}})
-        self.scheduler.state.put(Kind.POD, bound.key, bound)
+        self.scheduler.state.put(Kind.POD, bound.uid, bound)
         return bound
 
     def bind(self, raw: dict[str, Any], node_name: str) -> Pod:
         """The other scheduler binds a pod that was pending, and both watches show it."""
         self.pending(raw)
         bound = self.shown_bound(raw, node_name)
-        del self.scheduler.without_profile[bound.key]
+        del self.scheduler.without_profile[bound.uid]
         self.shadow.left(bound.uid)
         return bound
 
@@ -137,7 +137,7 @@ def test_a_pod_on_a_node_of_equal_score_is_tied_whichever_of_them_is_chosen() ->
     beside = Beside(*(node(f"n{number}") for number in range(5)))
     for number in range(5):
         beside.bind(pod(f"p{number}", cpu="1"), f"n{number}")
-        beside.scheduler.state.delete(Kind.POD, f"default/p{number}")
+        beside.scheduler.state.delete(Kind.POD, uid_of(f"p{number}"))
     assert {*beside.results()} <= {"same", "tied"}
 
 
@@ -165,7 +165,7 @@ def test_a_pod_for_which_the_profile_has_no_node_is_unschedulable_and_evicts_not
     assert beside.results() == {"unschedulable": 1}
     assert "Insufficient cpu" in beside.records()[0]["message"]
     assert "preemption" not in beside.records()[0]["message"]
-    assert beside.scheduler.state.nominations.get("default/web") is None
+    assert beside.scheduler.state.nominations.get(uid_of("web")) is None
 
 
 amounts = st.sampled_from(["500m", "1", "1500m", "2"])
@@ -277,7 +277,7 @@ def test_the_loop_is_woken_when_there_is_something_to_compare() -> None:
 def test_a_pod_that_is_deleted_meanwhile_is_compared_too() -> None:
     beside = Beside(*TWO)
     beside.bind(pod(cpu="2", memory="4Gi"), "large")
-    beside.scheduler.state.delete(Kind.POD, "default/web")
+    beside.scheduler.state.delete(Kind.POD, uid_of("web"))
     assert beside.results() == {"same": 1}
 
 

@@ -12,7 +12,7 @@ from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
 from mooring.model.pod_group import COSCHEDULING_LABEL
-from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group
+from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group, uid_of
 
 Raw = dict[str, Any]
 
@@ -149,7 +149,7 @@ async def test_a_group_of_which_a_member_is_deleted_during_the_calls_is_not_plac
     raws = members(2)
     engine.pending(*raws)
     await until(lambda: held.calls == 2)
-    engine.intake.gone("default/g-1", parse_pod(raws[1]).uid)
+    engine.intake.gone(parse_pod(raws[1]).uid)
     held.go()
     await until(lambda: "1 of 2 members exist" in stage.api.message("g-0"))
     assert stage.api.bound == {}
@@ -162,7 +162,7 @@ async def test_a_group_is_placed_without_a_member_that_it_does_not_need(stage: S
     raws = members(3)
     engine.pending(*raws)
     await until(lambda: held.calls == 3)
-    engine.intake.gone("default/g-0", parse_pod(raws[0]).uid)
+    engine.intake.gone(parse_pod(raws[0]).uid)
     held.go()
     await until(lambda: len(stage.api.bound) == 2)
     assert stage.api.bound.keys() == {"g-1", "g-2"}
@@ -177,7 +177,7 @@ async def test_a_member_that_the_api_server_does_not_know_any_more_is_left_out(
     engine.pending(*members(3))
     await until(lambda: len(stage.api.bound) == 2)
     assert stage.api.bound.keys() == {"g-1", "g-2"}
-    assert engine.state.queue.get("default/g-0") is None
+    assert engine.state.queue.get(uid_of("g-0")) is None
 
 
 async def test_a_group_that_is_deleted_during_the_calls_is_not_placed(stage: Stage) -> None:
@@ -387,7 +387,7 @@ async def test_a_group_preempts_though_an_extender_filters_its_nodes(stage: Stag
     engine.pending(*members(2, cpu="2", priority=9))
     await until(lambda: stage.api.deleted)
     for name in stage.api.deleted:
-        engine.state.state.delete(Kind.POD, f"default/{name}")
+        engine.state.state.delete(Kind.POD, uid_of(name))
     await until(lambda: len(stage.api.bound) == 2 or len(stage.api.deleted) == 2)
     assert set(stage.api.bound.values()) <= {"b", "c"}
 
@@ -402,7 +402,7 @@ async def test_a_group_preempts_though_a_member_is_deleted_during_the_calls(
     engine.pending(*raws)
     await until(lambda: held.calls == 3)
     engine.put(pod("low-c", cpu="4", node="c"))
-    engine.intake.gone("default/g-2", parse_pod(raws[2]).uid)
+    engine.intake.gone(parse_pod(raws[2]).uid)
     held.go()
     await until(lambda: stage.api.deleted)
     assert called_about(answers) == {"g-0": 1, "g-1": 1, "g-2": 1}

@@ -48,7 +48,7 @@ from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import NodeView
-from mooring.testing.builders import cluster, node, pod
+from mooring.testing.builders import cluster, node, pod, uid_of
 from scheduler_states import group_reports, put_profile
 
 SECONDS: Final = 20.0
@@ -294,7 +294,7 @@ class Engine:
         if self.loop.binding or sum(queue.counts().values()) != len(list(queue)):
             return False
         for name in (*HOSTILE, *PLAIN):
-            queued, assumed = queue.get(f"default/{name}"), pods.get(f"default/{name}")
+            queued, assumed = queue.get(uid_of(name)), pods.get(uid_of(name))
             if name in bound:
                 if queued is not None or assumed is None:
                     return False

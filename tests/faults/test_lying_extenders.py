@@ -10,7 +10,8 @@ from controlplane.processes import free_ports
 from extending import Answers, extender
 from faults.extender_engine import Held, Stage, all_pass, staged, until
 from mooring.model.events import Kind
-from mooring.testing.builders import node, pod
+from mooring.model.pod import Uid
+from mooring.testing.builders import node, pod, uid_of
 
 GPU = "acme.io/gpu"
 GPU_ONLY = {"managedResources": [{"name": GPU}]}
@@ -79,13 +80,13 @@ async def test_a_pod_that_is_deleted_during_the_call_is_dropped(stage: Stage) ->
     engine = await stage.engine(node("a"), answers=Answers(filter=held))
     engine.pending(pod("web"))
     await until(lambda: held.calls == 1)
-    engine.intake.gone("default/web", "pod-default-web")
+    engine.intake.gone(Uid("pod-default-web"))
     held.go()
     engine.pending(pod("next"))
     await until(lambda: stage.api.bound)
     assert stage.api.bound == {"next": "a"}
-    assert engine.state.queue.get("default/web") is None
-    assert engine.state.state.pods.get("default/web") is None
+    assert engine.state.queue.get(uid_of("web")) is None
+    assert engine.state.state.pods.get(uid_of("web")) is None
 
 
 async def test_a_pod_whose_profile_changes_during_the_call_is_decided_by_the_new_one(
@@ -224,7 +225,7 @@ async def test_an_extender_binds_in_place_of_mooring(stage: Stage) -> None:
 
     engine = await stage.engine(node("a"), answers=Answers(bind=binds))
     engine.pending(pod("web"))
-    await until(lambda: engine.state.queue.get("default/web") is None)
+    await until(lambda: engine.state.queue.get(uid_of("web")) is None)
     assert stage.api.bound == {"web": "a by the extender"}
     assert len(engine.state.state.pods.assumed) == 1
 
@@ -238,7 +239,7 @@ async def test_a_binding_that_the_extender_refuses_frees_the_node_and_is_tried_a
     await until(lambda: "the card is taken" in stage.api.message("web"))
     assert len(engine.state.state.pods.assumed) == 0
     answers.by_verb["bind"] = {}
-    await until(lambda: engine.state.queue.get("default/web") is None)
+    await until(lambda: engine.state.queue.get(uid_of("web")) is None)
 
 
 async def test_a_binding_whose_answer_is_lost_counts_if_the_pod_is_bound(stage: Stage) -> None:
@@ -248,7 +249,7 @@ async def test_a_binding_whose_answer_is_lost_counts_if_the_pod_is_bound(stage: 
 
     engine = await stage.engine(node("a"), answers=Answers(bind=binds))
     engine.pending(pod("web"))
-    await until(lambda: engine.state.queue.get("default/web") is None)
+    await until(lambda: engine.state.queue.get(uid_of("web")) is None)
     assert stage.api.message("web") == ""
     assert len(engine.state.state.pods.assumed) == 1
 
@@ -303,7 +304,7 @@ async def test_a_candidate_whose_victim_has_gone_meanwhile_is_left_out(stage: St
     engine = await stage.engine(*FULL, answers=Answers(preempt=held))
     engine.pending(pod("web", cpu="1", priority=10))
     await until(lambda: held.calls == 1)
-    engine.state.state.delete(Kind.POD, "default/low")
+    engine.state.state.delete(Kind.POD, uid_of("low"))
     held.go()
     await until(lambda: stage.api.bound)
     assert stage.api.bound == {"web": "a"}
@@ -318,7 +319,7 @@ async def test_a_nominated_pod_is_bound_to_its_node_if_the_extender_passes_it(
     engine.pending(pod("web", cpu="1", priority=10))
     await until(lambda: stage.api.deleted == ["mid"])
     await until(engine.unschedulable)
-    engine.state.state.delete(Kind.POD, "default/mid")
+    engine.state.state.delete(Kind.POD, uid_of("mid"))
     await until(lambda: stage.api.bound)
     assert stage.api.bound == {"web": "b"}
     last = [arguments["NodeNames"] for verb, arguments in answers.asked if verb == "filter"][-1]

@@ -34,7 +34,7 @@ from mooring.framework.verdicts import (
     Unschedulable,
     Wait,
 )
-from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import GroupKey, GroupSource
 from mooring.state.pod_groups import PodGroupState
 from mooring.state.snapshot import Snapshot
@@ -337,9 +337,12 @@ STRANGER = parse_pod(pod("stranger", node="n1"))
     [
         (None, "it must return GroupNomination, Unschedulable or NotEligible"),
         (GroupNomination({}, ()), "returned nodes that are not one for each member"),
-        (GroupNomination({"m": "n9"}, ()), "nominated a node that does not exist"),
-        (GroupNomination({"m": "n1"}, (STRANGER,)), "victims that are no tuple of pods on nodes"),
-        (GroupNomination({"m": "n1"}, [1]), "victims that are no tuple of pods on nodes"),  # type: ignore[arg-type]
+        (GroupNomination({Uid("m"): "n9"}, ()), "nominated a node that does not exist"),
+        (
+            GroupNomination({Uid("m"): "n1"}, (STRANGER,)),
+            "victims that are no tuple of pods on nodes",
+        ),
+        (GroupNomination({Uid("m"): "n1"}, [1]), "victims that are no tuple of pods on nodes"),  # type: ignore[arg-type]
     ],
 )
 @pytest.mark.parametrize("pauses", [0, 2])
@@ -364,7 +367,7 @@ def group_post_filter(answer: Any) -> Generator[None, None, Any]:
     plugin = next(p for p in found.pipeline.post_filter if p.name == "Odd")
     assert isinstance(plugin, PodGroupPostFilterPlugin)
     group = PodGroupState(GroupKey(GroupSource.PODS, "default", "g"))
-    member = replace(parse_pod(pod("m")), uid="m")
+    member = replace(parse_pod(pod("m")), uid=Uid("m"))
     state = PodGroupPostFilterState(
         group,
         (member,),
@@ -378,7 +381,7 @@ def group_post_filter(answer: Any) -> Generator[None, None, Any]:
 
 
 def test_a_plugin_for_groups_may_pause() -> None:
-    nomination = GroupNomination({"m": "n1"}, ())
+    nomination = GroupNomination({Uid("m"): "n1"}, ())
     steps = group_post_filter(after_pauses(2, nomination))
     assert [next(steps), next(steps)] == [None, None]
     with pytest.raises(StopIteration) as ended:

@@ -118,13 +118,13 @@ async def test_each_object_reaches_its_handler_and_only_statuses_are_written(
     client.post(PROFILES, named("SchedulingProfile", api, "kopf-test", spec={}))
     client.post(CLASSES, named("PriorityClass", "scheduling.k8s.io/v1", "kopf-test", value=7))
     async with kopf_serving(shared, control_plane):
-        await until(lambda: shared.queue.get(f"{namespace}/early"))
+        await until(lambda: shared.queue.named(f"{namespace}/early"))
         await until(lambda: "kopf-test" in shared.state.objects.of(Kind.PRIORITY_CLASS))
         await until(lambda: client.get(f"{PROFILES}/kopf-test").get("status"))
         client.post(pods, pending_pod("late"))
-        await until(lambda: shared.queue.get(f"{namespace}/late"))
+        await until(lambda: shared.queue.named(f"{namespace}/late"))
         client.delete(f"{pods}/early")
-        await until(lambda: shared.queue.get(f"{namespace}/early") is None)
+        await until(lambda: shared.queue.named(f"{namespace}/early") is None)
     profile, late = client.get(f"{PROFILES}/kopf-test"), client.get(f"{pods}/late")
     assert profile["status"]["conditions"][0]["reason"] == "InForce"
     for written in (profile, late):
@@ -141,10 +141,10 @@ async def test_a_pod_that_is_bound_leaves_the_queue(
     client.post(CLASSES, named("PriorityClass", "scheduling.k8s.io/v1", "kopf-test", value=7))
     client.post(pods, pending_pod("web"))
     async with kopf_serving(shared, control_plane):
-        await until(lambda: shared.queue.get(f"{namespace}/web"))
+        await until(lambda: shared.queue.named(f"{namespace}/web"))
         target = {"apiVersion": "v1", "kind": "Node", "name": "elsewhere"}
         client.post(f"{pods}/web/binding", named("Binding", "v1", "web", target=target))
-        await until(lambda: shared.queue.get(f"{namespace}/web") is None)
+        await until(lambda: shared.queue.named(f"{namespace}/web") is None)
 
 
 async def test_kopf_is_started_again_when_a_part_of_it_ends(
@@ -166,7 +166,7 @@ async def test_kopf_is_started_again_when_a_part_of_it_ends(
         before = listings
         await until(lambda: listings > before)
         client.post(pods, pending_pod("late"))
-        await until(lambda: shared.queue.get(f"{namespace}/late"))
+        await until(lambda: shared.queue.named(f"{namespace}/late"))
     assert [t for t in asyncio.all_tasks() if "watcher" in t.get_name()] == []
 
 

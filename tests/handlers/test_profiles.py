@@ -146,9 +146,9 @@ def test_pods_that_waited_for_the_profile_are_queued_when_it_comes(
     profile_handler: ProfileHandler, shared: SchedulerState
 ) -> None:
     waiting = parse_pod(pod("early", spec={"schedulerName": "packed"}))
-    shared.without_profile[waiting.key] = waiting
+    shared.without_profile[waiting.uid] = waiting
     profile_handler.applied(profile())
-    assert shared.queue.get(waiting.key) is not None
+    assert shared.queue.get(waiting.uid) is not None
 
 
 def test_a_profile_that_goes_decides_no_more(
@@ -156,7 +156,7 @@ def test_a_profile_that_goes_decides_no_more(
 ) -> None:
     profile_handler.applied(profile())
     profile_handler.gone("packed", "another uid")
-    assert profile_handler.known() == {"packed": "u1"}
+    assert profile_handler.known() == {"u1": "packed"}
     profile_handler.gone("packed", "u1")
     assert not shared.profiles.in_force
     assert profile_handler.known() == {}

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
@@ -35,11 +35,16 @@ class Register:
         self.broken: set[str] = set()
         compared = (
             Compared(
-                POD, lambda: self.pods, self._knows_pod, self._pod_gone, self._pod_found, PENDING
+                POD,
+                lambda: _by_uid(self.pods),
+                self._knows_pod,
+                self._pod_gone,
+                self._pod_found,
+                PENDING,
             ),
             Compared(
                 PRIORITY_CLASS,
-                lambda: self.classes,
+                lambda: _by_uid(self.classes),
                 lambda name, uid: self.classes.get(name) == uid,
                 self._class_gone,
                 self._class_found,
@@ -74,6 +79,10 @@ class Register:
     async def done(self) -> None:
         """The comparison is done, and the next one is awaited."""
         await self.clock.sleepers(seconds=EVERY_SECONDS)
+
+
+def _by_uid(uids: Mapping[str, str]) -> dict[str, str]:
+    return {uid: key for key, uid in uids.items()}
 
 
 @pytest.fixture

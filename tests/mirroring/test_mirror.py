@@ -125,9 +125,9 @@ def test_the_end_of_a_predecessor_leaves_its_successor_in_place(mirrored: Mirror
     mirrored.mirror.apply(POD, "ADDED", incarnation("second"))
     mirrored.actions()
     mirrored.mirror.apply(POD, "DELETED", incarnation("first"))
-    successor = mirrored.state.known(Kind.POD, "default/web")
+    successor = mirrored.state.known(Kind.POD, "second")
     assert successor is not None
     assert successor.uid == "second"
     assert mirrored.actions() == []
     mirrored.mirror.apply(POD, "DELETED", incarnation("second"))
-    assert mirrored.state.known(Kind.POD, "default/web") is None
+    assert mirrored.state.known(Kind.POD, "second") is None

@@ -12,6 +12,7 @@ import pytest
 from certificates import Authority, Pair, insecure
 from mooring.framework.decision import Decision
 from mooring.model.access import Attributes, ReviewError, User
+from mooring.model.pod import Uid
 from mooring.observe.http import Check, Endpoints, ListenError
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog, Step
@@ -300,7 +301,7 @@ async def test_paths_that_are_always_allowed_are_a_setting() -> None:
 def decided(*pods: str) -> DecisionLog:
     log = DecisionLog(clock=lambda: 0.0, wall=lambda: 0.0)
     for second, pod in enumerate(pods):
-        log.decided(Decision(pod, "mooring", "n1", None, (), None, {}, None), second)
+        log.decided(Uid(pod), Decision(pod, "mooring", "n1", None, (), None, {}, None), second)
     return log
 
 
@@ -336,12 +337,14 @@ def preempting() -> DecisionLog:
     """
     log = DecisionLog(clock=lambda: 0.0, wall=lambda: 0.0)
     victims = ("bank/vault", "shop/low")
-    log.decided(Decision("shop/web", "mooring", None, "n1", victims, None, {}, None), 1.0)
+    web, low = Uid("web"), Uid("low")
+    nominated = Decision("shop/web", "mooring", None, "n1", victims, None, {}, None)
+    log.decided(web, nominated, 1.0)
     why = 'pods "vault" is forbidden: it is being watched'
-    log.preemption_failed("shop/web", why, ["bank/vault"], 2.0)
-    log.seen("shop/low", "u", 1.0)
-    log.bound("shop/low", "n1", 2.0)
-    log.note("shop/low", Step.PREEMPTED, 3.0, "bank/atm", "n1")
+    log.preemption_failed(web, why, ["bank/vault"], 2.0)
+    log.seen("shop/low", low, 1.0)
+    log.bound(low, "n1", 2.0)
+    log.note(low, Step.PREEMPTED, 3.0, "bank/atm", "n1")
     return log
 
 

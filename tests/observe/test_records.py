@@ -2,11 +2,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from mooring.framework.decision import Decision, NodeScore, Rejection
 from mooring.framework.queued_pod import PodState, StateTimes
+from mooring.model.pod import Uid
 from mooring.observe.records import LATEST, DecisionLog, Step, to_json
 
 POD = "shop/cart-0"
+UID = Uid("u1")
 CPU = "Insufficient cpu"
 NO_CPU = Rejection("NodeResourcesFit", ("Insufficient cpu",), resolvable=True)
 TAINTED = Rejection("TaintToleration", ("node(s) had untolerated taint(s)",), resolvable=False)
@@ -107,7 +111,7 @@ def steps(record: DecisionLog, pod: str = POD) -> list[tuple[str, int]]:
 def test_a_small_decision_is_kept_whole_with_its_times() -> None:
     record = log()
     kept = decision(node="n1", scores=totals(3, 4))
-    record.decided(kept, 1.25)
+    record.decided(UID, kept, 1.25)
     assert record.of(POD) == [
         to_json(kept) | {"time": at(1.25), "since": at(1.25), "count": 1, "cause": None}
     ]
@@ -116,8 +120,8 @@ def test_a_small_decision_is_kept_whole_with_its_times() -> None:
 def test_of_attempts_in_a_row_with_the_same_cause_the_last_decision_is_kept() -> None:
     record = log()
     for second, message in enumerate(("0/4 nodes: 4 cpu", "0/5 nodes: 5 cpu")):
-        record.decided(decision(message=message), second, cause="Insufficient cpu")
-    record.decided(decision(message="0/5 nodes: 5 tainted"), 2, cause="tainted")
+        record.decided(UID, decision(message=message), second, cause="Insufficient cpu")
+    record.decided(UID, decision(message="0/5 nodes: 5 tainted"), 2, cause="tainted")
     tainted, cpu = record.of(POD)
     assert (cpu["message"], cpu["count"], cpu["cause"]) == ("0/5 nodes: 5 cpu", 2, CPU)
     assert (cpu["since"], cpu["time"]) == (at(0), at(1))
@@ -127,30 +131,30 @@ def test_of_attempts_in_a_row_with_the_same_cause_the_last_decision_is_kept() ->
 
 def test_the_cause_is_that_of_the_last_attempt_without_a_node() -> None:
     record = log()
-    assert record.cause(POD) is None
-    record.decided(decision(message="0/1 nodes"), 1.0, cause="taint spot")
-    record.decided(decision(message="0/1 nodes"), 2.0, cause=CPU)
-    record.decided(decision(node="n1"), 3.0)
-    assert record.cause(POD) == CPU
+    assert record.cause(UID) is None
+    record.decided(UID, decision(message="0/1 nodes"), 1.0, cause="taint spot")
+    record.decided(UID, decision(message="0/1 nodes"), 2.0, cause=CPU)
+    record.decided(UID, decision(node="n1"), 3.0)
+    assert record.cause(UID) == CPU
 
 
 def test_the_path_of_a_pod_has_every_step_in_order_with_its_details() -> None:
     record = log()
-    record.seen(POD, "u1", 0)
-    record.admitted(POD, "SchedulingGates", 0)
-    record.admitted(POD, None, 1)
+    record.seen(POD, UID, 0)
+    record.admitted(UID, "SchedulingGates", 0)
+    record.admitted(UID, None, 1)
     record.decided(
-        decision(nominated="n1", victims=("shop/a", "shop/b"), message="none"), 2, cause=CPU
+        UID, decision(nominated="n1", victims=("shop/a", "shop/b"), message="none"), 2, cause=CPU
     )
-    record.preemption_failed(POD, "a budget forbids it", ["shop/b"], 3)
-    record.decided(decision(node="n2"), 4)
-    record.note(POD, Step.WAITING_AT_PERMIT, 4, "n2", "GangScheduling")
-    record.note(POD, Step.REJECTED, 5, "GangScheduling", "too late")
-    record.decided(decision(node="n1"), 6)
-    record.note(POD, Step.ERROR, 6, "binding rejected")
-    record.decided(decision(node="n1"), 7)
-    record.bound(POD, "n1", 8)
-    record.note(POD, Step.PREEMPTED, 9, "shop/big", "n1")
+    record.preemption_failed(UID, "a budget forbids it", ["shop/b"], 3)
+    record.decided(UID, decision(node="n2"), 4)
+    record.note(UID, Step.WAITING_AT_PERMIT, 4, "n2", "GangScheduling")
+    record.note(UID, Step.REJECTED, 5, "GangScheduling", "too late")
+    record.decided(UID, decision(node="n1"), 6)
+    record.note(UID, Step.ERROR, 6, "binding rejected")
+    record.decided(UID, decision(node="n1"), 7)
+    record.bound(UID, "n1", 8)
+    record.note(UID, Step.PREEMPTED, 9, "shop/big", "n1")
     path = record.path(POD)
     assert path is not None
     once = [(step.pop("time"), step.pop("until"), step.pop("count")) for step in path["steps"]]
@@ -183,11 +187,11 @@ def test_the_path_of_a_pod_has_every_step_in_order_with_its_details() -> None:
 
 def test_the_time_in_each_state_is_that_of_the_pods_own_clock() -> None:
     record = log()
-    times = record.seen(POD, "u1", 0)
+    times = record.seen(POD, UID, 0)
     assert times is not None
     times.enter(PodState.UNSCHEDULABLE, 2)
     times.enter(PodState.BINDING, 10)
-    record.bound(POD, "n1", 10.5)
+    record.bound(UID, "n1", 10.5)
     path = record.path(POD)
     assert path is not None
     assert path["seconds"] == {"active": 2, "unschedulable": 8, "being bound": 0.5}
@@ -197,65 +201,89 @@ def test_the_time_in_each_state_is_that_of_the_pods_own_clock() -> None:
 def test_what_is_known_already_is_no_step() -> None:
     record = log()
     for second in range(3):
-        record.seen(POD, "u1", second)
-        record.admitted(POD, None, second)
+        record.seen(POD, UID, second)
+        record.admitted(UID, None, second)
     assert steps(record) == [("seen", 1), ("queued", 1)]
     for second in range(3):
-        record.without_profile(POD, "u1", second)
-    record.admitted(POD, "", 4)
+        record.without_profile(POD, UID, second)
+    record.admitted(UID, "", 4)
     assert steps(record)[2:] == [("noProfile", 1), ("gated", 1)]
 
 
-def test_a_pod_whose_successor_is_seen_is_gone() -> None:
+@pytest.mark.parametrize("late", ["bound", "gone", "error"])
+def test_what_is_told_late_of_a_pod_is_no_step_of_the_next_one_of_its_name(late: str) -> None:
+    """The answer to a Binding may come when the pod was deleted and its successor was seen."""
     lines: list[bytes] = []
     record = log(append=lines.append)
-    record.seen(POD, "u1", 0)
-    record.decided(decision(node="n1"), 1)
-    record.seen(POD, "u2", 2)
+    record.seen(POD, UID, 0)
+    record.decided(UID, decision(node="n1"), 1)
+    record.seen(POD, Uid("u2"), 2)
+    if late == "bound":
+        record.bound(UID, "n1", 3)
+    elif late == "gone":
+        record.gone(UID, 3)
+    else:
+        record.note(UID, Step.ERROR, 3, "refused")
     assert steps(record) == [("seen", 1)]
     told = [(line["uid"], line["step"]) for line in map(json.loads, lines)]
-    assert told == [("u1", "seen"), ("u1", "assumed"), ("u1", "gone"), ("u2", "seen")]
+    assert told == [("u1", "seen"), ("u1", "assumed"), ("u2", "seen"), ("u1", late)]
+
+
+def test_a_path_that_has_ended_is_dropped_once_the_next_pod_of_its_name_is_seen() -> None:
+    record = log()
+    record.seen(POD, UID, 0)
+    record.bound(UID, "n1", 1)
+    record.seen(POD, Uid("u2"), 2)
+    assert len(record) == 1
+    record.seen(POD, Uid("u3"), 3)
+    assert len(record) == 2
+    record.gone(Uid("u2"), 4)
+    assert (len(record), steps(record)) == (1, [("seen", 1)])
+    record.gone(Uid("u3"), 5)
+    record.seen(POD, Uid("u4"), 6)
+    record.gone(Uid("u4"), 7)
+    assert len(record) == 1
 
 
 def test_a_successor_is_seen_though_there_is_no_space_for_the_end_of_its_predecessor() -> None:
     full = log()
-    full.seen(POD, "u1", 0)
+    full.seen(POD, UID, 0)
     record = log(limit=full.bytes)
-    record.seen(POD, "u1", 0)
-    assert record.seen(POD, "u2", 1) is not None
+    record.seen(POD, UID, 0)
+    assert record.seen(POD, Uid("u2"), 1) is not None
     assert steps(record) == [("seen", 1)]
 
 
 def test_what_is_told_of_a_pod_after_its_end_or_of_another_pod_of_its_name_is_left_out() -> None:
     record = log()
-    record.seen(POD, "u1", 0)
-    record.gone(POD, "another", 1)
-    record.gone(POD, "u1", 2)
-    record.note(POD, Step.ERROR, 3, "too late")
-    record.note("shop/unknown", Step.ERROR, 3, "no path")
+    record.seen(POD, UID, 0)
+    record.gone(Uid("another"), 1)
+    record.gone(UID, 2)
+    record.note(UID, Step.ERROR, 3, "too late")
+    record.note(Uid("shop/unknown"), Step.ERROR, 3, "no path")
     assert steps(record) == [("seen", 1), ("gone", 1)]
     assert steps(record, "shop/unknown") == []
 
 
 def test_a_pod_that_comes_again_goes_on_with_its_path_and_a_new_one_of_its_name_does_not() -> None:
     record = log()
-    record.seen(POD, "u1", 0)
-    record.gone(POD, "u1", 1)
-    record.seen(POD, "u1", 2)
-    record.admitted(POD, None, 2)
+    record.seen(POD, UID, 0)
+    record.gone(UID, 1)
+    record.seen(POD, UID, 2)
+    record.admitted(UID, None, 2)
     assert steps(record) == [("seen", 1), ("gone", 1), ("seen", 1), ("queued", 1)]
-    record.seen(POD, "u2", 3)
+    record.seen(POD, Uid("u2"), 3)
     assert steps(record) == [("seen", 1)]
 
 
 def test_a_decision_about_a_pod_without_a_path_begins_one_which_the_pod_goes_on_with() -> None:
     record = log()
-    record.decided(decision(message="no"), 1, cause=CPU)
+    record.decided(UID, decision(message="no"), 1, cause=CPU)
     path = record.path(POD)
     assert path is not None
     assert (path["state"], path["seconds"]) == (None, {})
     times = StateTimes(0, PodState.BACKOFF)
-    assert record.seen(POD, "u1", 2, times) is times
+    assert record.seen(POD, UID, 2, times) is times
     path = record.path(POD)
     assert path is not None
     assert (path["uid"], path["state"], steps(record)) == ("u1", "backoff", [("unschedulable", 1)])
@@ -263,9 +291,9 @@ def test_a_decision_about_a_pod_without_a_path_begins_one_which_the_pod_goes_on_
 
 def test_the_first_and_the_last_steps_of_a_long_path_are_kept() -> None:
     record = log()
-    record.seen(POD, "u1", 0)
+    record.seen(POD, UID, 0)
     for second in range(100):
-        record.note(POD, Step.ERROR, second, f"error {second}")
+        record.note(UID, Step.ERROR, second, f"error {second}")
     path = record.path(POD)
     assert path is not None
     causes = [step.get("cause") for step in path["steps"]]
@@ -276,7 +304,7 @@ def test_the_first_and_the_last_steps_of_a_long_path_are_kept() -> None:
 def test_the_last_decisions_of_a_pod_are_kept_and_all_its_steps() -> None:
     record = log(decisions_per_pod=2)
     for second in range(4):
-        record.decided(decision(message="no"), second, cause=f"cause {second}")
+        record.decided(UID, decision(message="no"), second, cause=f"cause {second}")
     assert [kept["cause"] for kept in record.of(POD)] == ["cause 3", "cause 2"]
     assert steps(record) == [("unschedulable", 1)] * 4
 
@@ -284,7 +312,7 @@ def test_the_last_decisions_of_a_pod_are_kept_and_all_its_steps() -> None:
 def test_many_victims_are_counted_and_some_are_named() -> None:
     record = log()
     victims = tuple(f"shop/v{n}" for n in range(25))
-    record.decided(decision(nominated="n1", victims=victims, message="no"), 0, cause=CPU)
+    record.decided(UID, decision(nominated="n1", victims=victims, message="no"), 0, cause=CPU)
     path = record.path(POD)
     assert path is not None
     assert len(path["steps"][-1]["victims"]) == 10
@@ -293,7 +321,7 @@ def test_many_victims_are_counted_and_some_are_named() -> None:
 
 def test_the_best_scores_are_kept_and_the_full_number_is_told() -> None:
     record = log(nodes=2)
-    record.decided(decision(node="n1", scores=totals(1, 9, 5)), 0)
+    record.decided(UID, decision(node="n1", scores=totals(1, 9, 5)), 0)
     (kept,) = record.of(POD)
     assert set(kept["scores"]) == {"n1", "n2"}
     assert kept["truncated"] == {"scores": 3}
@@ -301,7 +329,7 @@ def test_the_best_scores_are_kept_and_the_full_number_is_told() -> None:
 
 def test_the_chosen_node_is_kept_among_equals() -> None:
     record = log(nodes=2)
-    record.decided(decision(node="n3", scores=totals(7, 7, 7, 7)), 0)
+    record.decided(UID, decision(node="n3", scores=totals(7, 7, 7, 7)), 0)
     (kept,) = record.of(POD)
     assert "n3" in kept["scores"]
 
@@ -309,7 +337,7 @@ def test_the_chosen_node_is_kept_among_equals() -> None:
 def test_a_rare_rejection_is_kept_beside_a_common_one() -> None:
     record = log(nodes=2)
     found = {"n1": NO_CPU, "n2": NO_CPU, "n3": TAINTED}
-    record.decided(decision(rejections=found), 0)
+    record.decided(UID, decision(rejections=found), 0)
     (kept,) = record.of(POD)
     assert set(kept["rejections"]) == {"n1", "n3"}
     assert kept["truncated"] == {"rejections": 3}
@@ -317,21 +345,21 @@ def test_a_rare_rejection_is_kept_beside_a_common_one() -> None:
 
 def test_nodes_left_out_by_the_caller_are_told_too() -> None:
     record = log()
-    record.decided(decision(node="n1", scores=totals(1, 2)), 0, scored=5000, rejected=12)
+    record.decided(UID, decision(node="n1", scores=totals(1, 2)), 0, scored=5000, rejected=12)
     (kept,) = record.of(POD)
     assert kept["truncated"] == {"scores": 5000, "rejections": 12}
 
 
 def test_a_decision_without_scores_has_none_left_out() -> None:
     record = log()
-    record.decided(decision(node="n1"), 0, scored=1)
+    record.decided(UID, decision(node="n1"), 0, scored=1)
     (kept,) = record.of(POD)
     assert "truncated" not in kept
 
 
 def test_a_decision_with_text_that_is_no_unicode_is_kept_all_the_same() -> None:
     record = log()
-    record.decided(decision(message="\ud800"), 0, cause="\ud800")
+    record.decided(UID, decision(message="\ud800"), 0, cause="\ud800")
     (kept,) = record.of(POD)
     assert (kept["message"], kept["cause"]) == ("?", "?")
 
@@ -339,10 +367,10 @@ def test_a_decision_with_text_that_is_no_unicode_is_kept_all_the_same() -> None:
 def test_every_step_is_appended_as_a_line_with_its_decision() -> None:
     lines: list[bytes] = []
     record = log(append=lines.append)
-    record.seen(POD, "u1", 0)
+    record.seen(POD, UID, 0)
     kept = decision(message="no")
     for second in (1, 2):
-        record.decided(kept, second, cause=CPU)
+        record.decided(UID, kept, second, cause=CPU)
     seen, first, second = map(json.loads, lines)
     assert seen == {"pod": POD, "uid": "u1", "step": "seen", "time": at(0)}
     assert first == second | {"time": at(1)}
@@ -352,10 +380,10 @@ def test_every_step_is_appended_as_a_line_with_its_decision() -> None:
 
 def test_nothing_is_kept_without_memory() -> None:
     record = log(limit=0)
-    assert record.seen(POD, "u1", 0) is None
-    record.admitted(POD, None, 0)
-    record.decided(decision(node="n1"), 0)
-    record.bound(POD, "n1", 0)
+    assert record.seen(POD, UID, 0) is None
+    record.admitted(UID, None, 0)
+    record.decided(UID, decision(node="n1"), 0)
+    record.bound(UID, "n1", 0)
     assert (record.bytes, len(record), record.path(POD), record.of(POD)) == (0, 0, None, [])
 
 
@@ -363,9 +391,15 @@ def test_equal_decisions_of_different_pods_are_kept_once() -> None:
     rejections = {f"n{n}": NO_CPU for n in range(10)}
     equal, different = log(), log()
     for n in range(100):
-        equal.decided(decision(f"shop/{n:03}", message="x" * 500, rejections=rejections), n)
+        equal.decided(
+            Uid(f"shop/{n:03}"),
+            decision(f"shop/{n:03}", message="x" * 500, rejections=rejections),
+            n,
+        )
         message = f"{n:0500}"
-        different.decided(decision(f"shop/{n:03}", message=message, rejections=rejections), n)
+        different.decided(
+            Uid(f"shop/{n:03}"), decision(f"shop/{n:03}", message=message, rejections=rejections), n
+        )
     # One text of some 1,400 bytes more per pod.
     assert different.bytes - equal.bytes > 99 * 1_400
     assert equal.of("shop/042")[0]["message"] == "x" * 500
@@ -374,13 +408,13 @@ def test_equal_decisions_of_different_pods_are_kept_once() -> None:
 def test_pods_that_have_ended_are_forgotten_before_others() -> None:
     record = log(limit=8_000)
     for pod in ("shop/waits", "shop/bound"):
-        record.seen(pod, pod, 0)
-    record.bound("shop/bound", "n1", 1)
-    record.seen("shop/also-waits", "", 2)
+        record.seen(pod, Uid(pod), 0)
+    record.bound(Uid("shop/bound"), "n1", 1)
+    record.seen("shop/also-waits", Uid("shop/also-waits"), 2)
     for second in range(50):
         if record.path("shop/bound") is None:
             break
-        record.seen(f"shop/{second}", str(second), 3)
+        record.seen(f"shop/{second}", Uid(f"shop/{second}"), 3)
     assert record.path("shop/waits") is not None
     assert len(record) > 3
 
@@ -388,20 +422,20 @@ def test_pods_that_have_ended_are_forgotten_before_others() -> None:
 def test_decisions_are_forgotten_before_the_paths_of_pods_that_wait() -> None:
     record = log(limit=20_000)
     for n in range(10):
-        record.seen(f"shop/{n}", str(n), n)
-        record.decided(decision(f"shop/{n}", message=f"{n:01000}"), n, cause=CPU)
+        record.seen(f"shop/{n}", Uid(f"shop/{n}"), n)
+        record.decided(Uid(f"shop/{n}"), decision(f"shop/{n}", message=f"{n:01000}"), n, cause=CPU)
     assert len(record) == 10
     assert [len(record.of(f"shop/{n}")) for n in (0, 9)] == [0, 1]
     assert steps(record, "shop/0") == [("seen", 1), ("unschedulable", 1)]
-    record.decided(decision("shop/0", message="again"), 11, cause=CPU)
+    record.decided(Uid("shop/0"), decision("shop/0", message="again"), 11, cause=CPU)
     assert (steps(record, "shop/0")[-1], len(record.of("shop/0"))) == (("unschedulable", 2), 1)
 
 
 def test_the_latest_record_of_each_pod_is_found_by_namespace_newest_first() -> None:
     record = log()
     for time, pod in enumerate(("a/1", "b/2", "a/1", "ab/3")):
-        record.decided(decision(pod), time)
-    record.seen("a/new", "u", 4)
+        record.decided(Uid(pod), decision(pod), time)
+    record.seen("a/new", Uid("a/new"), 4)
     assert [kept["pod"] for kept in record.latest()] == ["ab/3", "a/1", "b/2"]
     (latest,) = record.latest("a")
     assert latest["time"] == at(2)
@@ -411,26 +445,26 @@ def test_the_latest_record_of_each_pod_is_found_by_namespace_newest_first() -> N
 def test_the_latest_records_are_of_pending_and_of_bound_pods_by_their_last_change() -> None:
     record = log()
     for time, pod in enumerate(("a/first", "a/bound", "a/last")):
-        record.decided(decision(pod), time)
-    record.bound("a/bound", "n1", 3)
+        record.decided(Uid(pod), decision(pod), time)
+    record.bound(Uid("a/bound"), "n1", 3)
     assert [kept["pod"] for kept in record.latest()] == ["a/bound", "a/last", "a/first"]
-    record.decided(decision("a/first"), 4)
+    record.decided(Uid("a/first"), decision("a/first"), 4)
     assert [kept["pod"] for kept in record.latest()] == ["a/first", "a/bound", "a/last"]
 
 
 def test_the_latest_records_are_of_at_most_a_hundred_pods() -> None:
     record = log()
     for number in range(LATEST + 1):
-        record.decided(decision(f"a/{number}"), 0)
+        record.decided(Uid(f"a/{number}"), decision(f"a/{number}"), 0)
     assert len(record.latest()) == LATEST
 
 
 def test_a_short_record_says_where_the_pod_is_and_why_newest_first() -> None:
     record = log()
-    record.seen("a/new", "u1", 0)
-    record.seen(POD, "u2", 1)
+    record.seen("a/new", Uid("a/new"), 0)
+    record.seen(POD, UID, 1)
     for second in (2, 3):
-        record.decided(decision(nominated="n1", message="0/1"), second, cause=CPU)
+        record.decided(UID, decision(nominated="n1", message="0/1"), second, cause=CPU)
     waits, new = record.summaries()
     assert new == {
         "pod": "a/new",

@@ -16,11 +16,12 @@ from opentelemetry.sdk.trace import Tracer
 import mooring.observe.traces
 from mooring.framework.decision import Decision
 from mooring.framework.queued_pod import PodState, StateTimes
+from mooring.model.pod import Uid
 from mooring.observe.records import DecisionLog, NotedStep, Step
 from mooring.observe.traces import Traces
 
-UID = "0b53a1e2-6c57-4d0e-9f38-7d2f4a6f1c11"
-OTHER_UID = "7c2dd8a5-9d6b-4b43-8f0e-58c2f2c0a3b9"
+UID = Uid("0b53a1e2-6c57-4d0e-9f38-7d2f4a6f1c11")
+OTHER_UID = Uid("7c2dd8a5-9d6b-4b43-8f0e-58c2f2c0a3b9")
 POD = "shop/web"
 EPOCH = 1_700_000_000.0
 ENOUGH = 40_000
@@ -127,19 +128,21 @@ class History:
     def __init__(self, traces: Traces, limit: int = 2**20) -> None:
         self.log = DecisionLog(limit=limit, trace=traces.note)
 
-    def seen(self, at: float, uid: str = UID, pod: str = POD) -> StateTimes:
+    def seen(self, at: float, uid: Uid = UID, pod: str = POD) -> StateTimes:
         times = self.log.seen(pod, uid, at)
         assert times is not None
         return times
 
-    def unschedulable(self, times: StateTimes, began: float, at: float, cause: str = "cpu") -> None:
+    def unschedulable(
+        self, times: StateTimes, began: float, at: float, cause: str = "cpu", uid: Uid = UID
+    ) -> None:
         times.enter(PodState.IN_FLIGHT, began)
-        self.log.decided(decision(), at, cause=cause)
+        self.log.decided(uid, decision(), at, cause=cause)
         times.enter(PodState.UNSCHEDULABLE, at)
 
-    def assumed(self, times: StateTimes, began: float, at: float, pod: str = POD) -> None:
+    def assumed(self, times: StateTimes, began: float, at: float, uid: Uid = UID) -> None:
         times.enter(PodState.IN_FLIGHT, began)
-        self.log.decided(decision(node="n1", pod=pod), at)
+        self.log.decided(uid, decision(node="n1"), at)
         times.enter(PodState.BINDING, at)
 
 
@@ -200,7 +203,7 @@ async def test_a_pod_is_a_trace_whose_attempts_are_children_of_one_span() -> Non
         times = history.seen(1.0)
         history.unschedulable(times, 2.0, 2.25)
         history.assumed(times, 7.0, 7.5)
-        history.log.bound(POD, "n1", 8.0)
+        history.log.bound(UID, "n1", 8.0)
         await sent(traces)
         first, second, root = collector.spans
         assert {span.trace_id.hex() for span in collector.spans} == {UID.replace("-", "")}
@@ -220,9 +223,9 @@ async def test_an_attempt_says_what_came_of_it_and_why() -> None:
         times = history.seen(1.0)
         times.enter(PodState.IN_FLIGHT, 2.0)
         nominated = decision(nominated="n2", victims=("batch/a", "batch/b"))
-        history.log.decided(nominated, 2.5, cause="Insufficient cpu")
+        history.log.decided(UID, nominated, 2.5, cause="Insufficient cpu")
         history.assumed(times, 3.0, 3.5)
-        history.log.bound(POD, "n1", 4.0)
+        history.log.bound(UID, "n1", 4.0)
         await sent(traces)
         first, second, root = (attributes(span) for span in collector.spans)
         pod = {"k8s.namespace.name": "shop", "k8s.pod.name": "web", "k8s.pod.uid": UID}
@@ -258,8 +261,8 @@ async def test_a_member_of_a_group_is_nominated_in_the_attempt_of_the_group_only
     async with recorded() as (collector, traces, history):
         times = history.seen(1.0)
         times.enter(PodState.IN_FLIGHT, 2.0)
-        history.log.nominated(POD, "n3", ["batch/a", "batch/b"], 2.5)
-        history.log.decided(decision(), 2.5, cause="the group does not fit")
+        history.log.nominated(UID, "n3", ["batch/a", "batch/b"], 2.5)
+        history.log.decided(UID, decision(), 2.5, cause="the group does not fit")
         times.enter(PodState.UNSCHEDULABLE, 3.0)
         history.unschedulable(times, 4.0, 5.0)
         await sent(traces)
@@ -273,7 +276,7 @@ async def test_what_a_nomination_is_about_is_not_taken_for_the_next_attempt() ->
     async with recorded() as (collector, traces, history):
         times = history.seen(1.0)
         times.enter(PodState.IN_FLIGHT, 2.0)
-        history.log.decided(decision(nominated="n2", victims=("batch/a",)), 2.5, cause="cpu")
+        history.log.decided(UID, decision(nominated="n2", victims=("batch/a",)), 2.5, cause="cpu")
         times.enter(PodState.UNSCHEDULABLE, 3.0)
         history.unschedulable(times, 4.0, 5.0)
         await sent(traces)
@@ -286,11 +289,11 @@ async def test_an_attempt_lasts_until_its_pod_is_rejected_or_fails() -> None:
     async with recorded() as (collector, traces, history):
         times = history.seen(1.0)
         history.assumed(times, 2.0, 2.5)
-        history.log.note(POD, Step.REJECTED, 3.0, "Coscheduling", "the group is not complete")
+        history.log.note(UID, Step.REJECTED, 3.0, "Coscheduling", "the group is not complete")
         history.assumed(times, 4.0, 4.5)
-        history.log.note(POD, Step.ERROR, 5.0, "the API server said no")
+        history.log.note(UID, Step.ERROR, 5.0, "the API server said no")
         times.enter(PodState.IN_FLIGHT, 6.0)
-        history.log.note(POD, Step.ERROR, 6.5, "plugin X failed: \ud800" + "x" * 5_000)
+        history.log.note(UID, Step.ERROR, 6.5, "plugin X failed: \ud800" + "x" * 5_000)
         await sent(traces)
         assert [seconds(span) for span in collector.spans] == [(2.0, 3.0), (4.0, 5.0), (6.0, 6.5)]
         found = [attributes(span) for span in collector.spans]
@@ -312,7 +315,7 @@ async def test_an_attempt_lasts_until_its_pod_is_rejected_or_fails() -> None:
 async def test_what_a_plugin_gives_for_a_reason_does_not_end_the_scheduler(reason: Any) -> None:
     async with recorded() as (collector, traces, history):
         history.assumed(history.seen(1.0), 2.0, 2.5)
-        history.log.note(POD, Step.REJECTED, 3.0, "Gate", reason)
+        history.log.note(UID, Step.REJECTED, 3.0, "Gate", reason)
         await sent(traces)
         (span,) = collector.spans
         assert attributes(span)["mooring.cause"] in ("7", "?", "x" * 1024)
@@ -347,7 +350,7 @@ async def test_another_leader_goes_on_with_the_same_trace() -> None:
 
 async def test_the_uid_of_a_static_pod_has_a_trace_too() -> None:
     async with recorded() as (collector, traces, history):
-        history.unschedulable(history.seen(1.0, uid="3f2c"), 2.0, 3.0)
+        history.unschedulable(history.seen(1.0, uid=Uid("3f2c")), 2.0, 3.0, uid=Uid("3f2c"))
         await sent(traces)
         (span,) = collector.spans
         assert len(span.trace_id) == 16
@@ -357,7 +360,7 @@ async def test_the_uid_of_a_static_pod_has_a_trace_too() -> None:
 async def test_a_pod_that_is_deleted_during_an_attempt_ends_with_its_attempt() -> None:
     async with recorded() as (collector, traces, history):
         history.assumed(history.seen(1.0), 2.0, 2.5)
-        history.log.gone(POD, UID, 3.0)
+        history.log.gone(UID, 3.0)
         await sent(traces)
         attempt, root = collector.spans
         assert attributes(attempt)["mooring.attempt.result"] == "gone"
@@ -387,9 +390,9 @@ async def test_pods_that_go_at_once_during_an_attempt_do_not_hold_up_the_event_l
         traces = traces_to(collector.url, rounds)
         history = History(traces)
         for number in range(300):
-            pod, uid = f"shop/{number}", str(UUID(int=number + 1))
-            history.assumed(history.seen(1.0, uid, pod), 2.0, 2.5, pod)
-            history.log.gone(pod, uid, 3.0)
+            pod, uid = f"shop/{number}", Uid(str(UUID(int=number + 1)))
+            history.assumed(history.seen(1.0, uid, pod), 2.0, 2.5, uid)
+            history.log.gone(uid, 3.0)
         tasks = asyncio.create_task(traces.run()), asyncio.create_task(turn_for_ever())
         await rounds.run(2)
         assert len(collector.spans) == sum(made) == 600
@@ -405,11 +408,11 @@ async def test_attempts_that_have_not_ended_wait_in_a_bounded_number(
 ) -> None:
     monkeypatch.setattr(mooring.observe.traces, "_MOST_OPEN", 2)
     async with recorded() as (collector, traces, history):
-        pods = {pod: str(uuid4()) for pod in ("shop/a", "shop/b", "shop/c")}
+        pods = {pod: Uid(str(uuid4())) for pod in ("shop/a", "shop/b", "shop/c")}
         for pod, uid in pods.items():
-            history.assumed(history.seen(1.0, uid, pod), 2.0, 2.5, pod)
-        for pod, uid in pods.items():
-            history.log.gone(pod, uid, 3.0)
+            history.assumed(history.seen(1.0, uid, pod), 2.0, 2.5, uid)
+        for uid in pods.values():
+            history.log.gone(uid, 3.0)
         await sent(traces)
         names = [attributes(span)["k8s.pod.name"] for span in collector.spans]
         assert sorted(names) == ["a", "b", "b", "c", "c"]
@@ -419,10 +422,10 @@ async def test_attempts_that_have_not_ended_wait_in_a_bounded_number(
 async def test_the_end_of_a_pod_does_not_end_the_attempt_of_the_next_one_of_its_name() -> None:
     async with recorded() as (collector, traces, history):
         history.assumed(history.seen(1.0), 2.0, 2.5)
-        history.log.gone(POD, UID, 3.0)
-        history.assumed(history.seen(3.5, uid=OTHER_UID), 4.0, 4.5)
-        history.log.gone(POD, UID, 4.8)
-        history.log.bound(POD, "n1", 5.0)
+        history.log.gone(UID, 3.0)
+        history.assumed(history.seen(3.5, uid=OTHER_UID), 4.0, 4.5, OTHER_UID)
+        history.log.gone(UID, 4.8)
+        history.log.bound(OTHER_UID, "n1", 5.0)
         await sent(traces)
         lost, ended, attempt, bound = collector.spans
         assert attributes(lost)["mooring.attempt.result"] == "gone"
@@ -434,7 +437,7 @@ async def test_the_end_of_a_pod_does_not_end_the_attempt_of_the_next_one_of_its_
 async def test_a_pod_that_goes_without_an_attempt_has_a_root_span_only() -> None:
     async with recorded() as (collector, traces, history):
         history.seen(1.0)
-        history.log.gone(POD, UID, 3.0)
+        history.log.gone(UID, 3.0)
         await sent(traces)
         (root,) = collector.spans
         assert attributes(root)["mooring.attempts"] == 0
@@ -443,9 +446,10 @@ async def test_a_pod_that_goes_without_an_attempt_has_a_root_span_only() -> None
 async def test_an_attempt_of_a_pod_says_nothing_about_the_next_pod_of_its_name() -> None:
     async with recorded() as (collector, traces, history):
         history.assumed(history.seen(1.0), 2.0, 2.5)
+        history.log.gone(UID, 3.0)
         times = history.seen(3.0, uid=OTHER_UID)
         times.enter(PodState.IN_FLIGHT, 4.0)
-        history.log.note(POD, Step.ERROR, 5.0, "the API server said no")
+        history.log.note(OTHER_UID, Step.ERROR, 5.0, "the API server said no")
         await sent(traces)
         lost, ended, span = collector.spans
         assert attributes(lost)["mooring.attempt.result"] == "gone"
@@ -504,7 +508,7 @@ async def test_a_record_without_memory_traces_nothing() -> None:
         traces = traces_to(collector.url)
         history = History(traces, limit=0)
         assert history.log.seen(POD, UID, 1.0) is None
-        history.log.decided(decision(), 2.0, cause="cpu")
+        history.log.decided(UID, decision(), 2.0, cause="cpu")
         await sent(traces)
         assert collector.requests == []
 

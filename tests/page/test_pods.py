@@ -7,10 +7,10 @@ from typing import Any
 from mooring.engine.pod_report import PodReports
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.decision import Decision
-from mooring.model.pod import parse_pod
+from mooring.model.pod import Uid, parse_pod
 from mooring.observe.records import DecisionLog
 from mooring.page.pods import Pods
-from mooring.testing.builders import node, pod
+from mooring.testing.builders import node, pod, uid_of
 from scheduler_states import put_profile, scheduler_state
 
 
@@ -41,7 +41,7 @@ async def test_a_bound_pod_is_decided_as_if_it_were_not_there() -> None:
     answer = await found(pods(shared), "default/web")
     assert answer["report"] == {"state": "bound", "node": "a"}
     assert answer["now"]["node"] == "a"
-    assert shared.cluster.pod("default/web") is not None
+    assert shared.cluster.pod(uid_of("web")) is not None
 
 
 async def test_a_pod_of_another_scheduler_has_no_decision() -> None:
@@ -75,7 +75,7 @@ async def test_after_a_decision_for_a_viewer_other_work_runs_for_longer_than_it_
 
 async def test_an_ended_pod_has_its_last_decisions() -> None:
     log = DecisionLog()
-    log.decided(Decision("shop/gone", "mooring", "n1", None, (), None, {}, None), 1.0)
+    log.decided(Uid("u1"), Decision("shop/gone", "mooring", "n1", None, (), None, {}, None), 1.0)
     answer = await found(pods(scheduler_state(), log), "shop/gone")
     assert answer["report"] is None
     assert answer["now"] is None

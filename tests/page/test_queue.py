@@ -7,7 +7,7 @@ import pytest
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.model.pod import parse_pod
 from mooring.page.queue import Queue, Selected
-from mooring.testing.builders import node, pod
+from mooring.testing.builders import node, pod, uid_of
 from scheduler_states import put_profile, scheduler_state
 
 ALL = frozenset(["default", "shop", "bank"])
@@ -80,7 +80,7 @@ async def test_the_dominant_cause_is_shown_where_it_is_known(stage: Stage) -> No
     for name in ("web", "job"):
         stage.add(name)
         stage.reject("NodeResourcesFit", "NodeAffinity")
-    stage.causes["default/web"] = "Insufficient cpu"
+    stage.causes[uid_of("web")] = "Insufficient cpu"
     causes = (await stage.queue.pending()).groups(ALL)["causes"]
     assert {each["cause"] for each in causes} == {
         "Insufficient cpu",
@@ -93,7 +93,10 @@ async def test_a_cause_that_only_pods_of_other_namespaces_have_is_not_named(stag
     for namespace in ("shop", "bank"):
         stage.add(f"{namespace}-pod", namespace=namespace)
         stage.reject("NodeResourcesFit")
-    stage.causes |= {"bank/bank-pod": "waits for bank/vault", "shop/shop-pod": "Insufficient cpu"}
+    stage.causes |= {
+        uid_of("bank-pod", "bank"): "waits for bank/vault",
+        uid_of("shop-pod", "shop"): "Insufficient cpu",
+    }
     pending = await stage.queue.pending()
     groups = pending.groups(frozenset(["shop"]))
     assert [each["cause"] for each in groups["causes"]] == ["Insufficient cpu"]
@@ -170,7 +173,7 @@ async def test_a_pod_being_decided_bound_or_waiting_is_shown_so(stage: Stage) ->
 
 
 async def test_pods_without_a_profile_are_listed(stage: Stage) -> None:
-    stage.shared.without_profile["default/lost"] = parse_pod(pod("lost"))
+    stage.shared.without_profile[uid_of("lost")] = parse_pod(pod("lost"))
     (each,) = (await stage.queue.pending()).page(Selected(), ALL, 0, 10)["pods"]
     assert (each["pod"], each["state"]) == ("default/lost", "without a profile")
     assert each["cause"] == "no profile takes the pod"

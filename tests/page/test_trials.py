@@ -15,7 +15,7 @@ from mooring.model.limits import LIMITS, Counted
 from mooring.model.pod import parse_pod
 from mooring.page.trials import MOST_PODS, Compared, Trials, TrialsBusy, Tried
 from mooring.simulate.manifests import InputError
-from mooring.testing.builders import api_object, node, pod, priority_class
+from mooring.testing.builders import api_object, node, pod, priority_class, uid_of
 from scheduler_states import SHIPPED_ONLY, put_profile, scheduler_state
 
 CLUSTER = (node("a", cpu="4"), node("b", cpu="8"), pod("runs", cpu="1", node="a"))
@@ -340,7 +340,7 @@ async def test_running_pods_are_compared_as_if_none_of_them_had_a_node() -> None
     found = await comparing.compared(namespace="default", running=True)
     assert found["results"][0]["now"] == "a"
     assert found["results"][0]["nodes"] == ["b", "a"]
-    assert comparing.shared.cluster.pod("default/runs") is not None
+    assert comparing.shared.cluster.pod(uid_of("runs")) is not None
 
 
 @pytest.mark.parametrize("running", [True, False])

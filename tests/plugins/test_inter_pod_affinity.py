@@ -6,7 +6,7 @@ from mooring.model.events import Kind
 from mooring.model.node import HOSTNAME, ZONE
 from mooring.model.pod import parse_pod
 from mooring.plugins.inter_pod_affinity import InterPodAffinity
-from mooring.testing.builders import namespace, node, pod
+from mooring.testing.builders import namespace, node, pod, uid_of
 from plugin_answers import PluginAnswers, Rejected
 
 HARD = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -165,7 +165,7 @@ def test_preemption_is_tried_on_the_counts_as_they_would_be() -> None:
     asking = PluginAnswers(InterPodAffinity, *NODES, placed("p", "a1", DB), placed("q", "b1", DB))
     incoming = pod(affinity=apart(term(DB)))
     with asking.state.trial() as trial:
-        trial.remove("default/q")
+        trial.remove(uid_of("q"))
         trial.add(parse_pod(placed("r", "a2", DB)), asking.state.nodes.row_of["a2"])
         assert asking.rejections(incoming) == {"a1": AGAINST, "a2": AGAINST}
     assert asking.rejections(incoming) == {"a1": AGAINST, "a2": AGAINST, "b1": AGAINST}
@@ -240,5 +240,5 @@ def test_placed_and_removed_pods_are_noticed() -> None:
     assert asking.rejections(incoming) == {}
     asking.state.assume(parse_pod(pod("p", labels=DB)), asking.state.nodes.row_of["a1"])
     assert asking.rejections(incoming) == {"a1": AGAINST}
-    asking.state.delete(Kind.POD, "default/p")
+    asking.state.delete(Kind.POD, uid_of("p"))
     assert asking.rejections(incoming) == {}

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from mooring.plugins.node_ports import NodePorts
-from mooring.testing.builders import node, pod
+from mooring.testing.builders import node, pod, uid_of
 from plugin_answers import PluginAnswers, Rejected
 
 REFUSAL = Rejected(("node(s) didn't have free ports for the requested pod ports",), resolvable=True)
@@ -52,7 +52,7 @@ def test_a_port_stays_taken_while_any_of_its_users_is_there() -> None:
         pod("a", node="n1", ports=[one]),
         pod("b", node="n1", ports=[other]),
     )
-    placed = asking.state.pods.get("default/a")
+    placed = asking.state.pods.get(uid_of("a"))
     assert placed is not None
     asking.state.nodes.remove_pod(placed.row, placed.pod)
     assert asking.rejections(pod(ports=[one])) == {}

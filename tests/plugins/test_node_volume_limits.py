@@ -10,7 +10,7 @@ from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
 from mooring.plugins.node_volume_limits import NodeVolumeLimits
 from mooring.state.snapshot import Snapshot
-from mooring.testing.builders import cluster, node, pod
+from mooring.testing.builders import cluster, node, pod, uid_of
 from mooring.testing.fakes import handle
 from mooring.testing.storage_builders import (
     csi_node,
@@ -107,7 +107,7 @@ def test_in_tree_disks_count_for_the_driver_that_takes_them_over() -> None:
 def test_a_pod_that_leaves_frees_its_volumes() -> None:
     full = asking(user("c0", "c1"))
     with full.state.trial() as trial:
-        trial.remove("default/user")
+        trial.remove(uid_of("user"))
         assert full.rejections(pod(claims=["c2"])) == {}
 
 

@@ -11,7 +11,7 @@ from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
 from mooring.plugins.volume_restrictions import VolumeRestrictions
 from mooring.state.snapshot import Snapshot
-from mooring.testing.builders import cluster, node, pod
+from mooring.testing.builders import cluster, node, pod, uid_of
 from mooring.testing.fakes import handle
 from mooring.testing.storage_builders import pvc
 from plugin_answers import PluginAnswers, Rejected
@@ -89,7 +89,7 @@ def test_a_claim_is_free_again_once_its_pod_has_gone() -> None:
         VolumeRestrictions, *NODES, ONCE, pod("user", node="n1", claims=["data"])
     )
     with asking.state.trial() as trial:
-        trial.remove("default/user")
+        trial.remove(uid_of("user"))
         assert asking.rejections(pod(claims=["data"])) is None
 
 

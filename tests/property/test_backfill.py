@@ -95,7 +95,7 @@ def test_backfilled_pods_never_delay_the_group(
     waiting = list[QueuedPod]()
     for member in members:
         scheduler.queue.add(member, pipeline, 0.0)
-        queued = scheduler.queue.pop_specific(member.key, 0.0)
+        queued = scheduler.queue.pop_specific(member.uid, 0.0)
         assert queued is not None
         waiting.append(queued)
     run_whole(GroupReservation(scheduler, cache).update(group, waiting, 300.0))

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import ZONE, Node, parse_node
-from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.shape import HostPort
 from mooring.state.cluster import ClusterState
 from mooring.state.columns import IntArray, ResourceColumns
@@ -48,7 +48,8 @@ features = st.fixed_dictionaries(
 class Held:
     """A pod on a node: cpu in millicores, memory in MiB; None is no request."""
 
-    uid: str
+    uid: Uid
+    name: str
     node: str
     cpu: int | None
     memory: int | None
@@ -58,10 +59,10 @@ class Held:
     assumed: bool = False
     announced: bool = True
 
-    def parsed(self, name: str, *, placed: bool = True, **fields: Any) -> Pod:
+    def parsed(self, *, placed: bool = True, **fields: Any) -> Pod:
         """The pod as the API server shows it."""
         raw = pod(
-            name,
+            self.name,
             cpu=None if self.cpu is None else f"{self.cpu}m",
             memory=None if self.memory is None else f"{self.memory}Mi",
             requests={GPU: self.gpus} if self.gpus else None,
@@ -79,12 +80,13 @@ class Held:
 
 @dataclass
 class Model:
-    """Nodes and held pods by name, and what anybody who listens believes is placed."""
+    """Nodes by name, pods by uid, and what anybody who listens believes is placed."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
-    pods: dict[str, Held] = field(default_factory=dict)
-    heard: dict[str, str | None] = field(default_factory=dict)
-    nominated: dict[str, str] = field(default_factory=dict)
+    pods: dict[Uid, Held] = field(default_factory=dict)
+    heard: dict[Uid, str | None] = field(default_factory=dict)
+    nominated: dict[Uid, tuple[str, str]] = field(default_factory=dict)
+    """The names of nominated pods and of their nodes."""
 
     def on(self, name: str) -> list[Held]:
         return [held for held in self.pods.values() if held.node == name]
@@ -111,15 +113,16 @@ class Cluster(RuleBasedStateMachine):
             before, after = change.before, change.after
             if change.action is Action.DELETE:
                 assert isinstance(before, Pod)
-                self.model.heard.pop(before.key, None)
+                self.model.heard.pop(before.uid, None)
             else:
                 assert isinstance(after, Pod)
-                self.model.heard[after.key] = after.node_name
+                self.model.heard[after.uid] = after.node_name
 
-    def held(self, on: str, given: Mapping[str, Any], *, assumed: bool = False) -> Held:
+    def held(self, name: str, on: str, given: Mapping[str, Any], *, assumed: bool = False) -> Held:
         self.uids += 1
         return Held(
-            uid=f"uid-{self.uids}",
+            uid=Uid(f"uid-{self.uids}"),
+            name=name,
             node=on,
             cpu=given["cpu"],
             memory=given["memory"],
@@ -176,9 +179,9 @@ class Cluster(RuleBasedStateMachine):
 
     def drop_node(self, name: str) -> None:
         self.model.nodes.pop(name, None)
-        for key, nominated in tuple(self.model.nominated.items()):
+        for uid, (_, nominated) in tuple(self.model.nominated.items()):
             if nominated == name:
-                del self.model.nominated[key]
+                del self.model.nominated[uid]
 
     @rule(kept=st.sets(node_names))
     def nodes_relisted(self, kept: set[str]) -> None:
@@ -189,119 +192,135 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(name=pod_names, on=node_names, given=features)
     def another_pod_seen_on_a_node(self, name: str, on: str, given: Mapping[str, Any]) -> None:
-        """One that somebody else bound; its name may have belonged to another."""
-        held = self.held(on, given)
-        self.state.put(Kind.POD, f"default/{name}", held.parsed(name))
-        self.model.pods[name] = held
-        self.model.nominated.pop(name, None)
+        """One that somebody else bound; a pod of its name may still be known, on any node."""
+        held = self.held(name, on, given)
+        self.state.put(Kind.POD, held.uid, held.parsed())
+        self.model.pods[held.uid] = held
 
-    @rule(name=pod_names, given=features)
-    def placed_pod_changed(self, name: str, given: Mapping[str, Any]) -> None:
+    @precondition(lambda self: self.model.pods)
+    @rule(data=st.data(), given=features)
+    def placed_pod_changed(self, data: st.DataObject, given: Mapping[str, Any]) -> None:
         """In place: relabelled, resized, or confirmed where it was assumed."""
-        known = self.model.pods.get(name)
-        if known is None:
-            return
-        held = replace(self.held(known.node, given), uid=known.uid)
-        self.state.put(Kind.POD, f"default/{name}", held.parsed(name))
-        self.model.pods[name] = held
+        known = self.one_of_the_pods(data)
+        held = replace(self.held(known.name, known.node, given), uid=known.uid)
+        self.state.put(Kind.POD, held.uid, held.parsed())
+        self.model.pods[held.uid] = held
 
-    @rule(name=pod_names, on=node_names)
-    def assumption_confirmed(self, name: str, on: str) -> None:
+    @precondition(lambda self: any(held.assumed for held in self.model.pods.values()))
+    @rule(data=st.data(), on=node_names)
+    def assumption_confirmed(self, data: st.DataObject, on: str) -> None:
         """The watch shows the pod bound, perhaps by somebody else and elsewhere."""
-        known = self.model.pods.get(name)
-        if known is None or not known.assumed:
-            return
+        known = self.one_of_the_pods(data, assumed=True)
         held = replace(known, node=on, assumed=False, announced=True)
-        self.state.put(Kind.POD, f"default/{name}", held.parsed(name))
-        self.model.pods[name] = held
+        self.state.put(Kind.POD, held.uid, held.parsed())
+        self.model.pods[held.uid] = held
 
-    @rule(name=pod_names, stale=st.booleans())
-    def pod_gone(self, name: str, *, stale: bool) -> None:
-        known = self.model.pods.get(name)
-        uid = "uid-of-a-predecessor" if stale else known.uid if known else None
-        self.state.delete(Kind.POD, f"default/{name}", uid)
-        if not stale:
-            self.model.pods.pop(name, None)
+    @precondition(lambda self: self.model.pods)
+    @rule(data=st.data())
+    def pod_gone(self, data: st.DataObject) -> None:
+        known = self.one_of_the_pods(data)
+        self.state.delete(Kind.POD, known.uid)
+        del self.model.pods[known.uid]
 
     @rule(name=pod_names)
-    def pod_finished(self, name: str) -> None:
-        known = self.model.pods.pop(name, None)
-        if known is not None:
-            ended = known.parsed(name, phase="Succeeded")
-            self.state.put(Kind.POD, f"default/{name}", ended)
+    def pod_gone_that_was_never_placed(self, name: str) -> None:
+        """It may have the name of one that is."""
+        before = self.delivered
+        self.state.delete(Kind.POD, f"another {name}")
+        assert self.delivered == before
 
-    @rule(kept=st.sets(pod_names))
-    def pods_relisted(self, kept: set[str]) -> None:
-        """What is missing is gone, but for assumed pods: the list may be older than they are."""
-        held = {n: h for n, h in self.model.pods.items() if n in kept and not h.assumed}
-        values = {f"default/{name}": h.parsed(name) for name, h in held.items()}
-        self.state.replace(Kind.POD, values)
-        assumed = {n: h for n, h in self.model.pods.items() if h.assumed}
+    @precondition(lambda self: self.model.pods)
+    @rule(data=st.data())
+    def pod_finished(self, data: st.DataObject) -> None:
+        known = self.one_of_the_pods(data)
+        self.state.put(Kind.POD, known.uid, known.parsed(phase="Succeeded"))
+        del self.model.pods[known.uid]
+
+    @rule(data=st.data())
+    def pods_relisted(self, data: st.DataObject) -> None:
+        """What is missing is gone, but for assumed pods: the list may be older than they are.
+
+        It may still have the predecessor of an assumed pod of its name.
+        """
+        placed = sorted(uid for uid, held in self.model.pods.items() if not held.assumed)
+        kept = data.draw(st.sets(st.sampled_from(placed))) if placed else set()
+        held = {uid: self.model.pods[uid] for uid in sorted(kept)}
+        self.state.replace(Kind.POD, {uid: h.parsed() for uid, h in held.items()})
+        assumed = {uid: h for uid, h in self.model.pods.items() if h.assumed}
         self.model.pods = held | assumed
 
     @precondition(lambda self: self.model.nodes)
     @rule(name=pod_names, given=features, data=st.data())
     def pod_assumed(self, name: str, given: Mapping[str, Any], data: st.DataObject) -> None:
+        """Perhaps before the watch has shown the end of an earlier pod of its name."""
         on = data.draw(st.sampled_from(sorted(self.model.nodes)))
-        held = self.held(on, given, assumed=True)
-        waiting = held.parsed(name, placed=False)
-        self.state.assume(waiting, self.state.nodes.row_of[on])
-        self.model.pods[name] = held
-        self.model.nominated.pop(name, None)
+        nominated = sorted(self.model.nominated)
+        uid = data.draw(st.sampled_from((None, *nominated)))
+        held = self.held(name, on, given, assumed=True)
+        if uid is not None:
+            held = replace(held, uid=uid, name=self.model.nominated.pop(uid)[0])
+        self.state.assume(held.parsed(placed=False), self.state.nodes.row_of[on])
+        self.model.pods[held.uid] = held
 
-    @rule(name=pod_names)
-    def assumption_announced(self, name: str) -> None:
-        known = self.model.pods.get(name)
-        if known is not None:
-            self.state.announce(known.parsed(name, placed=False))
-            self.model.pods[name] = replace(known, announced=True)
+    @precondition(lambda self: self.model.pods)
+    @rule(data=st.data())
+    def assumption_announced(self, data: st.DataObject) -> None:
+        known = self.one_of_the_pods(data)
+        self.state.announce(known.parsed(placed=False))
+        self.model.pods[known.uid] = replace(known, announced=True)
 
-    @rule(name=pod_names, stale=st.booleans())
-    def assumption_forgotten(self, name: str, *, stale: bool) -> None:
-        known = self.model.pods.get(name)
-        if known is None:
-            return
-        uid = "uid-of-a-predecessor" if stale else known.uid
-        asked = replace(known, uid=uid).parsed(name, placed=False)
-        self.state.forget(asked)
+    @precondition(lambda self: self.model.pods)
+    @rule(data=st.data(), stale=st.booleans())
+    def assumption_forgotten(self, data: st.DataObject, *, stale: bool) -> None:
+        known = self.one_of_the_pods(data)
+        asked = replace(known, uid=Uid("uid-of-a-predecessor")) if stale else known
+        self.state.forget(asked.parsed(placed=False))
         if known.assumed and not stale:
-            del self.model.pods[name]
+            del self.model.pods[known.uid]
 
-    @rule(name=pod_names, deadline=st.integers(0, 9))
-    def binding_went_through(self, name: str, deadline: int) -> None:
-        known = self.model.pods.get(name)
-        if known is not None:
-            self.state.expect_confirmation(known.parsed(name), float(deadline))
-            overdue = {pod.key for pod in self.state.overdue(float(deadline))}
-            assert (f"default/{name}" in overdue) == known.assumed
+    @precondition(lambda self: self.model.pods)
+    @rule(data=st.data(), deadline=st.integers(0, 9))
+    def binding_went_through(self, data: st.DataObject, deadline: int) -> None:
+        known = self.one_of_the_pods(data)
+        self.state.expect_confirmation(known.parsed(), float(deadline))
+        overdue = {pod.uid for pod in self.state.overdue(float(deadline))}
+        assert (known.uid in overdue) == known.assumed
 
     @rule(name=pod_names, on=node_names, given=features)
     def room_is_made(self, name: str, on: str, given: Mapping[str, Any]) -> None:
-        if name in self.model.pods:
-            return
-        self.state.nominate(self.held(on, given).parsed(name, placed=False), on)
-        self.model.nominated.pop(name, None)
+        held = self.held(name, on, given)
+        self.state.nominate(held.parsed(placed=False), on)
         if on in self.model.nodes:
-            self.model.nominated[name] = on
+            self.model.nominated[held.uid] = name, on
 
-    @rule(name=pod_names)
-    def room_is_wanted_no_more(self, name: str) -> None:
-        before = self.delivered
-        self.state.withdraw(f"default/{name}")
-        assert (self.delivered > before) == (name in self.model.nominated)
-        self.model.nominated.pop(name, None)
+    @precondition(lambda self: self.model.nominated)
+    @rule(data=st.data())
+    def room_is_wanted_no_more(self, data: st.DataObject) -> None:
+        uid, before = data.draw(st.sampled_from(sorted(self.model.nominated))), self.delivered
+        self.state.withdraw(uid)
+        assert self.delivered == before + 1
+        del self.model.nominated[uid]
+
+    def one_of_the_pods(self, data: st.DataObject, *, assumed: bool = False) -> Held:
+        """A placed pod, or an assumed one."""
+        uids = sorted(uid for uid, h in self.model.pods.items() if h.assumed or not assumed)
+        return self.model.pods[data.draw(st.sampled_from(uids))]
 
     @precondition(lambda self: self.model.nodes)
-    @rule(removed=st.sets(pod_names), given=features, data=st.data())
-    def dry_run(self, removed: set[str], given: Mapping[str, Any], data: st.DataObject) -> None:
+    @rule(given=features, data=st.data())
+    def dry_run(self, given: Mapping[str, Any], data: st.DataObject) -> None:
         """Inside a trial pods come and go; the invariants hold again after it."""
         on = data.draw(st.sampled_from(sorted(self.model.nodes)))
         row = self.state.nodes.row_of[on]
+        known = sorted(self.model.pods)
+        removed = data.draw(st.sets(st.sampled_from(known))) if known else set()
         with self.state.trial() as trial:
-            for name in sorted(removed):
-                trial.remove(f"default/{name}")
-            trial.add(self.held(on, given).parsed("newcomer", placed=False), row)
-            left = [h for n, h in self.model.pods.items() if h.node == on and n not in removed]
+            for uid in sorted(removed):
+                trial.remove(uid)
+            trial.add(self.held("newcomer", on, given).parsed(placed=False), row)
+            left = [
+                uid for uid, h in self.model.pods.items() if h.node == on and uid not in removed
+            ]
             assert self.state.nodes.pod_count.data[row] == len(left) + 1
 
     @invariant()
@@ -336,14 +355,18 @@ class Cluster(RuleBasedStateMachine):
     @invariant()
     def pods_are_where_they_are_held(self) -> None:
         state, pods = self.state, self.model.pods
-        assert {p.pod.key for p in state.pods} == {f"default/{name}" for name in pods}
-        assumed = {f"default/{name}" for name, held in pods.items() if held.assumed}
+        assert {p.pod.uid for p in state.pods} == pods.keys()
+        assumed = {uid for uid, held in pods.items() if held.assumed}
         assert state.pods.assumed.keys() == assumed
-        assert {p.pod.key for p in state.pods if p.assumed} == assumed
+        assert {p.pod.uid for p in state.pods if p.assumed} == assumed
         for name, row in state.nodes.row_of.items():
-            there = {f"default/{n}" for n, h in pods.items() if h.node == name}
+            there = {uid for uid, h in pods.items() if h.node == name}
             assert state.pods.on(row).keys() == there
-        assert self.model.heard == {f"default/{n}": h.node for n, h in pods.items() if h.announced}
+        assert self.model.heard == {uid: h.node for uid, h in pods.items() if h.announced}
+        for name in PODS:
+            found = state.pods.named(f"default/{name}")
+            named = {uid for uid, held in pods.items() if held.name == name}
+            assert found.pod.uid in named if found is not None else not named
 
     @invariant()
     def nodes_offer_what_they_say(self) -> None:
@@ -405,7 +428,7 @@ class Cluster(RuleBasedStateMachine):
     def preemption_counts_the_same_pods(self) -> None:
         columns, table = self.state.pod_columns, self.state.nodes
         found = sorted(
-            (pod.key, table.names[row], int(cpu), bool(nominated))
+            (pod.uid, table.names[row], int(cpu), bool(nominated))
             for pod, row, cpu, nominated in zip(
                 columns.pods,
                 columns.rows.tolist(),
@@ -415,9 +438,9 @@ class Cluster(RuleBasedStateMachine):
             )
             if pod is not None
         )
-        placed = [(f"default/{n}", h.node, h.cpu or 0, False) for n, h in self.model.pods.items()]
+        placed = [(uid, h.node, h.cpu or 0, False) for uid, h in self.model.pods.items()]
         nominated = {entry[:2] for entry in found if entry[3]}
-        assert nominated == {(f"default/{n}", on) for n, on in self.model.nominated.items()}
+        assert nominated == {(uid, on) for uid, (_, on) in self.model.nominated.items()}
         assert [entry for entry in found if not entry[3]] == sorted(placed)
 
 

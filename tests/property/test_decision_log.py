@@ -8,10 +8,11 @@ from typing import Any, Final
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mooring.framework.decision import Decision, Rejection
 from mooring.framework.queued_pod import PodState, StateTimes
+from mooring.model.pod import Uid
 from mooring.observe.records import DecisionLog, Step
 
 PODS = ("a/1", "a/2", "b/1")
@@ -26,7 +27,7 @@ MOST: Final = 32
 class Known:
     """What has happened to a pod, all of it: steps with what belongs to them, and their times."""
 
-    uid: str
+    uid: Uid
     times: StateTimes
     steps: list[tuple[str, tuple[Any, ...], list[float]]] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -54,11 +55,13 @@ class Record(RuleBasedStateMachine):
         self.now = 0.0
         self.log = DecisionLog(clock=lambda: self.now, wall=lambda: self.now)
         self.known: dict[str, Known] = {}
+        self.predecessors: list[Uid] = []
+        self.uids = 0
 
     @initialize()
     def begins(self) -> None:
         for pod in PODS:
-            self.seen(pod, uid=1)
+            self.another_pod_of_its_name_is_seen(pod)
 
     def _in_its_state(self, known: Known) -> None:
         """The time since the last step was spent in the pod's present state."""
@@ -70,22 +73,40 @@ class Record(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
 
-    @rule(pod=st.sampled_from(PODS), uid=st.integers(1, 2))
-    def seen(self, pod: str, uid: int) -> None:
-        known = self.known.get(pod)
-        times = self.log.seen(pod, str(uid), self.now)
+    @rule(pod=st.sampled_from(PODS))
+    def seen(self, pod: str) -> None:
+        known = self.known[pod]
+        assert self.log.seen(pod, known.uid, self.now) is known.times
+        if known.ended:
+            known.ended, known.admission = False, ()
+            known.happens(self.now, "seen")
+
+    @rule(pod=st.sampled_from(PODS))
+    def another_pod_of_its_name_is_seen(self, pod: str) -> None:
+        """Perhaps before the end of the one before is told."""
+        before = self.known.get(pod)
+        if before is not None and not before.ended:
+            self.predecessors.append(before.uid)
+        self.uids += 1
+        uid = Uid(f"uid-{self.uids}")
+        times = self.log.seen(pod, uid, self.now)
         assert times is not None
-        if known is None or known.uid != str(uid):
-            known = self.known[pod] = Known(str(uid), times)
-        elif not known.ended:
-            return
-        known.ended, known.admission = False, ()
-        known.happens(self.now, "seen")
+        self.known[pod] = Known(uid, times)
+        self.known[pod].happens(self.now, "seen")
+
+    @precondition(lambda self: self.predecessors)
+    @rule(bound=st.booleans())
+    def the_end_of_a_predecessor_is_told(self, *, bound: bool) -> None:
+        uid = self.predecessors.pop()
+        if bound:
+            self.log.bound(uid, "n1", self.now)
+        else:
+            self.log.gone(uid, self.now)
 
     @rule(pod=st.sampled_from(PODS), gate=st.sampled_from((None, "Gates", "Gang")))
     def admitted(self, pod: str, gate: str | None) -> None:
         known = self.known[pod]
-        self.log.admitted(pod, gate, self.now)
+        self.log.admitted(known.uid, gate, self.now)
         admission = ("queued",) if gate is None else ("gated", gate)
         if not known.ended and admission != known.admission:
             known.admission = admission
@@ -111,7 +132,7 @@ class Record(RuleBasedStateMachine):
             {"n1": Rejection("Fit", (cause,), resolvable=True)},
             message,
         )
-        self.log.decided(decision, self.now, cause=cause)
+        self.log.decided(known.uid, decision, self.now, cause=cause)
         if not known.ended:
             known.happens(self.now, "unschedulable", cause)
             known.decisions.append(message)
@@ -122,13 +143,13 @@ class Record(RuleBasedStateMachine):
     def is_assumed(self, pod: str, node: str) -> None:
         known = self.known[pod]
         decision = Decision(pod, "mooring", node, None, (), None, {}, None)
-        self.log.decided(decision, self.now)
+        self.log.decided(known.uid, decision, self.now)
         if not known.ended:
             known.happens(self.now, "assumed", node)
 
     @rule(pod=st.sampled_from(PODS), number=st.integers(0, 3))
     def fails(self, pod: str, number: int) -> None:
-        self.log.note(pod, Step.ERROR, self.now, f"error {number}")
+        self.log.note(self.known[pod].uid, Step.ERROR, self.now, f"error {number}")
         if not self.known[pod].ended:
             self.known[pod].happens(self.now, "error", f"error {number}")
 
@@ -137,7 +158,7 @@ class Record(RuleBasedStateMachine):
         known = self.known[pod]
         if not known.ended:
             self._in_its_state(known)
-            self.log.bound(pod, node, self.now)
+            self.log.bound(known.uid, node, self.now)
             known.happens(self.now, "bound", node)
             known.ended = True
 
@@ -147,8 +168,12 @@ class Record(RuleBasedStateMachine):
         if not known.ended:
             self._in_its_state(known)
             known.happens(self.now, "gone")
-        self.log.gone(pod, known.uid, self.now)
+        self.log.gone(known.uid, self.now)
         known.ended = True
+
+    @invariant()
+    def nothing_is_kept_of_pods_that_have_ended_and_have_successors(self) -> None:
+        assert len(self.log) == len(self.known) + len(self.predecessors)
 
     @invariant()
     def every_path_is_complete_and_in_order(self) -> None:
@@ -182,7 +207,7 @@ def _shown(step: dict[str, Any]) -> tuple[str, tuple[Any, ...], str, str, int]:
 
 def _wall(seconds: float) -> str:
     log = DecisionLog(clock=lambda: 0.0, wall=lambda: 0.0)
-    log.seen("a/b", "u", seconds)
+    log.seen("a/b", Uid("u"), seconds)
     path = log.path("a/b")
     assert path is not None
     time: str = path["steps"][0]["time"]
@@ -208,14 +233,15 @@ def test_python_uses_no_more_memory_than_the_limit(
         before, _ = tracemalloc.get_traced_memory()
         for n in range(pods):
             pod = f"a/{n:0{name}}"
-            log.seen(pod, f"{n:036}", float(n))
+            uid = Uid(f"{n:036}")
+            log.seen(pod, uid, float(n))
             for step in range(steps):
                 message = f"decision {(n * steps + step) % decisions} {'x' * 300}"
                 rejections = {f"n{step}": Rejection("Fit", ("full",), resolvable=True)}
                 decision = Decision(pod, "p", None, None, (), None, rejections, message)
-                log.decided(decision, float(n), cause=f"cause {step}")
+                log.decided(uid, decision, float(n), cause=f"cause {step}")
             if bound:
-                log.bound(pod, f"n{n % 50}", float(n))
+                log.bound(uid, f"n{n % 50}", float(n))
         used = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()

@@ -85,7 +85,7 @@ def test_no_card_is_overcommitted_and_no_set_is_worse_connected_than_the_best_fr
         if isinstance(outcome, ScheduleResult):
             pod = parse_pod(raw)
             assume_and_reserve(pod, outcome.row, deciding.pipeline, deciding.state).pop_all()
-            placed = deciding.state.pods.get(pod.key)
+            placed = deciding.state.pods.get(pod.uid)
             assert placed is not None
             assert placed.cards is not None
             ((*cards,),) = placed.cards[1]
@@ -239,7 +239,7 @@ def test_by_every_preset_each_piece_gets_distinct_healthy_cards_with_space_for_i
             continue
         parsed = parse_pod(raw)
         assume_and_reserve(parsed, outcome.row, deciding.pipeline, deciding.state).pop_all()
-        placed = deciding.state.pods.get(parsed.key)
+        placed = deciding.state.pods.get(parsed.uid)
         assert placed is not None
         assert placed.cards is not None
         for piece, cards in zip(pieces, placed.cards[1], strict=True):

@@ -22,7 +22,7 @@ from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.model.events import Kind
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.pod_group import parse_pod_group
-from mooring.testing.builders import node, pod, pod_group
+from mooring.testing.builders import node, pod, pod_group, uid_of
 from scheduler_states import put_profile, scheduler_state
 
 NODES = {"a": 4, "b": 3}
@@ -117,7 +117,7 @@ class EqualGroups(RuleBasedStateMachine):
         if self.free()[at] >= cpu:
             other = parse_pod(pod(f"x{next(self.numbers)}", cpu=str(cpu), node=at))
             self.running[other.name] = at, cpu
-            self.state.put(Kind.POD, other.key, other)
+            self.state.put(Kind.POD, other.uid, other)
 
     @precondition(lambda self: self.running)
     @rule(data=st.data(), number=st.integers(1, 3))
@@ -131,7 +131,7 @@ class EqualGroups(RuleBasedStateMachine):
         for group in self.groups.values():
             if name.startswith(f"{group.name}-"):
                 group.placed -= 1
-        self.state.delete(Kind.POD, f"default/{name}")
+        self.state.delete(Kind.POD, uid_of(name))
 
     @precondition(lambda self: any(group.waiting for group in self.groups.values()))
     @rule(data=st.data())
@@ -140,7 +140,7 @@ class EqualGroups(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(group.waiting)))
         del group.waiting[name]
         group.changed = True
-        self.intake.gone(f"default/{name}", f"pod-default-{name}")
+        self.intake.gone(uid_of(name))
 
     @precondition(lambda self: any(group.waiting for group in self.groups.values()))
     @rule(data=st.data(), minimum=st.integers(1, 3))
@@ -219,7 +219,7 @@ class EqualGroups(RuleBasedStateMachine):
         self.running[member.name] = at, cpu
         self.state.announce(member)
         raw = pod(member.name, group=group.name, cpu=str(cpu), node=at, labels=dict(member.labels))
-        self.state.put(Kind.POD, member.key, parse_pod(raw))
+        self.state.put(Kind.POD, member.uid, parse_pod(raw))
 
 
 TestEqualGroups = EqualGroups.TestCase

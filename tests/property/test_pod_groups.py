@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.objects import object_key, parse_object
-from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import COSCHEDULING_LABEL, GroupFormat, GroupKey, GroupSource
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group
@@ -45,7 +45,7 @@ features = st.fixed_dictionaries(
 class Known:
     """A pod as the model knows it; an assumed one may still be unscheduled to its watch."""
 
-    uid: str
+    uid: Uid
     features: dict[str, Any]
     unscheduled: bool = False
     assumed: bool = False
@@ -119,15 +119,15 @@ class Groups(RuleBasedStateMachine):
             known = None
         if known is None:
             self.model.uids += 1
-            known = Known(f"uid-{self.model.uids}", given)
+            known = Known(Uid(f"uid-{self.model.uids}"), given)
         known = replace(known, features={**given, "spec": known.features["spec"]}, unscheduled=True)
         self.model.pods[name] = known
         self.state.put_unscheduled(known.parsed(name))
 
     def pod_gone(self, name: str) -> None:
         known = self.model.pods.pop(name)
-        self.state.delete(Kind.POD, f"default/{name}", known.uid)
-        self.state.delete_unscheduled(f"default/{name}", known.uid)
+        self.state.delete(Kind.POD, known.uid)
+        self.state.delete_unscheduled(known.uid)
 
     @precondition(lambda self: self.model.pods)
     @rule(data=st.data())
@@ -156,7 +156,7 @@ class Groups(RuleBasedStateMachine):
     def seen_to_have_left_before_it_is_seen_bound(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(self.known(lambda p: p.assumed)))
         known = self.model.pods[name]
-        self.state.delete_unscheduled(f"default/{name}", known.uid)
+        self.state.delete_unscheduled(known.uid)
         known.unscheduled = False
 
     @precondition(lambda self: self.model.pods)
@@ -181,9 +181,8 @@ class Groups(RuleBasedStateMachine):
     @rule(kept=st.sets(names))
     def bound_pods_relisted(self, kept: set[str]) -> None:
         bound = set(self.known(lambda p: p.assigned))
-        values = {
-            f"default/{name}": self.model.pods[name].parsed(name, node="n") for name in bound & kept
-        }
+        shown = (self.model.pods[name].parsed(name, node="n") for name in bound & kept)
+        values: dict[str, Pod] = {pod.uid: pod for pod in shown}
         self.state.replace(Kind.POD, values)
         for name in bound - kept:
             del self.model.pods[name]
@@ -225,7 +224,7 @@ class Groups(RuleBasedStateMachine):
             for name in sorted(chosen):
                 known = self.model.pods[name]
                 if known.assumed or known.assigned:
-                    trial.remove(f"default/{name}")
+                    trial.remove(known.uid)
                     known.assumed = known.assigned = False
                 else:
                     trial.add(known.parsed(name), 0)

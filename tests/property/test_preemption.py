@@ -10,14 +10,14 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from deciding import Deciding
 from mooring.engine.cycle import LiveDryRun
 from mooring.engine.outcome import FitError
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
-from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.plugins.default_preemption.candidates import Candidate, select_victims
 from mooring.testing.builders import cluster, node, pdb, pod
 
@@ -59,7 +59,7 @@ def _by_dry_runs(deciding: Deciding, raw: Raw) -> list[Candidate]:
         lower = [p.pod for p in deciding.cluster.pods_on(row) if p.pod.shape.priority < priority]
         with dry_run.trial() as trial:
             for victim in lower:
-                trial.remove(victim.key)
+                trial.remove(victim.uid)
             if not lower or dry_run.rejection(row):
                 continue
 
@@ -67,7 +67,7 @@ def _by_dry_runs(deciding: Deciding, raw: Raw) -> list[Candidate]:
                 trial.add(back, row)
                 if not dry_run.rejection(row):
                     return True
-                trial.remove(back.key)
+                trial.remove(back.uid)
                 return False
 
             candidates.append(select_victims(row, lower, reprieve, deciding.state.evictions))
@@ -144,30 +144,34 @@ class Evicting(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.state = cluster(*(node(name) for name in NODES))
-        self.placed: dict[str, Placed] = {}
+        self.placed: dict[Uid, Placed] = {}
         self.awaited: dict[str, set[str]] = {}
         self.charges: dict[str, list[Charge]] = {}
         self.budgets: dict[str, int] = {}
         self.exhausted: set[str] = set()
         self.uids = 0
         self.pending: dict[str, Pod] = {}
-        """Pods whose binding was called off, by name: they come back with the same uid."""
+        """Pods whose binding was called off, by name: they may come back."""
 
-    def parsed(self, name: str, *, uid: str | None = None, **fields: Any) -> Pod:
+    def parsed(self, name: str, *, uid: Uid | None = None, **fields: Any) -> Pod:
         """Every victim is matched by all budgets."""
         raw = pod(name, labels={"app": "web"}, **fields)
         if uid is None:
             self.uids += 1
-            uid = f"uid-{self.uids}"
+            uid = Uid(f"uid-{self.uids}")
         raw["metadata"]["uid"] = uid
         return parse_pod(raw)
 
     def preemptor(self, name: str) -> Pod:
-        return self.parsed(name, uid=name, priority=100)
+        return self.parsed(name, uid=Uid(name), priority=100)
 
-    def left(self, name: str) -> None:
-        """The pod of this name is on no node any more."""
-        gone = self.placed.pop(name, None)
+    def one_of_the_pods(self, data: st.DataObject) -> Placed:
+        """A placed pod; another one may have its name."""
+        return self.placed[data.draw(st.sampled_from(sorted(self.placed)))]
+
+    def left(self, uid: Uid) -> None:
+        """The pod is on no node any more."""
+        gone = self.placed.pop(uid, None)
         if gone is None:
             return
         for waited in self.awaited.values():
@@ -180,56 +184,67 @@ class Evicting(RuleBasedStateMachine):
 
     @rule(name=victim_names, on=st.sampled_from(NODES), same=st.booleans())
     def pod_assumed(self, name: str, on: str, *, same: bool) -> None:
-        """A pod comes back with its old uid after its binding was called off, or a new one."""
+        """A pod comes back after its binding was called off, or another one of its name comes."""
         back = self.pending.pop(name, None)
         waiting = self.parsed(name, uid=back.uid if back is not None and same else None)
         self.state.assume(waiting, self.state.nodes.row_of[on])
-        self.left(name)
-        self.placed[name] = Placed(waiting, assumed=True)
+        self.left(waiting.uid)
+        self.placed[waiting.uid] = Placed(waiting, assumed=True)
 
-    @rule(name=victim_names, on=st.sampled_from(NODES), same=st.booleans())
-    def pod_seen_bound(self, name: str, on: str, *, same: bool) -> None:
-        """An assumed pod is confirmed, perhaps elsewhere; or another pod has the name."""
-        known = self.placed.get(name)
-        uid = known.pod.uid if known is not None and same else None
-        terminating = known is not None and same and known.pod.terminating
-        before = self.state.pods.get(f"default/{name}")
-        seen = self.parsed(name, uid=uid, node=on, terminating=terminating)
-        self.state.put(Kind.POD, seen.key, seen)
-        stays = before is not None and (before.pod.uid, before.pod.node_name) == (seen.uid, on)
-        if stays and known is not None:
+    @rule(name=victim_names, on=st.sampled_from(NODES))
+    def another_pod_seen_bound(self, name: str, on: str) -> None:
+        """Perhaps before the end of an earlier one of its name is seen."""
+        seen = self.parsed(name, node=on)
+        self.state.put(Kind.POD, seen.uid, seen)
+        self.placed[seen.uid] = Placed(seen, assumed=False)
+
+    @precondition(lambda self: self.placed)
+    @rule(data=st.data(), on=st.sampled_from(NODES))
+    def pod_seen_bound(self, data: st.DataObject, on: str) -> None:
+        """An assumed pod is confirmed, perhaps elsewhere."""
+        known = self.one_of_the_pods(data)
+        before = self.state.pods.get(known.pod.uid)
+        assert before is not None
+        stays, pod = before.pod.node_name == on, known.pod
+        seen = self.parsed(pod.name, uid=pod.uid, node=on, terminating=pod.terminating)
+        self.state.put(Kind.POD, seen.uid, seen)
+        if stays:
             known.pod, known.assumed = seen, False
             return
-        self.left(name)
-        self.placed[name] = Placed(seen, assumed=False)
+        self.left(seen.uid)
+        self.placed[seen.uid] = Placed(seen, assumed=False)
 
-    @rule(name=victim_names)
-    def pod_terminates(self, name: str) -> None:
-        known, placed = self.placed.get(name), self.state.pods.get(f"default/{name}")
-        if known is None or placed is None:
-            return
+    @precondition(lambda self: self.placed)
+    @rule(data=st.data())
+    def pod_terminates(self, data: st.DataObject) -> None:
+        known = self.one_of_the_pods(data)
+        placed = self.state.pods.get(known.pod.uid)
+        assert placed is not None
         on = placed.pod.node_name
-        known.pod = self.parsed(name, uid=known.pod.uid, node=on, terminating=True)
+        known.pod = self.parsed(known.pod.name, uid=known.pod.uid, node=on, terminating=True)
         known.assumed = False
-        self.state.put(Kind.POD, known.pod.key, known.pod)
+        self.state.put(Kind.POD, known.pod.uid, known.pod)
         for charge in (c for charges in self.charges.values() for c in charges):
             charge.left |= charge.uid == known.pod.uid
 
-    @rule(name=victim_names)
-    def pod_gone(self, name: str) -> None:
-        self.state.delete(Kind.POD, f"default/{name}")
-        self.left(name)
+    @precondition(lambda self: self.placed)
+    @rule(data=st.data())
+    def a_pod_is_gone(self, data: st.DataObject) -> None:
+        self.pod_gone(self.one_of_the_pods(data).pod.uid)
 
-    @rule(name=victim_names)
-    def binding_ends_without_success(self, name: str) -> None:
+    def pod_gone(self, uid: Uid) -> None:
+        self.state.delete(Kind.POD, uid)
+        self.left(uid)
+
+    @precondition(lambda self: self.placed)
+    @rule(data=st.data())
+    def binding_ends_without_success(self, data: st.DataObject) -> None:
         """It failed, or was called off at Permit or PreBind."""
-        known = self.placed.get(name)
-        if known is None:
-            return
+        known = self.one_of_the_pods(data)
         self.state.forget(known.pod)
         if known.assumed:
-            self.pending[name] = known.pod
-            self.left(name)
+            self.pending[known.pod.name] = known.pod
+            self.left(known.pod.uid)
         else:  # the eviction has failed: its preemptors lose their nomination and are tried again
             uid = known.pod.uid
             self.stays(known, {p for p, waited in self.awaited.items() if uid in waited})
@@ -245,24 +260,25 @@ class Evicting(RuleBasedStateMachine):
             known.evicting = False
             self.charges = {k: [c for c in v if c.uid != uid] for k, v in self.charges.items()}
 
-    @rule(name=victim_names)
-    def eviction_fails(self, name: str) -> None:
-        known = self.placed.get(name)
-        if known is None:
-            return
+    @precondition(lambda self: self.placed)
+    @rule(data=st.data())
+    def eviction_fails(self, data: st.DataObject) -> None:
+        known = self.one_of_the_pods(data)
         waited = {p for p, victims in self.awaited.items() if known.pod.uid in victims}
         preemptors = self.state.abandon_eviction(known.pod)
         assert {p.name for p in preemptors} == waited
         self.stays(known)
 
-    @rule(name=preemptor_names, victims=st.sets(victim_names, min_size=1))
-    def preemption_begins(self, name: str, victims: set[str]) -> None:
+    @rule(name=preemptor_names, gone=st.sets(victim_names), data=st.data())
+    def preemption_begins(self, name: str, gone: set[str], data: st.DataObject) -> None:
+        known = sorted(self.placed)
+        victims = data.draw(st.sets(st.sampled_from(known))) if known else set()
         preemptor = self.preemptor(name)
         self.state.nominate(preemptor, NODES[0])
-        there = [self.placed[v] for v in sorted(victims) if v in self.placed]
-        gone = [self.parsed(v) for v in sorted(victims - self.placed.keys())]
+        there = [self.placed[uid] for uid in sorted(victims)]
+        others = [self.parsed(v) for v in sorted(gone)]
         new = [p for p in there if not p.pod.terminating and not p.evicting]
-        begun = self.state.begin_evictions(preemptor, [*(p.pod for p in there), *gone])
+        begun = self.state.begin_evictions(preemptor, [*(p.pod for p in there), *others])
         assert [v.uid for v in begun] == [p.pod.uid for p in new]
         self.awaited[name] = {p.pod.uid for p in there}
         for placed in new:
@@ -276,7 +292,7 @@ class Evicting(RuleBasedStateMachine):
     def preemptor_waits_no_more(self, name: str, how: str) -> None:
         preemptor = self.preemptor(name)
         if how == "withdrawn":
-            self.state.withdraw(preemptor.key)
+            self.state.withdraw(preemptor.uid)
         else:
             self.state.assume(preemptor, 0)
             self.state.forget(preemptor)
@@ -302,12 +318,11 @@ class Evicting(RuleBasedStateMachine):
         for charge in self.charges.get(name, ()):
             charge.written = True
 
-    @rule(name=victim_names)
-    def budget_is_exhausted(self, name: str) -> None:
-        known = self.placed.get(name)
-        if known is not None:
-            self.state.budget_exhausted(known.pod)
-            self.exhausted |= self.budgets.keys()
+    @precondition(lambda self: self.placed)
+    @rule(data=st.data())
+    def budget_is_exhausted(self, data: st.DataObject) -> None:
+        self.state.budget_exhausted(self.one_of_the_pods(data).pod)
+        self.exhausted |= self.budgets.keys()
 
     @invariant()
     def evicting_pods_are_those_whose_eviction_has_not_ended(self) -> None:
@@ -334,8 +349,8 @@ class Evicting(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """When all pods have gone and all budgets are written, nothing is recorded any more."""
-        for name in VICTIMS:
-            self.pod_gone(name)
+        for uid in tuple(self.placed):
+            self.pod_gone(uid)
         for name in BUDGETS:
             self.budget_written(name, 1)
         self.evicting_pods_are_those_whose_eviction_has_not_ended()

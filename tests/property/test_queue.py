@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.model.events import Action, ClusterEvent, Kind
-from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.queueing.queue import SchedulingQueue
 from mooring.testing import builders
 from mooring.testing.fakes import pipeline
@@ -99,7 +99,9 @@ class QueueMachine(RuleBasedStateMachine):
         super().__init__()
         self.now = 1000.0
         self.uids = 0
-        self.known: dict[str, Known] = {}
+        self.known: dict[Uid, Known] = {}
+        self.latest: dict[str, Uid] = {}
+        """The pod that came last of each name."""
         self.queue = SchedulingQueue(FakeHints())
 
     def make_pod(self, name: str, shape: int, uid: str | None = None) -> Pod:
@@ -109,7 +111,7 @@ class QueueMachine(RuleBasedStateMachine):
         return parse_pod(raw)
 
     def queue_of(self, known: Known) -> SubQueue | None:
-        queued = self.queue.get(known.pod.key)
+        queued = self.queue.get(known.pod.uid)
         assert queued is not None
         return queued.queue
 
@@ -144,11 +146,13 @@ class QueueMachine(RuleBasedStateMachine):
     def a_pod_appears_or_changes(
         self, name: str, shape: int, profile: int = 0, *, gated: bool
     ) -> None:
-        known, plugins = self.known.get(f"{self.namespaces[name]}/{name}"), PIPELINES[profile]
+        latest, plugins = self.latest.get(name), PIPELINES[profile]
+        known = self.known.get(latest) if latest is not None else None
         pod = self.make_pod(name, shape, known.pod.uid if known else None)
         self.queue.add(pod, plugins, self.now, gated=gated)
         if known is None:
-            self.known[pod.key] = Known(pod, plugins, self.now, "gated" if gated else "free")
+            self.known[pod.uid] = Known(pod, plugins, self.now, "gated" if gated else "free")
+            self.latest[name] = pod.uid
             return
         changed = pod.shape is not known.pod.shape or plugins is not known.pipeline
         known.gated = gated
@@ -170,7 +174,7 @@ class QueueMachine(RuleBasedStateMachine):
     def the_group_of_a_pod_changes(self, data: st.DataObject) -> None:
         """That is as if the pod itself had changed."""
         known = self.known[data.draw(st.sampled_from(sorted(self.known)))]
-        self.queue.try_again(known.pod.key, self.now)
+        self.queue.try_again(known.pod.uid, self.now)
         if known.state == "flying":
             known.outdated = True
         elif known.state == "rejected":
@@ -186,18 +190,20 @@ class QueueMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.known)
     @rule(data=st.data(), shape=st.integers(0, 1))
-    def a_pod_is_replaced_by_another_of_its_name(self, data: st.DataObject, shape: int) -> None:
-        old = self.known.pop(data.draw(st.sampled_from(sorted(self.known))))
-        pod = self.make_pod(old.pod.name, shape)
+    def a_pod_comes_before_the_end_of_another_of_its_name(
+        self, data: st.DataObject, shape: int
+    ) -> None:
+        name = self.known[data.draw(st.sampled_from(sorted(self.known)))].pod.name
+        pod = self.make_pod(name, shape)
         self.queue.add(pod, PIPELINES[0], self.now)
-        self.the_next_follows(old)
-        self.known[pod.key] = Known(pod, PIPELINES[0], self.now)
+        self.known[pod.uid] = Known(pod, PIPELINES[0], self.now)
+        self.latest[name] = pod.uid
 
     @precondition(lambda self: self.known)
     @rule(data=st.data())
     def a_pod_is_deleted(self, data: st.DataObject) -> None:
         old = self.known.pop(data.draw(st.sampled_from(sorted(self.known))))
-        self.queue.remove(old.pod.key, self.now)
+        self.queue.remove(old.pod.uid, self.now)
         self.the_next_follows(old)
 
     @rule()
@@ -211,7 +217,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert not active
             assert not moved
             return
-        known = self.known[queued.pod.key]
+        known = self.known[queued.pod.uid]
         assert known in (active or moved)
         if active:
             self.is_first(known, active)
@@ -224,7 +230,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def landed(self, data: st.DataObject) -> tuple[Known, QueuedPod]:
         """Some pod in flight, whose attempt ends now."""
-        flying = sorted(key for key, known in self.known.items() if known.state == "flying")
+        flying = sorted(uid for uid, known in self.known.items() if known.state == "flying")
         known = self.known[data.draw(st.sampled_from(flying))]
         assert known.attempt is not None
         return known, known.attempt
@@ -278,7 +284,7 @@ class QueueMachine(RuleBasedStateMachine):
     def a_pod_is_bound(self, data: st.DataObject) -> None:
         known, attempt = self.landed(data)
         self.queue.done(attempt, self.now)
-        del self.known[known.pod.key]
+        del self.known[known.pod.uid]
         self.the_next_follows(known)
 
     @rule(event=st.sampled_from(tuple(HELPS)))
@@ -337,8 +343,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_pod_is_in_one_place(self) -> None:
-        waiting = {q.pod.key: q for q in self.queue if q.queue is not None}
-        flying = {key for key, known in self.known.items() if known.state == "flying"}
+        waiting = {q.pod.uid: q for q in self.queue if q.queue is not None}
+        flying = {uid for uid, known in self.known.items() if known.state == "flying"}
         assert waiting.keys() | flying == self.known.keys()
         assert not waiting.keys() & flying
         counted = Counter(queued.queue for queued in waiting.values())
@@ -396,7 +402,7 @@ class QueueMachine(RuleBasedStateMachine):
                     case "fails":
                         self.queue.add_after_error(queued, self.now)
                     case "is deleted":
-                        self.queue.remove(queued.pod.key, self.now)
+                        self.queue.remove(queued.pod.uid, self.now)
                     case _:
                         self.queue.assumed(queued, self.now)
                         self.queue.done(queued, self.now)

@@ -36,7 +36,7 @@ from mooring.framework.verdicts import SKIP, PreFilterResult, Unschedulable
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.node import ZONE
 from mooring.model.objects import object_key, parse_object
-from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.plugins import SHIPPED
 from mooring.plugins.rules.plugin import Rules
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
@@ -174,7 +174,8 @@ class Refusals(RuleBasedStateMachine):
         self.shared = ResultCache(self.state.nodes)
         self.uids = 0
         self.nodes: dict[str, Features] = {}
-        self.placed: dict[str, tuple[Features, str]] = {}
+        self.placed: dict[Uid, tuple[str, Features, str]] = {}
+        """The names of placed pods, their features and the names of their nodes."""
         self.since: list[ClusterEvent] = []
         self.lone: list[Lone] = []
         self.waiting: dict[Pod, QueuedPod | None] = {}
@@ -199,8 +200,7 @@ class Refusals(RuleBasedStateMachine):
         for raw in (service("front", {"app": "a"}), *map(a_class, CLASSES), *stored):
             self.show(raw)
         for name, (features, on) in zip(PODS, placed, strict=False):
-            self.placed[name] = self.unique(features), on
-            self.show_placed(name)
+            self.a_pod_is_seen_on_a_node(name, features, on)
         pods = [
             parse_pod(pod(f"waiting-in-{name}", namespace=name, **features))
             for name, features in zip(NAMESPACES, waiting, strict=True)
@@ -239,9 +239,10 @@ class Refusals(RuleBasedStateMachine):
 
     @rule(name=pod_names, features=pod_features, on=node_names)
     def a_pod_is_seen_on_a_node(self, name: str, features: Features, on: str) -> None:
-        """Or its successor, if the name was known; perhaps before its node is seen."""
-        self.placed[name] = self.unique(features), on
-        self.show_placed(name)
+        """Perhaps before its node is seen, or before the end of another pod of its name is."""
+        uid, features = self.unique(features)
+        self.placed[uid] = name, features, on
+        self.show_placed(uid)
 
     @precondition(lambda self: self.placed)
     @rule(
@@ -259,16 +260,17 @@ class Refusals(RuleBasedStateMachine):
         data=st.data(),
     )
     def a_placed_pod_changes(self, event: Features, data: st.DataObject) -> None:
-        name = data.draw(st.sampled_from(sorted(self.placed)))
-        features, on = self.placed[name]
-        self.placed[name] = features | event, on
-        self.show_placed(name)
+        uid = data.draw(st.sampled_from(sorted(self.placed)))
+        name, features, on = self.placed[uid]
+        self.placed[uid] = name, features | event, on
+        self.show_placed(uid)
 
     @precondition(lambda self: self.placed)
     @rule(data=st.data())
     def a_placed_pod_goes(self, data: st.DataObject) -> None:
-        name = data.draw(st.sampled_from(sorted(self.placed)))
-        self.state.delete(Kind.POD, self.parsed(name, *self.placed.pop(name)).key)
+        uid = data.draw(st.sampled_from(sorted(self.placed)))
+        del self.placed[uid]
+        self.state.delete(Kind.POD, uid)
 
     @precondition(lambda self: self.nodes)
     @rule(name=pod_names, features=pod_features, data=st.data(), accepted=st.booleans())
@@ -280,12 +282,11 @@ class Refusals(RuleBasedStateMachine):
         Accepted or rejected by Reserve and Permit: nothing else is decided or seen before that.
         """
         on = data.draw(st.sampled_from(sorted(self.nodes)))
-        features = self.unique(features)
-        self.placed.pop(name, None)
+        uid, features = self.unique(features)
         assumed, self.held = self.parsed(name, features, None), list[ClusterEvent]()
         self.state.assume(assumed, self.row(on))
         if accepted:
-            self.placed[name] = features, on
+            self.placed[uid] = name, features, on
             self.state.announce(assumed)
         else:
             self.state.forget(assumed)
@@ -296,30 +297,28 @@ class Refusals(RuleBasedStateMachine):
     @rule(data=st.data(), on=st.none() | node_names)
     def an_assumption_ends(self, data: st.DataObject, on: str | None) -> None:
         """Taken back, or by the watch that shows the pod, perhaps on another node."""
-        key = data.draw(st.sampled_from(sorted(self.state.pods.assumed)))
-        name = key.partition("/")[2]
-        features, _ = self.placed[name]
+        uid = data.draw(st.sampled_from(sorted(self.state.pods.assumed)))
+        name, features, _ = self.placed[uid]
         if on is None:
-            del self.placed[name]
+            del self.placed[uid]
             self.state.forget(self.parsed(name, features, None))
         else:
-            self.placed[name] = features, on
-            self.show_placed(name)
+            self.placed[uid] = name, features, on
+            self.show_placed(uid)
 
     @precondition(lambda self: self.nodes)
     @rule(name=pod_names, features=pod_features, data=st.data())
     def room_is_made(self, name: str, features: Features, data: st.DataObject) -> None:
         """For a pod of any priority, that may have been nominated elsewhere before."""
-        assume(name not in self.placed)
-        nominated = self.parsed(name, self.unique(features), None)
+        nominated = self.parsed(name, self.unique(features)[1], None)
         on = data.draw(st.sampled_from(sorted(self.nodes)))
         self.state.nominate(nominated, on)
 
     @precondition(lambda self: len(self.state.nominations) > 0)
     @rule(data=st.data())
     def room_is_wanted_no_more(self, data: st.DataObject) -> None:
-        keys = sorted(nominee.pod.key for nominee in self.state.nominations)
-        self.state.withdraw(data.draw(st.sampled_from(keys)))
+        uids = sorted(nominee.pod.uid for nominee in self.state.nominations)
+        self.state.withdraw(data.draw(st.sampled_from(uids)))
 
     @rule(name=st.sampled_from(NAMESPACES), env=st.sampled_from(("prod", "dev", None)))
     def a_namespace_changes(self, name: str, env: str | None) -> None:
@@ -384,9 +383,10 @@ class Refusals(RuleBasedStateMachine):
         if not goes:
             self.show(raw)
 
-    def unique(self, features: Features) -> Features:
+    def unique(self, features: Features) -> tuple[Uid, Features]:
         self.uids += 1
-        return features | {"uid": f"uid-{self.uids}"}
+        uid = Uid(f"uid-{self.uids}")
+        return uid, features | {"uid": uid}
 
     def parsed(self, name: str, features: Features, on: str | None) -> Pod:
         given = {k: v for k, v in features.items() if k != "uid"}
@@ -394,11 +394,11 @@ class Refusals(RuleBasedStateMachine):
         raw["metadata"]["uid"] = features["uid"]
         return parse_pod(raw)
 
-    def show_placed(self, name: str) -> None:
-        shown = self.parsed(name, *self.placed[name])
+    def show_placed(self, uid: Uid) -> None:
+        shown = self.parsed(*self.placed[uid])
         if shown.finished:
-            del self.placed[name]
-        self.state.put(Kind.POD, shown.key, shown)
+            del self.placed[uid]
+        self.state.put(Kind.POD, shown.uid, shown)
 
     def row(self, name: str) -> int:
         return self.state.nodes.row_of[name]

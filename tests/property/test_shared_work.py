@@ -19,7 +19,7 @@ from mooring.engine.result_cache import ResultCache
 from mooring.framework.decision import Decision
 from mooring.framework.registry import Registry
 from mooring.model.events import Kind
-from mooring.model.objects import object_key, parse_object
+from mooring.model.objects import identity, parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.plugins import SHIPPED
 from mooring.policy.defaults import DEFAULT_WEIGHTS
@@ -90,7 +90,7 @@ class Stream(RuleBasedStateMachine):
 
     def put(self, raw: Raw) -> None:
         kind = Kind(raw["kind"])
-        key = object_key(kind, raw)
+        key = identity(kind, raw)
         self.objects[kind, key] = raw
         self.state.put(kind, key, parse_object(kind, raw))
 
@@ -117,7 +117,7 @@ class Stream(RuleBasedStateMachine):
         if row is not None:
             self.state.assume(pod, row)
             bound = {**raw, "spec": {**raw["spec"], "nodeName": shared.node}}
-            self.objects[Kind.POD, pod.key] = bound
+            self.objects[Kind.POD, pod.uid] = bound
 
     @rule(template=st.integers(0, TEMPLATES - 1))
     def extenders_are_to_be_called(self, template: int) -> None:

@@ -18,7 +18,7 @@ from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
 from mooring.state.storage.csi_nodes import UNLIMITED
 from mooring.state.storage.volume_users import in_conflict, is_restricted
-from mooring.testing.builders import node, pod
+from mooring.testing.builders import node, pod, uid_of
 from mooring.testing.storage_builders import (
     csi_node,
     pv,
@@ -125,16 +125,16 @@ class StorageMachine(RuleBasedStateMachine):
 
     @rule(name=pod_names)
     def a_pod_goes(self, name: str) -> None:
-        self.state.delete(Kind.POD, f"default/{name}")
+        self.state.delete(Kind.POD, uid_of(name))
 
     @rule(name=pod_names, on=names, volumes=pod_volumes)
     def it_is_tried_what_would_be(self, name: str, on: str, volumes: list[dict[str, Any]]) -> None:
         """A trial is about nodes that exist, for only these can be chosen."""
-        known = self.state.pods.get(f"default/{name}")
+        known = self.state.pods.get(uid_of(name))
         assume(self.exists(on))
         assume(known is None or self.exists(self.state.nodes.names[known.row]))
         with self.state.trial() as trial:
-            trial.remove(f"default/{name}")
+            trial.remove(uid_of(name))
             trial.add(parse_pod(self.make_pod(name, volumes)), self.state.nodes.row_of[on])
             self.everything_is_counted()
 

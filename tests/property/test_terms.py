@@ -131,11 +131,11 @@ class CountedCluster(RuleBasedStateMachine):
 
     @rule(pod=placed)
     def put_pod(self, pod: Pod) -> None:
-        self.state.put(Kind.POD, pod.key, pod)
+        self.state.put(Kind.POD, pod.uid, pod)
 
     @rule(name=st.sampled_from(NAMES), namespace=namespaces, stated=placed)
     def put_other_terms(self, name: str, namespace: str, stated: Pod) -> None:
-        held = self.state.pods.get(f"{namespace}/{name}")
+        held = self.state.pods.named(f"{namespace}/{name}")
         if held is not None:
             shape = replace(held.pod.shape, affinity=stated.shape.affinity)
             self.put_pod(replace(held.pod, shape=shape))
@@ -152,7 +152,7 @@ class CountedCluster(RuleBasedStateMachine):
 
     @rule(pod=placed)
     def try_in_place_of_the_others(self, pod: Pod) -> None:
-        row, known = self.row_of_a_node(pod), self.state.pods.get(pod.key)
+        row, known = self.row_of_a_node(pod), self.state.pods.get(pod.uid)
         if row is None or (known is not None and known.row != row):
             return
         with self.state.trial() as trial:

@@ -1,6 +1,6 @@
 from mooring.framework.queued_pod import QueuedPod
 from mooring.queueing.in_flight import InFlight
-from mooring.testing.builders import pod
+from mooring.testing.builders import pod, uid_of
 from mooring.testing.fakes import pipeline, queued_pod
 
 PIPELINE = pipeline()
@@ -14,10 +14,10 @@ def test_pods_are_known_from_the_beginning_of_their_attempts_to_the_end() -> Non
     in_flight, first, second = InFlight(), queued("a"), queued("b")
     in_flight.enter(first, 0)
     in_flight.enter(second, 0)
-    assert in_flight.get("default/a") is first
+    assert in_flight.get(uid_of("a")) is first
     assert (list(in_flight), len(in_flight)) == ([first, second], 2)
-    in_flight.leave("default/a")
-    assert in_flight.get("default/a") is None
+    in_flight.leave(uid_of("a"))
+    assert in_flight.get(uid_of("a")) is None
     assert (list(in_flight), len(in_flight)) == ([second], 1)
 
 
@@ -25,8 +25,8 @@ def test_a_pod_that_leaves_missed_the_events_since_it_entered() -> None:
     in_flight = InFlight()
     in_flight.enter(queued("a"), 3)
     in_flight.enter(queued("b"), 5)
-    assert in_flight.leave("default/b") == 5
-    assert in_flight.leave("default/a") == 3
+    assert in_flight.leave(uid_of("b")) == 5
+    assert in_flight.leave(uid_of("a")) == 3
 
 
 def test_the_oldest_event_is_the_one_that_the_longest_attempt_missed() -> None:
@@ -35,5 +35,5 @@ def test_the_oldest_event_is_the_one_that_the_longest_attempt_missed() -> None:
     in_flight.enter(queued("a"), 3)
     in_flight.enter(queued("b"), 5)
     assert in_flight.oldest() == 3
-    in_flight.leave("default/a")
+    in_flight.leave(uid_of("a"))
     assert in_flight.oldest() == 5

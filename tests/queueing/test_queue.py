@@ -6,12 +6,13 @@ from typing import Any, ClassVar
 import pytest
 
 from mooring.framework.plugin import QueuedPodInfo
-from mooring.framework.queued_pod import PodState, QueuedPod, StateTimes
+from mooring.framework.queued_pod import PodState, QueuedPod, StateTimes, SubQueue
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import parse_node
-from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.queueing.queue import SchedulingQueue
 from mooring.testing import builders
+from mooring.testing.builders import uid_of
 from mooring.testing.fakes import pipeline
 
 FIT = frozenset({"NodeResourcesFit"})
@@ -48,7 +49,8 @@ class FakeHints:
 
 def make_pod(name: str, *, uid: str | None = None, **fields: Any) -> Pod:
     raw = builders.pod(name, **fields)
-    raw["metadata"]["uid"] = uid or name
+    if uid is not None:
+        raw["metadata"]["uid"] = uid
     return parse_pod(raw)
 
 
@@ -99,12 +101,12 @@ def happens(queue: SchedulingQueue, event: ClusterEvent, now: float) -> bool:
 
 
 def queue_of(queue: SchedulingQueue, name: str) -> str | None:
-    queued = queue.get(f"default/{name}")
+    queued = queue.get(uid_of(name))
     assert queued is not None
     return queued.queue
 
 
-def test_a_new_pod_is_active_and_known_by_its_key(queue: SchedulingQueue) -> None:
+def test_a_new_pod_is_active_and_known_by_its_uid(queue: SchedulingQueue) -> None:
     queue.add(make_pod("web"), DEFAULT, 0.0)
     assert queue_of(queue, "web") == "active"
     assert queue.counts() == {"active": 1, "backoff": 0, "unschedulable": 0, "gated": 0}
@@ -126,7 +128,7 @@ def test_a_popped_pod_is_in_flight_and_counted_nowhere(queue: SchedulingQueue) -
     assert (queued.queue, queued.attempts) == (None, 1)
     assert not any(queue.counts().values())
     assert list(queue) == [queued]
-    assert queue.get("default/web") is queued
+    assert queue.get(uid_of("web")) is queued
 
 
 def test_the_time_in_each_queue_is_kept_with_the_pod(queue: SchedulingQueue) -> None:
@@ -155,7 +157,7 @@ def test_a_pod_that_is_queued_again_goes_on_with_the_times_it_had(queue: Schedul
 def test_a_bound_pod_is_known_no_more(queue: SchedulingQueue) -> None:
     queue.add(make_pod("web"), DEFAULT, 0.0)
     queue.done(popped(queue, 0.0), 0.0)
-    assert queue.get("default/web") is None
+    assert queue.get(uid_of("web")) is None
 
 
 def test_an_unschedulable_pod_is_not_tried_again_without_an_event(queue: SchedulingQueue) -> None:
@@ -311,7 +313,7 @@ def test_pods_rejected_by_other_plugins_are_tried_for_themselves(queue: Scheduli
 def test_the_next_is_tried_when_a_moved_pod_is_deleted(queue: SchedulingQueue) -> None:
     reject(queue, "a", "b")
     happens(queue, NODE_ADDED, 100.0)
-    queue.remove("default/a", 100.0)
+    queue.remove(uid_of("a"), 100.0)
     assert pop_all(queue, 100.0) == ["b"]
 
 
@@ -321,17 +323,8 @@ def test_the_next_is_tried_when_a_moved_pod_is_deleted_during_its_attempt(
     reject(queue, "a", "b")
     happens(queue, NODE_ADDED, 100.0)
     popped(queue, 100.0)
-    queue.remove("default/a", 100.0)
+    queue.remove(uid_of("a"), 100.0)
     assert pop_all(queue, 100.0) == ["b"]
-
-
-def test_the_next_is_tried_when_a_moved_pod_is_replaced_by_another_of_its_name(
-    queue: SchedulingQueue,
-) -> None:
-    reject(queue, "a", "b")
-    happens(queue, NODE_ADDED, 100.0)
-    queue.add(make_pod("a", uid="successor"), DEFAULT, 100.0)
-    assert sorted(pop_all(queue, 100.0)) == ["a", "b"]
 
 
 def test_the_next_is_tried_when_a_moved_pods_attempt_fails(queue: SchedulingQueue) -> None:
@@ -357,7 +350,7 @@ def test_the_next_is_tried_when_a_moved_pod_is_gated(queue: SchedulingQueue) -> 
 
 def test_the_end_of_a_pod_that_was_not_moved_moves_no_other(queue: SchedulingQueue) -> None:
     reject(queue, "a", "b")
-    queue.remove("default/a", 100.0)
+    queue.remove(uid_of("a"), 100.0)
     assert queue.pop(100.0) is None
 
 
@@ -413,10 +406,10 @@ def test_an_unschedulable_pod_that_has_another_owner_is_tried_again(
 
 def test_a_pod_whose_group_changed_is_tried_again(queue: SchedulingQueue) -> None:
     reject(queue, "web", "api")
-    queue.try_again("default/web", 100.0)
+    queue.try_again(uid_of("web"), 100.0)
     queued = popped(queue, 100.0)
     assert (queued.pod.name, queue_of(queue, "api")) == ("web", "unschedulable")
-    queue.try_again("default/web", 100.0)
+    queue.try_again(uid_of("web"), 100.0)
     queue.add_unschedulable(queued, FIT, 100.0)
     assert queue_of(queue, "web") == "backoff"
 
@@ -503,22 +496,36 @@ def test_the_end_of_an_attempt_does_not_queue_a_pod_that_was_deleted(
 ) -> None:
     queue.add(make_pod("web"), DEFAULT, 0.0)
     queued = popped(queue, 0.0)
-    assert queue.remove("default/web", 0.0) is queued
+    assert queue.remove(uid_of("web"), 0.0) is queued
     end(queue, queued, ending)
-    assert queue.get("default/web") is None
+    assert queue.get(uid_of("web")) is None
     assert not any(queue.counts().values())
 
 
 @pytest.mark.parametrize("ending", ["rejected", "failed", "done"])
-def test_the_end_of_an_attempt_does_not_move_another_pod_of_that_name(
+def test_a_pod_is_queued_beside_another_one_of_its_name_whose_attempt_ends(
     queue: SchedulingQueue, ending: str
 ) -> None:
     queue.add(make_pod("web"), DEFAULT, 0.0)
     queued = popped(queue, 0.0)
     queue.add(make_pod("web", uid="successor"), DEFAULT, 0.0)
     end(queue, queued, ending)
-    assert queue_of(queue, "web") == "active"
-    assert popped(queue, 0.0).pod.uid == "successor"
+    successor = queue.named("default/web")
+    assert successor is not None
+    assert (successor.pod.uid, successor.queue) == ("successor", SubQueue.ACTIVE)
+    assert popped(queue, 0.0) is successor
+
+
+def test_of_two_pods_of_a_name_the_latest_is_found_by_it(queue: SchedulingQueue) -> None:
+    first, second = make_pod("web"), make_pod("web", uid="successor")
+    for pod in (first, second):
+        queue.add(pod, DEFAULT, 0.0)
+    assert queue.get(first.uid) is not queue.get(second.uid)
+    assert queue.named("default/web") is queue.get(second.uid)
+    queue.remove(second.uid, 0.0)
+    assert queue.named("default/web") is queue.get(first.uid)
+    queue.remove(first.uid, 0.0)
+    assert queue.named("default/web") is None
 
 
 def end(queue: SchedulingQueue, queued: QueuedPod, ending: str) -> None:
@@ -532,7 +539,7 @@ def end(queue: SchedulingQueue, queued: QueuedPod, ending: str) -> None:
 
 
 def test_removing_an_unknown_pod_returns_none(queue: SchedulingQueue) -> None:
-    assert queue.remove("default/web", 0.0) is None
+    assert queue.remove(uid_of("web"), 0.0) is None
 
 
 def test_a_successor_of_the_same_name_has_no_history(queue: SchedulingQueue) -> None:
@@ -614,7 +621,7 @@ class TestNamespacesTakeTurns:
         pod = make_pod("greedy", namespace="greedy")
         for i in range(greedy):
             name = f"greedy-{i}"
-            queue.add(replace(pod, name=name, key=f"greedy/{name}", uid=name), DEFAULT, 0.0)
+            queue.add(replace(pod, name=name, key=f"greedy/{name}", uid=Uid(name)), DEFAULT, 0.0)
         for i in range(3):
             queue.add(make_pod(f"modest-{i}", namespace="modest"), DEFAULT, 1.0)
         attempts = 1
@@ -678,7 +685,7 @@ def test_a_retry_is_not_popped_early_even_if_an_event_moved_the_pod_before(
     queued = popped(queue, 0.0)
     queue.add_unschedulable(queued, FIT, 0.0)
     happens(queue, NODE_ADDED, 0.0)
-    queue.retry("default/web", 0.0)
+    queue.retry(uid_of("web"), 0.0)
     assert queue.pop(0.0) is None
     assert queue.next_due() == queued.backoff_expiration
     assert queue.pop(queued.backoff_expiration) is queued
@@ -689,7 +696,7 @@ def test_a_retry_after_the_backoff_is_active_at_once(queue: SchedulingQueue) -> 
     queued = popped(queue, 0.0)
     queue.add_unschedulable(queued, FIT, 0.0)
     later = queued.backoff_expiration
-    queue.retry("default/web", later)
+    queue.retry(uid_of("web"), later)
     assert queue.counts()["active"] == 1
 
 
@@ -697,8 +704,8 @@ def test_a_retry_of_a_pod_that_is_active_or_unknown_changes_nothing(
     queue: SchedulingQueue,
 ) -> None:
     queue.add(make_pod("web"), DEFAULT, 0.0)
-    queue.retry("default/web", 0.0)
-    queue.retry("default/other", 0.0)
+    queue.retry(uid_of("web"), 0.0)
+    queue.retry(uid_of("other"), 0.0)
     assert queue.counts()["active"] == 1
 
 
@@ -724,16 +731,16 @@ def test_a_specific_pod_is_popped_from_whatever_queue_it_is_in(queue: Scheduling
     reject(queue, "waits")
     queue.add(make_pod("active"), pipeline(), 0.0)
     for name in ("waits", "active"):
-        queued = queue.pop_specific(f"default/{name}", 0.0)
+        queued = queue.pop_specific(uid_of(name), 0.0)
         assert queued is not None
         assert queued.queue is None
     assert not any(queue.counts().values())
-    assert queue.pop_specific("default/waits", 0.0) is None
+    assert queue.pop_specific(uid_of("waits"), 0.0) is None
 
 
 def test_a_gated_pod_is_not_popped_with_its_group(queue: SchedulingQueue) -> None:
     queue.add(make_pod("gated"), pipeline(), 0.0, gated=True)
-    assert queue.pop_specific("default/gated", 0.0) is None
+    assert queue.pop_specific(uid_of("gated"), 0.0) is None
     assert queue_of(queue, "gated") == "gated"
 
 
@@ -871,7 +878,7 @@ def test_a_pod_does_not_stand_for_its_group_in_an_event_before_it_came(
     queue.add(make_pod("b"), DEFAULT, 0.0)
     queue.move_on_events([NODE_ADDED], 0.0)
     queue.add_unschedulable(popped(queue, 0.0), FIT, 0.0)
-    queue.remove("default/a", 0.0)
+    queue.remove(uid_of("a"), 0.0)
     run_all_hints(queue, 100.0)
     assert (hints.run, queue_of(queue, "b")) == ([], "unschedulable")
 

@@ -10,6 +10,7 @@ from mooring.model.pod import parse_pod
 from mooring.queueing.events import EventLog
 from mooring.queueing.unschedulable import UnschedulablePods
 from mooring.testing import builders
+from mooring.testing.builders import uid_of
 from mooring.testing.fakes import pipeline, queued_pod
 
 PIPELINE = pipeline()
@@ -74,7 +75,7 @@ def moved(rejected: UnschedulablePods) -> list[str]:
     names = []
     while rejected.has_hints_to_run():
         for pod, for_all in rejected.run_hints():
-            rejected.remove(pod.pod.key)
+            rejected.remove(pod.pod.uid)
             names.append(pod.pod.name if for_all else f"{pod.pod.name}*")
     return names
 
@@ -107,7 +108,7 @@ def test_what_a_pod_missed_during_its_attempt_counts_for_itself_alone(
 
 def test_a_removed_pod_is_not_tried(rejected: UnschedulablePods, events: EventLog) -> None:
     add(rejected, waiting("a"), waiting("b"))
-    rejected.remove("default/a")
+    rejected.remove(uid_of("a"))
     events.extend([node_added("n1")])
     assert moved(rejected) == ["b"]
     events.extend([node_added("n1")])
@@ -150,8 +151,8 @@ def test_the_longest_waiting_of_a_signature_is_its_first(
     rejected: UnschedulablePods,
 ) -> None:
     add(rejected, waiting("a"), waiting("b"))
-    signature = rejected.signature_of("default/a")
-    rejected.remove("default/a")
+    signature = rejected.signature_of(uid_of("a"))
+    rejected.remove(uid_of("a"))
     first = rejected.first_of(signature)
     assert first is not None
     assert first.pod.name == "b"
@@ -169,7 +170,7 @@ def test_a_pod_is_removed_from_the_group_it_was_added_to_even_if_it_changed(
     pod = waiting("a", "web")
     rejected.add(pod)
     pod.pod = waiting("a", "db").pod
-    rejected.remove("default/a")
+    rejected.remove(uid_of("a"))
     assert rejected.first_of("web") is None
 
 
@@ -222,6 +223,6 @@ def test_a_pod_that_leaves_is_not_counted_even_if_another_profile_took_it(
     rejected.add(pod)
     before = rejected.counts()
     pod.pipeline = replace(PIPELINE, profile="team")
-    rejected.remove("default/a")
+    rejected.remove(uid_of("a"))
     assert rejected.counts() == {}
     assert before == {("NodeResourcesFit", "mooring"): 1}

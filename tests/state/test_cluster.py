@@ -9,7 +9,7 @@ from mooring.model.node import parse_node
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.state.cluster import ClusterState
-from mooring.testing.builders import CREATED, cluster, namespace, node, pod
+from mooring.testing.builders import CREATED, cluster, namespace, node, pod, uid_of
 
 
 def delivered(state: ClusterState, what: Callable[[], None]) -> list[ClusterEvent]:
@@ -27,7 +27,7 @@ def actions(state: ClusterState, what: Callable[[], None]) -> list[Action]:
 def seen(state: ClusterState, raw: dict[str, object]) -> list[Action]:
     """What others hear of a pod that the watch shows."""
     shown = parse_pod(raw)
-    return actions(state, lambda: state.put(Kind.POD, shown.key, shown))
+    return actions(state, lambda: state.put(Kind.POD, shown.uid, shown))
 
 
 def waiting(name: str, **features: object) -> Pod:
@@ -92,7 +92,7 @@ def test_a_trial_delivers_no_events() -> None:
 
     def try_it() -> None:
         with state.trial() as trial:
-            trial.remove("default/web")
+            trial.remove(uid_of("web"))
             trial.add(waiting("other"), 0)
 
     assert delivered(state, try_it) == []
@@ -116,7 +116,7 @@ def test_an_assumed_pod_uses_resources_before_the_watch_shows_it() -> None:
     assert isinstance(change.after, Pod)
     assert change.after.node_name == "n1"
     assert cpu(state) == [1000]
-    assert state.pods.assumed.keys() == {"default/web"}
+    assert state.pods.assumed.keys() == {uid_of("web")}
 
 
 def test_a_confirmed_assumption_is_no_event() -> None:
@@ -192,17 +192,19 @@ def test_a_confirmed_pod_cannot_be_forgotten() -> None:
     assert cpu(state) == [1000]
 
 
-def test_a_successor_of_the_same_name_replaces_the_pod() -> None:
+def test_a_pod_counts_beside_an_earlier_one_of_its_name_until_that_is_gone() -> None:
     state = cluster(node("n1"), pod("web", cpu="1", node="n1"))
     successor = pod("web", cpu="2", node="n1")
     successor["metadata"]["uid"] = "another"
-    assert seen(state, successor) == [Action.DELETE, Action.ADD]
+    assert seen(state, successor) == [Action.ADD]
+    assert cpu(state) == [3000]
+    assert actions(state, lambda: state.delete(Kind.POD, uid_of("web"))) == [Action.DELETE]
     assert cpu(state) == [2000]
 
 
 def test_the_end_of_a_predecessor_does_not_end_its_successor() -> None:
     state = cluster(node("n1"), pod("web", cpu="1", node="n1"))
-    assert actions(state, lambda: state.delete(Kind.POD, "default/web", "predecessor")) == []
+    assert actions(state, lambda: state.delete(Kind.POD, "predecessor")) == []
     assert cpu(state) == [1000]
 
 
@@ -216,7 +218,7 @@ def test_a_relist_removes_pods_that_it_does_not_contain_except_assumed_ones() ->
     state = cluster(node("n1"), pod("old", cpu="1", node="n1"), pod("kept", cpu="1", node="n1"))
     state.assume(waiting("assumed", cpu="1"), 0)
     kept, new = parse_pod(pod("kept", cpu="1", node="n1")), parse_pod(pod("new", node="n1"))
-    shown = {kept.key: kept, new.key: new}
+    shown: dict[str, Pod] = {kept.uid: kept, new.uid: new}
     assert actions(state, lambda: state.replace(Kind.POD, shown)) == [Action.DELETE, Action.ADD]
     assert {p.pod.name for p in state.pods} == {"kept", "new", "assumed"}
 
@@ -262,42 +264,42 @@ def test_a_nomination_that_ends_is_an_event_like_the_deletion_of_a_pod_on_its_no
     state.nominate(web, "n1")
     assert actions(state, lambda: state.assume(web, 1)) == [Action.DELETE]
     state.nominate(waiting("other"), "n1")
-    (withdrawn,) = delivered(state, lambda: state.withdraw("default/other"))
+    (withdrawn,) = delivered(state, lambda: state.withdraw(uid_of("other")))
     assert isinstance(withdrawn.before, Pod)
     assert withdrawn.before.nominated_node == "n1"
-    assert delivered(state, lambda: state.withdraw("default/other")) == []
+    assert delivered(state, lambda: state.withdraw(uid_of("other"))) == []
 
 
 def test_a_trial_leaves_pods_of_a_vanished_node_alone() -> None:
     state = cluster(pod("lost", cpu="1", node="no-such-node"))
     with state.trial() as trial:
-        trial.remove("default/lost")
-        trial.remove("default/never-heard-of")
+        trial.remove(uid_of("lost"))
+        trial.remove(uid_of("never-heard-of"))
     assert cpu(state) == [1000]
 
 
 def test_a_pod_that_a_trial_removes_and_adds_on_its_node_again_is_as_it_was() -> None:
     state = cluster(node("a"), node("b"), pod("web", node="a"))
-    before = state.pods.get("default/web")
+    before = state.pods.get(uid_of("web"))
     assert before is not None
     with state.trial() as trial:
-        trial.remove("default/web")
+        trial.remove(uid_of("web"))
         trial.add(before.pod, before.row)
-        assert state.pods.get("default/web") is before
-        trial.remove("default/web")
+        assert state.pods.get(uid_of("web")) is before
+        trial.remove(uid_of("web"))
         trial.add(before.pod, state.nodes.row_of["b"])
-        trial.remove("default/web")
+        trial.remove(uid_of("web"))
         trial.add(before.pod, state.nodes.row_of["b"])
-    assert state.pods.get("default/web") is before
+    assert state.pods.get(uid_of("web")) is before
     assert state.nodes.pod_count.data[:2].tolist() == [1, 0]
 
 
 def test_a_pod_that_is_on_a_node_cannot_be_added_by_a_trial_and_stays_there() -> None:
     state = cluster(node("a"), node("b"), pod("web", node="a"))
-    before = state.pods.get("default/web")
+    before = state.pods.get(uid_of("web"))
     with state.trial() as trial, pytest.raises(ValueError, match="placed already"):
         trial.add(waiting("web"), state.nodes.row_of["b"])
-    assert state.pods.get("default/web") is before
+    assert state.pods.get(uid_of("web")) is before
     assert state.nodes.pod_count.data[:2].tolist() == [1, 0]
 
 
@@ -306,7 +308,7 @@ def test_a_trial_is_undone_when_it_ends_in_an_error() -> None:
 
     def fail() -> None:
         with state.trial() as trial:
-            trial.remove("default/web")
+            trial.remove(uid_of("web"))
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -331,10 +333,10 @@ def test_after_pods_of_many_invented_resources_are_deleted_no_column_is_left() -
         for i in range(100)
     ]
     for bound in hostile:
-        state.put(Kind.POD, bound.key, bound)
+        state.put(Kind.POD, bound.uid, bound)
     assert state.nodes.bytes > before[0]
     for bound in hostile:
-        state.delete(Kind.POD, bound.key)
+        state.delete(Kind.POD, bound.uid)
     grown = state.pod_columns.bytes / before[1]
     assert (state.nodes.bytes, [*state.nodes.requested]) == (before[0], [])
     assert grown <= 2  # the slots of 100 pods instead of 64, and no resource

@@ -11,7 +11,7 @@ from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.workloads import PodDisruptionBudget
 from mooring.state.cluster import ClusterState
-from mooring.testing.builders import cluster, node, pdb, pod
+from mooring.testing.builders import cluster, node, pdb, pod, uid_of
 
 WEB = {"app": "web"}
 PREEMPTOR = parse_pod(pod("high", priority=100))
@@ -35,11 +35,11 @@ def guarded(allowed: int) -> ClusterState:
 
 def see(state: ClusterState, seen: Pod) -> None:
     """The watch shows the pod like this."""
-    state.put(Kind.POD, seen.key, seen)
+    state.put(Kind.POD, seen.uid, seen)
 
 
 def known(state: ClusterState, name: str) -> Pod:
-    found = state.pods.get(f"default/{name}")
+    found = state.pods.get(uid_of(name))
     assert found is not None
     return found.pod
 
@@ -99,7 +99,7 @@ def test_an_eviction_counts_until_the_victim_terminates_and_the_status_is_new() 
 def test_a_status_from_before_the_victim_left_still_counts_the_eviction() -> None:
     state = guarded(2)
     state.begin_evictions(PREEMPTOR, [known(state, "a")])
-    state.delete(Kind.POD, "default/a")
+    state.delete(Kind.POD, uid_of("a"))
     assert allowed(state) == 1
     write_status(state, 1)
     assert allowed(state) == 1, "the status counts it now"
@@ -108,7 +108,7 @@ def test_a_status_from_before_the_victim_left_still_counts_the_eviction() -> Non
 def test_reading_evictions_changes_nothing() -> None:
     state = guarded(2)
     state.begin_evictions(PREEMPTOR, [known(state, "a")])
-    state.delete(Kind.POD, "default/a")
+    state.delete(Kind.POD, uid_of("a"))
     for _ in range(2):
         assert allowed(state) == 1
         assert not state.evictions.awaits_victims(PREEMPTOR)
@@ -144,20 +144,19 @@ def test_a_preemptor_awaits_its_victims_until_they_are_gone() -> None:
     state = guarded(2)
     assert not state.evictions.awaits_victims(PREEMPTOR)
     state.begin_evictions(PREEMPTOR, [known(state, "a"), known(state, "b")])
-    state.delete(Kind.POD, "default/a")
+    state.delete(Kind.POD, uid_of("a"))
     assert state.evictions.awaits_victims(PREEMPTOR)
-    state.delete(Kind.POD, "default/b")
+    state.delete(Kind.POD, uid_of("b"))
     assert not state.evictions.awaits_victims(PREEMPTOR)
 
 
 @pytest.mark.parametrize(
     "seen",
     [
-        web("a", uid="another"),
         web("a", phase="Succeeded"),
         web("a", on="n2"),
     ],
-    ids=["replaced by a pod of the same name", "finished", "bound to another node"],
+    ids=["finished", "bound to another node"],
 )
 def test_an_eviction_ends_when_the_victim_leaves_its_node(seen: Pod) -> None:
     state = guarded(2)
@@ -172,13 +171,14 @@ def test_an_eviction_ends_when_the_victim_leaves_its_node(seen: Pod) -> None:
     assert allowed(state) == 1
 
 
-def test_an_eviction_ends_when_a_pod_of_the_same_name_is_assumed() -> None:
+def test_an_eviction_goes_on_when_another_pod_of_the_victims_name_is_seen_and_assumed() -> None:
     state = guarded(2)
     victim = known(state, "a")
     state.begin_evictions(PREEMPTOR, [victim])
-    state.assume(web("a", uid="another", on=None), 0)
-    assert not state.evictions.evicting(victim)
-    assert not state.evictions.awaits_victims(PREEMPTOR)
+    see(state, web("a", uid="another"))
+    state.assume(web("a", uid="third", on=None), 0)
+    assert state.evictions.evicting(victim)
+    assert state.evictions.awaits_victims(PREEMPTOR)
 
 
 def called_off() -> tuple[ClusterState, Pod]:
@@ -264,7 +264,7 @@ def test_a_preemptor_awaits_only_the_victims_of_its_last_preemption() -> None:
     state = guarded(2)
     state.begin_evictions(PREEMPTOR, [known(state, "a")])
     state.begin_evictions(PREEMPTOR, [known(state, "b")])
-    state.delete(Kind.POD, "default/b")
+    state.delete(Kind.POD, uid_of("b"))
     assert not state.evictions.awaits_victims(PREEMPTOR)
     assert state.evictions.evicting(known(state, "a")), "its eviction goes on"
 
@@ -272,7 +272,7 @@ def test_a_preemptor_awaits_only_the_victims_of_its_last_preemption() -> None:
 @pytest.mark.parametrize(
     "end",
     [
-        lambda state: state.withdraw(PREEMPTOR.key),
+        lambda state: state.withdraw(PREEMPTOR.uid),
         lambda state: state.nominate(PREEMPTOR, "n2"),
         lambda state: state.assume(PREEMPTOR, state.nodes.row_of["n2"]),
         lambda state: state.delete(Kind.NODE, "n1"),
@@ -301,7 +301,7 @@ def test_a_victim_whose_binding_cannot_be_called_off_any_more_ends_the_nominatio
     delivered: list[ClusterEvent] = []
     state.on_events(delivered.extend)
     state.forget(victim)
-    assert state.nominations.get(PREEMPTOR.key) is None
+    assert state.nominations.get(PREEMPTOR.uid) is None
     assert not state.evictions.awaits_victims(PREEMPTOR)
     [event] = delivered
     assert event.action is Action.DELETE

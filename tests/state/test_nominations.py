@@ -4,7 +4,7 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, parse_pod
 from mooring.state.nominations import NominationsWriter
 from mooring.state.pod_columns import MutablePodColumns
-from mooring.testing.builders import cluster, node, pod
+from mooring.testing.builders import cluster, node, pod, uid_of
 
 
 def nominated(*priorities: int, row: int) -> NominationsWriter:
@@ -23,7 +23,7 @@ def test_a_pod_is_nominated_to_one_row_at_a_time() -> None:
 
 def test_only_others_of_at_least_the_priority_count() -> None:
     nominations = nominated(1, 5, 9, row=3).nominations
-    assert [p.name for p in nominations.at(3, 5, "default/p9")] == ["p5"]
+    assert [p.name for p in nominations.at(3, 5, uid_of("p9"))] == ["p5"]
 
 
 def test_those_of_lower_priority_are_found_by_their_row() -> None:
@@ -37,8 +37,8 @@ def test_a_dropped_nomination_leaves_nothing_behind() -> None:
     columns = MutablePodColumns()
     writer = NominationsWriter(columns)
     writer.put(parse_pod(pod("new", cpu="1")), 0)
-    assert writer.drop("default/new") is not None
-    assert writer.drop("default/new") is None
+    assert writer.drop(uid_of("new")) is not None
+    assert writer.drop(uid_of("new")) is None
     assert writer.nominations.rows() == []
     assert columns.rows.tolist() == [-1]
 
@@ -67,7 +67,7 @@ def test_a_withdrawn_nomination_is_an_event_like_the_deletion_of_a_pod() -> None
     heard: list[ClusterEvent] = []
     state.on_events(heard.extend)
     for _ in range(2):
-        state.withdraw("default/hoping")
+        state.withdraw(uid_of("hoping"))
     (change,) = heard
     assert isinstance(change.before, Pod)
     assert (change.action, change.before.nominated_node) == (Action.DELETE, "n1")
@@ -76,14 +76,14 @@ def test_a_withdrawn_nomination_is_an_event_like_the_deletion_of_a_pod() -> None
 def test_a_nominated_pod_does_not_count_for_one_that_ends_before_its_node_is_free() -> None:
     writer = NominationsWriter(MutablePodColumns())
     writer.put(parse_pod(pod("g0")), 1, backfill_until=100.0)
-    assert [p.name for p in writer.nominations.at(1, 0, "", ends=101.0)] == ["g0"]
-    assert writer.nominations.at(1, 0, "", ends=100.0) == []
+    assert [p.name for p in writer.nominations.at(1, 0, None, ends=101.0)] == ["g0"]
+    assert writer.nominations.at(1, 0, None, ends=100.0) == []
 
 
 def test_a_trial_gives_a_nomination_back_as_it_was() -> None:
     state = cluster(node("n1"))
     state.nominate(parse_pod(pod("g0")), "n1", backfill_until=100.0)
-    before = state.nominations.get("default/g0")
+    before = state.nominations.get(uid_of("g0"))
     with state.trial() as trial:
-        trial.withdraw("default/g0")
-    assert state.nominations.get("default/g0") == before
+        trial.withdraw(uid_of("g0"))
+    assert state.nominations.get(uid_of("g0")) == before

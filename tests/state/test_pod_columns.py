@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.model.pod import parse_pod
+from mooring.model.pod import Uid, parse_pod
 from mooring.state.pod_columns import MutablePodColumns
-from mooring.testing.builders import pod
+from mooring.testing.builders import pod, uid_of
 
 
 def test_a_slot_has_what_its_pod_requests() -> None:
@@ -61,7 +61,7 @@ def test_slots_are_found_of_pods_that_are_on_a_node_and_not_of_others_of_their_n
     columns.put(a, 0, nominated=False)
     columns.put(b, 1, nominated=False)
     columns.put(c, 2, nominated=True)
-    successor = replace(a, uid="another")
+    successor = replace(a, uid=Uid("another"))
     assert columns.slots_of((b, c, successor)).tolist() == [1]
     assert columns.slots_of(()).tolist() == []
 
@@ -89,7 +89,7 @@ def test_nominated_demand_is_the_sum_over_nominated_pods_of_at_least_the_priorit
     for i, (row, priority, nominated) in enumerate(drawn):
         one = parse_pod(pod(f"p{i}", cpu="1", priority=priority))
         columns.put(one, row, nominated=nominated)
-    pods, sums = columns.nominated_demand(["cpu"], 3, "default/p0", 4)
+    pods, sums = columns.nominated_demand(["cpu"], 3, uid_of("p0"), 4)
     expected = [
         sum(r == row and n and p >= 3 and i != 0 for i, (r, p, n) in enumerate(drawn))
         for row in range(4)

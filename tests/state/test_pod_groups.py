@@ -6,7 +6,7 @@ import pytest
 
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.objects import object_key, parse_object
-from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import (
     COSCHEDULING_LABEL,
     GroupFormat,
@@ -16,7 +16,7 @@ from mooring.model.pod_group import (
 )
 from mooring.state.cluster import ClusterState
 from mooring.state.pod_groups import PodGroupState
-from mooring.testing.builders import cluster, coscheduling_pod_group, node, pod, pod_group
+from mooring.testing.builders import cluster, coscheduling_pod_group, node, pod, pod_group, uid_of
 
 TRAIN = GroupKey(GroupSource.KUBERNETES, "default", "train")
 SITE = GroupFormat("example.com/group", "example.com/minimum")
@@ -81,14 +81,14 @@ def test_a_bound_member_is_assigned_and_gone_when_it_is_deleted(*, gone_first: b
     pending = member("a")
 
     def show_it_left() -> None:
-        state.delete_unscheduled(pending.key, pending.uid)
+        state.delete_unscheduled(pending.uid)
 
     state.assume(pending, 0)
     if gone_first:
         assert heard(state, show_it_left) == []
-    state.put(Kind.POD, pending.key, member("a", node="n"))
+    state.put(Kind.POD, pending.uid, member("a", node="n"))
     assert counts(state) == (0, 0, 1, 0)
-    state.delete(Kind.POD, pending.key)
+    state.delete(Kind.POD, pending.uid)
     assert counts(state) == (0, 0, 0, 0)
     assert heard(state, show_it_left) == []
 
@@ -100,7 +100,7 @@ def test_a_trial_counts_and_is_undone() -> None:
     with state.trial() as trial:
         trial.add(member("a"), 0)
         assert counts(state) == (0, 1, 1, 0)
-        trial.remove("default/b")
+        trial.remove(uid_of("b"))
         assert counts(state) == (0, 1, 0, 0)
     assert counts(state) == (1, 0, 1, 0)
 
@@ -116,7 +116,7 @@ def test_members_may_come_before_their_group_and_outlive_it() -> None:
     assert train.created == parse_pod_group(raw).created
     state.delete(Kind.POD_GROUP, "default/train")
     assert (train.definition, train.all_pods_count) == (None, 1)
-    state.delete_unscheduled("default/a", member("a").uid)
+    state.delete_unscheduled(member("a").uid)
     assert state.pod_groups.get(TRAIN) is None
     assert len(state.pod_groups) == 0
 
@@ -170,7 +170,7 @@ def test_the_highest_minimum_that_a_member_declares_counts_in_any_order() -> Non
         state = cluster(*order)
         state.track_pod_groups((SITE,))
         assert group(state, key).minimum == 10
-        state.delete_unscheduled("default/p10", parse_pod(members[1]).uid)
+        state.delete_unscheduled(parse_pod(members[1]).uid)
         assert group(state, key).minimum == 3
 
 
@@ -192,14 +192,14 @@ def test_a_new_member_is_an_event_and_its_status_is_none() -> None:
     assert heard(state, lambda: state.put_unscheduled(member("a", status=said))) == []
     (labelled,) = heard(state, lambda: state.put_unscheduled(member("a", labels={"a": "b"})))
     assert labelled.action is Action.UPDATE
-    (deleted,) = heard(state, lambda: state.delete_unscheduled(first.key, first.uid))
+    (deleted,) = heard(state, lambda: state.delete_unscheduled(first.uid))
     assert (deleted.kind, deleted.action) == (Kind.UNSCHEDULED_POD, Action.DELETE)
 
 
 def test_a_pod_without_a_group_that_waits_for_a_node_is_no_event() -> None:
     state = ClusterState()
     assert heard(state, lambda: state.put_unscheduled(parse_pod(pod("web")))) == []
-    assert heard(state, lambda: state.delete_unscheduled("default/web", "pod-web")) == []
+    assert heard(state, lambda: state.delete_unscheduled(Uid("pod-web"))) == []
 
 
 def test_the_status_of_a_pod_group_is_no_event() -> None:

@@ -1,27 +1,29 @@
+from dataclasses import replace
+
 import pytest
 
-from mooring.model.pod import parse_pod
+from mooring.model.pod import Uid, parse_pod
 from mooring.state.pods import PodState, PodTable
-from mooring.testing.builders import pod
+from mooring.testing.builders import pod, uid_of
 
 
 def placed(name: str, row: int, *, assumed: bool = False) -> PodState:
     return PodState(parse_pod(pod(name)), row, assumed)
 
 
-def test_pods_are_found_by_key_and_by_row() -> None:
+def test_pods_are_found_by_uid_and_by_row() -> None:
     table = PodTable()
     for name, row in (("a", 0), ("b", 0), ("c", 1)):
         table.put(placed(name, row))
-    found = table.get("default/a")
+    found = table.get(uid_of("a"))
     assert found is not None
     assert found.row == 0
-    assert table.on(0).keys() == {"default/a", "default/b"}
+    assert table.on(0).keys() == {uid_of("a"), uid_of("b")}
     assert table.on(7) == {}
     assert (len(table), {p.pod.name for p in table}) == (3, {"a", "b", "c"})
 
 
-def test_a_key_belongs_to_one_pod() -> None:
+def test_a_pod_is_placed_once() -> None:
     table = PodTable()
     table.put(placed("a", 0))
     with pytest.raises(ValueError, match="default/a is placed already"):
@@ -32,7 +34,20 @@ def test_a_removed_pod_is_in_no_index() -> None:
     table = PodTable()
     entry = placed("a", 0, assumed=True)
     table.put(entry)
-    assert table.assumed == {"default/a": entry}
-    assert table.pop("default/a") is entry
+    assert table.assumed == {uid_of("a"): entry}
+    assert table.pop(uid_of("a")) is entry
     assert (len(table), table.on(0), table.assumed) == (0, {}, {})
-    assert table.pop("default/a") is None
+    assert table.pop(uid_of("a")) is None
+    assert table.named("default/a") is None
+
+
+def test_of_two_pods_of_a_name_the_one_placed_last_is_found_by_it() -> None:
+    table = PodTable()
+    first, second = placed("a", 0), placed("a", 1)
+    second.pod = replace(second.pod, uid=Uid("successor"))
+    for entry in (first, second):
+        table.put(entry)
+    assert table.named("default/a") is second
+    assert (table.get(uid_of("a")), table.get(Uid("successor"))) == (first, second)
+    table.pop(Uid("successor"))
+    assert table.named("default/a") is first

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from mooring.model.events import Kind
-from mooring.model.pod import parse_pod
+from mooring.model.pod import Uid, parse_pod
 from mooring.state.snapshot import Snapshot
-from mooring.testing.builders import cluster, namespace, node, pod, priority_class
+from mooring.testing.builders import cluster, namespace, node, pod, priority_class, uid_of
 
 STATE = cluster(
     node("a", zone="z1"),
@@ -54,13 +54,13 @@ def test_pods_are_found_by_key_and_by_node() -> None:
     row = CLUSTER.row("a")
     assert row is not None
     assert [placed.pod.key for placed in CLUSTER.pods_on(row)] == ["default/web"]
-    assert CLUSTER.pod("default/web") is not None
-    assert CLUSTER.pod("default/other") is None
+    assert CLUSTER.pod(uid_of("web")) is not None
+    assert CLUSTER.pod(uid_of("other")) is None
 
 
 def test_a_pod_is_placed_if_that_very_pod_is_on_a_node() -> None:
     assert CLUSTER.is_placed(parse_pod(pod("web", node="a")))
-    assert not CLUSTER.is_placed(replace(parse_pod(pod("web")), uid="of its successor"))
+    assert not CLUSTER.is_placed(replace(parse_pod(pod("web")), uid=Uid("of its successor")))
     assert not CLUSTER.is_placed(parse_pod(pod("never-heard-of")))
 
 
@@ -85,9 +85,9 @@ def test_a_dry_run_is_undone() -> None:
     state = cluster(node("a"), pod("web", cpu="1", node="a"))
     snapshot = Snapshot(state)
     with snapshot.trial() as trial:
-        trial.remove("default/web")
+        trial.remove(uid_of("web"))
         trial.add(parse_pod(pod("other", cpu="3")), 0)
         assert snapshot.nodes.requested("cpu").tolist() == [3000]
-        assert snapshot.pod("default/web") is None
+        assert snapshot.pod(uid_of("web")) is None
     assert snapshot.nodes.requested("cpu").tolist() == [1000]
     assert [placed.pod.key for placed in snapshot.pods_on(0)] == ["default/web"]

@@ -42,7 +42,7 @@ from mooring.framework.runtime import (
 from mooring.framework.verdicts import SKIP, Unschedulable, Wait
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.kube.errors import KubeError, NotFoundError, explain
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.state.cluster import ClusterState
 
 __all__ = [
@@ -239,7 +239,7 @@ def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.F
 
 async def bind(
     assumed: AssumedPod,
-    in_pre_bind: MutableMapping[str, Callable[[], object]],
+    in_pre_bind: MutableMapping[Uid, Callable[[], object]],
     extenders: Extenders,
 ) -> None:
     """Binds the pod to its node; on any exception it is unreserved and forgotten.
@@ -306,7 +306,7 @@ def _measured(assumed: AssumedPod, point: ExtensionPoint) -> Measured:
 
 @contextmanager
 def _called_off_through(
-    in_pre_bind: MutableMapping[str, Callable[[], object]], pod: Pod
+    in_pre_bind: MutableMapping[Uid, Callable[[], object]], pod: Pod
 ) -> Iterator[None]:
     """Inside, `in_pre_bind` holds by the pod's uid what cancels the task that is to bind it."""
     task = asyncio.current_task()

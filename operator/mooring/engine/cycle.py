@@ -130,7 +130,7 @@ def _nominated_node(
 
     Preemption chose this node for the pod. kube-scheduler evaluates no others either.
     """
-    nominee = search.cluster.nominations.get(search.pod.key)
+    nominee = search.cluster.nominations.get(search.pod.uid)
     if nominee is None or not search.fits_with_nominated(nominee.row, pre_filtered, fits):
         return None
     name = search.cluster.nodes.name(nominee.row)

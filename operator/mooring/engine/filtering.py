@@ -230,7 +230,7 @@ class Search:
     def _nominated_at(self, row: int) -> Sequence[Pod]:
         """The pods nominated to the row to which this pod must leave what they request."""
         pod = self.pod
-        return self.cluster.nominations.at(row, pod.shape.priority, pod.key, self.ends)
+        return self.cluster.nominations.at(row, pod.shape.priority, pod.uid, self.ends)
 
     def rejections(self, row: int) -> Sequence[RejectedNodes]:
         """Why one row rejects the pod in the present state; empty if it does not."""

@@ -103,7 +103,7 @@ class Housekeeping:
             logger.warning("pod %s was bound and has gone; its node's resources are free", pod.key)
             self._scheduler.state.forget(pod)
         else:
-            self._scheduler.state.put(Kind.POD, pod.key, found)
+            self._scheduler.state.put(Kind.POD, pod.uid, found)
             if found.node_name is None and not found.finished:
                 logger.warning("pod %s was said to be bound and is not; it is tried again", pod.key)
                 self._unbound(found)

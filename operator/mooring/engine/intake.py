@@ -10,10 +10,10 @@ from typing import Final
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed
-from mooring.framework.queued_pod import QueuedPod, SubQueue
+from mooring.framework.queued_pod import SubQueue
 from mooring.framework.runtime import run_pre_enqueue, status_of
 from mooring.model.events import Action, ClusterEvent, Kind
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import PodGroup
 from mooring.model.workloads import Namespace
 
@@ -59,19 +59,18 @@ class Intake:
         self._left = left
         self._failed = failed
         self._gated = gated
-        self._gated_since: dict[str, float] = {}
-        """When members of groups were gated, by key, of those that were not told why."""
+        self._gated_since: dict[Uid, float] = {}
+        """When members of groups were gated, by uid, of those that were not told why."""
         self._no_profile = no_profile
-        self._without_profile_since: dict[str, float] = {}
-        self._told: dict[str, tuple[int, str | None]] = {}
+        self._without_profile_since: dict[Uid, float] = {}
+        self._told: dict[Uid, tuple[int, str | None]] = {}
 
     def pending(self, pod: Pod) -> None:
         """The API server shows the pod without a node, or showed it so a moment ago."""
         scheduler = self._scheduler
-        known, placed = scheduler.queue.get(pod.key), scheduler.state.pods.get(pod.key)
-        if known is None and placed is not None and placed.pod.uid == pod.uid:
+        known = scheduler.queue.get(pod.uid)
+        if known is None and scheduler.cluster.is_placed(pod):
             return  # an older version of a pod that is assumed or bound by now
-        known = self._without_predecessor(pod, known)
         scheduler.state.put_unscheduled(pod)
         pipeline = self._pipeline_of(pod)
         if pipeline is None:
@@ -83,24 +82,11 @@ class Intake:
         self._add(pod, pipeline)
         self._wake()
 
-    def _without_predecessor(self, pod: Pod, known: QueuedPod | None) -> QueuedPod | None:
-        """What is queued of this pod; one of its name whose deletion was missed is gone."""
-        predecessor = known.pod if known is not None else None
-        predecessor = predecessor or self._scheduler.without_profile.get(pod.key)
-        if predecessor is not None and predecessor.uid != pod.uid:
-            self.gone(pod.key, predecessor.uid)
-            return None
-        return known
-
-    def gone(self, key: str, uid: str) -> None:
+    def gone(self, uid: Uid) -> None:
         """The pod is no longer without a node: it was bound, it ended, or it was deleted."""
-        without_profile = self._scheduler.without_profile.get(key)
-        if without_profile is not None and without_profile.uid == uid:
-            del self._scheduler.without_profile[key]
-        self._gated_since.pop(key, None)
-        queued = self._scheduler.queue.get(key)
-        if queued is not None and queued.pod.uid == uid:
-            self._scheduler.queue.remove(key, self._clock())
+        self._scheduler.without_profile.pop(uid, None)
+        self._gated_since.pop(uid, None)
+        if self._scheduler.queue.remove(uid, self._clock()) is not None:
             self._wake()
         self._forget_no_profile(uid)
         self._left(uid)
@@ -110,14 +96,12 @@ class Intake:
         if under_way is not None and not waits:
             under_way.left_watch = True  # the loop tells how it ended
         else:
-            self._scheduler.decisions.gone(key, uid, self._clock())
+            self._scheduler.decisions.gone(uid, self._clock())
         self._scheduler.waiting.reject(uid, "", "the pod was deleted while it waited to be bound")
         if call_off is not None:
             call_off()
-        nominee = self._scheduler.state.nominations.get(key)
-        if nominee is not None and nominee.pod.uid == uid:
-            self._scheduler.state.withdraw(key)
-        self._scheduler.state.delete_unscheduled(key, uid)
+        self._scheduler.state.withdraw(uid)
+        self._scheduler.state.delete_unscheduled(uid)
 
     def profiles_changed(self) -> None:
         """Finds the profile of every pod anew, because a profile was put in force or removed."""
@@ -164,11 +148,11 @@ class Intake:
         else:
             return
         for pod in tuple(group.unscheduled.values()) if group is not None else ():
-            queued = self._scheduler.queue.get(pod.key)
+            queued = self._scheduler.queue.get(pod.uid)
             if queued is not None and queued.queue is SubQueue.GATED:
                 self._add(queued.pod, queued.pipeline)
             elif isinstance(about, PodGroup):
-                self._scheduler.queue.try_again(pod.key, self._clock())
+                self._scheduler.queue.try_again(pod.uid, self._clock())
         self._wake()
 
     def _try_again_after(self, member: Pod) -> None:
@@ -177,10 +161,10 @@ class Intake:
         if group is None or group.incomplete is not None:
             return
         queue = self._scheduler.queue
-        others = (queue.get(pod.key) for pod in group.unscheduled.values())
+        others = (queue.get(uid) for uid in group.unscheduled)
         first = next((q for q in others if q is not None and not q.gated), None)
         if first is not None:
-            queue.try_again(first.pod.key, self._clock())
+            queue.try_again(first.pod.uid, self._clock())
 
     def report(self) -> None:
         """Tells pods that have waited for some seconds why; to be called from time to time."""
@@ -189,10 +173,10 @@ class Intake:
 
     def _report_gated_members(self) -> None:
         until = self._clock() - _GATED_SECONDS
-        due = [*takewhile(lambda key: self._gated_since[key] <= until, self._gated_since)]
-        for key in due:
-            del self._gated_since[key]
-            queued = self._scheduler.queue.get(key)
+        due = [*takewhile(lambda uid: self._gated_since[uid] <= until, self._gated_since)]
+        for uid in due:
+            del self._gated_since[uid]
+            queued = self._scheduler.queue.get(uid)
             if queued is not None and queued.queue is SubQueue.GATED:
                 self._add(queued.pod, queued.pipeline, report=True)
 
@@ -237,24 +221,22 @@ class Intake:
         pod = event.after
         if event.kind is not Kind.POD or event.action is not Action.ADD or not isinstance(pod, Pod):
             return False
-        placed = self._scheduler.state.pods.get(pod.key)
+        placed = self._scheduler.state.pods.get(pod.uid)
         return placed is not None and not placed.assumed
 
     def known(self) -> dict[str, str]:
-        """The uid of every pod without a node that came in and is not in flight, by its key."""
+        """Return the name of every pod without a node that is not in flight, by its uid."""
         queued = (q.pod for q in self._scheduler.queue if q.queue is not None)
-        return {pod.key: pod.uid for pod in (*queued, *self._scheduler.without_profile.values())}
+        return {pod.uid: pod.key for pod in (*queued, *self._scheduler.without_profile.values())}
 
-    def knows(self, key: str, uid: str) -> bool:
-        """Whether the pod waits for a node, is being scheduled, or is assumed or bound."""
-        queued, placed = self._scheduler.queue.get(key), self._scheduler.state.pods.get(key)
-        without_profile = self._scheduler.without_profile.get(key)
-        pods = (
-            without_profile,
-            queued.pod if queued is not None else None,
-            placed.pod if placed is not None else None,
+    def knows(self, uid: Uid) -> bool:
+        """Return whether the pod waits for a node, is being scheduled, or is assumed or bound."""
+        scheduler = self._scheduler
+        return (
+            uid in scheduler.without_profile
+            or scheduler.queue.get(uid) is not None
+            or scheduler.state.pods.get(uid) is not None
         )
-        return any(pod is not None and pod.uid == uid for pod in pods)
 
     def _find_profiles(self, namespace: str | None) -> None:
         """Finds the profile of every pod, or of those in a namespace, anew.
@@ -283,32 +265,29 @@ class Intake:
 
         If it waits at Permit, its binding is called off: no plugin of its profile may ever answer.
         """
-        self._scheduler.queue.remove(pod.key, self._clock())
+        self._scheduler.queue.remove(pod.uid, self._clock())
         self._scheduler.waiting.reject(pod.uid, "", "no profile takes the pod any more")
-        self._scheduler.state.withdraw(pod.key)
-        former = self._scheduler.without_profile.get(pod.key)
-        if former is not None and former.uid != pod.uid:
-            self._forget_no_profile(former.uid)
-        self._scheduler.without_profile[pod.key] = pod
+        self._scheduler.state.withdraw(pod.uid)
+        self._scheduler.without_profile[pod.uid] = pod
         self._without_profile_since.setdefault(pod.uid, self._clock())
         self._scheduler.decisions.without_profile(pod.key, pod.uid, self._clock())
 
-    def _forget_no_profile(self, uid: str) -> None:
+    def _forget_no_profile(self, uid: Uid) -> None:
         self._without_profile_since.pop(uid, None)
         self._told.pop(uid, None)
 
     def _add(self, pod: Pod, pipeline: Pipeline, *, report: bool = False) -> None:
-        if (former := self._scheduler.without_profile.pop(pod.key, None)) is not None:
-            self._forget_no_profile(former.uid)
+        if self._scheduler.without_profile.pop(pod.uid, None) is not None:
+            self._forget_no_profile(pod.uid)
         now, decisions = self._clock(), self._scheduler.decisions
         gate = self._gate(pod, pipeline, report=report)
         gated = gate is not None
         if gated and not report and self._scheduler.state.pod_groups.key_of(pod) is not None:
-            self._gated_since.setdefault(pod.key, now)
-        known = self._scheduler.queue.get(pod.key)
+            self._gated_since.setdefault(pod.uid, now)
+        known = self._scheduler.queue.get(pod.uid)
         times = decisions.seen(pod.key, pod.uid, now, known.times if known is not None else None)
         self._scheduler.queue.add(pod, pipeline, now, gated=gated, times=times)
-        decisions.admitted(pod.key, gate, now)
+        decisions.admitted(pod.uid, gate, now)
 
     def _gate(self, pod: Pod, pipeline: Pipeline, *, report: bool) -> str | None:
         """What keeps the pod out of the queue: the name of a PreEnqueue plugin, or "".
@@ -318,7 +297,7 @@ class Intake:
         API server writes the condition.
         """
         if (limit := pod.limit_exceeded) is not None:
-            queued = self._scheduler.queue.get(pod.key)
+            queued = self._scheduler.queue.get(pod.uid)
             if queued is None or queued.pod is not pod:
                 self._failed(pod, limit)  # once for each version of the pod
             return ""
@@ -341,8 +320,8 @@ class Intake:
         """
         forgotten = event.before
         if event.kind is Kind.POD and event.after is None and isinstance(forgotten, Pod):
-            pod = self._scheduler.without_profile.get(forgotten.key)
-            if pod is not None and pod.uid == forgotten.uid:
+            pod = self._scheduler.without_profile.get(forgotten.uid)
+            if pod is not None:
                 self.pending(pod)
 
 

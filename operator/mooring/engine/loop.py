@@ -339,7 +339,7 @@ class SchedulingLoop:
         pod = queued.pod
         answers = ExtenderAnswers(preempts=any(extender.preempt_verb for extender in extenders))
         for _ in range(MOST_CALLS):
-            if self._halted or queued.outdated or scheduler.queue.get(pod.key) is not queued:
+            if self._halted or queued.outdated or scheduler.queue.get(pod.uid) is not queued:
                 scheduler.queue.put_back(queued, self._clock())
                 self.wake()
                 return
@@ -396,11 +396,17 @@ class SchedulingLoop:
         if self._decisions.limit:
             decision = decision_of(queued.pod, pipeline, outcome, _RECORDED_NODES)
             if isinstance(outcome, ScheduleResult):
-                self._decisions.decided(decision, self._clock(), scored=outcome.feasible_nodes)
+                self._decisions.decided(
+                    queued.pod.uid, decision, self._clock(), scored=outcome.feasible_nodes
+                )
             else:
                 why = outcome.diagnosis
                 self._decisions.decided(
-                    decision, self._clock(), cause=why.main_reason, rejected=why.total
+                    queued.pod.uid,
+                    decision,
+                    self._clock(),
+                    cause=why.main_reason,
+                    rejected=why.total,
                 )
         return outcome
 
@@ -429,8 +435,8 @@ class SchedulingLoop:
         self, group: PodGroupState, definition: PodGroup | None, pipeline: Pipeline, pod: Pod
     ) -> bool:
         """Whether the pod is in flight with its group, of which as much is required as before."""
-        queued = self._scheduler.queue.get(pod.key)
-        if queued is None or queued.queue is not None or queued.pod.uid != pod.uid:
+        queued = self._scheduler.queue.get(pod.uid)
+        if queued is None or queued.queue is not None:
             return False
         is_member = self._is_member(queued, group, pipeline)
         return is_member and has_same_requirements(group, definition)
@@ -706,7 +712,7 @@ class SchedulingLoop:
         try:
             while left:
                 attempt, one = left.popleft()
-                if scheduler.queue.get(one.pod.key) is not attempt.queued:
+                if scheduler.queue.get(one.pod.uid) is not attempt.queued:
                     self._give_up(one, "it was deleted")
                     continue
                 scheduler.state.announce(one.pod)
@@ -729,7 +735,7 @@ class SchedulingLoop:
         Nothing is reported about it. If it is still in flight, its attempt has ended.
         """
         scheduler, queued = self._scheduler, attempt.queued
-        if scheduler.queue.get(queued.pod.key) is not queued:
+        if scheduler.queue.get(queued.pod.uid) is not queued:
             return True
         if scheduler.cluster.is_placed(queued.pod):
             scheduler.queue.done(queued, self._clock())
@@ -768,13 +774,13 @@ class SchedulingLoop:
             victims, now = [victim.key for victim in answer.victims], self._clock()
             for member in waiting:
                 if (node := answer.nodes.get(member.pod.uid)) is not None:
-                    self._decisions.nominated(member.pod.key, node, victims, now)
+                    self._decisions.nominated(member.pod.uid, node, victims, now)
             self._metrics.preemption_attempted()
             self._metrics.preempted(self._preemptions.begin_group(waiting, answer))
             return decision, True
         if isinstance(answer, Unschedulable) and not self._reservation.holds(group):
             for attempt in attempts:
-                scheduler.state.withdraw(attempt.queued.pod.key)
+                scheduler.state.withdraw(attempt.queued.pod.uid)
         return replace(decision, message=f"{decision.message} {answer.reason}".rstrip()), False
 
     def _fail_members(self, attempts: Iterable[_Attempt], message: str) -> Slices[None]:
@@ -815,7 +821,7 @@ class SchedulingLoop:
 
     def _nominated_node(self, attempt: _Attempt) -> str | None:
         """The node that the pod is nominated to."""
-        nominee = self._scheduler.state.nominations.get(attempt.queued.pod.key)
+        nominee = self._scheduler.state.nominations.get(attempt.queued.pod.uid)
         return self._scheduler.state.nodes.names[nominee.row] if nominee is not None else None
 
     def _record(self, attempt: _Attempt, node: str | None, message: str | None) -> None:
@@ -831,7 +837,9 @@ class SchedulingLoop:
             rejections={},
             message=message,
         )
-        self._decisions.decided(decision, self._clock(), cause=message or "")
+        self._decisions.decided(
+            attempt.queued.pod.uid, decision, self._clock(), cause=message or ""
+        )
 
     def _unschedulable(self, attempt: _Attempt, outcome: FitError) -> None:
         """No node can take the pod: it is nominated, keeps its nomination, or loses it."""
@@ -841,7 +849,7 @@ class SchedulingLoop:
             self._metrics.preemption_attempted()
             self._metrics.preempted(self._preemptions.begin(queued, outcome.nomination))
         elif not outcome.keeps_nomination:
-            scheduler.state.withdraw(pod.key)
+            scheduler.state.withdraw(pod.uid)
         scheduler.queue.add_unschedulable(queued, outcome.diagnosis.plugins, self._clock())
         self._reports.unschedulable(pod, outcome.message, self._nominated_node(attempt))
 
@@ -853,8 +861,8 @@ class SchedulingLoop:
     ) -> None:
         """The attempt ended in an error, which also ends a nomination, as in kube-scheduler."""
         self._count(attempt, "error")
-        self._decisions.note(attempt.queued.pod.key, Step.ERROR, self._clock(), message)
-        self._scheduler.state.withdraw(attempt.queued.pod.key)
+        self._decisions.note(attempt.queued.pod.uid, Step.ERROR, self._clock(), message)
+        self._scheduler.state.withdraw(attempt.queued.pod.uid)
         self._scheduler.queue.add_after_error(attempt.queued, self._clock())
         self._reports.error(attempt.queued.pod, message, reason)
 
@@ -868,9 +876,9 @@ class SchedulingLoop:
         self._count(attempt, "unschedulable")
         queued, queue = attempt.queued, self._scheduler.queue
         details = rejection.plugin, rejection.reason
-        self._decisions.note(queued.pod.key, Step.REJECTED, self._clock(), *details)
+        self._decisions.note(queued.pod.uid, Step.REJECTED, self._clock(), *details)
         queue.add_unschedulable(queued, frozenset((rejection.plugin,)), self._clock())
-        if not self._halted and queue.get(queued.pod.key) is queued:
+        if not self._halted and queue.get(queued.pod.uid) is queued:
             self._reports.unschedulable(queued.pod, rejection.message)
 
     def _assume(self, attempt: _Attempt, chosen: ScheduleResult) -> None:
@@ -890,7 +898,7 @@ class SchedulingLoop:
         else:
             queued.times.enter(PodState.PERMIT, now)
             details = assumed.node, *waiting.pending
-            self._decisions.note(assumed.pod.key, Step.WAITING_AT_PERMIT, now, *details)
+            self._decisions.note(assumed.pod.uid, Step.WAITING_AT_PERMIT, now, *details)
         if assumed.permitted is not None:
             assumed.permitted.add_done_callback(partial(self._permitted, queued, now))
         under_way = self._scheduler.being_bound[assumed.pod.uid] = BindingUnderWay()
@@ -918,7 +926,7 @@ class SchedulingLoop:
             del being_bound[pod.uid]
         unknown = self._halted and task.cancelled()
         if under_way.left_watch and not bound and not unknown:
-            self._decisions.gone(pod.key, pod.uid, self._clock())
+            self._decisions.gone(pod.uid, self._clock())
         self._member_ended(assumed, assumed.pod if bound else None)
         self.wake()
 
@@ -981,7 +989,7 @@ class SchedulingLoop:
             self._member_failed(assumed, str(failure))
             if failure.gone:
                 scheduler.queue.done(queued, self._clock())
-                self._decisions.gone(pod.key, pod.uid, self._clock())
+                self._decisions.gone(pod.uid, self._clock())
                 self._reports.forget(pod.uid)
             else:
                 self._fail(attempt, str(failure), failure.condition)
@@ -999,7 +1007,7 @@ class SchedulingLoop:
             now = self._clock()
             scheduler.state.expect_confirmation(pod, now + _CONFIRMATION_SECONDS)
             scheduler.queue.done(queued, now)
-            self._decisions.bound(pod.key, assumed.node, now)
+            self._decisions.bound(pod.uid, assumed.node, now)
             self._reports.scheduled(pod, assumed.node)
             self._count(attempt, "scheduled")
             seconds = now - queued.initial_attempt_timestamp

@@ -12,7 +12,7 @@ from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import by_priority
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.queued_pod import QueuedPod, SubQueue
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.state.snapshot import Snapshot
 
 __all__ = ["REST", "PodReports", "smallest_suggestions"]
@@ -41,9 +41,12 @@ class PodReports:
         `state` is a word of kube-scheduler's metric pending_pods, or where the pod is else. An
         unschedulable pod has `suggestions`, the smallest change first.
         """
-        queued = self._scheduler.queue.get(key)
+        uid = self._scheduler.uid_of(key)
+        if uid is None:
+            return None
+        queued = self._scheduler.queue.get(uid)
         if queued is None:
-            return self._not_queued(key)
+            return self._not_queued(uid)
         report = self._queued(queued)
         if queued.queue is SubQueue.UNSCHEDULABLE or (
             queued.queue is SubQueue.BACKOFF and queued.unschedulable_plugins
@@ -51,11 +54,11 @@ class PodReports:
             report["suggestions"] = await self._suggestions(queued)
         return report
 
-    def _not_queued(self, key: str) -> Mapping[str, Any] | None:
+    def _not_queued(self, uid: Uid) -> Mapping[str, Any] | None:
         scheduler = self._scheduler
-        if key in scheduler.without_profile:
+        if uid in scheduler.without_profile:
             return {"state": "without a profile"}
-        placed = scheduler.cluster.pod(key)
+        placed = scheduler.cluster.pod(uid)
         if placed is None:
             return None
         node = scheduler.cluster.nodes.name(placed.row)
@@ -71,7 +74,7 @@ class PodReports:
             "plugins": sorted(queued.unschedulable_plugins),
         }
         waiting = self._scheduler.waiting.get(queued.pod.uid)
-        placed = self._scheduler.cluster.pod(queued.pod.key)
+        placed = self._scheduler.cluster.pod(queued.pod.uid)
         if waiting is not None:
             report["state"] = "waiting at Permit"
             report["node"] = waiting.node
@@ -105,7 +108,7 @@ class PodReports:
                 scheduler.cluster,
                 ResultCache(scheduler.state.nodes),
                 self._clock,
-                wanted=lambda: scheduler.queue.get(queued.pod.key) is queued,
+                wanted=lambda: scheduler.queue.get(queued.pod.uid) is queued,
             )
 
 

@@ -23,7 +23,7 @@ from mooring.kube.errors import (
 )
 from mooring.kube.timestamps import time_now
 from mooring.kube.writes import PodWriter
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.observe.records import Step
 
 __all__ = ["PreemptionExecutor"]
@@ -197,7 +197,7 @@ class PreemptionExecutor:
             return  # it has gone by itself, or is another pod by now
         node = victim.node_name or nomination.node
         self._scheduler.decisions.note(
-            victim.key, Step.PREEMPTED, self._clock(), preemptor.key, node
+            victim.uid, Step.PREEMPTED, self._clock(), preemptor.key, node
         )
         self._reports.preempted(victim, preemptor, node)
 
@@ -233,7 +233,7 @@ class PreemptionExecutor:
     def _abandon(
         self,
         nominated: Sequence[Pod],
-        victims: Mapping[str, Pod],
+        victims: Mapping[Uid, Pod],
         why: str,
         unexpected: BaseException | None = None,
     ) -> None:
@@ -246,21 +246,15 @@ class PreemptionExecutor:
         self._reports.preemption_failed(nominated[0], why)
         stay, now = [victim.key for victim in victims.values()], self._clock()
         for pod in nominated:
-            self._scheduler.decisions.preemption_failed(pod.key, why, stay, now)
-        preemptors = {pod.key: pod for pod in nominated}
+            self._scheduler.decisions.preemption_failed(pod.uid, why, stay, now)
+        preemptors = {pod.uid: pod for pod in nominated}
         for victim in victims.values():
-            preemptors |= {p.key: p for p in self._scheduler.state.abandon_eviction(victim)}
+            preemptors |= {p.uid: p for p in self._scheduler.state.abandon_eviction(victim)}
         for pod in preemptors.values():
             self._withdraw(pod)
-            self._scheduler.queue.retry(pod.key, self._clock())
+            self._scheduler.queue.retry(pod.uid, self._clock())
 
     def _withdraw(self, pod: Pod) -> None:
-        """The pod is nominated no more: its nominated node's resources are free for others.
-
-        A pod of the same name that has replaced it keeps its own nomination.
-        """
-        nominee = self._scheduler.state.nominations.get(pod.key)
-        if nominee is not None and nominee.pod.uid != pod.uid:
-            return
-        self._scheduler.state.withdraw(pod.key)
+        """Withdraw the nomination: the node's resources are free for others."""
+        self._scheduler.state.withdraw(pod.uid)
         self._reports.nomination_cleared(pod)

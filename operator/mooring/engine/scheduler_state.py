@@ -6,7 +6,7 @@ from typing import Any
 
 from mooring.engine.profiles import Profiles
 from mooring.framework.waiting_pods import WaitingPods
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.observe.records import DecisionLog
 from mooring.queueing.queue import SchedulingQueue
 from mooring.state.cluster import ClusterState
@@ -40,14 +40,27 @@ class SchedulerState:
     queue: SchedulingQueue
     profiles: Profiles
     waiting: WaitingPods
-    without_profile: dict[str, Pod] = field(default_factory=dict)
-    """Pods that no profile takes, by key; a profile that does may come later."""
-    in_pre_bind: dict[str, Callable[[], object]] = field(default_factory=dict)
+    without_profile: dict[Uid, Pod] = field(default_factory=dict)
+    """Pods that no profile takes, by uid; a profile that does may come later."""
+    in_pre_bind: dict[Uid, Callable[[], object]] = field(default_factory=dict)
     """What calls a binding off while PreBind plugins work, by the pod's uid."""
-    being_bound: dict[str, BindingUnderWay] = field(default_factory=dict)
+    being_bound: dict[Uid, BindingUnderWay] = field(default_factory=dict)
     """The last binding of each assumed pod, by the pod's uid, if it has not ended."""
     decisions: DecisionLog = field(default_factory=DecisionLog)
     """The paths of pods and the last decisions about them."""
+
+    def uid_of(self, key: str) -> Uid | None:
+        """Return the uid of the pod of this namespace/name, for people who ask by it.
+
+        Of several pods, one that waits for a node comes before one that has a node. None if no pod
+        of this name is known.
+        """
+        queued = self.queue.named(key)
+        if queued is not None:
+            return queued.pod.uid
+        waiting = (pod.uid for pod in self.without_profile.values() if pod.key == key)
+        placed = self.state.pods.named(key)
+        return next(waiting, placed.pod.uid if placed is not None else None)
 
 
 def cache_sizes(scheduler: SchedulerState) -> Mapping[str, int]:

@@ -178,9 +178,8 @@ class Shadow:
             return self._decide_pending(self._clock(), until)
         with self._scheduler.state.trial() as trial:
             for bound in reversed(self._bound):
-                placed = self._scheduler.state.pods.get(bound.pod.key)
-                if placed is not None and placed.pod.uid == bound.pod.uid:
-                    trial.remove(bound.pod.key)
+                if self._scheduler.cluster.is_placed(bound.pod):
+                    trial.remove(bound.pod.uid)
                 profile, bound.profile = bound.profile, None
                 if profile is None or not self._is_in_force(profile):
                     continue
@@ -221,8 +220,7 @@ class Shadow:
             return
         if profile is not None:
             self._summary(profile)
-        pending = scheduler.without_profile.get(pod.key)
-        was_pending = pending is not None and pending.uid == pod.uid
+        was_pending = pod.uid in scheduler.without_profile
         self._bound.append(_BoundPod(pod, self._now(), profile, was_pending))
         if len(self._bound) > _MOST_WAITING:
             first = self._bound.popleft()
@@ -249,8 +247,7 @@ class Shadow:
         decided = False
         while self._due and not (decided and self._clock() >= until):
             pod = self._due.popleft()
-            waiting = self._scheduler.without_profile.get(pod.key)
-            if waiting is not None and waiting.uid == pod.uid:
+            if pod.uid in self._scheduler.without_profile:
                 self._decide_one_pending(pod)
                 decided = True
         return decided

@@ -239,7 +239,7 @@ class _Trial:
         with self._cluster.trial() as trial:
             ended: list[Pod] = []
             for pod in pods[:_MOST_ENDED]:
-                trial.remove(pod.key)
+                trial.remove(pod.uid)
                 ended.append(pod)
                 if not dry_run.rejection(row):
                     break
@@ -249,7 +249,7 @@ class _Trial:
             for pod in ended[-2::-1]:
                 trial.add(pod, row)
                 if dry_run.rejection(row):
-                    trial.remove(pod.key)
+                    trial.remove(pod.uid)
                 else:
                     ended.remove(pod)
         name = self._cluster.nodes.name(row)

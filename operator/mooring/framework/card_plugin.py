@@ -108,7 +108,7 @@ class CardPlugin(ABC):
         request = self.pre_filter(pod, self._cluster)
         if not isinstance(request, CardRequest):
             return
-        placed = self._cluster.pod(pod.key)
+        placed = self._cluster.pod(pod.uid)
         if placed is None or placed.cards is None:
             raise PluginError(f"no GPU is assigned to {pod.key}")
         _, assignment = placed.cards

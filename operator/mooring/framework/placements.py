@@ -6,6 +6,7 @@ See `Placement` and `PodGroupAssignments` in kube-scheduler's framework.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mooring.model.pod import Uid
 from mooring.state.columns import IntArray
 
 __all__ = ["GroupPolicy", "Placement", "PodGroupAssignments"]
@@ -39,7 +40,7 @@ class PodGroupAssignments:
     """
 
     placement: Placement
-    rows: Mapping[str, int]
+    rows: Mapping[Uid, int]
     scheduled: int
 
 

@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.verdicts import Unschedulable
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.policy.profile import Preemption
 from mooring.state.cluster import Trial
 from mooring.state.pod_groups import PodGroupState
@@ -125,7 +125,7 @@ class NotEligible:
 class GroupNomination:
     """The members fit on these nodes (by uid) once the victims, of any nodes, are gone."""
 
-    nodes: Mapping[str, str]
+    nodes: Mapping[Uid, str]
     victims: tuple[Pod, ...]
     strict: bool = False
 
@@ -148,7 +148,7 @@ class PodGroupPostFilterState:
     group: PodGroupState
     members: tuple[Pod, ...]
     cluster: Snapshot
-    place: Callable[[Collection[Pod]], Generator[None, None, Mapping[str, int] | None]]
+    place: Callable[[Collection[Pod]], Generator[None, None, Mapping[Uid, int] | None]]
     is_last: Callable[[], bool]
     limits: Preemption
     now: float

@@ -425,9 +425,7 @@ def _wrong_group_nomination(answer: object, state: PodGroupPostFilterState) -> s
         return "nominated a node that does not exist"
     victims: object = answer.victims
     are_pods = isinstance(victims, tuple) and all(isinstance(v, Pod) for v in victims)
-    if not are_pods or any(
-        (placed := cluster.pod(v.key)) is None or placed.pod.uid != v.uid for v in answer.victims
-    ):
+    if not are_pods or any(not cluster.is_placed(v) for v in answer.victims):
         return "returned victims that are no tuple of pods on nodes"
     return ""
 

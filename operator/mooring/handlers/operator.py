@@ -29,8 +29,8 @@ from mooring.kube.exchange import CONNECT_SECONDS
 from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Resource
 from mooring.mirroring.mirror import ACTIONS, parsed_or_none
 from mooring.model.events import Action, Kind, event_label
-from mooring.model.objects import object_key
-from mooring.model.pod import Pod
+from mooring.model.objects import identity, object_key
+from mooring.model.pod import Pod, Uid
 from mooring.state.cluster import ClusterState
 
 __all__ = ["RETRIES", "UNSCHEDULED", "KopfOperator", "is_kopfs"]
@@ -203,7 +203,7 @@ class KopfOperator:
         pod = parsed_or_none(Kind.POD, raw)
         if pod is None or pod.node_name is not None or pod.finished:
             return
-        if not pod.terminating or self._intake.knows(pod.key, pod.uid):
+        if not pod.terminating or self._intake.knows(pod.uid):
             self._seen(pod, raw)
             self._intake.pending(pod)
 
@@ -331,7 +331,7 @@ class KopfOperator:
         raw, began = event["object"], self._clock()
         self._note_listing(event)
         if event["type"] == "DELETED":
-            self._intake.gone(object_key(Kind.POD, raw), raw["metadata"].get("uid", ""))
+            self._intake.gone(Uid(identity(Kind.POD, raw)))
         else:
             await self.pod_found(raw)
         # kopf gives no type to what it lists, which is new to it.

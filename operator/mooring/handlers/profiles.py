@@ -91,8 +91,8 @@ class ProfileHandler:
         return {name: verdict.ready for name, verdict in self._verdicts.items()}
 
     def known(self) -> dict[str, str]:
-        """The uid of every profile that has come and not gone, by name."""
-        return {name: verdict.uid for name, verdict in self._verdicts.items()}
+        """Return the name of every profile that has come and not gone, by its uid."""
+        return {verdict.uid: name for name, verdict in self._verdicts.items()}
 
     def knows(self, name: str, uid: str) -> bool:
         """Whether the profile has come and not gone."""

@@ -35,7 +35,7 @@ class Compared:
 
     Attributes:
         resource: What is listed.
-        known: Returns the uids, by key, of the objects that are removed once they are not listed.
+        known: Returns the keys, by uid, of the objects that are removed once they are not listed.
         knows: Whether the object with this key and uid is known, in whatever state.
         gone: Removes the object with this key and uid.
         found: Takes an object that was not known, as the API server has it.
@@ -104,7 +104,7 @@ class CacheComparer:
             compared.resource, selectors=compared.selectors, metadata_only=True
         )
         listed = {item["metadata"]["uid"]: item["metadata"] for item in listing.items}
-        missed = [(key, uid) for key, uid in known.items() if uid not in listed]
+        missed = [(key, uid) for uid, key in known.items() if uid not in listed]
         for key, uid in missed:
             compared.gone(key, uid)
         if missed:

@@ -10,7 +10,7 @@ from mooring.kube.reflector import EventType
 from mooring.kube.resources import Resource
 from mooring.model.errors import ManifestError
 from mooring.model.events import Action, Kind, event_label
-from mooring.model.objects import object_key, parse_object
+from mooring.model.objects import identity, parse_object
 from mooring.state.cluster import ClusterState
 
 __all__ = ["ACTIONS", "ASSIGNED_PODS", "MIRRORED", "MIRRORED_IF_SERVED", "Mirror", "parsed_or_none"]
@@ -89,7 +89,7 @@ class Mirror:
         values: dict[str, Any] = {}
         for raw in items:
             value = parsed_or_none(kind, raw)
-            key = object_key(kind, raw)
+            key = identity(kind, raw)
             if value is not None:
                 values[key] = value
             elif (known := self._state.known(kind, key)) is not None:
@@ -99,9 +99,9 @@ class Mirror:
     def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
         """One object was added, changed or deleted."""
         kind, began = _KINDS[resource], self._clock()
-        key = object_key(kind, obj)
+        key = identity(kind, obj)
         if event == "DELETED":
-            self._state.delete(kind, key, obj["metadata"].get("uid"))
+            self._state.delete(kind, key)
         elif (value := parsed_or_none(kind, obj)) is not None:
             self._state.put(kind, key, value)
         self._handled(event_label(kind, ACTIONS[event]), self._clock() - began)

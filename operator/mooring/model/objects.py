@@ -5,12 +5,12 @@ from typing import Any, Final
 
 from mooring.model import csi, storage, workloads
 from mooring.model.events import Kind
-from mooring.model.fields import name_of, namespace_of
+from mooring.model.fields import name_of, namespace_of, text
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
 from mooring.model.pod_group import parse_coscheduling_pod_group, parse_pod_group
 
-__all__ = ["NAMESPACED", "object_key", "parse_object"]
+__all__ = ["NAMESPACED", "identity", "object_key", "parse_object"]
 
 _PARSERS: Final[Mapping[Kind, Callable[[Mapping[str, Any]], Any]]] = {
     Kind.POD: parse_pod,
@@ -53,6 +53,14 @@ NAMESPACED: Final = frozenset(
 def object_key(kind: Kind, raw: Mapping[str, Any]) -> str:
     """The key of an object: its name, or namespace/name."""
     return f"{namespace_of(raw)}/{name_of(raw)}" if kind in NAMESPACED else name_of(raw)
+
+
+def identity(kind: Kind, raw: Mapping[str, Any]) -> str:
+    """Return what the cluster state knows an object by: a pod's uid, else the object's key.
+
+    The uid is "" if the object has none.
+    """
+    return text(raw["metadata"], "uid", "metadata") if kind is Kind.POD else object_key(kind, raw)
 
 
 def parse_object(kind: Kind, raw: Mapping[str, Any]) -> Any:

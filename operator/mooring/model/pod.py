@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NewType
 
 from mooring.model.fields import (
     integer,
@@ -21,7 +21,9 @@ from mooring.model.limits import Counted, exceeded
 from mooring.model.shape import PodShape, pod_shape
 from mooring.model.volumes import PodVolume, pod_volumes
 
-__all__ = ["OwnerRef", "Pod", "parse_pod"]
+__all__ = ["OwnerRef", "Pod", "Uid", "parse_pod"]
+
+Uid = NewType("Uid", str)
 
 _DEFAULT_GRACE: Final = 30
 _START_SECONDS: Final = 60
@@ -49,7 +51,7 @@ class Pod:
     key: str
     namespace: str
     name: str
-    uid: str
+    uid: Uid
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     shape: PodShape
@@ -114,7 +116,7 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         key=f"{namespace}/{name}",
         namespace=namespace,
         name=name,
-        uid=text(metadata, "uid", "metadata"),
+        uid=Uid(text(metadata, "uid", "metadata")),
         labels=strings(metadata, "labels", "metadata"),
         annotations=annotations,
         shape=pod_shape(namespace, spec, status, annotations, assigned=node_name is not None),

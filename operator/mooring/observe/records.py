@@ -22,6 +22,8 @@ import orjson
 
 from mooring.framework.decision import Decision, NodeScore, Rejection
 from mooring.framework.queued_pod import PodState, StateTimes
+from mooring.model.names import Names
+from mooring.model.pod import Uid
 
 __all__ = [
     "DEFAULT_LIMIT",
@@ -47,8 +49,8 @@ _FIRST_STEPS: Final = 4
 _MOST_VICTIMS: Final = 10
 """Victims that a step names."""
 
-_PATH_BYTES: Final = 900
-"""A path without its steps and names, with its `StateTimes` and its entry in a dict."""
+_PATH_BYTES: Final = 1000
+"""A path without its steps and names, with its `StateTimes` and its entries in two dicts."""
 _STEP_BYTES: Final = 64
 _TEXT_BYTES: Final = 240
 """A text that is kept once, without its characters."""
@@ -119,8 +121,7 @@ class NotedStep(NamedTuple):
     """A step of a pod when it is noted, with what a trace of the pod needs."""
 
     pod: str
-    uid: str
-    """Empty if the pod was decided and never seen."""
+    uid: Uid
     step: Step
     time: float
     since: float
@@ -204,13 +205,15 @@ class _Path:
         "decisions",
         "left_out",
         "numbers",
+        "pod",
         "size",
         "texts",
         "times",
         "uid",
     )
 
-    def __init__(self, key: str, uid: str, times: StateTimes | None) -> None:
+    def __init__(self, pod: str, uid: Uid, times: StateTimes | None) -> None:
+        self.pod = pod
         self.uid = uid
         self.times = times
         self.admission: tuple[str, ...] | None = None
@@ -221,7 +224,7 @@ class _Path:
         self.attempts = 0
         self.decisions = 0
         """How many decisions are kept."""
-        self.size = _PATH_BYTES + len(key) + len(uid)
+        self.size = _PATH_BYTES + len(pod) + len(uid)
 
     @property
     def length(self) -> int:
@@ -263,8 +266,9 @@ class DecisionLog:
 
     When there are too many, the paths of pods that are bound or gone are dropped first, the oldest
     first; then the decisions of the pods to which nothing has happened for the longest time, and
-    at last their paths. Times that callers pass are seconds on the scheduler's monotonic clock;
-    pods are named "namespace/name".
+    at last their paths. Times that callers pass are seconds on the scheduler's monotonic clock.
+    Paths are kept by the pods' uids; people ask for the latest pod of a "namespace/name". The path
+    of a pod that is bound or gone is dropped when another pod of its name is seen.
 
     Args:
         limit: The number of bytes; 0 keeps nothing.
@@ -300,33 +304,28 @@ class DecisionLog:
         self._trace = trace
         self._texts: dict[bytes, _Text] = {}
         # In each of these the path that has changed last is the last one.
-        self._live: OrderedDict[str, _Path] = OrderedDict()
-        self._without_decisions: OrderedDict[str, _Path] = OrderedDict()
+        self._live: OrderedDict[Uid, _Path] = OrderedDict()
+        self._without_decisions: OrderedDict[Uid, _Path] = OrderedDict()
         """Paths of live pods whose decisions were dropped, and that have not changed since."""
-        self._ended: OrderedDict[str, _Path] = OrderedDict()
+        self._ended: OrderedDict[Uid, _Path] = OrderedDict()
+        self._names = Names()
 
     def __len__(self) -> int:
         """How many paths are kept."""
         return len(self._live) + len(self._without_decisions) + len(self._ended)
 
     def seen(
-        self, pod: str, uid: str, now: float, known: StateTimes | None = None
+        self, pod: str, uid: Uid, now: float, known: StateTimes | None = None
     ) -> StateTimes | None:
-        """The pod has no node. Begins its path, if it has none; that of its predecessor ends.
+        """Begin the path of a pod without a node, if it has none.
 
         `known` are the times of a pod that is queued already. Returns the times of the pod, or
         None if nothing is kept.
         """
-        path = self._find(pod)
-        if path is not None and path.uid not in ("", uid):
-            self.gone(pod, path.uid, now)
-            if self._find(pod) is path:  # else it was dropped to make space
-                self._drop(pod)
-            path = None
-        if path is not None and pod not in self._ended:
+        path = self._find(uid)
+        if path is not None and uid not in self._ended:
             if path.times is None:
-                path.uid, path.times = uid, known or StateTimes(now)
-                self._grow(path, len(uid))
+                path.times = known or StateTimes(now)
             return path.times
         if not self.limit:
             return known
@@ -337,35 +336,36 @@ class DecisionLog:
         else:
             times.enter(PodState.ACTIVE, now)
             path.admission = None
-            self._live[pod] = self._ended.pop(pod)
-        self.note(pod, Step.SEEN, now)
+            self._live[uid] = self._ended.pop(uid)
+        self.note(uid, Step.SEEN, now)
         return times
 
-    def without_profile(self, pod: str, uid: str, now: float) -> None:
+    def without_profile(self, pod: str, uid: Uid, now: float) -> None:
         """No profile takes the pod. Nothing is noted if that is known."""
         times = self.seen(pod, uid, now)
         if times is not None and times.state is not PodState.NO_PROFILE:
             times.enter(PodState.NO_PROFILE, now)
-            self._admit(pod, Step.NO_PROFILE, now)
+            self._admit(uid, Step.NO_PROFILE, now)
 
-    def admitted(self, pod: str, gate: str | None, now: float) -> None:
+    def admitted(self, uid: Uid, gate: str | None, now: float) -> None:
         """The pod is in the queue; or `gate`, the name of a PreEnqueue plugin, holds it back.
 
         `gate` is "" if something else does. Nothing is noted if that is known.
         """
         if gate is None:
-            self._admit(pod, Step.QUEUED, now)
+            self._admit(uid, Step.QUEUED, now)
         else:
-            self._admit(pod, Step.GATED, now, *filter(None, (gate,)))
+            self._admit(uid, Step.GATED, now, *filter(None, (gate,)))
 
-    def _admit(self, pod: str, step: Step, now: float, *details: str) -> None:
-        path = self._find(pod)
+    def _admit(self, uid: Uid, step: Step, now: float, *details: str) -> None:
+        path = self._find(uid)
         if path is not None and path.admission != (step, *details):
             path.admission = (step, *details)
-            self._note(pod, step, now, details, None)
+            self._note(uid, step, now, details, None)
 
     def decided(
         self,
+        uid: Uid,
         decision: Decision,
         now: float,
         *,
@@ -373,7 +373,7 @@ class DecisionLog:
         scored: int | None = None,
         rejected: int | None = None,
     ) -> None:
-        """An attempt was decided; `cause` says in a few words why the pod got no node.
+        """Note the decision about the pod; `cause` says in a few words why it got no node.
 
         A caller that already left nodes out of `decision` says how many there were with `scored`
         and `rejected`.
@@ -399,45 +399,46 @@ class DecisionLog:
         if truncated:
             view["truncated"] = truncated
         text = _dumps(view)
+        self._begin_unless_known(decision.pod, uid)
         if decision.node is not None:
-            self._note(decision.pod, Step.ASSUMED, now, (decision.node,), text)
+            self._note(uid, Step.ASSUMED, now, (decision.node,), text)
             return
-        self._note(decision.pod, Step.UNSCHEDULABLE, now, (cause,), text)
+        self._note(uid, Step.UNSCHEDULABLE, now, (cause,), text)
         if decision.nominated_node is not None:
-            self.nominated(decision.pod, decision.nominated_node, decision.victims, now)
+            self.nominated(uid, decision.nominated_node, decision.victims, now)
 
-    def nominated(self, pod: str, node: str, victims: Sequence[str], now: float) -> None:
+    def nominated(self, uid: Uid, node: str, victims: Sequence[str], now: float) -> None:
         """Preemption of these pods makes space on the node for the pod."""
         named = victims[:_MOST_VICTIMS]
-        self._note(pod, Step.NOMINATED, now, (node, str(len(victims)), *named), None)
+        self._note(uid, Step.NOMINATED, now, (node, str(len(victims)), *named), None)
 
-    def preemption_failed(self, pod: str, why: str, victims: Sequence[str], now: float) -> None:
+    def preemption_failed(self, uid: Uid, why: str, victims: Sequence[str], now: float) -> None:
         """The evictions for the pod were given up, and these victims stay."""
         named = victims[:_MOST_VICTIMS]
         details = why, str(len(victims)), *named
-        self._note(pod, Step.PREEMPTION_FAILED, now, details, None)
+        self._note(uid, Step.PREEMPTION_FAILED, now, details, None)
 
-    def note(self, pod: str, step: Step, now: float, *details: str) -> None:
+    def note(self, uid: Uid, step: Step, now: float, *details: str) -> None:
         """Something has happened to the pod; `Step` says which details belong to it."""
-        self._note(pod, step, now, details, None)
+        self._note(uid, step, now, details, None)
 
-    def bound(self, pod: str, node: str, now: float) -> None:
+    def bound(self, uid: Uid, node: str, now: float) -> None:
         """The pod is bound."""
-        path = self._find(pod)
+        path = self._find(uid)
         if path is None:
             return
         if path.times is not None:
             path.times.enter(PodState.BOUND, now)
-        self._note(pod, Step.BOUND, now, (node,), None)
+        self._note(uid, Step.BOUND, now, (node,), None)
 
-    def gone(self, pod: str, uid: str, now: float) -> None:
+    def gone(self, uid: Uid, now: float) -> None:
         """The pod was deleted, has ended, or got its node from another scheduler."""
-        path = self._find(pod)
-        if path is None or path.uid != uid or pod in self._ended:
+        path = self._find(uid)
+        if path is None or uid in self._ended:
             return
         if path.times is not None:
             path.times.enter(PodState.GONE, now)
-        self._note(pod, Step.GONE, now, (), None)
+        self._note(uid, Step.GONE, now, (), None)
 
     def of(self, pod: str) -> list[dict[str, Any]]:
         """The decisions that are kept of the pod, newest first, empty if there are none.
@@ -446,7 +447,7 @@ class DecisionLog:
         attempts in a row with the same cause or node, of which the first was at `since`. Where
         nodes were left out it has `truncated`: the full size of each table that was shortened.
         """
-        path, wall = self._find(pod), self._wall_time()
+        path, wall = self._named(pod), self._wall_time()
         return [_record(pod, entry, wall) for entry in path.decided()] if path is not None else []
 
     def latest(self, namespace: str = "") -> list[dict[str, Any]]:
@@ -456,17 +457,17 @@ class DecisionLog:
             namespace: Whose pods; empty for all.
         """
         wall, prefix = self._wall_time(), f"{namespace}/" if namespace else ""
-        found = list[tuple[str, _Path]]()
+        found = list[_Path]()
         for part in (self._live, self._ended):
             # Thousands of paths may be skipped here, so that this loop does little for each.
             decided = (
-                (pod, path)
-                for pod, path in reversed(part.items())
-                if path.decisions and pod.startswith(prefix)
+                path
+                for path in reversed(part.values())
+                if path.decisions and path.pod.startswith(prefix)
             )
             found += islice(decided, LATEST)
-        found.sort(key=lambda item: -item[1].changed)
-        return [_record(pod, next(path.decided()), wall) for pod, path in found[:LATEST]]
+        found.sort(key=lambda path: -path.changed)
+        return [_record(path.pod, next(path.decided()), wall) for path in found[:LATEST]]
 
     def path(self, pod: str) -> dict[str, Any] | None:
         """The path of the pod as JSON values; None if it is not kept.
@@ -474,7 +475,7 @@ class DecisionLog:
         `state` and `since` say where the pod is now and since when, `seconds` how long it was in
         each state. `leftOut` counts the steps that are missing after the first four.
         """
-        path = self._find(pod)
+        path = self._named(pod)
         if path is None:
             return None
         wall = self._wall_time()
@@ -486,9 +487,9 @@ class DecisionLog:
             "steps": [path.entry(n).to_json(wall) for n in range(path.length)],
         }
 
-    def cause(self, pod: str) -> str | None:
+    def cause(self, uid: Uid) -> str | None:
         """The dominant cause of the pod's last attempt that found no node; None if none is kept."""
-        path = self._find(pod)
+        path = self._find(uid)
         for position in reversed(range(path.length)) if path is not None else ():
             if path is not None and path.numbers[4 * position] == _CODES[Step.UNSCHEDULABLE]:
                 return path.entry(position).details[0]
@@ -504,19 +505,17 @@ class DecisionLog:
             limit: How many at most.
         """
         chosen, wall = [*islice(self._newest(namespace), limit)], self._wall_time()
-        return (_summary(pod, path, wall) for pod, path in chosen)
+        return (_summary(path, wall) for path in chosen)
 
     def _seconds(self, path: _Path) -> Iterable[tuple[PodState, float]]:
         return path.times.seconds(self._clock()).items() if path.times is not None else ()
 
-    def _newest(self, namespace: str) -> Iterator[tuple[str, _Path]]:
+    def _newest(self, namespace: str) -> Iterator[_Path]:
         """The paths of the namespace's pods, or of all if it is "", the last changed first."""
         prefix = f"{namespace}/" if namespace else ""
         parts = (self._live, self._without_decisions, self._ended)
-        every = merge(
-            *(reversed(part.items()) for part in parts), key=lambda item: -item[1].changed
-        )
-        return (item for item in every if item[0].startswith(prefix))
+        every = merge(*(reversed(part.values()) for part in parts), key=lambda path: -path.changed)
+        return (path for path in every if path.pod.startswith(prefix))
 
     def _wall_time(self) -> "_WallTime":
         offset = self._wall() - self._clock()
@@ -524,29 +523,41 @@ class DecisionLog:
             timespec="milliseconds"
         )
 
-    def _find(self, pod: str) -> _Path | None:
-        return self._live.get(pod) or self._without_decisions.get(pod) or self._ended.get(pod)
+    def _find(self, uid: Uid) -> _Path | None:
+        return self._live.get(uid) or self._without_decisions.get(uid) or self._ended.get(uid)
 
-    def _begin(self, pod: str, uid: str, times: StateTimes | None) -> _Path:
-        path = self._live[pod] = _Path(pod, uid, times)
+    def _named(self, pod: str) -> _Path | None:
+        uid = self._names.latest(pod)
+        return self._find(uid) if uid is not None else None
+
+    def _begin_unless_known(self, pod: str, uid: Uid) -> None:
+        if self._find(uid) is None:
+            self._begin(pod, uid, None)
+
+    def _begin(self, pod: str, uid: Uid, times: StateTimes | None) -> None:
+        """Begin a path; that of an earlier pod of this name, which has ended, is dropped."""
+        earlier = self._names.latest(pod)
+        if earlier is not None and earlier in self._ended:
+            self._drop(earlier)
+        self._names.add(pod, uid)
+        path = self._live[uid] = _Path(pod, uid, times)
         self.bytes += path.size
-        return path
 
     def _note(
-        self, pod: str, step: Step, now: float, details: tuple[str, ...], decision: bytes | None
+        self, uid: Uid, step: Step, now: float, details: tuple[str, ...], decision: bytes | None
     ) -> None:
         """Appends the step to the path, or counts it if it is the same as the last one.
 
         What happens to a pod after its end is left out, unless it is bound and preempted.
         """
-        path = self._live.get(pod)
-        ends = step in _ENDS or (step is Step.PREEMPTED and pod in self._ended)
+        path = self._live.get(uid)
+        ends = step in _ENDS or (step is Step.PREEMPTED and uid in self._ended)
         if path is None:
-            path = self._made_live(pod, step, decided=decision is not None)
+            path = self._made_live(uid, step)
             if path is None:
                 return
         if self._append is not None:
-            self._append(self._line(pod, path.uid, _Entry(step, now, now, 1, [*details], decision)))
+            self._append(self._line(path, _Entry(step, now, now, 1, [*details], decision)))
         text = self._text(_dumps(details)) if details else None
         code, numbers, texts = _CODES[step], path.numbers, path.texts
         if numbers and numbers[-4] == code and texts[-2] is text:
@@ -563,32 +574,34 @@ class DecisionLog:
         if decision is not None:
             self._attach(path, decision)
         if self._trace is not None:
-            self._trace(_noted(pod, path, step, now, details, decided=decision is not None))
+            self._trace(_noted(path, step, now, details, decided=decision is not None))
         if ends:
-            del self._live[pod]
-            self._ended[pod] = path
+            self._end(path)
         else:
-            self._live.move_to_end(pod)
+            self._live.move_to_end(uid)
         if self.bytes > self.limit:
             self._shrink()
 
-    def _made_live(self, pod: str, step: Step, *, decided: bool) -> _Path | None:
+    def _end(self, path: _Path) -> None:
+        """The pod is bound or gone; its path is dropped if another pod of its name was seen."""
+        self._ended[path.uid] = self._live.pop(path.uid)
+        if self._names.latest(path.pod) != path.uid:
+            self._drop(path.uid)
+
+    def _made_live(self, uid: Uid, step: Step) -> _Path | None:
         """The path of a pod that is not among the live ones; None if the step is left out."""
-        path = self._without_decisions.pop(pod, None)
-        if path is None and pod in self._ended:
-            if step is not Step.PREEMPTED:
-                return None
-            path = self._ended.pop(pod)
-        if path is None:
-            return self._begin(pod, "", None) if decided and self.limit else None
-        self._live[pod] = path
+        path = self._without_decisions.pop(uid, None)
+        if path is None and step is Step.PREEMPTED:
+            path = self._ended.pop(uid, None)
+        if path is not None:
+            self._live[uid] = path
         return path
 
-    def _line(self, pod: str, uid: str, entry: _Entry) -> bytes:
+    def _line(self, path: _Path, entry: _Entry) -> bytes:
         """The step as a line for the long term, with the decision if it is one."""
         step = entry.to_json(self._wall_time())
         del step["until"], step["count"]
-        line = _dumps({"pod": pod, "uid": uid, **step})
+        line = _dumps({"pod": path.pod, "uid": path.uid, **step})
         if entry.decision is None:
             return line
         return b'%b,"decision":%b}' % (line[:-1], entry.decision)
@@ -642,8 +655,8 @@ class DecisionLog:
             if self._ended:
                 self._drop(next(iter(self._ended)))
             elif self._live:
-                pod, path = self._live.popitem(last=False)
-                self._without_decisions[pod] = path
+                uid, path = self._live.popitem(last=False)
+                self._without_decisions[uid] = path
                 for n in range(1, len(path.texts), 2):
                     self._release(path.texts[n])
                     path.texts[n] = None
@@ -651,21 +664,22 @@ class DecisionLog:
             else:
                 self._drop(next(iter(self._without_decisions)))
 
-    def _drop(self, pod: str) -> None:
+    def _drop(self, uid: Uid) -> None:
         parts = (self._live, self._without_decisions, self._ended)
-        path = next(part.pop(pod) for part in parts if pod in part)
+        path = next(part.pop(uid) for part in parts if uid in part)
+        self._names.remove(path.pod, uid)
         for text in path.texts:
             self._release(text)
         self.bytes -= path.size
 
 
 def _noted(
-    pod: str, path: _Path, step: Step, now: float, details: tuple[str, ...], *, decided: bool
+    path: _Path, step: Step, now: float, details: tuple[str, ...], *, decided: bool
 ) -> NotedStep:
     times, text = path.times, path.texts[-1]
     since = times.since if times is not None else now
     decision = text.value if decided and text is not None else None
-    return NotedStep(pod, path.uid, step, now, since, details, decision, path.attempts, times)
+    return NotedStep(path.pod, path.uid, step, now, since, details, decision, path.attempts, times)
 
 
 def _record(pod: str, entry: _Entry, wall: _WallTime) -> dict[str, Any]:
@@ -684,13 +698,13 @@ def _record(pod: str, entry: _Entry, wall: _WallTime) -> dict[str, Any]:
     return record | {"truncated": truncated} if truncated else record
 
 
-def _summary(pod: str, path: _Path, wall: _WallTime) -> dict[str, Any]:
+def _summary(path: _Path, wall: _WallTime) -> dict[str, Any]:
     """Where the pod is, and what the last decision about it was."""
     entry = next(path.decided(), None)
-    last = _record(pod, entry, wall) if entry is not None else {}
+    last = _record(path.pod, entry, wall) if entry is not None else {}
     shown = ("time", "profile", "node", "nominatedNode", "cause")
     return {
-        "pod": pod,
+        "pod": path.pod,
         "seen": wall(path.numbers[1]) if path.numbers else None,
         **_state(path.times, wall),
         "attempts": path.attempts,

@@ -37,6 +37,7 @@ from opentelemetry.trace import (
 )
 from requests import RequestException, Response, Session
 
+from mooring.model.pod import Uid
 from mooring.observe.records import NotedStep, Step
 
 __all__ = ["Traces"]
@@ -154,7 +155,7 @@ class Traces:
 
     def note(self, noted: NotedStep) -> None:
         """A span will be made of the step, if it needs one; returns at once."""
-        if noted.step not in _FOLLOWED or not noted.uid:
+        if noted.step not in _FOLLOWED:
             return
         if len(self._waiting) >= _MOST_WAITING:
             self._lose(1, "too many at once")
@@ -309,21 +310,19 @@ class _PodSpans:
         provider.add_span_processor(finished)
         self._tracer = provider.get_tracer("mooring", version)
         self._lose = lose
-        self._open: dict[str, NotedStep] = {}
-        self._nominated: dict[str, NotedStep] = {}
+        self._open: dict[Uid, NotedStep] = {}
+        self._nominated: dict[Uid, NotedStep] = {}
 
     def take(self, noted: NotedStep, offset: float) -> None:
         """Makes the spans that end with this step; `offset` leads from its clock to the epoch."""
-        pod, step = noted.pod, noted.step
+        uid, step = noted.uid, noted.step
         if step is Step.ASSUMED:
             self._keep(self._open, noted)
             return
         if step is Step.NOMINATED:
             self._keep(self._nominated, noted)
             return
-        begun, nominated = self._open.pop(pod, None), self._nominated.pop(pod, None)
-        if begun is not None and begun.uid != noted.uid:
-            begun = None
+        begun, nominated = self._open.pop(uid, None), self._nominated.pop(uid, None)
         if step is Step.UNSCHEDULABLE:
             # A member of a group is nominated before its decision is noted, other pods after it.
             if nominated is not None and nominated.since != noted.since:
@@ -339,10 +338,10 @@ class _PodSpans:
                 self._attempt(begun, noted, result, offset)
             self._root(noted, offset)
 
-    def _keep(self, steps: dict[str, NotedStep], noted: NotedStep) -> None:
-        """Keeps the step until the pod's attempt has ended."""
-        steps.pop(noted.pod, None)
-        steps[noted.pod] = noted
+    def _keep(self, steps: dict[Uid, NotedStep], noted: NotedStep) -> None:
+        """Keep the step until the pod's attempt has ended."""
+        steps.pop(noted.uid, None)
+        steps[noted.uid] = noted
         if len(steps) > _MOST_OPEN:
             del steps[next(iter(steps))]
             if steps is not self._nominated:

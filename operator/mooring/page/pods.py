@@ -67,7 +67,10 @@ class Pods:
 
     def _decided_now(self, key: str) -> dict[str, Any] | None:
         scheduler = self._scheduler
-        queued, placed = scheduler.queue.get(key), scheduler.cluster.pod(key)
+        uid = scheduler.uid_of(key)
+        if uid is None:
+            return None
+        queued, placed = scheduler.queue.get(uid), scheduler.cluster.pod(uid)
         if queued is not None:
             pod, pipeline = queued.pod, queued.pipeline
         elif placed is not None:
@@ -83,7 +86,7 @@ class Pods:
             return None
         with scheduler.cluster.trial() as trial:
             if placed is not None:
-                trial.remove(key)
+                trial.remove(uid)
             return self._decided(pod, pipeline)
 
     def _decided(self, pod: Pod, pipeline: Pipeline) -> dict[str, Any] | None:

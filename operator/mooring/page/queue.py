@@ -16,7 +16,7 @@ import numpy as np
 
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.queued_pod import QueuedPod, SubQueue
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.page.slices import in_slices
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
@@ -193,7 +193,7 @@ class Queue:
         scheduler: SchedulerState,
         *,
         bound: Callable[[], int],
-        cause: Callable[[str], str | None],
+        cause: Callable[[Uid], str | None],
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -278,7 +278,7 @@ class Queue:
             return queued.queue.value
         if self._scheduler.waiting.get(queued.pod.uid) is not None:
             return "waiting at Permit"
-        placed = self._scheduler.cluster.pod(queued.pod.key)
+        placed = self._scheduler.cluster.pod(queued.pod.uid)
         return "being bound" if placed is not None and placed.assumed else "in flight"
 
     def _cause_of(self, queued: QueuedPod) -> str:
@@ -287,7 +287,7 @@ class Queue:
             return "gated"
         if not queued.unschedulable_plugins:
             return _UNKNOWN
-        return self._cause(queued.pod.key) or ", ".join(sorted(queued.unschedulable_plugins))
+        return self._cause(queued.pod.uid) or ", ".join(sorted(queued.unschedulable_plugins))
 
     async def sample_for_ever(self) -> None:
         """Notes the counts every ten seconds, for an hour."""

@@ -35,7 +35,7 @@ from mooring.model.errors import ManifestError
 from mooring.model.events import Kind
 from mooring.model.fields import mapping
 from mooring.model.objects import object_key, parse_object
-from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import GroupKey
 from mooring.page.decisions import decision_document
 from mooring.page.slices import in_slices
@@ -114,7 +114,7 @@ class Compared:
 class _Overlay:
     """What is different from the live state in every step of a request."""
 
-    removed: list[str] = field(default_factory=list)
+    removed: list[Uid] = field(default_factory=list)
     added: list[tuple[Pod, str]] = field(default_factory=list)
     """Pods that were given a node, with its name."""
 
@@ -165,7 +165,7 @@ class Trials:
             if not objects.pods and not objects.rejected:
                 raise InputError("the text makes no pods: write a Pod, a Deployment or the like")
             cache = ResultCache(self._scheduler.state.nodes)
-            overlay = _Overlay([pod.key for pod in objects.pods])
+            overlay = _Overlay([*self._replaced(objects.pods)])
             results = [
                 {"pod": key, "node": None, "message": message, "cause": message}
                 for key, message in objects.rejected
@@ -202,7 +202,7 @@ class Trials:
                 await self._pipeline(wanted.other, wanted.other_text),
             ]
             pods, total = await self._pods(wanted, may_see)
-            removed = [pod.key for pod in pods] if wanted.running else []
+            removed = [pod.uid for pod in pods] if wanted.running else []
             sides: list[list[dict[str, Any]]] = []
             for pipeline in filter(None, pipelines):
                 cache = ResultCache(self._scheduler.state.nodes)
@@ -358,17 +358,25 @@ class Trials:
             nodes = 0
             await asyncio.sleep(REST * (self._clock() - began))
 
+    def _replaced(self, pods: Iterable[Pod]) -> Iterator[Uid]:
+        """Return the uids of the pods of the cluster that these would take the names of."""
+        for pod in pods:
+            if (queued := self._scheduler.queue.named(pod.key)) is not None:
+                yield queued.pod.uid
+            if (placed := self._scheduler.cluster.pod_named(pod.key)) is not None:
+                yield placed.pod.uid
+
     @contextmanager
     def _overlaid(self, overlay: _Overlay) -> Iterator[Trial]:
         """Inside, the state is as the request wants it; what is gone meanwhile is left out."""
         cluster = self._scheduler.cluster
         with cluster.trial() as trial:
-            for key in overlay.removed:
-                trial.withdraw(key)
-                trial.remove(key)
+            for uid in overlay.removed:
+                trial.withdraw(uid)
+                trial.remove(uid)
             for pod, name in overlay.added:
                 row = cluster.row(name)
-                if row is not None and cluster.node(row) is not None and not cluster.pod(pod.key):
+                if row is not None and cluster.node(row) is not None and not cluster.is_placed(pod):
                     trial.add(pod, row)
             yield trial
 
@@ -505,7 +513,7 @@ class Trials:
                 yield (-pod.shape.priority, pod.created, pod.key), pod
 
     def _node_of(self, key: str) -> str | None:
-        placed = self._scheduler.cluster.pod(key)
+        placed = self._scheduler.cluster.pod_named(key)
         return self._scheduler.cluster.nodes.name(placed.row) if placed is not None else None
 
 

@@ -60,7 +60,7 @@ class QueueingHints:
 
     def nominated_node(self, queued: QueuedPod) -> str | None:
         """The node to which the pod is nominated now."""
-        nominee = self._cluster.nominations.get(queued.pod.key)
+        nominee = self._cluster.nominations.get(queued.pod.uid)
         return self._cluster.nodes.name(nominee.row) if nominee is not None else None
 
     def is_worth_requeuing(
@@ -102,7 +102,7 @@ class QueueingHints:
         if not len(nominations) or gone.node_name is None:
             return False
         row = self._cluster.row(gone.node_name)
-        nominated = nominations.at(row, pod.shape.priority, "") if row is not None else ()
+        nominated = nominations.at(row, pod.shape.priority, None) if row is not None else ()
         return any(n.shape is pod.shape and not evictions.awaits_victims(n) for n in nominated)
 
 

@@ -7,15 +7,16 @@ to be unschedulable is therefore checked against the events it missed (active_qu
 from collections.abc import Iterator
 
 from mooring.framework.queued_pod import QueuedPod
+from mooring.model.pod import Uid
 
 __all__ = ["InFlight"]
 
 
 class InFlight:
-    """The pods by key, in the order in which their attempts began."""
+    """The pods by uid, in the order in which their attempts began."""
 
     def __init__(self) -> None:
-        self._pods: dict[str, tuple[QueuedPod, int]] = {}
+        self._pods: dict[Uid, tuple[QueuedPod, int]] = {}
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -24,17 +25,17 @@ class InFlight:
         return (queued for queued, _ in self._pods.values())
 
     def enter(self, queued: QueuedPod, since: int) -> None:
-        """The pod's attempt begins before event number `since`; no pod of its key is in flight."""
-        self._pods[queued.pod.key] = (queued, since)
+        """The pod's attempt begins before event number `since`; it is not in flight yet."""
+        self._pods[queued.pod.uid] = (queued, since)
 
-    def get(self, key: str) -> QueuedPod | None:
-        """The pod of this key whose attempt runs."""
-        entry = self._pods.get(key)
+    def get(self, uid: Uid) -> QueuedPod | None:
+        """Return the pod of this uid, if its attempt runs."""
+        entry = self._pods.get(uid)
         return entry[0] if entry is not None else None
 
-    def leave(self, key: str) -> int:
-        """Takes the pod off; the number of the first event that it missed."""
-        return self._pods.pop(key)[1]
+    def leave(self, uid: Uid) -> int:
+        """Take the pod off; returns the number of the first event that it missed."""
+        return self._pods.pop(uid)[1]
 
     def oldest(self) -> int | None:
         """The number of the first event that a pod in flight missed; None if there is no pod."""

@@ -34,7 +34,8 @@ from typing import TYPE_CHECKING, Final
 
 from mooring.framework.queued_pod import PodState, QueuedPod, StateTimes, SubQueue
 from mooring.model.events import Action, ClusterEvent, Kind, event_label
-from mooring.model.pod import Pod
+from mooring.model.names import Names
+from mooring.model.pod import Pod, Uid
 from mooring.queueing.active import ActivePods, ActivePodsByNamespace
 from mooring.queueing.events import EventLog
 from mooring.queueing.heap import PodHeap
@@ -62,7 +63,7 @@ _POPPED: Final = "PodPopped"
 
 
 class SchedulingQueue:
-    """All pods without a node that a profile takes, by key; backoffs are in seconds."""
+    """All pods without a node that a profile takes, by uid; backoffs are in seconds."""
 
     def __init__(
         self,
@@ -75,7 +76,8 @@ class SchedulingQueue:
         self._hints = hints
         self._initial_backoff = initial_backoff
         self._max_backoff = max_backoff
-        self._pods: dict[str, QueuedPod] = {}
+        self._pods: dict[Uid, QueuedPod] = {}
+        self._names = Names()
         self._events = EventLog()
         self._in_flight = InFlight()
         self._active = ActivePodsByNamespace() if namespaces_take_turns else ActivePods()
@@ -90,9 +92,17 @@ class SchedulingQueue:
         """All pods, those in flight too, in no particular order."""
         return iter((*self._pods.values(), *self._in_flight))
 
-    def get(self, key: str) -> QueuedPod | None:
-        """The pod of this namespace/name, in a queue or in flight."""
-        return self._pods.get(key) or self._in_flight.get(key)
+    def get(self, uid: Uid) -> QueuedPod | None:
+        """Return the pod of this uid, in a queue or in flight; None if it is in neither."""
+        return self._pods.get(uid) or self._in_flight.get(uid)
+
+    def named(self, key: str) -> QueuedPod | None:
+        """Return the pod of this namespace/name, for people who ask by it.
+
+        If there are several, it is the one that came last.
+        """
+        uid = self._names.latest(key)
+        return self.get(uid) if uid is not None else None
 
     def counts(self) -> dict[str, int]:
         """How many pods are in each queue, by its name."""
@@ -129,14 +139,12 @@ class SchedulingQueue:
         attempt in flight does not count if it ends unschedulable. `times` are those of a pod that
         is not queued yet but known.
         """
-        queued = self.get(pod.key)
-        if queued is not None and queued.pod.uid != pod.uid:
-            self.remove(pod.key, now)
-            queued = None
+        queued = self.get(pod.uid)
         if queued is None:
             times = times or StateTimes(now)
             queued = QueuedPod(pod, pipeline, now, now, gated=gated, times=times)
-            self._pods[pod.key] = queued
+            self._pods[pod.uid] = queued
+            self._names.add(pod.key, pod.uid)
             self._retry(queued, now, _ADDED)
             return
         changed = queued.pipeline is not pipeline or _changed(queued.pod, pod)
@@ -152,9 +160,9 @@ class SchedulingQueue:
         if changed or gated:
             self._try_next(queued, now)
 
-    def try_again(self, key: str, now: float) -> None:
+    def try_again(self, uid: Uid, now: float) -> None:
         """The pod's group has changed: that is as if the pod itself had, see `add`."""
-        queued = self.get(key)
+        queued = self.get(uid)
         if queued is None:
             return
         if queued.queue is None:
@@ -163,16 +171,17 @@ class SchedulingQueue:
             self._retry(queued, now, _UPDATED)
         self._try_next(queued, now)
 
-    def remove(self, key: str, now: float) -> QueuedPod | None:
-        """Takes the pod off, also if it is in flight: how its attempt ends then changes nothing."""
-        queued = self._pods.pop(key, None)
+    def remove(self, uid: Uid, now: float) -> QueuedPod | None:
+        """Take the pod off, also if it is in flight: how its attempt ends then changes nothing."""
+        queued = self._pods.pop(uid, None)
         if queued is not None:
             self._leave(queued)
         else:
-            queued = self._in_flight.get(key)
+            queued = self._in_flight.get(uid)
             if queued is None:
                 return None
-            self._in_flight.leave(key)
+            self._in_flight.leave(uid)
+        self._names.remove(queued.pod.key, uid)
         self._try_next(queued, now)
         return queued
 
@@ -186,28 +195,28 @@ class SchedulingQueue:
             if queued is None:
                 return None
             self._incoming[SubQueue.ACTIVE.value, _POPPED_EARLY] += 1
-        del self._pods[queued.pod.key]
+        del self._pods[queued.pod.uid]
         self._leave(queued)
         self._enter(queued, now)
         return queued
 
-    def pop_specific(self, key: str, now: float) -> QueuedPod | None:
+    def pop_specific(self, uid: Uid, now: float) -> QueuedPod | None:
         """This pod, in flight from now on (PopSpecificPod); None if it is gated or in no queue."""
-        queued = self._pods.get(key)
+        queued = self._pods.get(uid)
         if queued is None or queued.queue is SubQueue.GATED:
             return None
-        del self._pods[key]
+        del self._pods[uid]
         self._leave(queued)
         self._enter(queued, now)
         return queued
 
     def postpone(self, queued: QueuedPod, until: float, now: float) -> None:
         """The pod in flight is not tried now but after the backoff of its group."""
-        if self._in_flight.get(queued.pod.key) is queued:
-            self._in_flight.leave(queued.pod.key)
+        if self._in_flight.get(queued.pod.uid) is queued:
+            self._in_flight.leave(queued.pod.uid)
             queued.attempts -= 1
             queued.backoff_expiration = until
-            self._pods[queued.pod.key] = queued
+            self._pods[queued.pod.uid] = queued
             self._move_to_error_backoff(queued, now, _ATTEMPT_FAILED)
 
     def add_unschedulable(self, queued: QueuedPod, plugins: frozenset[str], now: float) -> None:
@@ -217,15 +226,15 @@ class SchedulingQueue:
         which came meanwhile. If it was tried for a group and is rejected with another signature,
         the next pod of that group is tried.
         """
-        if self._in_flight.get(queued.pod.key) is not queued:
+        if self._in_flight.get(queued.pod.uid) is not queued:
             return
-        since = self._in_flight.leave(queued.pod.key)
+        since = self._in_flight.leave(queued.pod.uid)
         queued.unschedulable_count += 1
         queued.consecutive_errors_count = 0
         queued.unschedulable_plugins = plugins
         queued.flushed = False
         self._back_off(queued, queued.unschedulable_count, now)
-        self._pods[queued.pod.key] = queued
+        self._pods[queued.pod.uid] = queued
         if queued.gated or queued.outdated:
             self._retry(queued, now, _ATTEMPT_FAILED)
         else:
@@ -236,12 +245,12 @@ class SchedulingQueue:
 
     def add_after_error(self, queued: QueuedPod, now: float) -> None:
         """The attempt ended in an error: the pod is tried again after its backoff."""
-        if self._in_flight.get(queued.pod.key) is not queued:
+        if self._in_flight.get(queued.pod.uid) is not queued:
             return
-        self._in_flight.leave(queued.pod.key)
+        self._in_flight.leave(queued.pod.uid)
         queued.consecutive_errors_count += 1
         self._back_off(queued, queued.consecutive_errors_count, now)
-        self._pods[queued.pod.key] = queued
+        self._pods[queued.pod.uid] = queued
         self._move_to_error_backoff(queued, now, _ATTEMPT_FAILED)
         self._try_next(queued, now)
 
@@ -251,11 +260,11 @@ class SchedulingQueue:
         Other pods of its priority that are active are tried first, so that a pod or group that is
         changed all the time does not hold them up.
         """
-        if self._in_flight.get(queued.pod.key) is not queued:
+        if self._in_flight.get(queued.pod.uid) is not queued:
             return
-        self._in_flight.leave(queued.pod.key)
+        self._in_flight.leave(queued.pod.uid)
         queued.timestamp = now
-        self._pods[queued.pod.key] = queued
+        self._pods[queued.pod.uid] = queued
         self._retry(queued, now, _ATTEMPT_FAILED)
 
     def assumed(self, queued: QueuedPod, now: float) -> None:
@@ -264,8 +273,8 @@ class SchedulingQueue:
 
     def done(self, queued: QueuedPod, now: float) -> None:
         """The pod in flight is bound or deleted."""
-        if self._in_flight.get(queued.pod.key) is queued:
-            self.remove(queued.pod.key, now)
+        if self._in_flight.get(queued.pod.uid) is queued:
+            self.remove(queued.pod.uid, now)
 
     def move_on_events(self, events: Iterable[ClusterEvent], now: float) -> bool:
         """Notes the events; True if a pod was moved or hints have to run (`run_hints`).
@@ -301,13 +310,13 @@ class SchedulingQueue:
                 self._retry(queued, now, queued.moved_by)
         return True
 
-    def retry(self, key: str, now: float) -> None:
+    def retry(self, uid: Uid, now: float) -> None:
         """The preemption that the pod waited for has failed: it is tried again after its backoff.
 
         The pod is not popped early, also if an event has moved it to the backoff queue already.
         An eviction that always fails would else be tried without a pause.
         """
-        queued = self._pods.get(key)
+        queued = self._pods.get(uid)
         if queued is None or queued.queue not in (SubQueue.UNSCHEDULABLE, SubQueue.BACKOFF):
             return
         if queued.queue is SubQueue.UNSCHEDULABLE:
@@ -351,7 +360,7 @@ class SchedulingQueue:
 
     def _try_for_group(self, queued: QueuedPod, now: float, event: str) -> None:
         """Moves an unschedulable pod that is tried for all of its group."""
-        queued.tries_for = self._unschedulable.signature_of(queued.pod.key)
+        queued.tries_for = self._unschedulable.signature_of(queued.pod.uid)
         queued.moved_by = event
         self._retry(queued, now, event)
 
@@ -421,7 +430,7 @@ class SchedulingQueue:
         if queued.queue is not None:
             self._counts[queued.queue] -= 1
         if queued.queue is SubQueue.UNSCHEDULABLE:
-            self._unschedulable.remove(queued.pod.key)
+            self._unschedulable.remove(queued.pod.uid)
         queued.queue = None
         queued.ticket = next(self._tickets)
 

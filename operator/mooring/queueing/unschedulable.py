@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from mooring.framework.queued_pod import QueuedPod
 from mooring.model.events import ClusterEvent, Kind
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.queueing.events import EventLog
 
 __all__ = ["Hints", "UnschedulablePods"]
@@ -33,16 +33,16 @@ _FEWEST_EVENTS: Final = 16
 
 @dataclass(slots=True, eq=False)
 class _Group:
-    """Pods of one signature by key, in the order in which they came."""
+    """Pods of one signature by uid, in the order in which they came."""
 
     seen: int
     """The hints of all earlier events have run."""
     next: int
     """The event for which they run next."""
-    pods: dict[str, QueuedPod] = field(default_factory=dict)
-    free: dict[str, QueuedPod] = field(default_factory=dict)
+    pods: dict[Uid, QueuedPod] = field(default_factory=dict)
+    free: dict[Uid, QueuedPod] = field(default_factory=dict)
     """Those without a nomination."""
-    nominated: dict[str, dict[str, QueuedPod]] = field(default_factory=dict)
+    nominated: dict[str, dict[Uid, QueuedPod]] = field(default_factory=dict)
     """The others by the node to which they are nominated."""
 
     @property
@@ -99,9 +99,9 @@ class UnschedulablePods:
         self._hints = hints
         self._groups = OrderedDict[Hashable, _Group]()
         """By signature; the group whose hints have run for the fewest events is first."""
-        self._missed = OrderedDict[str, _Missed]()
-        self._nominated: dict[str, dict[str, QueuedPod]] = {}
-        self._entries: dict[str, _Entry] = {}
+        self._missed = OrderedDict[Uid, _Missed]()
+        self._nominated: dict[str, dict[Uid, QueuedPod]] = {}
+        self._entries: dict[Uid, _Entry] = {}
         self._counts = Counter[tuple[str, str]]()
 
     def __len__(self) -> int:
@@ -120,39 +120,39 @@ class UnschedulablePods:
 
         If it missed the events from number `since` on, hints run for it and each of them.
         """
-        key, node, end = queued.pod.key, self._hints.nominated_node(queued), self._events.end
+        uid, node, end = queued.pod.uid, self._hints.nominated_node(queued), self._events.end
         signature = self._hints.signature(queued)
         profile = queued.pipeline.profile
         rejected_by = tuple((plugin, profile) for plugin in queued.unschedulable_plugins)
-        self._entries[key] = _Entry(signature, node, end, rejected_by)
+        self._entries[uid] = _Entry(signature, node, end, rejected_by)
         self._counts.update(rejected_by)
         group = self._groups.get(signature)
         if group is None:
             group = self._groups[signature] = _Group(end, end)
-        group.pods[key] = queued
+        group.pods[uid] = queued
         if node is None:
-            group.free[key] = queued
+            group.free[uid] = queued
         else:
-            group.nominated.setdefault(node, {})[key] = queued
-            self._nominated.setdefault(node, {})[key] = queued
+            group.nominated.setdefault(node, {})[uid] = queued
+            self._nominated.setdefault(node, {})[uid] = queued
         if since is not None and since < end:
-            self._missed[key] = _Missed(queued, since, end)
+            self._missed[uid] = _Missed(queued, since, end)
 
-    def remove(self, key: str) -> None:
-        """Takes the pod off; KeyError if it is not here."""
-        entry = self._entries.pop(key)
-        self._missed.pop(key, None)
+    def remove(self, uid: Uid) -> None:
+        """Take the pod off; KeyError if it is not here."""
+        entry = self._entries.pop(uid)
+        self._missed.pop(uid, None)
         for rejected_by in entry.rejected_by:
             self._counts[rejected_by] -= 1
             if not self._counts[rejected_by]:
                 del self._counts[rejected_by]
         group = self._groups[entry.signature]
-        del group.pods[key]
+        del group.pods[uid]
         if entry.node is None:
-            del group.free[key]
+            del group.free[uid]
         else:
             for by_node in (group.nominated, self._nominated):
-                del by_node[entry.node][key]
+                del by_node[entry.node][uid]
                 if not by_node[entry.node]:
                     del by_node[entry.node]
         if not group.pods:
@@ -167,20 +167,20 @@ class UnschedulablePods:
             return []
         lost: list[QueuedPod] = []
         before, node = event.before, _node_of(event)
-        keys = [before.key] if isinstance(before, Pod) else [*self._nominated.get(node or "", ())]
-        for key in keys:
-            entry = self._entries.get(key)
+        uids = [before.uid] if isinstance(before, Pod) else [*self._nominated.get(node or "", ())]
+        for uid in uids:
+            entry = self._entries.get(uid)
             if entry is not None and entry.node is not None:
-                queued = self._nominated[entry.node][key]
+                queued = self._nominated[entry.node][uid]
                 if self._hints.nominated_node(queued) != entry.node:
-                    self.remove(key)
+                    self.remove(uid)
                     self.add(queued)
                     lost.append(queued)
         return lost
 
-    def signature_of(self, key: str) -> Hashable:
+    def signature_of(self, uid: Uid) -> Hashable:
         """The signature of the pod's group."""
-        return self._entries[key].signature
+        return self._entries[uid].signature
 
     def first_of(self, signature: Hashable) -> QueuedPod | None:
         """The next pod to try of the group; None if the group is empty."""
@@ -224,7 +224,7 @@ class UnschedulablePods:
 
     def _run_missed(self) -> list[tuple[QueuedPod, bool]]:
         """The same for a pod and an event that came during its last attempt."""
-        key, missed = next(iter(self._missed.items()))
+        uid, missed = next(iter(self._missed.items()))
         number, most = missed.next, self._most_events(len(self._missed))
         if (
             number < self._events.start
@@ -236,7 +236,7 @@ class UnschedulablePods:
             return _moved([(missed.queued, False)], _MISSED)
         missed.next += 1
         if missed.next == missed.end:
-            del self._missed[key]
+            del self._missed[uid]
         return []
 
     def _settle(self, signature: Hashable, group: _Group) -> None:
@@ -245,7 +245,7 @@ class UnschedulablePods:
         self._groups.move_to_end(signature)
 
     def _since(self, queued: QueuedPod) -> int:
-        return self._entries[queued.pod.key].since
+        return self._entries[queued.pod.uid].since
 
     def _stands_for(self, group: _Group, number: int) -> QueuedPod:
         """The pod whose hints run for the event: the first that was in the group before it."""
@@ -266,7 +266,7 @@ class UnschedulablePods:
         ]
         first = self._stands_for(group, number)
         moved = [(queued, False) for queued in nominated]
-        if not nominated or first.pod.key in group.free:
+        if not nominated or first.pod.uid in group.free:
             moved.append((first, True))
         return moved
 

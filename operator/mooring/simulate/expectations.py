@@ -160,7 +160,7 @@ class _Decided:
 
     def node_of(self, pod: str) -> Node | None:
         """The pod's node; None if it has none, or one that is not among the objects."""
-        placed = self._state.pods.get(pod)
+        placed = self._state.pods.named(pod)
         return self._state.nodes.nodes[placed.row] if placed is not None else None
 
     def nodes(self) -> list[Node]:

@@ -14,7 +14,7 @@ from mooring.engine.profiles import InForce
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.card_plugin import assign_cards
 from mooring.model.devices import CardFormat, CardRequestError, card_request
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.simulate.inputs import Inputs
 from mooring.state.cluster import ClusterState
 from mooring.state.devices.cards import Cards
@@ -168,27 +168,27 @@ class _Planner:
         placed = self._decided(pod)
         if placed is not None:
             return Plan(pod.key, placed.node, (), fits=True)
-        for row, keys in self._sets():
-            moves = self._moved(pod, row, keys)
+        for row, uids in self._sets():
+            moves = self._moved(pod, row, uids)
             if moves is not None:
                 return Plan(pod.key, self._state.nodes.names[row], moves)
         return Plan(pod.key, None, ())
 
-    def _sets(self) -> Iterator[tuple[int, tuple[str, ...]]]:
+    def _sets(self) -> Iterator[tuple[int, tuple[Uid, ...]]]:
         """Rows and sets of pods on them, small sets first."""
         rows = sorted(self._rows(), key=lambda row: -int(self._books.free_cards(_only(row))[0]))
         owners = {
             row: [
-                owner.key
+                owner.uid
                 for owner in self._books.owners(row)
-                if (placed := self._state.pods.get(owner.key)) and not placed.pod.terminating
+                if (placed := self._state.pods.get(owner.uid)) and not placed.pod.terminating
             ]
             for row in rows[:_MOST_NODES]
         }
         left = _MOST_SETS
         for size in range(1, _MOST_MOVED + 1):
-            for row, keys in owners.items():
-                for chosen in combinations(keys, size):
+            for row, uids in owners.items():
+                for chosen in combinations(uids, size):
                     left -= 1
                     if left < 0:
                         return
@@ -197,17 +197,17 @@ class _Planner:
     def _rows(self) -> list[int]:
         return [row for row in self._state.nodes.order().tolist() if len(self._books.known(row))]
 
-    def _moved(self, pod: Pod, row: int, keys: Sequence[str]) -> tuple[Move, ...] | None:
+    def _moved(self, pod: Pod, row: int, uids: Sequence[Uid]) -> tuple[Move, ...] | None:
         """Where the pods would go, the pending one being on the row; None if there is no way."""
         node, moves = self._state.nodes.names[row], []
         moved = [
             replace(placed.pod, node_name=None)
-            for key in keys
-            if (placed := self._state.pods.get(key)) is not None
+            for uid in uids
+            if (placed := self._state.pods.get(uid)) is not None
         ]
         with self._state.trial() as trial:
-            for key in keys:
-                trial.remove(key)
+            for uid in uids:
+                trial.remove(uid)
             found = self._decided(pod)
             if found is None:
                 return None

@@ -183,7 +183,7 @@ class _Reader:
             self.state.put(kind, key, value)
 
     def _add_pod(self, pod: Pod) -> None:
-        self.state.put(Kind.POD, pod.key, pod)
+        self.state.put(Kind.POD, pod.uid, pod)
         if not (pod.node_name or pod.finished or pod.terminating):
             self.pending.append(pod)
 

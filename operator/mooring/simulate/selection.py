@@ -97,7 +97,7 @@ def take_off(inputs: Inputs, selected: Callable[[Pod], bool]) -> Inputs:
     taken = []
     for pod in running:
         if not pod.terminating and _MIRROR not in pod.annotations and selected(pod):
-            inputs.state.delete(Kind.POD, pod.key)
+            inputs.state.delete(Kind.POD, pod.uid)
             taken.append(replace(pod, node_name=None, nominated_node=None))
     return replace(inputs, pending=(*taken, *inputs.pending))
 

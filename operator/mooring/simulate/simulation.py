@@ -250,7 +250,7 @@ class Simulation:
             if (node := answer.nodes.get(pod.uid)) is not None:
                 row = self._state.nodes.row_of.get(node)
                 for lower in self._state.nominations.below(row, pod.shape.priority):
-                    self._state.withdraw(lower.key)
+                    self._state.withdraw(lower.uid)
                 self._state.nominate(pod, node)
         self._state.begin_evictions(members[0], answer.victims)
         self._victims[members[0].key] = tuple(victim.key for victim in answer.victims)
@@ -259,7 +259,7 @@ class Simulation:
     def _member(
         self, pod: Pod, profile: InForce, node: str | None, decision: GroupDecision
     ) -> Attempt:
-        nominee = self._state.nominations.get(pod.key) if node is None else None
+        nominee = self._state.nominations.get(pod.uid) if node is None else None
         record = Decision(
             pod=pod.key,
             profile=profile.profile.name,
@@ -314,11 +314,11 @@ class Simulation:
         state, nomination = self._state, outcome.nomination
         if nomination is None:
             if not outcome.keeps_nomination:
-                state.withdraw(pod.key)
+                state.withdraw(pod.uid)
             return
         row = state.nodes.row_of.get(nomination.node)
         for lower in state.nominations.below(row, pod.shape.priority):
-            state.withdraw(lower.key)
+            state.withdraw(lower.uid)
         state.nominate(pod, nomination.node)
         state.begin_evictions(pod, nomination.victims)
 

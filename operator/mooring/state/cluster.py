@@ -16,7 +16,7 @@ from typing import Any
 from mooring.model.devices import Assignment, CardFormat
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import GroupFormat, GroupKey, PodGroup
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
 from mooring.state.devices.cards import Cards
@@ -69,19 +69,16 @@ class ClusterState:
         self._sink = sink
 
     def put(self, kind: Kind, key: str, value: Any) -> None:
-        """The object is as the API server says; `key` is its name, or namespace/name.
+        """Add the object, or put what the API server says in place of what is known of it.
 
-        No event is delivered if no field differs from what is known.
+        `key` identifies it, see `identity` in `mooring.model.objects`: a pod by its uid, all other
+        objects by their name or namespace/name. No event is delivered if no field differs.
         """
         self._deliver(self._put(kind, key, value))
 
-    def delete(self, kind: Kind, key: str, uid: str | None = None) -> None:
-        """Removes an object that does not exist any more.
-
-        A pod is only removed if `uid` is None or the uid of the known pod, because a new pod of the
-        same name may be known already. `uid` is ignored for other kinds.
-        """
-        self._deliver(self._delete(kind, key, uid))
+    def delete(self, kind: Kind, key: str) -> None:
+        """Remove an object that does not exist any more; for `key` see `put`."""
+        self._deliver(self._delete(kind, key))
 
     def _deliver(self, events: tuple[ClusterEvent, ...]) -> None:
         if events:
@@ -106,18 +103,21 @@ class ClusterState:
         action = Action.ADD if before is None else Action.UPDATE
         return (ClusterEvent(kind, action, before, value),)
 
-    def _delete(self, kind: Kind, key: str, uid: str | None = None) -> tuple[ClusterEvent, ...]:
+    def _delete_pod(self, uid: Uid) -> tuple[ClusterEvent, ...]:
+        known = self.pods.get(uid)
+        if known is None:
+            return ()
+        if not known.assumed:
+            self._pod_groups.left_its_node(known.pod)
+        self._detach(uid)
+        self._evictions.victim_removed(known.pod, assumed=known.assumed)
+        return (ClusterEvent(Kind.POD, Action.DELETE, known.pod, None),) if known.announced else ()
+
+    def _delete(self, kind: Kind, key: str) -> tuple[ClusterEvent, ...]:
         before: object | None
         if kind is Kind.POD:
-            known = self.pods.get(key)
-            if known is None or uid not in (None, known.pod.uid):
-                return ()
-            if not known.assumed:
-                self._pod_groups.left_its_node(known.pod)
-            self._detach(key)
-            self._evictions.victim_removed(known.pod, assumed=known.assumed)
-            before = known.pod if known.announced else None
-        elif kind is Kind.NODE:
+            return self._delete_pod(Uid(key))
+        if kind is Kind.NODE:
             self._withdraw_from(key)
             row = self.nodes.row_of.get(key)
             with self._relabelling(key, {}):
@@ -133,9 +133,9 @@ class ClusterState:
         return (ClusterEvent(kind, Action.DELETE, before, None),) if before is not None else ()
 
     def known(self, kind: Kind, key: str) -> Any | None:
-        """The object as it was last seen; a pod only if it is on a node."""
+        """Return the object as it was last seen, a pod only if it is on a node; see `put`."""
         if kind is Kind.POD:
-            placed = self.pods.get(key)
+            placed = self.pods.get(Uid(key))
             return placed.pod if placed is not None else None
         if kind is Kind.NODE:
             row = self.nodes.row_of.get(key)
@@ -143,7 +143,10 @@ class ClusterState:
         return self.objects.of(kind).get(key)
 
     def replace(self, kind: Kind, values: Mapping[str, Any]) -> None:
-        """The objects of a kind are exactly these (a relist); assumed pods stay assumed."""
+        """Make these, by the key of `put`, all objects of a kind; assumed pods stay assumed.
+
+        For a list of the API server, after which what is not in the list is gone.
+        """
         gone = [key for key in self._keys(kind) if key not in values]
         events = [event for key in gone for event in self._delete(kind, key)]
         for key, value in values.items():
@@ -160,28 +163,27 @@ class ClusterState:
             action = Action.ADD if before is None else Action.UPDATE
             self._deliver((ClusterEvent(Kind.UNSCHEDULED_POD, action, before, pod),))
 
-    def delete_unscheduled(self, key: str, uid: str) -> None:
+    def delete_unscheduled(self, uid: Uid) -> None:
         """The pod is not without a node any more: it was bound, it ended, or it was deleted.
 
         Unless it is on a node, an event is delivered if it was a member of a group.
         """
         before = self._pod_groups.drop_unscheduled(uid)
-        placed = self.pods.get(key)
-        if before is None or (placed is not None and placed.pod.uid == uid):
+        if before is None or self.pods.get(uid) is not None:
             return
         if self.pod_groups.key_of(before) is not None:
             self._deliver((ClusterEvent(Kind.UNSCHEDULED_POD, Action.DELETE, before, None),))
 
     def assume(self, pod: Pod, row: int) -> None:
-        """The pod is on the row for every decision from now on, before the API server knows of it.
+        """Count the pod on the row in every later decision, before the API server knows of it.
 
         Its own ADD is delivered by `announce`, because Reserve and Permit plugins may still reject
         it: pods that are rejected one after the other would else move one another for ever. A pod
-        of its name that is known already is its predecessor, whose end the watch will show later.
+        of its name that is placed already stays where it is until the watch shows its end.
         """
-        gone = self._delete(Kind.POD, pod.key)
+        gone = self._delete_pod(pod.uid)
         self._evictions.stop_waiting(pod)
-        nominee = self.nominations.get(pod.key)
+        nominee = self.nominations.get(pod.uid)
         withdrawn = self._withdraw_elsewhere(pod, row)
         assumed = PodState(
             replace(pod, node_name=self.nodes.names[row]), row, assumed=True, announced=False
@@ -196,13 +198,13 @@ class ClusterState:
 
         Its confirmation by the watch is then no event.
         """
-        assumed = self.pods.assumed.get(pod.key)
-        if assumed is not None and assumed.pod.uid == pod.uid and not assumed.announced:
+        assumed = self.pods.assumed.get(pod.uid)
+        if assumed is not None and not assumed.announced:
             assumed.announced = True
             self._deliver((ClusterEvent(Kind.POD, Action.ADD, None, assumed.pod),))
 
     def forget(self, pod: Pod) -> None:
-        """The assumption is undone, if this very pod is still assumed.
+        """Undo the assumption, if the pod is still assumed.
 
         Otherwise the watch has shown the pod bound. If an eviction was to call its binding off,
         that has failed: the pod is evicted no more, and the preemptors that waited for it are
@@ -211,12 +213,12 @@ class ClusterState:
         Delivers a DELETE if the pod was announced, or if it was nominated to the node: other pods
         then know of resources that are free now.
         """
-        assumed = self.pods.assumed.get(pod.key)
-        if assumed is None or assumed.pod.uid != pod.uid:
+        assumed = self.pods.assumed.get(pod.uid)
+        if assumed is None:
             preemptors = self._evictions.abandon(pod)
-            self._deliver(tuple(event for p in preemptors for event in self._withdraw(p.key)))
+            self._deliver(tuple(event for p in preemptors for event in self._withdraw(p.uid)))
             return
-        events = self._delete(Kind.POD, pod.key, pod.uid)
+        events = self._delete_pod(pod.uid)
         if not assumed.announced and assumed.was_nominated:
             nominee = replace(pod, nominated_node=self.nodes.names[assumed.row])
             events = (ClusterEvent(Kind.POD, Action.DELETE, nominee, None),)
@@ -224,8 +226,8 @@ class ClusterState:
 
     def expect_confirmation(self, pod: Pod, deadline: float) -> None:
         """The binding went through: the watch must show it before `deadline` (seconds)."""
-        placed = self.pods.assumed.get(pod.key)
-        if placed is not None and placed.pod.uid == pod.uid:
+        placed = self.pods.assumed.get(pod.uid)
+        if placed is not None:
             placed.deadline = deadline
 
     def nominate(self, pod: Pod, node: str, *, backfill_until: float = -math.inf) -> None:
@@ -239,12 +241,12 @@ class ClusterState:
             self._nominations.put(pod, row, backfill_until)
         self._deliver(withdrawn)
 
-    def withdraw(self, key: str) -> None:
-        """The pod is nominated nowhere any more; its DELETE is delivered if it was."""
-        self._deliver(self._withdraw(key))
+    def withdraw(self, uid: Uid) -> None:
+        """Remove the pod's nomination; its DELETE is delivered if it had one."""
+        self._deliver(self._withdraw(uid))
 
-    def _withdraw(self, key: str) -> tuple[ClusterEvent, ...]:
-        nominee = self._nominations.drop(key)
+    def _withdraw(self, uid: Uid) -> tuple[ClusterEvent, ...]:
+        nominee = self._nominations.drop(uid)
         if nominee is None:
             return ()
         self._evictions.stop_waiting(nominee.pod)
@@ -292,8 +294,8 @@ class ClusterState:
 
     def assign_cards(self, pod: Pod, form: CardFormat, assignment: Assignment) -> None:
         """The assumed pod has these cards of its node, until its annotations say otherwise."""
-        placed = self.pods.assumed.get(pod.key)
-        if placed is not None and placed.pod.uid == pod.uid:
+        placed = self.pods.assumed.get(pod.uid)
+        if placed is not None:
             self.devices.assign(placed, form, assignment)
             self.nodes.changes.mark(placed.row)
 
@@ -325,19 +327,20 @@ class ClusterState:
         if kind is Kind.NODE:
             return [node.name for node in self.nodes.nodes if node is not None]
         if kind is Kind.POD:
-            return [placed.pod.key for placed in self.pods if not placed.assumed]
+            return [placed.pod.uid for placed in self.pods if not placed.assumed]
         return list(self.objects.of(kind))
 
     def _put_pod(self, pod: Pod) -> tuple[ClusterEvent, ...]:
         if pod.node_name is None or pod.finished:
-            return self._delete(Kind.POD, pod.key, pod.uid)
-        known = self.pods.get(pod.key)
+            return self._delete_pod(pod.uid)
+        known = self.pods.get(pod.uid)
         self._pod_groups.drop_unscheduled(pod.uid)  # a pod keeps its node until it is gone
-        if known is not None and not _same_place(known.pod, pod):
-            return (*self._delete(Kind.POD, pod.key), *self._put_pod(pod))
+        if known is not None and known.pod.node_name != pod.node_name:
+            # An assumed pod may turn up on another node.
+            return (*self._delete_pod(pod.uid), *self._put_pod(pod))
         if known is not None and _in_place(known.pod, pod):
             return self._update_in_place(known, pod)
-        self._detach(pod.key)
+        self._detach(pod.uid)
         row = self.nodes.row(pod.node_name)
         withdrawn = self._withdraw_elsewhere(pod, row) if known is None else ()
         cards = known.cards if known is not None else None
@@ -361,7 +364,7 @@ class ClusterState:
         """
         before, announced = known.pod, known.announced
         known.pod, known.assumed, known.deadline, known.announced = pod, False, None, True
-        self.pods.assumed.pop(pod.key, None)
+        self.pods.assumed.pop(pod.uid, None)
         recounted = not _is_equivalent(before, pod)
         if recounted:
             self.topology.detach(known.equivalent, known.row)
@@ -387,11 +390,10 @@ class ClusterState:
             self.nodes.set_version += 1
 
     def _withdraw_elsewhere(self, pod: Pod, row: int | None) -> tuple[ClusterEvent, ...]:
-        """Withdraws the pod's nomination; no event if it was this very pod's, to the same row."""
-        nominee = self.nominations.get(pod.key)
-        withdrawn = self._withdraw(pod.key)
-        here = nominee is not None and (nominee.pod.uid, nominee.row) == (pod.uid, row)
-        return () if here else withdrawn
+        """Withdraw the pod's nomination; without an event if it was to this row."""
+        nominee = self.nominations.get(pod.uid)
+        withdrawn = self._withdraw(pod.uid)
+        return () if nominee is not None and nominee.row == row else withdrawn
 
     def _object_changed(self, kind: Kind, key: str, before: Any, after: Any) -> None:
         """An object that is neither node nor pod is like this now (None: there is none)."""
@@ -416,7 +418,7 @@ class ClusterState:
         row = self.nodes.row_of.get(node)
         for nominee in self.nominations:
             if nominee.row == row:
-                self._nominations.drop(nominee.pod.key)
+                self._nominations.drop(nominee.pod.uid)
                 self._evictions.stop_waiting(nominee.pod)
 
     def _attach(self, placed: PodState) -> None:
@@ -435,8 +437,8 @@ class ClusterState:
             group=self._pod_groups.number_of(placed.pod.uid),
         )
 
-    def _detach(self, key: str) -> PodState | None:
-        placed = self.pods.pop(key)
+    def _detach(self, uid: Uid) -> PodState | None:
+        placed = self.pods.pop(uid)
         if placed is not None:
             self._pod_columns.drop(placed.pod, nominated=False)
             self._pod_groups.detach(placed)
@@ -469,11 +471,6 @@ def _changed(before: Pod, pod: Pod) -> bool:
     )
 
 
-def _same_place(known: Pod, pod: Pod) -> bool:
-    """Whether it is the same pod on the same node; an assumed one may turn up on another."""
-    return known.uid == pod.uid and known.node_name == pod.node_name
-
-
 def _in_place(known: Pod, pod: Pod) -> bool:
     """Whether the pod takes of its node what is known."""
     return (
@@ -504,45 +501,45 @@ class Trial:
     def __init__(self, state: ClusterState, undo: ExitStack) -> None:
         self._state = state
         self._undo = undo
-        self._added: dict[str, None] = {}
-        self._removed: dict[str, PodState] = {}
+        self._added: dict[Uid, None] = {}
+        self._removed: dict[Uid, PodState] = {}
         undo.callback(self._restore)
 
-    def remove(self, key: str) -> None:
-        """Removes the placed pod of this namespace/name.
+    def remove(self, uid: Uid) -> None:
+        """Remove the placed pod of this uid.
 
         A pod whose node does not exist any more stays, because only its pods keep its row.
         """
-        placed = self._state.pods.get(key)
+        placed = self._state.pods.get(uid)
         if placed is not None and self._state.nodes.nodes[placed.row] is not None:
-            self._state._detach(key)  # noqa: SLF001 - the other half of one class
-            if key in self._added:
-                del self._added[key]
+            self._state._detach(uid)  # noqa: SLF001 - the other half of one class
+            if uid in self._added:
+                del self._added[uid]
             else:
-                self._removed[key] = placed
+                self._removed[uid] = placed
 
-    def withdraw(self, key: str) -> None:
-        """The pod of this namespace/name is nominated nowhere."""
-        nominee = self._state._nominations.drop(key)  # noqa: SLF001 - see above
+    def withdraw(self, uid: Uid) -> None:
+        """Remove the nomination of the pod of this uid, if it has one."""
+        nominee = self._state._nominations.drop(uid)  # noqa: SLF001 - see above
         if nominee is not None:
             self._undo.callback(self._state._nominations.put, *nominee)  # noqa: SLF001
 
     def add(self, pod: Pod, row: int) -> None:
-        """Adds the pod, which must not be placed now, on the row.
+        """Add the pod, which must not be placed now, on the row.
 
         One that was removed from this row in this trial is as it was before.
         """
-        placed = self._removed.get(pod.key)
+        placed = self._removed.get(pod.uid)
         if placed is not None and placed.pod is pod and placed.row == row:
             self._state._attach(placed)  # noqa: SLF001 - see above
-            del self._removed[pod.key]
+            del self._removed[pod.uid]
         else:
             self._state._attach(PodState(pod, row, assumed=True))  # noqa: SLF001 - see above
-            self._added[pod.key] = None
+            self._added[pod.uid] = None
 
     def _restore(self) -> None:
         """All pods are as they were before the trial."""
-        for key in reversed(self._added):
-            self._state._detach(key)  # noqa: SLF001 - see above
+        for uid in reversed(self._added):
+            self._state._detach(uid)  # noqa: SLF001 - see above
         for placed in reversed(self._removed.values()):
             self._state._attach(placed)  # noqa: SLF001 - see above

@@ -4,7 +4,6 @@ An eviction begins when a preemption is decided and ends in one of these ways:
 
     the victim is deleted, or it finishes    it leaves its node; every preemptor waits no more
     it is called off at Permit or PreBind    the same; it has never run, so no budget is charged
-    a pod of the same name replaces it       the same, because victims are known by uid
     the eviction fails (`abandon`)           the victim stays; its budgets are charged no more
 
 The disruption controller needs a moment to see that a pod is being deleted. Until then a budget's
@@ -162,8 +161,8 @@ class EvictionsWriter:
     def _on_nodes(self, victims: Iterable[Pod]) -> Iterable[Pod]:
         """The victims that are on a node, as the cluster shows them now."""
         for victim in victims:
-            placed = self._pods.get(victim.key)
-            if placed is not None and placed.pod.uid == victim.uid:
+            placed = self._pods.get(victim.uid)
+            if placed is not None:
                 yield placed.pod
 
     def _update_charge(

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.state.pod_columns import MutablePodColumns
 
 __all__ = ["Nominations", "NominationsWriter", "Nominee"]
@@ -28,21 +28,21 @@ class Nominee(NamedTuple):
 class Nominations:
     """What decisions read: every nominated pod has one row."""
 
-    __slots__ = ("_by_key", "_by_row")
+    __slots__ = ("_by_row", "_by_uid")
 
-    def __init__(self, by_key: dict[str, Nominee], by_row: dict[int, dict[str, Pod]]) -> None:
-        self._by_key = by_key
+    def __init__(self, by_uid: dict[Uid, Nominee], by_row: dict[int, dict[Uid, Pod]]) -> None:
+        self._by_uid = by_uid
         self._by_row = by_row
 
     def __iter__(self) -> Iterator[Nominee]:
-        return iter(tuple(self._by_key.values()))
+        return iter(tuple(self._by_uid.values()))
 
     def __len__(self) -> int:
-        return len(self._by_key)
+        return len(self._by_uid)
 
-    def get(self, key: str) -> Nominee | None:
-        """The nominated pod of this namespace/name and its row."""
-        return self._by_key.get(key)
+    def get(self, uid: Uid) -> Nominee | None:
+        """Return the nominated pod of this uid and its row; None if it is not nominated."""
+        return self._by_uid.get(uid)
 
     def rows(self) -> list[int]:
         """The rows that have nominated pods."""
@@ -58,9 +58,9 @@ class Nominations:
         return [pod for pod in here if pod.shape.priority < priority]
 
     def at(
-        self, row: int, least_priority: int, other_than: str, ends: float = math.inf
+        self, row: int, least_priority: int, other_than: Uid | None, ends: float = math.inf
     ) -> list[Pod]:
-        """The row's nominated pods of at least this priority, without the one of that key.
+        """The row's nominated pods of at least this priority, without the one of that uid.
 
         They are those that a pod which has ended by `ends` (seconds since the epoch) must leave
         what they request.
@@ -69,8 +69,8 @@ class Nominations:
             pod
             for pod in self.on(row)
             if pod.shape.priority >= least_priority
-            and pod.key != other_than
-            and self._by_key[pod.key].backfill_until < ends
+            and pod.uid != other_than
+            and self._by_uid[pod.uid].backfill_until < ends
         ]
 
 
@@ -82,24 +82,24 @@ class NominationsWriter:
 
     def __init__(self, columns: MutablePodColumns) -> None:
         self._columns = columns
-        self._by_key: dict[str, Nominee] = {}
-        self._by_row: dict[int, dict[str, Pod]] = {}
-        self.nominations = Nominations(self._by_key, self._by_row)
+        self._by_uid: dict[Uid, Nominee] = {}
+        self._by_row: dict[int, dict[Uid, Pod]] = {}
+        self.nominations = Nominations(self._by_uid, self._by_row)
 
     def put(self, pod: Pod, row: int, backfill_until: float = -math.inf) -> None:
         """The pod is nominated to the row, and to no other; see Nominee."""
-        self.drop(pod.key)
-        self._by_key[pod.key] = Nominee(pod, row, backfill_until)
-        self._by_row.setdefault(row, {})[pod.key] = pod
+        self.drop(pod.uid)
+        self._by_uid[pod.uid] = Nominee(pod, row, backfill_until)
+        self._by_row.setdefault(row, {})[pod.uid] = pod
         self._columns.put(pod, row, nominated=True, backfill_until=backfill_until)
 
-    def drop(self, key: str) -> Nominee | None:
-        """The pod of this namespace/name is not nominated any more; returns where it was."""
-        nominee = self._by_key.pop(key, None)
+    def drop(self, uid: Uid) -> Nominee | None:
+        """Remove the nomination of the pod of this uid; returns it, None if there is none."""
+        nominee = self._by_uid.pop(uid, None)
         if nominee is None:
             return None
         on_row = self._by_row[nominee.row]
-        del on_row[key]
+        del on_row[uid]
         if not on_row:
             del self._by_row[nominee.row]
         self._columns.drop(nominee.pod, nominated=True)

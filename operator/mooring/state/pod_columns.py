@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.state.columns import Columns, IntArray, Interned, ResourceColumns, read_only
 
 __all__ = ["MutablePodColumns", "PodColumns"]
@@ -39,7 +39,7 @@ class PodColumns:
         self._namespaces: Interned[str] = Interned(columns, "")
         self._requests = ResourceColumns(columns)
         self._pods: list[Pod | None] = []
-        self._slots: dict[tuple[str, bool], int] = {}
+        self._slots: dict[tuple[Uid, bool], int] = {}
         self._free: list[int] = []
 
     @property
@@ -52,15 +52,14 @@ class PodColumns:
         """The pod of each slot, None for free slots; not to be changed."""
         return self._pods
 
-    def slot(self, key: str, *, nominated: bool) -> int | None:
-        """The slot of the placed or nominated pod of this namespace/name, if it has one."""
-        return self._slots.get((key, nominated))
+    def slot(self, uid: Uid, *, nominated: bool) -> int | None:
+        """Return the slot of the placed or nominated pod of this uid; None if it has none."""
+        return self._slots.get((uid, nominated))
 
     def slots_of(self, pods: Iterable[Pod]) -> IntArray:
         """The slots (int64) of those of these pods that are on a node now, each once."""
-        found = ((self.slot(pod.key, nominated=False), pod.uid) for pod in pods)
-        slots = (s for s, uid in found if s is not None and _uid(self._pods[s]) == uid)
-        return np.array([*dict.fromkeys(slots)], np.int64)
+        found = (self.slot(pod.uid, nominated=False) for pod in pods)
+        return np.array([*dict.fromkeys(slot for slot in found if slot is not None)], np.int64)
 
     @property
     def rows(self) -> IntArray:
@@ -105,13 +104,13 @@ class PodColumns:
         self,
         resources: Iterable[str],
         least_priority: int,
-        other_than: str,
+        other_than: Uid,
         rows: int,
         ends: float = np.inf,
     ) -> tuple[IntArray, dict[str, IntArray]]:
         """How many pods are nominated to each row, and what they request of each resource.
 
-        Counts nominated pods of at least the priority, without the one of the key `other_than`, and
+        Counts nominated pods of at least the priority, without the one of the uid `other_than`, and
         without those to which a pod that has ended by `ends` (seconds since the epoch) need not
         leave what they request. All arrays are int64[rows].
         """
@@ -151,7 +150,7 @@ class MutablePodColumns(PodColumns):
         if slot == len(self._pods):
             self._pods.append(None)
             self._columns.reserve(slot + 1)
-        self._slots[pod.key, nominated] = slot
+        self._slots[pod.uid, nominated] = slot
         self._pods[slot] = pod
         self._rows.data[slot] = row
         self._priority.data[slot] = pod.shape.priority
@@ -166,7 +165,7 @@ class MutablePodColumns(PodColumns):
 
     def drop(self, pod: Pod, *, nominated: bool) -> None:
         """Removes the placed or nominated pod."""
-        slot = self._slots.pop((pod.key, nominated))
+        slot = self._slots.pop((pod.uid, nominated))
         self._pods[slot] = None
         self._rows.data[slot] = _NOWHERE
         self._groups.data[slot] = _NO_GROUP
@@ -177,17 +176,13 @@ class MutablePodColumns(PodColumns):
 
     def renew(self, pod: Pod, group: int | None = None) -> None:
         """Replaces a placed pod by a newer version of which only start and group may differ."""
-        slot = self._slots[pod.key, False]
+        slot = self._slots[pod.uid, False]
         self._pods[slot] = pod
         self._started.data[slot] = _NOT_STARTED if pod.started is None else pod.started
         self._groups.data[slot] = _NO_GROUP if group is None else group
 
     def mark_evicting(self, pod: Pod, *, evicting: bool) -> None:
         """Says whether the placed pod is being evicted; does nothing if it is on no node."""
-        slot = self._slots.get((pod.key, False))
+        slot = self._slots.get((pod.uid, False))
         if slot is not None:
             self._evicting.data[slot] = evicting
-
-
-def _uid(pod: Pod | None) -> str | None:
-    return pod.uid if pod is not None else None

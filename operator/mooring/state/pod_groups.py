@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
 from mooring.model.events import Kind
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import (
     COSCHEDULING_LABEL,
     DeclaredByPod,
@@ -108,14 +108,14 @@ class PodGroupState:
         """What is required of the group; None if its members name an object that is not there."""
         self.left = 0
         """How many bound members have left their node since the group is known."""
-        self._unscheduled: dict[str, Pod] = {}
-        self._assumed: dict[str, PodState] = {}
-        self._assigned: dict[str, PodState] = {}
-        self._terminating: dict[str, Pod] = {}
-        self.unscheduled: Mapping[str, Pod] = MappingProxyType(self._unscheduled)
-        self.assumed: Mapping[str, PodState] = MappingProxyType(self._assumed)
-        self.assigned: Mapping[str, PodState] = MappingProxyType(self._assigned)
-        self.terminating: Mapping[str, Pod] = MappingProxyType(self._terminating)
+        self._unscheduled: dict[Uid, Pod] = {}
+        self._assumed: dict[Uid, PodState] = {}
+        self._assigned: dict[Uid, PodState] = {}
+        self._terminating: dict[Uid, Pod] = {}
+        self.unscheduled: Mapping[Uid, Pod] = MappingProxyType(self._unscheduled)
+        self.assumed: Mapping[Uid, PodState] = MappingProxyType(self._assumed)
+        self.assigned: Mapping[Uid, PodState] = MappingProxyType(self._assigned)
+        self.terminating: Mapping[Uid, Pod] = MappingProxyType(self._terminating)
         self._unscheduled_shapes: Counter[PodShape] = Counter()
         self.unscheduled_shapes: Mapping[PodShape, int] = MappingProxyType(self._unscheduled_shapes)
         """How many members without a node there are of each shape."""
@@ -282,9 +282,9 @@ class PodGroupsWriter:
         self.groups = PodGroups()
         self._groups = self.groups._groups  # noqa: SLF001 - the writing half of PodGroups
         self._pods = pods
-        self._unscheduled: dict[str, Pod] = {}
-        self._placed: dict[str, PodState] = {}
-        self._members: dict[str, _Member] = {}
+        self._unscheduled: dict[Uid, Pod] = {}
+        self._placed: dict[Uid, PodState] = {}
+        self._members: dict[Uid, _Member] = {}
         self._numbers = count()
         self._changed: set[GroupKey] | None = None
 
@@ -311,7 +311,7 @@ class PodGroupsWriter:
             self._count(uid)
         return True
 
-    def number_of(self, uid: str) -> int | None:
+    def number_of(self, uid: Uid) -> int | None:
         """The number of the group of the pod of this uid; None without one, or if terminating."""
         member = self._members.get(uid)
         return member.group.number if member is not None and not member.pod.terminating else None
@@ -334,7 +334,7 @@ class PodGroupsWriter:
         self._count(pod.uid)
         return before
 
-    def drop_unscheduled(self, uid: str) -> Pod | None:
+    def drop_unscheduled(self, uid: Uid) -> Pod | None:
         """The pod is gone, or has a node; returns what was known of it."""
         before = self._unscheduled.pop(uid, None)
         if before is not None:
@@ -359,7 +359,7 @@ class PodGroupsWriter:
         if member is not None:
             member.group.left += 1
 
-    def _count(self, uid: str) -> None:
+    def _count(self, uid: Uid) -> None:
         """Counts the pod as it is now, after removing what was counted of it before."""
         member = self._members.pop(uid, None)
         if member is not None:

@@ -5,14 +5,16 @@
        |                   +--forget, or expire without confirmation      |
        +---------------------- confirm (another scheduler bound it) ------+
 
-A pod (uid) is on one node, and a namespace/name belongs to one pod at a time.
+A pod, which its uid identifies, is on one node. Its name may return before the watch has shown its
+end.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mooring.model.devices import Assignment, CardFormat
-from mooring.model.pod import Pod
+from mooring.model.names import Names
+from mooring.model.pod import Pod, Uid
 from mooring.state.topology.equivalent_pods import EquivalentPods
 
 __all__ = ["PodState", "PodTable"]
@@ -40,45 +42,64 @@ class PodState:
 
 
 class PodTable:
-    """All placed pods, by key and by row."""
+    """All placed pods, by uid and by row.
+
+    A namespace/name may have more than one of them: a pod whose deletion the watch has not shown
+    yet, and the one that was made anew under its name.
+    """
 
     def __init__(self) -> None:
-        self._by_key: dict[str, PodState] = {}
-        self._by_row: dict[int, dict[str, PodState]] = {}
-        self.assumed: dict[str, PodState] = {}
-        """The pods that wait for confirmation, by key."""
+        self._by_uid: dict[Uid, PodState] = {}
+        self._by_row: dict[int, dict[Uid, PodState]] = {}
+        self._names = Names()
+        self.assumed: dict[Uid, PodState] = {}
+        """The pods that wait for confirmation, by uid."""
 
     def __len__(self) -> int:
-        return len(self._by_key)
+        return len(self._by_uid)
 
     def __iter__(self) -> Iterator[PodState]:
-        return iter(self._by_key.values())
+        return iter(self._by_uid.values())
 
-    def get(self, key: str) -> PodState | None:
-        """The placed pod of this namespace/name."""
-        return self._by_key.get(key)
+    def get(self, uid: Uid) -> PodState | None:
+        """Return the placed pod of this uid; None if it is on no node."""
+        return self._by_uid.get(uid)
 
-    def on(self, row: int) -> dict[str, PodState]:
-        """The pods of a row by key; not to be changed by the caller."""
+    def named(self, key: str) -> PodState | None:
+        """Return the placed pod of this namespace/name, for people who ask by it.
+
+        If there are several, it is the one that was placed last.
+        """
+        uid = self._names.latest(key)
+        return self._by_uid[uid] if uid is not None else None
+
+    def on(self, row: int) -> dict[Uid, PodState]:
+        """The pods of a row by uid; not to be changed by the caller."""
         return self._by_row.get(row, {})
 
     def put(self, placed: PodState) -> None:
-        """Adds the pod; no other may have its key."""
-        key = placed.pod.key
-        if key in self._by_key:
-            raise ValueError(f"{key} is placed already")
-        self._by_key[key] = placed
-        self._by_row.setdefault(placed.row, {})[key] = placed
-        if placed.assumed:
-            self.assumed[key] = placed
+        """Add the pod.
 
-    def pop(self, key: str) -> PodState | None:
-        """Removes the pod and returns it, if there was one."""
-        placed = self._by_key.pop(key, None)
-        self.assumed.pop(key, None)
+        Raises:
+            ValueError: if it is placed already.
+        """
+        uid = placed.pod.uid
+        if uid in self._by_uid:
+            raise ValueError(f"{placed.pod.key} is placed already")
+        self._by_uid[uid] = placed
+        self._by_row.setdefault(placed.row, {})[uid] = placed
+        self._names.add(placed.pod.key, uid)
+        if placed.assumed:
+            self.assumed[uid] = placed
+
+    def pop(self, uid: Uid) -> PodState | None:
+        """Remove the pod and return it, if there was one."""
+        placed = self._by_uid.pop(uid, None)
+        self.assumed.pop(uid, None)
         if placed is not None:
+            self._names.remove(placed.pod.key, uid)
             on_row = self._by_row[placed.row]
-            del on_row[key]
+            del on_row[uid]
             if not on_row:
                 del self._by_row[placed.row]
         return placed

@@ -10,7 +10,7 @@ import numpy as np
 
 from mooring.model.events import Kind
 from mooring.model.node import Node
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.model.workloads import Service
 from mooring.state.cluster import ClusterState, Trial
 from mooring.state.columns import IntArray
@@ -106,7 +106,7 @@ class Snapshot:
         """
         table, columns = self._state.nodes, self._state.pod_columns
         more_pods, more_requested = columns.nominated_demand(
-            resources, pod.shape.priority, pod.key, table.row_count, ends
+            resources, pod.shape.priority, pod.uid, table.row_count, ends
         )
         return NodeViewWithNominated(table, rows, more_pods, more_requested)
 
@@ -122,14 +122,20 @@ class Snapshot:
         """A dry run: inside, pods may be removed and added; afterwards all is as before."""
         return self._state.trial()
 
-    def pod(self, key: str) -> PodState | None:
-        """The placed pod of this namespace/name."""
-        return self._state.pods.get(key)
+    def pod(self, uid: Uid) -> PodState | None:
+        """Return the placed pod of this uid; None if it is on no node."""
+        return self._state.pods.get(uid)
+
+    def pod_named(self, key: str) -> PodState | None:
+        """Return the placed pod of this namespace/name, for people who ask by it.
+
+        If there are several, it is the one that was placed last.
+        """
+        return self._state.pods.named(key)
 
     def is_placed(self, pod: Pod) -> bool:
-        """Whether this very pod is on a node, and not another one of its name."""
-        placed = self.pod(pod.key)
-        return placed is not None and placed.pod.uid == pod.uid
+        """Return whether the pod is on a node."""
+        return self.pod(pod.uid) is not None
 
     def objects(self, kind: Kind) -> Mapping[str, Any]:
         """The mirrored objects of a kind by name, or by namespace/name."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 from mooring.model.events import Kind
 from mooring.model.node import HOSTNAME, ZONE
 from mooring.model.objects import object_key, parse_object
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.state.cluster import ClusterState
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "priority_class",
     "service",
     "toleration",
+    "uid_of",
 ]
 
 CREATED: Final = "2026-01-01T00:00:00Z"
@@ -80,12 +81,21 @@ def api_object(
     **fields: Any,
 ) -> Raw:
     """An object of any kind; `fields` are its top-level fields, such as `spec`."""
-    uid = "-".join(filter(None, (kind.lower(), namespace, name)))
+    uid = _uid(kind, namespace, name)
     metadata: Raw = {"name": name, "uid": uid, "creationTimestamp": created}
     given = {"namespace": namespace, "labels": labels, "annotations": annotations}
     metadata |= {field: value for field, value in given.items() if value is not None}
     version = _API_VERSIONS.get(kind, "v1")
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
+
+
+def _uid(kind: str, namespace: str | None, name: str) -> str:
+    return "-".join(filter(None, (kind.lower(), namespace, name)))
+
+
+def uid_of(name: str, namespace: str = "default") -> Uid:
+    """Return the uid that `pod` gives to a pod of this name."""
+    return Uid(_uid("Pod", namespace, name))
 
 
 def pod(

@@ -23,7 +23,7 @@ from mooring.model.pod import Pod, parse_pod
 from mooring.policy.extender import Extender
 from mooring.policy.reading import read
 from mooring.state.snapshot import Snapshot
-from mooring.testing.builders import cluster, node, pod
+from mooring.testing.builders import cluster, node, pod, uid_of
 
 WEB = parse_pod(pod("web", priority=10))
 NODES = ("n1", "n2", "n3")
@@ -74,7 +74,7 @@ class Stage:
 
 
 def victim(name: str) -> Pod:
-    placed = CLUSTER.pod(f"default/{name}")
+    placed = CLUSTER.pod(uid_of(name))
     assert placed is not None
     return placed.pod
 

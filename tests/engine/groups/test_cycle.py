@@ -30,13 +30,13 @@ from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
-from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import GroupKey, GroupSource
 from mooring.observe.records import NotedStep
 from mooring.plugins import SHIPPED
 from mooring.state.pod_groups import PodGroupState
 from mooring.state.snapshot import Snapshot
-from mooring.testing.builders import node, pod, pod_group
+from mooring.testing.builders import node, pod, pod_group, uid_of
 from scheduler_states import put_profile, scheduler_state
 
 Raw = dict[str, Any]
@@ -264,7 +264,7 @@ async def test_a_gang_evicts_pods_of_lower_priority_on_all_nodes_and_is_bound_wh
         await until(lambda: sorted(bindings.deleted) == ["lowa", "lowb"])
         assert len(state.nominations) == 4
         for raw in running:
-            state.delete(Kind.POD, f"default/{raw['metadata']['name']}")
+            state.delete(Kind.POD, uid_of(f"{raw['metadata']['name']}"))
         await until(lambda: len(bindings.made) == 4 and not engine.loop.binding)
         await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 1)
     assert "other" not in dict(bindings.made)
@@ -292,7 +292,7 @@ async def test_a_stream_of_small_pods_does_not_starve_a_gang(
     engine.pending(*members("g", 2, cpu="1"))
 
     def ends(name: str) -> None:
-        state.delete(Kind.POD, f"default/{name}")
+        state.delete(Kind.POD, uid_of(name))
 
     with engine.running():
         await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 2)
@@ -373,9 +373,9 @@ def test_the_backoff_of_a_group_is_the_longest_of_the_members_that_are_in_the_qu
     assert group is not None
 
     def popped(member: Pod, failed_at: float | None = None) -> QueuedPod:
-        if queue.get(member.key) is None:
+        if queue.get(member.uid) is None:
             queue.add(member, pipeline, 0.0)
-        queued = queue.pop_specific(member.key, 0.0)
+        queued = queue.pop_specific(member.uid, 0.0)
         assert queued is not None
         if failed_at is not None:
             queue.add_unschedulable(queued, frozenset(), failed_at)
@@ -386,11 +386,11 @@ def test_the_backoff_of_a_group_is_the_longest_of_the_members_that_are_in_the_qu
     new = popped(pods[2])
     assert backoffs.postpone(group, new, scheduler, 4.5)
     assert new.backoff_expiration == 7.0
-    queue.remove(new.pod.key, 4.5)
-    scheduler.state.delete_unscheduled(new.pod.key, new.pod.uid)
+    queue.remove(new.pod.uid, 4.5)
+    scheduler.state.delete_unscheduled(new.pod.uid)
 
-    queue.remove(pods[1].key, 4.5)
-    scheduler.state.delete_unscheduled(pods[1].key, pods[1].uid)
+    queue.remove(pods[1].uid, 4.5)
+    scheduler.state.delete_unscheduled(pods[1].uid)
     last = popped(pods[3])
     assert backoffs.postpone(group, last, scheduler, 4.5)
     assert last.backoff_expiration == 5.0
@@ -498,12 +498,12 @@ async def test_a_member_that_is_deleted_while_its_group_is_decided_about_is_not_
     queue = engine.scheduler_state.queue
 
     def in_flight() -> bool:
-        queued = queue.get("default/g-2")
+        queued = queue.get(uid_of("g-2"))
         return queued is not None and queued.queue is None
 
     with engine.running():
         await until(in_flight)
-        engine.intake.gone("default/g-2", parse_pod(raws[2]).uid)
+        engine.intake.gone(parse_pod(raws[2]).uid)
         assert not bindings.made
         await until(lambda: len(bindings.made) == 2 and not engine.loop.binding)
     assert sorted(name for name, _ in bindings.made) == ["g-0", "g-1"]
@@ -596,7 +596,7 @@ async def test_no_member_is_lost_if_its_profile_goes_and_comes_back_while_it_is_
 
 
 def in_flight(engine: Engine, name: str) -> bool:
-    queued = engine.scheduler_state.queue.get(f"default/{name}")
+    queued = engine.scheduler_state.queue.get(uid_of(name))
     return queued is not None and queued.queue is None
 
 
@@ -610,7 +610,7 @@ async def test_nothing_is_evicted_for_a_group_of_which_a_member_is_deleted_meanw
     engine.pending(*raws)
     with engine.running():
         await until(lambda: in_flight(engine, "g-2"))
-        engine.intake.gone("default/g-2", parse_pod(raws[2]).uid)
+        engine.intake.gone(parse_pod(raws[2]).uid)
         await until(lambda: not in_flight(engine, "g-0") and not in_flight(engine, "g-1"))
         await until(lambda: len(bindings.statuses) >= 2)
     assert not len(engine.scheduler_state.state.nominations)
@@ -631,9 +631,9 @@ async def test_a_member_that_another_scheduler_binds_in_a_pause_stays_on_its_nod
         state.put(Kind.POD, "default/g-1", bound)
         assert not bindings.made
         await until(lambda: len(bindings.made) == 2 and not engine.loop.binding)
-        engine.intake.gone("default/g-1", bound.uid)
+        engine.intake.gone(bound.uid)
     assert sorted(name for name, _ in bindings.made) == ["g-0", "g-2"]
-    placed = state.pods.get("default/g-1")
+    placed = state.pods.get(uid_of("g-1"))
     assert placed is not None
     assert state.nodes.names[placed.row] == "d"
     assert len(state.pods) == 3
@@ -683,7 +683,7 @@ async def test_a_gang_of_which_one_binding_is_refused_is_bound_whole_once_it_is_
         assert f"{bound} of 8 members are bound; " in status_of(engine)
         del bindings.refuse["g-3"]
         if code == 404:
-            engine.intake.gone("default/g-3", parse_pod(raws[3]).uid)
+            engine.intake.gone(parse_pod(raws[3]).uid)
             engine.pending(pod("again", group="g"))
         await until(lambda: len(bindings.made) == 8)
 
@@ -712,10 +712,10 @@ async def test_a_member_that_comes_while_its_group_is_called_off_waits_for_a_bac
     engine.pending(*members("g", 1), at_permit)
     with engine.running():
         await until(lambda: len(engine.scheduler_state.waiting) == 1)
-        engine.intake.gone("default/x", parse_pod(at_permit).uid)
+        engine.intake.gone(parse_pod(at_permit).uid)
         engine.pending(pod("late", group="g"))
         await until(lambda: len(bindings.statuses) == 2)
-        late = engine.scheduler_state.queue.get("default/late")
+        late = engine.scheduler_state.queue.get(uid_of("late"))
         assert late is not None
         assert (late.queue, late.consecutive_errors_count) == (SubQueue.BACKOFF, 1)
     assert not bindings.made
@@ -788,7 +788,7 @@ class Pausing:
         while not Pausing.goes_on:
             Pausing.pauses += 1
             yield
-        victim = state.cluster.pod("default/victim")
+        victim = state.cluster.pod(uid_of("victim"))
         if victim is None or Pausing.runs > 1:
             return NotEligible("not again")
         return GroupNomination({m.uid: "a" for m in state.members}, (victim.pod,))
@@ -832,7 +832,7 @@ async def test_nobody_is_evicted_for_a_group_if_what_was_decided_about_changed_m
     with engine.running():
         await until(lambda: paused.pauses)
         if change == "a member goes":
-            engine.intake.gone("default/g-1", "pod-default-g-1")
+            engine.intake.gone(Uid("pod-default-g-1"))
         elif change == "the minimum is raised":
             set_minimum(engine, 3)
         else:
@@ -851,8 +851,8 @@ async def test_a_group_whose_minimum_is_lowered_is_tried_again(
     engine = preempting(client)
     state = engine.scheduler_state.state
     smaller = parse_pod(pod("smaller", cpu="1", node="a"))
-    state.delete(Kind.POD, "default/victim")
-    state.put(Kind.POD, smaller.key, smaller)
+    state.delete(Kind.POD, uid_of("victim"))
+    state.put(Kind.POD, smaller.uid, smaller)
     paused.goes_on = when == "afterwards"
     with engine.running():
         if paused.goes_on:
@@ -885,7 +885,7 @@ async def test_of_equal_groups_one_is_tried_after_an_event_and_the_next_if_that_
         now += 60.0
         Attempts.made, bound = 0, len(bindings.made)
         for name in ended:
-            state.delete(Kind.POD, f"default/{name}")
+            state.delete(Kind.POD, uid_of(name))
         await until(lambda: Attempts.made)
         await until(lambda: not engine.loop.binding and is_idle(engine))
         return Attempts.made, len(bindings.made) - bound
@@ -909,10 +909,10 @@ async def test_a_group_of_which_another_scheduler_binds_a_member_is_tried_for_it
         await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 6)
         now = 60.0
         member = parse_pod(pod("h-x", group="h", node="b"))
-        state.put(Kind.POD, member.key, member)
+        state.put(Kind.POD, member.uid, member)
         await until(lambda: is_idle(engine))
         now = 120.0
-        state.delete(Kind.POD, "default/s")
+        state.delete(Kind.POD, uid_of("s"))
         await until(lambda: len(bindings.made) == 2)
     assert {name[0] for name, _ in bindings.made} == {"h"}
 
@@ -932,7 +932,7 @@ async def test_groups_of_equal_shapes_are_tried_one_by_one_if_labels_of_members_
     with engine.running():
         await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 6)
         now = 60.0
-        engine.scheduler_state.state.delete(Kind.POD, "default/s")
+        engine.scheduler_state.state.delete(Kind.POD, uid_of("s"))
         await until(lambda: len(bindings.made) == 2)
     assert {name[0] for name, _ in bindings.made} == {"h"}
 
@@ -948,7 +948,7 @@ async def test_a_group_that_waits_for_its_victims_is_not_tried_for_groups_that_a
 
     def put_victim(at: str, **fields: Any) -> None:
         victim = parse_pod(pod(f"low-{at}", cpu="2", node=at, **fields))
-        state.put(Kind.POD, victim.key, victim)
+        state.put(Kind.POD, victim.uid, victim)
 
     engine.pending(*members("g", 3, cpu="1", priority=10))
     with engine.running():

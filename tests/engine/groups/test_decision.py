@@ -11,7 +11,7 @@ from mooring.engine.groups.decision import GroupDecision, decide_group
 from mooring.engine.groups.slices import SearchBudget, run_whole
 from mooring.model.pod import parse_pod
 from mooring.model.pod_group import COSCHEDULING_LABEL
-from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group
+from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group, uid_of
 
 Raw = dict[str, Any]
 
@@ -216,7 +216,7 @@ def test_members_leave_linked_cards_to_each_other() -> None:
     raws = [whole_pod(f"m{i}", 2, group="g", annotations=linked) for i in range(4)]
     rows = decided(deciding, raws).rows
     assert Counter(rows.values()) == {0: 2, 1: 2}
-    assert deciding.state.pods.get("default/m0") is None
+    assert deciding.state.pods.get(uid_of("m0")) is None
 
 
 def test_the_minimum_resources_must_be_free_before_placement_is_tried() -> None:

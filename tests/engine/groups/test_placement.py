@@ -27,7 +27,7 @@ from mooring.model.events import Kind
 from mooring.model.node import HOSTNAME
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
-from mooring.testing.builders import node, pod, pod_group
+from mooring.testing.builders import node, pod, pod_group, uid_of
 
 Raw = dict[str, Any]
 
@@ -214,7 +214,7 @@ def test_a_row_that_reserve_rejected_is_not_chosen_again() -> None:
     deciding = Deciding(node("a"), node("b"))
     members = [pod("x", cpu="1"), pod("y", cpu="1")]
     row = deciding.state.nodes.row_of["a"]
-    rejected = {parse_pod(raw).uid: [row] for raw in members}
+    rejected: dict[str, list[int]] = {parse_pod(raw).uid: [row] for raw in members}
     found = by_name(deciding, placed(deciding, members, rejected))
     assert set(found.values()) == {"b"}
 
@@ -285,7 +285,7 @@ def test_a_search_ends_when_another_scheduler_binds_a_member_in_a_pause() -> Non
     bound = parse_pod(pod("x0", cpu="1", ports=(80,), node="n9"))
 
     def bind() -> None:
-        deciding.state.put(Kind.POD, bound.key, bound)
+        deciding.state.put(Kind.POD, bound.uid, bound)
 
     steps = search_for(deciding, members, budget=pausing()).place_in_slices()
     for _ in range(4):
@@ -569,7 +569,7 @@ class Disturbed:
         elif what < 0.5 and self.others:
             gone = rng.choice([*self.others])
             del self.others[gone]
-            state.delete(Kind.POD, f"default/{gone}")
+            state.delete(Kind.POD, uid_of(gone))
         elif what < 0.55:
             name = f"n{len(self.sizes)}"
             self.sizes[name] = Size(1, 1, 1, "r1")

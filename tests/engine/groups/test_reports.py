@@ -235,7 +235,7 @@ async def test_a_group_that_is_placed_gets_an_event_with_its_domain(groups: Grou
     await groups.round()
     assert message(groups.server.patched()[0]).startswith("0 of 3 members are bound")
     for member in members:
-        groups.state.put(Kind.POD, member.key, parse_pod(pod(member.name, labels=LABEL, node="n")))
+        groups.state.put(Kind.POD, member.uid, parse_pod(pod(member.name, labels=LABEL, node="n")))
     await groups.round()
     (status,) = groups.server.patched()
     assert (status["phase"], status["running"]) == ("Running", 3)
@@ -268,7 +268,7 @@ async def test_a_group_that_is_placed_at_once_is_written_once(groups: Groups) ->
     assert groups.server.patched() == []
     for member in pods:
         bound = parse_pod(pod(member.name, group="serve", node="n"))
-        groups.state.put(Kind.POD, member.key, bound)
+        groups.state.put(Kind.POD, member.uid, bound)
     await groups.round()
     (status,) = groups.server.patched()
     assert status["conditions"][0]["status"] == "True"
@@ -307,13 +307,13 @@ async def test_an_error_is_told_until_the_next_decision(groups: Groups) -> None:
 async def test_finished_members_are_counted_once_some_have_left(groups: Groups) -> None:
     bound = [parse_pod(pod(f"p{i}", labels=LABEL, node="n")) for i in range(3)]
     for member in bound:
-        groups.state.put(Kind.POD, member.key, member)
+        groups.state.put(Kind.POD, member.uid, member)
     await groups.round()
     assert groups.server.lists == []
     groups.server.patched()
     groups.server.finished = {"Succeeded": 3}
     for member in bound:
-        groups.state.delete(Kind.POD, member.key)
+        groups.state.delete(Kind.POD, member.uid)
     await groups.round()
     assert [request.query["labelSelector"] for request in groups.server.lists] == [
         f"{COSCHEDULING_LABEL}=train"

@@ -20,11 +20,11 @@ from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.queued_pod import QueuedPod, StateTimes
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
-from mooring.model.pod import parse_pod
+from mooring.model.pod import Uid, parse_pod
 from mooring.state.cluster import Trial
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
-from mooring.testing.builders import node, pod, pod_group
+from mooring.testing.builders import node, pod, pod_group, uid_of
 from scheduler_states import put_profile, scheduler_state
 
 Raw = dict[str, Any]
@@ -62,7 +62,7 @@ class Scene:
         for one in pods:
             self.scheduler.state.put_unscheduled(one)
             self.scheduler.queue.add(one, self.pipeline, 0.0)
-            queued = self.scheduler.queue.pop_specific(one.key, 0.0)
+            queued = self.scheduler.queue.pop_specific(one.uid, 0.0)
             assert queued is not None
             members.append(queued)
         found = self.scheduler.state.pod_groups.of(pods[0])
@@ -187,7 +187,7 @@ def test_a_group_that_waits_for_its_victims_keeps_the_nodes_that_they_leave() ->
     group, members = scene.waits("g", 1, priority=1)
     state = scene.scheduler.state
     state.nominate(members[0].pod, "a")
-    victim = state.pods.get("default/s0")
+    victim = state.pods.get(uid_of("s0"))
     assert victim is not None
     state.begin_evictions(members[0].pod, [victim.pod])
     scene.update(group, members, AFTER)
@@ -196,22 +196,22 @@ def test_a_group_that_waits_for_its_victims_keeps_the_nodes_that_they_leave() ->
 
 
 @pytest.fixture
-def removed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def removed(monkeypatch: pytest.MonkeyPatch) -> list[Uid]:
     """The pods that are removed in trials, each time."""
-    keys: list[str] = []
+    uids: list[Uid] = []
     remove = Trial.remove
 
-    def noting(trial: Trial, key: str) -> None:
-        keys.append(key)
-        remove(trial, key)
+    def noting(trial: Trial, uid: Uid) -> None:
+        uids.append(uid)
+        remove(trial, uid)
 
     monkeypatch.setattr(Trial, "remove", noting)
-    return keys
+    return uids
 
 
 @pytest.mark.parametrize("fields", [{}, {"ports": [80]}])
 def test_a_group_that_would_not_fit_on_empty_nodes_is_found_by_counting(
-    removed: list[str], fields: Raw
+    removed: list[Uid], fields: Raw
 ) -> None:
     scene = Scene(*full(), pod_group("g", 5))
     scene.update(*scene.waits("g", 5, **fields), AFTER)
@@ -219,14 +219,14 @@ def test_a_group_that_would_not_fit_on_empty_nodes_is_found_by_counting(
     assert not removed
 
 
-def test_members_that_are_counted_need_no_trial(removed: list[str]) -> None:
+def test_members_that_are_counted_need_no_trial(removed: list[Uid]) -> None:
     scene = Scene(*full(), pod_group("g", 4))
     scene.update(*scene.waits("g", 4), AFTER)
     assert [*scene.nominated().values()] == ["a", "a", "b", "b"]
     assert not removed
 
 
-def test_members_that_share_no_node_are_placed_in_a_trial(removed: list[str]) -> None:
+def test_members_that_share_no_node_are_placed_in_a_trial(removed: list[Uid]) -> None:
     scene = Scene(*full(), pod_group("g", 2))
     scene.update(*scene.waits("g", 2, ports=[80]), AFTER)
     assert {*scene.nominated().values()} == {"a", "b"}
@@ -234,7 +234,7 @@ def test_members_that_share_no_node_are_placed_in_a_trial(removed: list[str]) ->
 
 
 def test_a_search_removes_a_limited_number_of_pods(
-    removed: list[str], monkeypatch: pytest.MonkeyPatch
+    removed: list[Uid], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mooring.engine.groups.reservation._MOST_REMOVED", 2)
     scene = Scene(*full(), pod_group("g", 2))
@@ -247,7 +247,7 @@ def test_nodes_that_were_not_found_are_searched_for_again_after_as_long() -> Non
     scene = Scene(*full(), pod("high", cpu="1", node="b", priority=9), pod_group("g", 4))
     waiting = scene.waits("g", 4)
     scene.update(*waiting, AFTER)
-    scene.scheduler.state.delete(Kind.POD, "default/high")
+    scene.scheduler.state.delete(Kind.POD, uid_of("high"))
     scene.update(*waiting, 2 * AFTER - 1)
     assert not scene.nominated()
     scene.update(*waiting, 2 * AFTER)
@@ -269,8 +269,8 @@ def test_a_group_that_lacks_members_keeps_no_nodes() -> None:
     group, members = scene.waits("g", 2)
     scene.update(group, members, AFTER)
     gone = members[1].pod
-    scene.scheduler.state.withdraw(gone.key)
-    scene.scheduler.state.delete_unscheduled(gone.key, gone.uid)
+    scene.scheduler.state.withdraw(gone.uid)
+    scene.scheduler.state.delete_unscheduled(gone.uid)
     assert [one.name for one in scene.reservation.expire(AFTER + 1)] == ["g0"]
     assert not scene.nominated()
     assert not scene.reservation.holds(group)
@@ -300,7 +300,7 @@ def test_nominations_last_while_victims_are_awaited() -> None:
     _, members = scene.waits("g", 1, priority=1)
     state = scene.scheduler.state
     state.nominate(members[0].pod, "a")
-    victim = state.pods.get("default/s0")
+    victim = state.pods.get(uid_of("s0"))
     assert victim is not None
     state.begin_evictions(members[0].pod, [victim.pod])
     scene.reservation.expire(0.0)
@@ -391,7 +391,7 @@ def test_of_several_pods_on_a_node_the_one_whose_end_makes_enough_free_counts() 
 def test_backfill_ends_when_a_pod_has_ended_before_its_deadline() -> None:
     scene = busy_for(3600)
     group, members = groups_of(scene, "g")
-    scene.scheduler.state.delete(Kind.POD, "default/s")
+    scene.scheduler.state.delete(Kind.POD, uid_of("s"))
     scene.update(group, members, AFTER + 1)
     assert not backfilled(scene, 1)
 
@@ -456,9 +456,9 @@ def test_a_search_for_nodes_begins_again_if_one_goes_or_is_taken_in_a_pause(fiel
         if pauses == 3:
             state.delete(Kind.NODE, "n0")
         if pauses == 20:
-            state.delete(Kind.POD, "default/sn30")
+            state.delete(Kind.POD, uid_of("sn30"))
             high = parse_pod(pod("high", cpu="1", node="n30", priority=9))
-            state.put(Kind.POD, high.key, high)
+            state.put(Kind.POD, high.uid, high)
 
     driven(scene.reservation.update(*members, AFTER), changes)
     assert pauses > 20
@@ -473,7 +473,7 @@ def test_nothing_is_reserved_for_a_group_that_changed_in_a_pause(change: str) ->
 
     def changes() -> None:
         if change == "a member goes":
-            scene.scheduler.queue.remove(members[1].pod.key, AFTER)
+            scene.scheduler.queue.remove(members[1].pod.uid, AFTER)
         else:
             raw = pod_group("g", 1, topology=["rack"])
             state.put(Kind.POD_GROUP, "default/g", parse_object(Kind.POD_GROUP, raw))

@@ -19,7 +19,7 @@ from mooring.model.pod import Pod, parse_pod
 from mooring.plugins.default_preemption import groups
 from mooring.state.cluster import Trial
 from mooring.state.columns import IntArray
-from mooring.testing.builders import node, pdb, pod, pod_group
+from mooring.testing.builders import node, pdb, pod, pod_group, uid_of
 
 Raw = dict[str, Any]
 
@@ -76,7 +76,7 @@ def test_as_many_pods_are_victims_as_the_group_needs_and_the_least_important() -
 def test_nothing_changes_in_the_state() -> None:
     deciding = Deciding(node("a", cpu="1"), pod_group("g", 1), running("low", "a"))
     victims(deciding, gang(1))
-    assert deciding.state.pods.get("default/low") is not None
+    assert deciding.state.pods.get(uid_of("low")) is not None
     assert len(deciding.state.pods) == 1
 
 
@@ -313,7 +313,7 @@ def test_a_pod_that_ends_in_a_pause_is_no_victim_and_its_node_is_used() -> None:
         if len(ended) < 5:
             name = f"low-n{len(ended)}"
             ended.append(name)
-            deciding.state.delete(Kind.POD, f"default/{name}")
+            deciding.state.delete(Kind.POD, uid_of(name))
 
     answer, _ = driven(preempting(deciding, gang(16), ticking()), one_ends)
     assert isinstance(answer, GroupNomination)
@@ -349,8 +349,8 @@ def test_nobody_is_evicted_for_a_group_that_does_not_fit_any_more_after_a_pause(
         pauses += 1
         if pauses == 8:
             high = parse_pod(running("high", "n1", priority=1000, **fields))
-            deciding.state.delete(Kind.POD, "default/low-n1")
-            deciding.state.put(Kind.POD, high.key, high)
+            deciding.state.delete(Kind.POD, uid_of("low-n1"))
+            deciding.state.put(Kind.POD, high.uid, high)
 
     answer, _ = driven(preempting(deciding, gang(16, **fields), ticking()), nodes_are_taken)
     assert not isinstance(answer, GroupNomination)
@@ -385,7 +385,7 @@ def test_a_group_whose_priority_is_raised_in_a_pause_is_no_victim() -> None:
     for name in names[:2]:
         deciding.state.put(Kind.NODE, name, parse_object(Kind.NODE, node(name, cpu="1")))
         member = parse_pod(running(f"rival-{name}", name, group="rival"))
-        deciding.state.put(Kind.POD, member.key, member)
+        deciding.state.put(Kind.POD, member.uid, member)
 
     def it_is_raised() -> None:
         raised = parse_object(Kind.POD_GROUP, rival(1000))

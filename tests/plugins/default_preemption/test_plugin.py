@@ -131,7 +131,7 @@ def evict_for(deciding: Deciding, raw: dict[str, object]) -> tuple[str, list[str
 
 def starts(deciding: Deciding, key: str, when: str, **fields: Any) -> None:
     """The kubelet says when a placed pod has started."""
-    placed = deciding.state.pods.get(key)
+    placed = deciding.state.pods.named(key)
     assert placed is not None
     namespace, name = key.split("/")
     raw = pod(name, namespace=namespace, node=placed.pod.node_name, started=when, **fields)

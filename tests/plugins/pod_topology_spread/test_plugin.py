@@ -6,7 +6,7 @@ import pytest
 from mooring.model.node import HOSTNAME, ZONE
 from mooring.model.pod import parse_pod
 from mooring.plugins.pod_topology_spread.plugin import PodTopologySpread
-from mooring.testing.builders import api_object, node, pod, service
+from mooring.testing.builders import api_object, node, pod, service, uid_of
 from plugin_answers import PluginAnswers, Rejected
 
 WEB = {"app": "web"}
@@ -142,7 +142,7 @@ def test_pods_beyond_the_counted_nodes_do_not_fill_a_domain() -> None:
 def test_a_trial_is_filtered_on_the_counts_as_they_would_be() -> None:
     ask = asking(*placed("a1"))
     with ask.state.trial() as trial:
-        trial.remove("default/p0")
+        trial.remove(uid_of("p0"))
         trial.add(parse_pod(pod("new", labels=WEB)), ask.state.nodes.row_of["b1"])
         assert ask.rejections(web(hard())) == {"b1": TOO_MANY, "nowhere": NO_LABEL}
     assert ask.rejections(web(hard())) == {"a1": TOO_MANY, "a2": TOO_MANY, "nowhere": NO_LABEL}

@@ -15,7 +15,7 @@ from mooring.model.pod import parse_pod
 from mooring.policy.device_args import PRESETS
 from mooring.state.cluster import ClusterState
 from mooring.state.devices.cards import Cards, Demand
-from mooring.testing.builders import cluster, pod
+from mooring.testing.builders import cluster, pod, uid_of
 
 GPUSHARE = PRESETS["gpushare"]
 ROW = np.array([0], np.int64)
@@ -208,7 +208,7 @@ def test_books_are_those_of_a_restart_and_a_trial_leaves_no_trace(
     for step in steps:
         if isinstance(step, tuple):
             kind, name = (
-                (Kind.POD, f"default/{step[1]}") if step[0] == "pod gone" else (Kind.NODE, step[1])
+                (Kind.POD, uid_of(step[1])) if step[0] == "pod gone" else (Kind.NODE, step[1])
             )
             state.delete(kind, name)
             objects.pop((kind.value, step[1]), None)
@@ -217,7 +217,7 @@ def test_books_are_those_of_a_restart_and_a_trial_leaves_no_trace(
         if step["kind"] == "Node":
             state.put(Kind.NODE, name, parse_node(step))
         else:
-            state.put(Kind.POD, f"default/{name}", parse_pod(step))
+            state.put(Kind.POD, uid_of(name), parse_pod(step))
         objects[step["kind"], name] = step
     before = everything(state, cards)
 
@@ -228,8 +228,8 @@ def test_books_are_those_of_a_restart_and_a_trial_leaves_no_trace(
     if row is not None and state.nodes.nodes[row] is not None:
         with state.trial() as trial:
             for name in sorted(removed):
-                trial.remove(f"default/{name}")
-            tried["metadata"]["name"] = "tried"
+                trial.remove(uid_of(name))
+            tried["metadata"] |= {"name": "tried", "uid": "tried"}
             trial.add(parse_pod(tried), row)
         assert everything(state, cards) == before
 

@@ -12,7 +12,7 @@ from mooring.model.pod import parse_pod
 from mooring.policy.device_args import PRESETS
 from mooring.state.cluster import ClusterState
 from mooring.state.devices.cards import Cards
-from mooring.testing.builders import cluster
+from mooring.testing.builders import cluster, uid_of
 
 FORMAT = PRESETS["gpushare"]
 CARDS = "scheduling.mooring.dev/gpu-cards"
@@ -121,7 +121,7 @@ def test_a_pod_keeps_its_card_through_a_trial() -> None:
     cards = state.track_cards(FORMAT)
     assumed(state, on=2)
     with state.trial() as trial:
-        trial.remove("default/p")
+        trial.remove(uid_of("p"))
         assert owners(cards) == {}
     assert owners(cards) == {"default/p": ((2,),)}
 

@@ -8,7 +8,7 @@ from mooring.model.node import ZONE
 from mooring.model.objects import object_key, parse_object
 from mooring.model.storage import CSISource
 from mooring.state.cluster import ClusterState
-from mooring.testing.builders import cluster, node, pod
+from mooring.testing.builders import cluster, node, pod, uid_of
 from mooring.testing.storage_builders import pv, pvc, storage_class
 
 Raw = Mapping[str, Any]
@@ -111,9 +111,9 @@ def test_every_pod_of_a_claim_follows_it() -> None:
     other = pod("other", node="n1", claims=["data", "data"])
     state = cluster(node("n1"), WEB, other, pvc("data", volume="v"), pv("v", spec=CSI))
     assert used(state) == {"h1"}
-    state.delete(Kind.POD, "default/web")
+    state.delete(Kind.POD, uid_of("web"))
     assert used(state) == {"h1"}
-    state.delete(Kind.POD, "default/other")
+    state.delete(Kind.POD, uid_of("other"))
     assert used(state) == set()
 
 
@@ -122,5 +122,5 @@ def test_the_disk_of_a_pod_is_used_as_its_driver_knows_it() -> None:
     state = cluster(node("n1"), pod("web", node="n1", spec={"volumes": [disk]}))
     source = CSISource("ebs.csi.aws.com", "vol-1")
     assert [*state.storage.attachments.rows_using(source)] == [state.nodes.row("n1")]
-    state.delete(Kind.POD, "default/web")
+    state.delete(Kind.POD, uid_of("web"))
     assert not state.storage.attachments.rows_using(source)

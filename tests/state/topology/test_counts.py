@@ -13,7 +13,7 @@ from mooring.state.topology.counts import TopologyCounts
 from mooring.state.topology.domain_counts import DomainCounts
 from mooring.state.topology.equivalent_pods import Role
 from mooring.state.topology.selection import PodSelector, Selection, selection
-from mooring.testing.builders import cluster, namespace, node, pod
+from mooring.testing.builders import cluster, namespace, node, pod, uid_of
 
 HARD = "requiredDuringSchedulingIgnoredDuringExecution"
 SOFT = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -66,7 +66,7 @@ def test_later_pods_change_the_counts_they_belong_to() -> None:
     put(state, web("p", "a1"), web("q", "b1"), pod("other", node="a1"))
     state.assume(parse_pod(pod("assumed", labels=WEB)), state.nodes.row_of["a2"])
     assert by_value(zones) == {"a": 2, "b": 1}
-    state.delete(Kind.POD, "default/q")
+    state.delete(Kind.POD, uid_of("q"))
     state.forget(parse_pod(pod("assumed", labels=WEB)))
     assert by_value(zones) == {"a": 1}
 
@@ -105,7 +105,7 @@ def test_a_trial_counts_and_is_undone() -> None:
     state = cluster(*NODES, web("p", "a1"))
     zones = state.topology.counts(chosen(), ZONE)
     with state.trial() as trial:
-        trial.remove("default/p")
+        trial.remove(uid_of("p"))
         trial.add(parse_pod(pod("new", labels=WEB)), state.nodes.row_of["b1"])
         assert by_value(zones) == {"b": 1}
     assert by_value(zones) == {"a": 1}
@@ -163,7 +163,7 @@ def test_the_least_recently_used_counts_are_dropped_with_all_references_to_them(
         state.topology.counts(chosen({"app": "web", "n": str(i)}), ZONE)
         state.topology.counts(chosen({}, terminating=bool(i % 2)), HOSTNAME)
         assert state.topology.counts(chosen(), ZONE) is kept
-    placed = state.pods.get("default/p")
+    placed = state.pods.get(uid_of("p"))
     assert placed is not None
     assert len(placed.equivalent.counted_in) <= 3
     indexed = {
@@ -191,7 +191,7 @@ def test_nothing_is_remembered_of_pods_and_terms_that_are_gone() -> None:
         affinity = {"podAntiAffinity": {HARD: [TO_WEB]}}
         put(state, web(f"p{i}", "a1", affinity=affinity, labels={**WEB, "n": str(i)}))
         assert owners(state, Role.FORBIDDEN) == [(1, {"a": 1})]
-        state.delete(Kind.POD, f"default/p{i}")
+        state.delete(Kind.POD, uid_of(f"p{i}"))
         assert owners(state, Role.FORBIDDEN) == []
     assert state.topology._table.in_namespace("default") == ()
     assert len(state.topology._counts) == 0

@@ -406,7 +406,7 @@ def _chosen(
     row = cluster.row(node)
     if row is None or cluster.node(row) is None:
         raise AnswerError(f'claims to preempt on node "{node[:253]}", which is not found')
-    on_node = {placed.pod.uid: placed.pod for placed in cluster.pods_on(row)}
+    on_node: dict[str, Pod] = {placed.pod.uid: placed.pod for placed in cluster.pods_on(row)}
     pods: list[Pod] = []
     for uid in victims.uids:
         pod = on_node.get(uid)

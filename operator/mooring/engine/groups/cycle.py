@@ -65,7 +65,7 @@ def take_members(
     """
     members = list[QueuedPod]()
     for other in _others(group, queued, scheduler):
-        member = scheduler.queue.pop_specific(other.pod.key, now)
+        member = scheduler.queue.pop_specific(other.pod.uid, now)
         if member is not None:
             members.append(member)
     members.sort(key=lambda m: (-m.pod.shape.priority, m.initial_attempt_timestamp))
@@ -74,7 +74,7 @@ def take_members(
 
 def is_current(queued: QueuedPod, scheduler: SchedulerState) -> bool:
     """Whether the pod is still in flight and as it was when the attempt began."""
-    in_flight = scheduler.queue.get(queued.pod.key) is queued
+    in_flight = scheduler.queue.get(queued.pod.uid) is queued
     return in_flight and not queued.outdated and not queued.gated
 
 
@@ -92,7 +92,7 @@ def is_unchanged(
     if group.incomplete is not None or not has_same_requirements(group, before):
         return False
     pods = scheduler.state.pods
-    return all(pods.get(m.pod.key) is None and is_current(m, scheduler) for m in members)
+    return all(pods.get(m.pod.uid) is None and is_current(m, scheduler) for m in members)
 
 
 def has_same_requirements(group: PodGroupState, before: PodGroup | None) -> bool:
@@ -142,7 +142,7 @@ def _others(
 ) -> Iterator[QueuedPod]:
     """The other members of the pod's profile in the queue, without those gated or in flight."""
     for pod in group.unscheduled.values():
-        other = scheduler.queue.get(pod.key)
+        other = scheduler.queue.get(pod.uid)
         if (
             other is not None
             and other.pipeline is queued.pipeline
@@ -158,7 +158,7 @@ def _waits(member: QueuedPod, group: PodGroupState, scheduler: SchedulerState, n
         member.backoff_expiration > now
         and member.queue not in (None, SubQueue.GATED)
         and member.pod.uid in group.unscheduled
-        and scheduler.queue.get(member.pod.key) is member
+        and scheduler.queue.get(member.pod.uid) is member
     )
 
 

@@ -41,7 +41,7 @@ from mooring.framework.runtime import (
 )
 from mooring.framework.scores import normalize_score
 from mooring.framework.verdicts import Unschedulable
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.model.resources import amount_text
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
@@ -84,7 +84,7 @@ class GroupDecision:
     nothing but the shapes of the members was read of them.
     """
 
-    rows: Mapping[str, int]
+    rows: Mapping[Uid, int]
     domain: tuple[str, str] | None = None
     tried: tuple[DomainTried, ...] = ()
     tries: int = 0
@@ -312,7 +312,7 @@ class _GroupDryRun:
         if self._search.is_outdated:
             raise DecisionOutdated
 
-    def place(self, without: Collection[Pod]) -> Slices[Mapping[str, int] | None]:
+    def place(self, without: Collection[Pod]) -> Slices[Mapping[Uid, int] | None]:
         """The row of each member by uid, once these pods have left their nodes.
 
         None if they do not all fit then.
@@ -333,7 +333,7 @@ class _GroupDryRun:
         known = {uid: row for uid, row in rows.items() if row is not None}
         return (yield from self._search.fit_once_ended(known, nomination.victims))
 
-    def _rows(self, without: Collection[Pod]) -> Slices[Mapping[str, int] | None]:
+    def _rows(self, without: Collection[Pod]) -> Slices[Mapping[Uid, int] | None]:
         if self._placement is not None:
             assignment = yield from self._place(without, self._placement.rows)
             return assignment.rows if assignment.complete else None

@@ -28,7 +28,7 @@ from mooring.framework.card_plugin import assign_cards
 from mooring.framework.diagnosis import EXTENDER, Diagnosis
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.runtime import run_resource_requests
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.model.shape import PodShape
 from mooring.model.volumes import PodVolume
 from mooring.state.columns import IntArray
@@ -59,7 +59,7 @@ _Fields = tuple[
     ExtendedNodes | None,
 ]
 
-Rows = dict[str, int]
+Rows = dict[Uid, int]
 """The row of each placed member, by its uid."""
 
 _Result = TypeVar("_Result")
@@ -73,7 +73,7 @@ class Assignment:
     none was found in so many `tries`. `cause` says in a few words what the others lack.
     """
 
-    rows: Mapping[str, int]
+    rows: Mapping[Uid, int]
     wanted: int
     tries: int
     impossible: bool = False
@@ -190,10 +190,10 @@ class _Beside:
         if self._ended or len(cluster.nominations):
             trial = self._without.enter_context(cluster.trial())
             for pod in chain(self._members, self._others):
-                trial.withdraw(pod.key)
+                trial.withdraw(pod.uid)
             for pod in self._ended:
                 if cluster.is_placed(pod):
-                    trial.remove(pod.key)
+                    trial.remove(pod.uid)
         placed, self._placed = self._placed, []
         for pod, row, _ in placed:
             self.add(pod, row)
@@ -213,7 +213,7 @@ class _Beside:
 def without_node(members: Sequence[Pod], cluster: Snapshot) -> list[Pod]:
     """The members that are on no node; another scheduler, or a former leader, may bind some."""
     columns = cluster.pod_columns
-    return [pod for pod in members if columns.slot(pod.key, nominated=False) is None]
+    return [pod for pod in members if columns.slot(pod.uid, nominated=False) is None]
 
 
 def _version(cluster: Snapshot) -> tuple[int, int]:
@@ -376,8 +376,8 @@ class GroupSearch:
         search = self._search(pod)
         if search.rejections(row):
             return False
-        at_row = self._cluster.nominations.at(row, pod.shape.priority, pod.key)
-        nominated = [other for other in at_row if other.key not in self._keys]
+        at_row = self._cluster.nominations.at(row, pod.shape.priority, pod.uid)
+        nominated = [other for other in at_row if other.uid not in self._uids]
         if not nominated:
             return True
         with self._cluster.trial() as trial:
@@ -387,8 +387,8 @@ class GroupSearch:
             return not search.rejections(row)
 
     @cached_property
-    def _keys(self) -> frozenset[str]:
-        return frozenset(pod.key for pod in chain(self._members, self._others))
+    def _uids(self) -> frozenset[Uid]:
+        return frozenset(pod.uid for pod in chain(self._members, self._others))
 
     def is_counted(self) -> Slices[bool]:
         """Whether the filters of all members depend on other pods through requests alone.
@@ -430,7 +430,7 @@ class GroupSearch:
                 yield from beside.pause()
             return self._assigned((yield from _pausing(pack_in_slices(items, free), beside)))
 
-    def fit_once_ended(self, rows: Mapping[str, int], pods: Collection[Pod]) -> Slices[bool]:
+    def fit_once_ended(self, rows: Mapping[Uid, int], pods: Collection[Pod]) -> Slices[bool]:
         """Whether the members still fit on these rows (by uid), once these pods have ended.
 
         To be called after a search with pauses. Members that are not counted are added one after
@@ -460,7 +460,7 @@ class GroupSearch:
         for index, name in enumerate(resources[1:], 1):
             np.add.at(free[index], at, columns.requests(name)[slots])
 
-    def diagnosis(self, placed: Mapping[str, int], candidates: IntArray | None) -> Diagnosis | None:
+    def diagnosis(self, placed: Mapping[Uid, int], candidates: IntArray | None) -> Diagnosis | None:
         """Why the candidate rows reject the first member that is not placed, beside the others.
 
         None if all members are placed.

@@ -27,7 +27,7 @@ from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.verdicts import Unschedulable
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import GroupKey
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
@@ -134,7 +134,7 @@ class GroupReservation:
     def _update_backfill(self, group: PodGroupState) -> None:
         """Looks again at when the reserved nodes can be free: pods have ended, or others came."""
         nominations = self._cluster.nominations
-        nominees = map(nominations.get, (pod.key for pod in group.unscheduled.values()))
+        nominees = map(nominations.get, group.unscheduled)
         reserved = [(nominee.pod, nominee.row) for nominee in nominees if nominee is not None]
         until = self._busy_until(group, reserved)
         if until != self._backfill_until:
@@ -190,7 +190,7 @@ class GroupReservation:
         A pod that has not started is regarded as started when it was created.
         """
         pod, columns = placed.pod, self._cluster.pod_columns
-        slot = columns.slot(pod.key, nominated=False)
+        slot = columns.slot(pod.uid, nominated=False)
         evicting = slot is None or columns.evicting[slot]
         if pod.active_deadline_seconds is None or pod.terminating or evicting:
             return -math.inf
@@ -233,8 +233,8 @@ class GroupReservation:
         """The groups with nominated members, and the pipeline of one of these."""
         found: dict[GroupKey, tuple[PodGroupState, Pipeline]] = {}
         for nominee in self._cluster.nominations:
-            queued = self._scheduler.queue.get(nominee.pod.key)
-            if queued is not None and queued.pod.uid == nominee.pod.uid:
+            queued = self._scheduler.queue.get(nominee.pod.uid)
+            if queued is not None:
                 group = group_of(queued.pod, queued.pipeline, self._cluster)
                 if group is not None:
                     found[group.key] = (group, queued.pipeline)
@@ -248,9 +248,9 @@ class GroupReservation:
         if self.holds(group):
             self._group = None
         nominations = self._cluster.nominations
-        nominated = [pod for pod in group.unscheduled.values() if nominations.get(pod.key)]
+        nominated = [pod for pod in group.unscheduled.values() if nominations.get(pod.uid)]
         for pod in nominated:
-            self._state.withdraw(pod.key)
+            self._state.withdraw(pod.uid)
         return nominated
 
     def _is_taken(self) -> bool:
@@ -258,7 +258,7 @@ class GroupReservation:
         group = self._cluster.pod_groups.get(self._group) if self._group is not None else None
         if group is not None:
             nominations = self._cluster.nominations
-            if any(nominations.get(pod.key) for pod in group.unscheduled.values()):
+            if any(map(nominations.get, group.unscheduled)):
                 return True
         self._group = None
         return False
@@ -269,7 +269,7 @@ class GroupReservation:
         pods: Sequence[Pod],
         pipeline: Pipeline,
         answers: GroupAnswers | None,
-    ) -> Slices[Mapping[str, int] | None]:
+    ) -> Slices[Mapping[Uid, int] | None]:
         """A row for each member that the group needs, by uid; None if no nodes are large enough.
 
         Of the nodes with the most free, as few are taken as are enough. If the cluster changes in
@@ -298,7 +298,7 @@ class GroupReservation:
 
     def _searched(
         self, search: GroupSearch, group: PodGroupState, pipeline: Pipeline, members: int
-    ) -> Slices[Mapping[str, int] | None]:
+    ) -> Slices[Mapping[Uid, int] | None]:
         """The result of one search.
 
         Raises:
@@ -365,7 +365,7 @@ class GroupReservation:
             if pod is None or _of_daemon_set(pod):
                 leaving[slot] = False
         for member in (*group.assumed.values(), *group.assigned.values()):
-            own = columns.slot(member.pod.key, nominated=False)
+            own = columns.slot(member.pod.uid, nominated=False)
             if own is not None:
                 leaving[own] = False
         return leaving

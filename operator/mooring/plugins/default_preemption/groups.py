@@ -24,7 +24,7 @@ from mooring.framework.post_filter import (
     PodGroupPostFilterState,
 )
 from mooring.framework.verdicts import Unschedulable
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.state.evictions import Evictions
 from mooring.state.pod_groups import PodGroupState
 
@@ -183,7 +183,7 @@ class _Reprieve:
     """
 
     def __init__(self, state: PodGroupPostFilterState, units: Sequence[_Unit]) -> None:
-        self.rows: Mapping[str, int] = {}
+        self.rows: Mapping[Uid, int] = {}
         self.ended_early = False
         self._state = state
         self._gone = dict.fromkeys(units)

@@ -243,7 +243,7 @@ def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
     pod, cluster = state.pod, state.cluster
     if not pod.shape.preempts:
         return "not eligible due to preemptionPolicy=Never."
-    nominee, diagnosis = cluster.nominations.get(pod.key), state.diagnosis
+    nominee, diagnosis = cluster.nominations.get(pod.uid), state.diagnosis
     if nominee is None or diagnosis.pre_filter is not None:
         return None  # a rejection at PreFilter makes every node unresolvable
     if nominee.row in diagnosis.unresolvable_rows:
@@ -295,7 +295,7 @@ def _by_filters(
     """
     with state.dry_run.trial() as trial:
         for pod in potential:
-            trial.remove(pod.key)
+            trial.remove(pod.uid)
         rejection = state.dry_run.rejection(row)
         if rejection:
             rejections.update(rejection)
@@ -305,7 +305,7 @@ def _by_filters(
             trial.add(pod, row)
             if not state.dry_run.rejection(row):
                 return True
-            trial.remove(pod.key)
+            trial.remove(pod.uid)
             return False
 
         return select_victims(row, potential, reprieve, state.cluster.evictions)

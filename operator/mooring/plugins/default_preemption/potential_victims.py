@@ -86,7 +86,7 @@ class PotentialVictims:
         self.counts = np.bincount(self._at, minlength=len(rows))
         """int64[len(rows)]: how many potential victims each node has."""
         nominated, nominated_requests = columns.nominated_demand(
-            needs, pod.shape.priority, pod.key, len(cluster.nodes)
+            needs, pod.shape.priority, pod.uid, len(cluster.nodes)
         )
         self._free = {
             resource: nodes.allocatable(resource)

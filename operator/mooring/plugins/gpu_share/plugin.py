@@ -129,7 +129,7 @@ class GPUShare(CardPlugin):
 
     def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:
         """The best cards of a row for the pod, which is on it; None if none fit."""
-        left = self._cards.left_without(row, pod.key)
+        left = self._cards.left_without(row, pod.uid)
         if self._choice != "LeastFragmentation" and _is_plain(request):
             memory = request.shares[0].memory
             card = int(place_plain_share(left.free, memory, self._choice)[0])

@@ -100,7 +100,7 @@ class GPUTopology(CardPlugin):
 
     def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:
         """The best set of the node's free cards."""
-        left = self._cards.left_without(row, pod.key)
+        left = self._cards.left_without(row, pod.uid)
         suitable = self._cards.suitable(request, np.array([row], np.int64))
         untouched = left.untouched if suitable is None else left.untouched & suitable
         chosen = self._best(row, int(_masks(untouched)[0]), request)

@@ -43,8 +43,7 @@ class BindingProgress:
         node = self.cluster.nodes.only(self.node)
         if not len(node):
             raise VolumesLostError(f'failed to get node "{self.node}": not found')
-        placed = self.cluster.pod(self.pod.key)
-        if placed is None or placed.pod.uid != self.pod.uid:
+        if not self.cluster.is_placed(self.pod):
             raise VolumesLostError("pod does not exist any more")
         return all(self._volume_is_bound(*binding, node) for binding in self.bindings) and all(
             self._claim_is_bound(claim, node) for claim in self.provisioning

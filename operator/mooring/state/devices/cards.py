@@ -28,7 +28,7 @@ from mooring.model.devices import (
     node_cards,
 )
 from mooring.model.node import Node
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.state.columns import IntArray
 
 __all__ = ["CardOwner", "Cards", "CardsLeft", "Demand"]
@@ -79,6 +79,7 @@ class CardsLeft(NamedTuple):
 class CardOwner(NamedTuple):
     """A pod on cards of a node; `known` says whether they are its own or only a guess."""
 
+    uid: Uid
     key: str
     request: CardRequest
     cards: Assignment
@@ -87,8 +88,9 @@ class CardOwner(NamedTuple):
 
 @dataclass(slots=True)
 class _Held:
-    """A pod's request, its cards if they are known, and the class of its request."""
+    """A pod's name, request, its cards if they are known, and the class of its request."""
 
+    key: str
     request: CardRequest
     known: Assignment | None
     demand: Demand
@@ -97,7 +99,7 @@ class _Held:
 class _Row:
     """One node's cards and the pods on them; `used` and `cores` count pods whose cards are known.
 
-    `elsewhere` are the names of the others: their cards are not known, or the node has no such
+    `elsewhere` are the uids of the others: their cards are not known, or the node has no such
     cards.
     """
 
@@ -105,11 +107,11 @@ class _Row:
 
     def __init__(self) -> None:
         self.cards = NO_CARDS
-        self.held: dict[str, _Held] = {}
+        self.held: dict[Uid, _Held] = {}
         self.used = [0] * MAX_CARDS
         self.cores = [0] * MAX_CARDS
-        self.elsewhere: set[str] = set()
-        self.guessed: dict[str, Assignment] = {}
+        self.elsewhere: set[Uid] = set()
+        self.guessed: dict[Uid, Assignment] = {}
 
     def put_cards(self, cards: NodeCards) -> None:
         """The node has these cards; its pods are counted anew."""
@@ -117,37 +119,37 @@ class _Row:
         self.cards = cards
         self.used, self.cores = [0] * MAX_CARDS, [0] * MAX_CARDS
         self.elsewhere.clear()
-        for key, pod in held.items():
-            self.add(key, pod)
+        for uid, pod in held.items():
+            self.add(uid, pod)
 
-    def add(self, key: str, held: _Held) -> None:
+    def add(self, uid: Uid, held: _Held) -> None:
         """The pod counts."""
-        self.held[key] = held
+        self.held[uid] = held
         if held.known is None or any(c >= len(self.cards) for cards in held.known for c in cards):
-            self.elsewhere.add(key)
+            self.elsewhere.add(uid)
         else:
             _take(held.request, held.known, self.cards, self.used, self.cores, 1)
 
-    def remove(self, key: str) -> _Held:
+    def remove(self, uid: Uid) -> _Held:
         """The pod counts no more."""
-        held = self.held.pop(key)
-        if key in self.elsewhere:
-            self.elsewhere.discard(key)
+        held = self.held.pop(uid)
+        if uid in self.elsewhere:
+            self.elsewhere.discard(uid)
         elif held.known is not None:
             _take(held.request, held.known, self.cards, self.used, self.cores, -1)
         return held
 
-    def books(self, without: str = "") -> "_Books":
-        """What the cards have left, as if there were no pod of the name `without`."""
+    def books(self, without: Uid | None = None) -> "_Books":
+        """What the cards have left, as if there were no pod of the uid `without`."""
         used, cores = self.used.copy(), self.cores.copy()
-        held = self.held.get(without)
+        held = self.held.get(without) if without is not None else None
         if held is not None and held.known is not None and without not in self.elsewhere:
             _take(held.request, held.known, self.cards, used, cores, -1)
         unusable = _unusable(self.cards, used, cores)
         guessed = {}
-        for key in sorted(self.elsewhere - {without}) if self.elsewhere else ():
-            request = self.held[key].request
-            guessed[key] = _guess(request, self.cards, unusable, used, cores)
+        for uid in sorted(self.elsewhere - {without}, key=self._name) if self.elsewhere else ():
+            request = self.held[uid].request
+            guessed[uid] = _guess(request, self.cards, unusable, used, cores)
         free, free_cores, free_cards = [-1] * MAX_CARDS, [-1] * MAX_CARDS, 0
         for card, total in enumerate(self.cards.memory):
             if card not in unusable:
@@ -159,6 +161,10 @@ class _Row:
         over = [c for c, total in enumerate(memory) if used[c] > total or cores[c] > 100]
         return _Books(free, free_cores, free_cards, guessed, over)
 
+    def _name(self, uid: Uid) -> tuple[str, Uid]:
+        """Order pods by name, so that a restart guesses alike."""
+        return self.held[uid].key, uid
+
 
 class _Books(NamedTuple):
     """One row, by card number; what is guessed, and which cards are overcommitted."""
@@ -166,7 +172,7 @@ class _Books(NamedTuple):
     free: list[int]
     free_cores: list[int]
     free_cards: int
-    guessed: dict[str, Assignment]
+    guessed: dict[Uid, Assignment]
     overcommitted: list[int]
 
 
@@ -193,9 +199,9 @@ class Cards:
         columns = self._columns[rows]
         return CardsLeft(columns[:, _FREE], columns[:, _FREE_CORES], columns[:, _FREE_CARDS])
 
-    def left_without(self, row: int, key: str) -> CardsLeft:
-        """What the row's cards have left as if the pod of this namespace/name were not there."""
-        books = self._row(row).books(key)
+    def left_without(self, row: int, uid: Uid) -> CardsLeft:
+        """What the row's cards have left as if the pod of this uid were not there."""
+        books = self._row(row).books(uid)
         return CardsLeft(
             np.array([books.free], np.int64),
             np.array([books.free_cores], np.int64),
@@ -251,10 +257,10 @@ class Cards:
     def owners(self, row: int) -> Iterator[CardOwner]:
         """The pods on the cards of a row, by name."""
         known = self._row(row)
-        for key, held in sorted(known.held.items(), key=lambda entry: entry[0]):
-            guess = known.guessed.get(key)
+        for uid, held in sorted(known.held.items(), key=lambda entry: (entry[1].key, entry[0])):
+            guess = known.guessed.get(uid)
             cards = guess if guess is not None else held.known
-            yield CardOwner(key, held.request, cards or (), guess is None)
+            yield CardOwner(uid, held.key, held.request, cards or (), guess is None)
 
     def overcommitted(self, row: int) -> list[int]:
         """Cards of which pods have more than there is."""
@@ -278,38 +284,38 @@ class Cards:
         """The pod counts on the row, on its known cards; True if the row's books changed."""
         request = _request(pod, self.format)
         if request is None:
-            return self.drop_pod(row, pod.key)
+            return self.drop_pod(row, pod.uid)
         if known is not None and len(known) != len(request.shares):
             known = None
         there = self._rows.get(row)
         if there is None:
             there = self._rows[row] = _Row()
-        before = there.held.get(pod.key)
+        before = there.held.get(pod.uid)
         if before is not None:
             if before.request == request and before.known == known:
                 return False
-            self._count(there.remove(pod.key).demand, -1)
+            self._count(there.remove(pod.uid).demand, -1)
         demand = _class_of(request, pod)
-        there.add(pod.key, _Held(request, known, demand))
+        there.add(pod.uid, _Held(pod.key, request, known, demand))
         self._count(demand, 1)
         self._refresh(row)
         return True
 
-    def drop_pod(self, row: int, key: str) -> bool:
+    def drop_pod(self, row: int, uid: Uid) -> bool:
         """The pod counts no more; True if it did."""
         there = self._rows.get(row)
-        if there is None or key not in there.held:
+        if there is None or uid not in there.held:
             return False
-        self._count(there.remove(key).demand, -1)
+        self._count(there.remove(uid).demand, -1)
         self._refresh(row)
         return True
 
-    def publish(self, row: int, key: str) -> bool:
-        """The pod of this name was placed on the row: from time to time `typical` follows the pods.
+    def publish(self, row: int, uid: Uid) -> bool:
+        """The pod of this uid was placed on the row: from time to time `typical` follows the pods.
 
         It does once half as many were placed as there are, if a plugin follows it. True if it did.
         """
-        if not self.followed or key not in self._row(row).held:
+        if not self.followed or uid not in self._row(row).held:
             return False
         self._since_published += 1
         if self._since_published < max(16, sum(self._demand.values()) // 2):

@@ -58,7 +58,7 @@ class Devices:
         if not self._cards:
             return
         for cards in self._cards.values():
-            cards.drop_pod(placed.row, placed.pod.key)
+            cards.drop_pod(placed.row, placed.pod.uid)
 
     def assign(self, placed: PodState, form: CardFormat, assignment: Assignment) -> bool:
         """These cards are chosen for an assumed pod; True if the books changed."""
@@ -91,8 +91,8 @@ class Devices:
         """A pod was placed: typical demand follows; True if it did for any books."""
         if not self._cards:
             return False
-        key = placed.pod.key
-        published = [cards.publish(placed.row, key) for cards in self._cards.values()]
+        uid = placed.pod.uid
+        published = [cards.publish(placed.row, uid) for cards in self._cards.values()]
         return any(published)
 
 

@@ -1,0 +1,36 @@
+"""Which pods have a namespace/name, for people who ask by it.
+
+Everything that Mooring remembers about a pod is kept by its uid, because a name returns: the pods
+of a StatefulSet have fixed ones, and two streams of events need not show the end of a pod and the
+beginning of the next one of its name in that order.
+"""
+
+from mooring.model.pod import Uid
+
+__all__ = ["Names"]
+
+
+class Names:
+    """The uids by "namespace/name"; a name seldom has more than one."""
+
+    __slots__ = ("_uids",)
+
+    def __init__(self) -> None:
+        self._uids: dict[str, tuple[Uid, ...]] = {}
+
+    def add(self, key: str, uid: Uid) -> None:
+        """Add a pod that has not this name yet; it is the latest of its name."""
+        self._uids[key] = (*self._uids.get(key, ()), uid)
+
+    def remove(self, key: str, uid: Uid) -> None:
+        """Remove a pod that has this name."""
+        left = tuple(other for other in self._uids[key] if other != uid)
+        if left:
+            self._uids[key] = left
+        else:
+            del self._uids[key]
+
+    def latest(self, key: str) -> Uid | None:
+        """Return the uid that was added last of those with this name; None if there is none."""
+        uids = self._uids.get(key)
+        return uids[-1] if uids is not None else None
