@@ -39,6 +39,12 @@ class Kind(StrEnum):
     """A watch ends in mid-stream with an ERROR event whose Status says 410."""
     DUPLICATE = "duplicate"
     """An event of a watch comes twice."""
+    DELAY = "delay"
+    """Every event of a watch comes later, in its order; so does the answer to any other request.
+
+    What is shown was right when the server said it, as through a slow network or a busy client. A
+    watch that begins anew, and a list, tell of a cluster that is past.
+    """
     PARTITION = "partition"
     """Nothing passes in either direction; what waits then goes on, as TCP would."""
 
@@ -74,7 +80,9 @@ class Rule:
     probability: float = 1.0
     """Strikes a matching request with this probability, drawn from the proxy's seed."""
     delay: float = 10.0
-    """Seconds of a stall, and of Retry-After (rounded up to whole ones)."""
+    """Seconds of a stall or delay, and of Retry-After (rounded up to whole ones)."""
+    jitter: float = 0.0
+    """A delay is up to so many seconds longer, drawn from the proxy's seed for each event."""
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Self:
