@@ -7,7 +7,15 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final, Self
 
-__all__ = ["ANSWERS", "MID_STREAM", "Kind", "Rule", "RuleError"]
+__all__ = [
+    "ANSWERS",
+    "ASSIGNED_PODS",
+    "MID_STREAM",
+    "PENDING_PODS",
+    "Kind",
+    "Rule",
+    "RuleError",
+]
 
 MOST_SECONDS: Final = 3600.0
 MOST_TIMES: Final = 100_000
@@ -59,6 +67,10 @@ ANSWERS: Final[Mapping[Kind, tuple[int, str]]] = {
 
 MID_STREAM: Final = frozenset({Kind.DROP, Kind.HALF_OPEN, Kind.STALL, Kind.TRUNCATE, Kind.GONE})
 """These also strike watches that are open when the rule is set."""
+
+ASSIGNED_PODS: Final = r"/pods\?.*nodeName(!|%21)(=|%3D)"
+PENDING_PODS: Final = r"/pods\?.*nodeName(=|%3D)"
+"""Mooring's two watches of pods, with and without a node, by their field selectors."""
 
 _ONLY_WATCHES: Final = frozenset({Kind.GONE, Kind.DUPLICATE})
 _NEVER_WATCHES: Final = frozenset({Kind.LOSE, Kind.CONFLICT})
