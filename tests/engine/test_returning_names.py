@@ -294,7 +294,7 @@ def test_a_successor_stays_a_member_of_its_group(late: Late) -> None:
 
 
 class Returning:
-    """An API server; while it takes the first Binding, the pod is deleted and its name returns.
+    """An API server; while it takes the first Binding, the name returns: the pod was deleted.
 
     `first_status` is what it answers to that Binding; all others succeed.
     """
@@ -315,7 +315,6 @@ class Returning:
         if uid != "uid-1":
             request.reply({}, 201)
             return
-        self.engine.intake.gone("default/web-0", "uid-1")
         self.engine.pending(self._successor)
         if self._first_status == 201:
             request.reply({}, 201)
