@@ -5,8 +5,9 @@ version with its resourceVersion. Afterwards `verdict` replays them in that orde
 order in which etcd took them, so that "at any moment" is meant literally. What a replica sent is
 in its proxy's journal. No code is shared with Mooring.
 
-Only cpu, memory and the number of pods are known to it, node selectors and `unschedulable`:
-workloads that are audited use no other constraints.
+Only cpu, memory, the number of pods, host ports and GPU cards are known to it, node selectors and
+`unschedulable`: workloads that are audited use no other constraints. Whether a pod could be placed
+it judges without ports and cards.
 """
 
 import math
@@ -49,6 +50,10 @@ LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/mooring-system/leases"
 LEASE: Final = f"{LEASES}/mooring"
 MOORING: Final = "mooring"
 """The name of the lease, and what audited pods have as schedulerName."""
+
+GPU_MEMORY: Final = "aliyun.com/gpu-mem"
+GPU_CARD: Final = "ALIYUN_COM_GPU_MEM_IDX"
+"""The annotation that names the card, as gpushare has it."""
 
 RECONNECT_SECONDS: Final = 0.2
 KNOWN_LATE_SECONDS: Final = 20.0
@@ -103,15 +108,28 @@ class PodSeen:
     scheduler: str = "mooring"
     gated: bool = False
     leaving: bool = False
+    exclusive: frozenset[str] = frozenset()
+    """Host ports and the GPU card: what no other pod of its node may have.
+
+    Audited pods that share a card request more than half of it.
+    """
+    without_card: bool = False
+    """It has a node and requests memory of a GPU, and nothing says of which card."""
 
     @classmethod
     def read(cls, raw: Raw) -> Self:
         """The audited part of an API object."""
         metadata, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
         need = Amount(pods=1)
+        card = (metadata.get("annotations") or {}).get(GPU_CARD)
+        exclusive = {f"card {card}"} if card is not None else set()
+        shares = False
         for container in spec["containers"]:
             requests = (container.get("resources") or {}).get("requests") or {}
             need += Amount.read(requests, 0)
+            shares = shares or GPU_MEMORY in requests
+            ports = (port.get("hostPort") for port in container.get("ports") or ())
+            exclusive |= {f"port {port}" for port in ports if port}
         targets = [
             condition["reason"]
             for condition in status.get("conditions") or ()
@@ -130,6 +148,8 @@ class PodSeen:
             scheduler=spec.get("schedulerName") or "",
             gated=bool(spec.get("schedulingGates")),
             leaving=bool(metadata.get("deletionTimestamp")),
+            exclusive=frozenset(exclusive),
+            without_card=shares and card is None and bool(spec.get("nodeName")),
         )
 
 
@@ -513,10 +533,17 @@ class _Waiting:
 
 
 def _overcommitted(replay: _Replay, bound: PodSeen, at: float) -> Iterator[tuple[float, str]]:
-    """The node that a pod was bound to has less than nothing left."""
+    """The node that a pod was bound to has less than nothing left, or gave something away twice."""
     free = replay.free.get(bound.node)
+    there = replay.on_node[bound.node].values()
+    taken = Counter(thing for pod in there for thing in pod.exclusive)
+    wrong = [f"{thing} twice" for thing in sorted(bound.exclusive) if taken[thing] > 1]
     if free is not None and not free.covers(Amount()):
-        yield at, f"{bound.node} after {bound.key}: {free}"
+        wrong.insert(0, str(free))
+    if bound.without_card:
+        wrong.append("no card")
+    if wrong:
+        yield at, f"{bound.node} after {bound.key}: {', '.join(wrong)}"
 
 
 def _bound_again(journals: Mapping[str, Sequence[Raw]]) -> Iterator[tuple[float, str]]:

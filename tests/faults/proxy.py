@@ -62,10 +62,10 @@ class _Stream:
 
     method: str
     path: str
-    items: "asyncio.Queue[bytes | _Rule | None]" = field(
+    items: "asyncio.Queue[tuple[float, bytes] | _Rule | None]" = field(
         default_factory=lambda: asyncio.Queue(maxsize=1000)
     )
-    """None is the server's end of the stream."""
+    """Lines with the time when they came; None is the server's end of the stream."""
 
 
 class Proxy:
@@ -193,7 +193,8 @@ class Proxy:
         now = time.monotonic()
         self._rules = [active for active in self._rules if active.left and active.until > now]
         for active in self._rules:
-            late = active.rule.kind in {Kind.GONE, Kind.DUPLICATE}
+            kind = active.rule.kind
+            late = kind in {Kind.GONE, Kind.DUPLICATE} or (watch and kind is Kind.DELAY)
             if not late and self._strikes(active, method, path, watch=watch):
                 return active
         return None
@@ -224,12 +225,17 @@ class Proxy:
 
     async def _unanswered(self, request: web.Request, struck: _Rule) -> web.StreamResponse:
         if struck.rule.kind is Kind.HALF_OPEN:
-            await self._until_over(struck)
+            await self._until(struck.until, struck)
         return _hang_up(request)
 
-    async def _until_over(self, struck: _Rule) -> None:
+    @staticmethod
+    async def _until(moment: float, struck: _Rule) -> None:
+        """Waits until then, or until the rule is over."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(struck.over.wait(), struck.until - time.monotonic())
+            await asyncio.wait_for(struck.over.wait(), moment - time.monotonic())
+
+    def _delay_of(self, struck: _Rule) -> float:
+        return struck.rule.delay + self._random.uniform(0.0, struck.rule.jitter)
 
     async def _pass_on(
         self,
@@ -261,6 +267,8 @@ class Proxy:
                 whole = await answer.read()
         except CONNECTIONS_ARE_OVER:
             return _hang_up(request)
+        if struck and struck.rule.kind is Kind.DELAY:
+            await self._until(time.monotonic() + self._delay_of(struck), struck)
         await self._whole.wait()
         if struck and struck.rule.kind is Kind.LOSE:
             return _hang_up(request)
@@ -299,12 +307,15 @@ class Proxy:
     ) -> web.StreamResponse:
         torn = False
         while (item := await stream.items.get()) is not None:
+            if isinstance(item, tuple):
+                await self._delay(stream, item[0])
             await self._whole.wait()
-            if isinstance(item, bytes):
+            if isinstance(item, tuple):
+                _, line = item
                 if torn:
-                    await response.write(item[: len(item) // 2])
+                    await response.write(line[: len(line) // 2])
                     return _hang_up(request)
-                await response.write(item * 2 if self._is_doubled(stream) else item)
+                await response.write(line * 2 if self._is_doubled(stream) else line)
                 continue
             match item.rule.kind:
                 case Kind.STALL:
@@ -319,6 +330,14 @@ class Proxy:
                     return await self._unanswered(request, item)
         await response.write_eof()
         return response
+
+    async def _delay(self, stream: _Stream, came: float) -> None:
+        """Waits as long as an event that came then is delayed; the next one waits behind it."""
+        for active in list(self._rules):
+            if active.rule.kind is Kind.DELAY and self._strikes(
+                active, stream.method, stream.path, watch=True
+            ):
+                await self._until(came + self._delay_of(active), active)
 
     def _is_doubled(self, stream: _Stream) -> bool:
         return any(
@@ -354,7 +373,7 @@ async def _read_lines(answer: aiohttp.ClientResponse, stream: _Stream) -> None:
         async for chunk in _chunks(answer):
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
-                await stream.items.put(line + b"\n")
+                await stream.items.put((time.monotonic(), line + b"\n"))
     await stream.items.put(None)
 
 

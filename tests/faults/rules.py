@@ -7,7 +7,15 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final, Self
 
-__all__ = ["ANSWERS", "MID_STREAM", "Kind", "Rule", "RuleError"]
+__all__ = [
+    "ANSWERS",
+    "ASSIGNED_PODS",
+    "MID_STREAM",
+    "PENDING_PODS",
+    "Kind",
+    "Rule",
+    "RuleError",
+]
 
 MOST_SECONDS: Final = 3600.0
 MOST_TIMES: Final = 100_000
@@ -39,6 +47,12 @@ class Kind(StrEnum):
     """A watch ends in mid-stream with an ERROR event whose Status says 410."""
     DUPLICATE = "duplicate"
     """An event of a watch comes twice."""
+    DELAY = "delay"
+    """Every event of a watch comes later, in its order; so does the answer to any other request.
+
+    What is shown was right when the server said it, as through a slow network or a busy client. A
+    watch that begins anew, and a list, tell of a cluster that is past.
+    """
     PARTITION = "partition"
     """Nothing passes in either direction; what waits then goes on, as TCP would."""
 
@@ -53,6 +67,10 @@ ANSWERS: Final[Mapping[Kind, tuple[int, str]]] = {
 
 MID_STREAM: Final = frozenset({Kind.DROP, Kind.HALF_OPEN, Kind.STALL, Kind.TRUNCATE, Kind.GONE})
 """These also strike watches that are open when the rule is set."""
+
+ASSIGNED_PODS: Final = r"/pods\?.*nodeName(!|%21)(=|%3D)"
+PENDING_PODS: Final = r"/pods\?.*nodeName(=|%3D)"
+"""Mooring's two watches of pods, with and without a node, by their field selectors."""
 
 _ONLY_WATCHES: Final = frozenset({Kind.GONE, Kind.DUPLICATE})
 _NEVER_WATCHES: Final = frozenset({Kind.LOSE, Kind.CONFLICT})
@@ -74,7 +92,9 @@ class Rule:
     probability: float = 1.0
     """Strikes a matching request with this probability, drawn from the proxy's seed."""
     delay: float = 10.0
-    """Seconds of a stall, and of Retry-After (rounded up to whole ones)."""
+    """Seconds of a stall or delay, and of Retry-After (rounded up to whole ones)."""
+    jitter: float = 0.0
+    """A delay is up to so many seconds longer, drawn from the proxy's seed for each event."""
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Self:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -101,6 +102,33 @@ def test_a_pod_that_has_only_just_come_is_not_lost() -> None:
 def test_a_pod_seen_on_two_nodes_is_bound_twice() -> None:
     history = History().add(node_seen("n"), node_seen("m"), seen("a", node="n"))
     assert len(history.add(seen("a", node="m")).verdict().doubled) == 1
+
+
+@pytest.mark.parametrize("thing", ["card 0", "port 8080"])
+def test_a_card_or_a_host_port_is_one_pods_at_a_time(thing: str) -> None:
+    one, two = (seen(name, 1, node="n", exclusive=frozenset({thing})) for name in "ab")
+    other = seen("c", 1, node="n", exclusive=frozenset({f"{thing}1"}))
+    [(_, text)] = History().add(node_seen(), one, other, two).verdict().overcommitted
+    assert text == f"n after ns/b: {thing} twice"
+    followed = History().add(node_seen(), one).add(one, deleted=True).add(two)
+    assert followed.verdict().overcommitted == ()
+    elsewhere = replace(two, node="m")
+    assert History().add(node_seen(), node_seen("m"), one, elsewhere).verdict().faults == []
+
+
+def test_cards_and_host_ports_are_read_where_a_pod_has_them() -> None:
+    raw = pod("a", requests={"aliyun.com/gpu-mem": "12"}, limits={"aliyun.com/gpu-mem": "12"})
+    raw["metadata"] |= {"namespace": "ns", "uid": "u"}
+    raw["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}]
+    assert not PodSeen.read(raw).without_card
+    raw["spec"]["nodeName"] = "n"
+    assert PodSeen.read(raw).without_card
+    [(_, text)] = History().add(node_seen(), PodSeen.read(raw)).verdict().overcommitted
+    assert text == "n after ns/a: no card"
+    raw["metadata"]["annotations"] = {"ALIYUN_COM_GPU_MEM_IDX": "3"}
+    bound = PodSeen.read(raw)
+    assert bound.exclusive == frozenset({"card 3", "port 8080"})
+    assert not bound.without_card
 
 
 def test_two_accepted_bindings_of_a_pod_are_one_too_many() -> None:

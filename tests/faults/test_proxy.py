@@ -54,8 +54,8 @@ class Client:
             return answer
 
     @asynccontextmanager
-    async def watch(self) -> AsyncIterator[aiohttp.StreamReader]:
-        async with self._session.get(f"{self._url}{PODS}?watch=1") as answer:
+    async def watch(self, query: str = "") -> AsyncIterator[aiohttp.StreamReader]:
+        async with self._session.get(f"{self._url}{PODS}?watch=1{query}") as answer:
             yield answer.content
 
     async def inject(self, kind: Kind, **fields: Any) -> int:
@@ -191,6 +191,80 @@ async def test_an_event_comes_twice(client: Client, upstream: Server) -> None:
         for number in (1, 2):
             await upstream.events.put({"n": number})
         assert [json.loads(await lines.readline())["n"] for _ in range(3)] == [1, 1, 2]
+
+
+async def test_the_events_of_one_watch_are_delayed_and_keep_their_order(
+    client: Client, upstream: Server
+) -> None:
+    late = {"path": "fieldSelector=late", "delay": 0.2, "count": 100}
+    await client.inject(Kind.DELAY, **late, jitter=0.1)
+    async with client.watch("&fieldSelector=late") as delayed:
+        for number in range(20):
+            await upstream.events.put({"n": number})
+        first = asyncio.create_task(delayed.readline())
+        done, _ = await asyncio.wait({first}, timeout=0.1)
+        assert not done
+        lines = [await first, *[await delayed.readline() for _ in range(19)]]
+        assert [json.loads(line)["n"] for line in lines] == [*range(20)]
+        assert len(await client.injected()) == 20
+
+
+async def test_delays_of_events_that_come_together_are_not_added_up(
+    client: Client, upstream: Server
+) -> None:
+    """If they were, these would take a quarter of an hour."""
+    await client.inject(Kind.DELAY, delay=0.3, count=10_000)
+    async with client.watch() as lines:
+        for number in range(3000):
+            await upstream.events.put({"n": number})
+        for _ in range(3000):
+            await lines.readline()
+
+
+async def test_other_watches_are_not_delayed(client: Client, upstream: Server) -> None:
+    await client.inject(Kind.DELAY, path="fieldSelector=late", delay=3600.0)
+    async with client.watch("&fieldSelector=other") as lines:
+        await upstream.events.put({"n": 1})
+        assert json.loads(await lines.readline()) == {"n": 1}
+    assert await client.injected() == []
+
+
+async def test_a_delayed_watch_goes_on_at_once_when_the_rule_is_over(
+    client: Client, upstream: Server
+) -> None:
+    await client.inject(Kind.DELAY, delay=3600.0, count=100)
+    async with client.watch() as lines:
+        for number in range(2):
+            await upstream.events.put({"n": number})
+        first = asyncio.create_task(lines.readline())
+        done, _ = await asyncio.wait({first}, timeout=0.1)
+        assert not done
+        await client.clear()
+        assert [json.loads(line)["n"] for line in (await first, await lines.readline())] == [0, 1]
+
+
+async def test_a_delayed_watch_tells_all_it_has_before_it_ends_with_410(
+    client: Client, upstream: Server
+) -> None:
+    await client.inject(Kind.DELAY, delay=0.1, count=100)
+    async with client.watch() as lines:
+        for number in range(3):
+            await upstream.events.put({"n": number})
+        await lines.readline()
+        await client.inject(Kind.GONE)
+        told = [json.loads(line) async for line in lines]
+        assert [event.get("n", event.get("type")) for event in told] == [1, 2, "ERROR"]
+
+
+async def test_a_delayed_list_is_what_the_server_said_before_the_delay(
+    client: Client, upstream: Server
+) -> None:
+    await client.inject(Kind.DELAY, delay=0.2)
+    asked = asyncio.create_task(client.ask())
+    done, _ = await asyncio.wait({asked}, timeout=0.1)
+    assert not done
+    assert upstream.seen == [f"GET {PODS}"]
+    assert (await asked).status == 200
 
 
 async def test_a_watch_is_torn_in_the_middle_of_a_line(client: Client, upstream: Server) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from faults.rules import Kind, Rule
+from faults.rules import ASSIGNED_PODS, PENDING_PODS, Kind, Rule
 
 __all__ = ["Act", "Episode", "Target", "episodes"]
 
@@ -81,6 +81,9 @@ def _episode(name: str, at: float, draw: random.Random) -> Episode:
     match kind:
         case Kind.GONE | Kind.DUPLICATE:
             rule = Rule(kind, "GET", WATCHES, count, seconds)
+        case Kind.DELAY:
+            watch = draw.choice((ASSIGNED_PODS, PENDING_PODS))
+            rule = Rule(kind, "GET", watch, 100_000, seconds, delay=1.0, jitter=1.0)
         case Kind.LOSE | Kind.CONFLICT:
             rule = Rule(kind, WRITES, PODS, count, seconds, probability)
         case Kind.STALL:

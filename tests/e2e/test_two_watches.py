@@ -1,0 +1,197 @@
+"""Names that return while one watch of pods is shown later than the other.
+
+Mooring reads pods by two watches: those without a node and those that have one. Ninety names, as of
+StatefulSets, are deleted and created again, each time with other requests, on nodes that are almost
+full; a proxy shows one watch later than the other. Whatever Mooring is told when, no Binding may
+land where there is no room. The auditor replays every version of every pod in etcd's order.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+
+from controlplane import ControlPlane
+from controlplane.client import Client
+from controlplane.namespaces import create_namespace, delete_namespace
+from controlplane.nodes import create_nodes
+from e2e.replicas import PROFILES, create_pods, delete_now, eventually
+from faults.books import GPU_MEMORY
+from faults.rules import ASSIGNED_PODS, PENDING_PODS, Kind, Rule
+from faults.scene import LOW, Member, Scene, drained_pod, prepare
+
+Raw = dict[str, Any]
+
+NAMES: Final = 90
+RETURNS: Final = 240
+"""How often some name is deleted and created again, in each test."""
+GPU_NODES: Final = 16
+PLAIN_NODES: Final = 14
+CARDS: Final = 2
+CARD_MEMORY: Final = 16
+SHARE: Final = "12"
+"""Of a card's memory: no two such pods have space on one."""
+CORES: Final = 4
+SIZES: Final = ("500m", "800m", "1200m", "1500m", "2200m")
+"""What pods request, 1.24 cores on average: all names together almost fill the nodes."""
+MOST_PENDING: Final = 30
+"""The next name returns once so few pods wait, so that most are bound before their name returns."""
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    with ControlPlane() as plane:
+        prepare(plane)
+        capacity = {"cpu": str(CORES), "memory": "32Gi", "pods": "110"}
+        cards = {GPU_MEMORY: str(CARDS * CARD_MEMORY), "aliyun.com/gpu-count": str(CARDS)}
+        create_nodes(plane.access, PLAIN_NODES, capacity=capacity)
+        create_nodes(plane.access, GPU_NODES, prefix="gpu", capacity=capacity | cards)
+        with plane.access.client() as client:
+            shares = {"plugins": {"multiPoint": {"enabled": [{"name": "GPUShare"}]}}}
+            client.patch(f"{PROFILES}/mooring", {"spec": shares})
+        yield plane
+
+
+@pytest.fixture
+def namespace(plane: ControlPlane) -> Iterator[str]:
+    name = create_namespace(plane.access)
+    yield name
+    delete_namespace(plane.access, name)
+
+
+@pytest.fixture
+def scene(plane: ControlPlane, namespace: str, tmp_path: Path) -> Iterator[Scene]:
+    """Every pod that the scene sees belongs to the test: its namespace begins before it."""
+    assert namespace
+    with Scene.of(plane, tmp_path) as scene:
+        yield scene
+    assert scene.tracebacks() == []
+
+
+class Returning:
+    """Pods of fixed names; the requests of each follow from its name and how often it returned."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._random = Random(20)  # noqa: S311 - has to be repeatable
+        self._times: Counter[int] = Counter()
+
+    def create(self, numbers: Sequence[int]) -> None:
+        """The pods of these numbers exist."""
+        create_pods(self._client, self._namespace, *map(self._next, numbers))
+
+    def delete(self, numbers: Sequence[int]) -> None:
+        """The pods of these numbers exist no more."""
+        for number in numbers:
+            delete_now(self._client, self._namespace, f"web-{number}")
+
+    def again(self) -> None:
+        """Some pod changes its status, one in five ends; it is deleted, and its name returns."""
+        number = self._random.randrange(NAMES)
+        ends = {"phase": "Succeeded"} if self._random.random() < 0.2 else {}
+        path = f"/api/v1/namespaces/{self._namespace}/pods/web-{number}/status"
+        self._client.patch(path, {"status": {"message": "it is on its way out", **ends}})
+        self.delete([number])
+        self.create([number])
+
+    def _next(self, number: int) -> Raw:
+        """A third of the pods share GPU cards, a third have a host port."""
+        self._times[number] += 1
+        draw = Random(f"{number}-{self._times[number]}")  # noqa: S311 - has to be repeatable
+        memory = {GPU_MEMORY: SHARE} if number % 3 == 0 else {}
+        raw = drained_pod(f"web-{number}", LOW, draw.choice(SIZES), requests=memory, limits=memory)
+        if number % 3 == 1:
+            port = {"containerPort": 80, "hostPort": 8080 + draw.randrange(2)}
+            raw["spec"]["containers"][0]["ports"] = [port]
+        return raw
+
+
+def pending(scene: Scene) -> int:
+    """How many pods wait for a node, as the auditor sees it."""
+    return sum(not pod.node and not pod.finished for pod in scene.books.pods)
+
+
+def started(scene: Scene, pods: Returning) -> Member:
+    """A leader that has bound most of the first pods."""
+    member = scene.start()
+    member.wait_until_ready()
+    scene.wait_for_leader()
+    pods.create(range(NAMES))
+    wait_until_most_are_bound(scene)
+    return member
+
+
+def wait_until_most_are_bound(scene: Scene) -> None:
+    eventually(lambda: pending(scene), lambda n: n <= MOST_PENDING, "few pods pending")
+
+
+def let_names_return(scene: Scene, pods: Returning, times: int) -> None:
+    """So often some name returns."""
+    for _ in range(times):
+        wait_until_most_are_bound(scene)
+        pods.again()
+
+
+def struck(member: Member, kind: Kind, path: str) -> int:
+    """How often a fault of this kind has struck the watch."""
+    rule = Rule(kind, path=path)
+    found = (one for one in member.proxy.injected() if one["kind"] == kind)
+    return sum(rule.matches(one["method"], one["path"], watch=True) for one in found)
+
+
+def assert_no_room_was_given_twice(scene: Scene, pods: Returning) -> None:
+    """Half of the names go, so that all others fit; then nothing is lost, and the books are right.
+
+    Mooring's own counts are what the API server has.
+    """
+    pods.delete(range(0, NAMES, 2))
+    for proxy in scene.proxies:
+        proxy.clear()
+    eventually(lambda: pending(scene), lambda n: n == 0, "every pod bound")
+    verdict = scene.settle()
+    wrong = verdict.overcommitted
+    assert not wrong, f"{len(wrong)} of {verdict.bound} Bindings had no room; first {wrong[:3]}"
+    assert verdict.faults == []
+    assert verdict.bound >= RETURNS // 2
+    assert scene.differences() == []
+
+
+def delay(path: str, seconds: float, jitter: float = 0.0) -> Rule:
+    """The watch is late by so much, until the rule is taken back."""
+    return Rule(Kind.DELAY, "GET", path, 100_000, 600.0, delay=seconds, jitter=jitter)
+
+
+def test_no_binding_lands_on_a_full_node_while_assigned_pods_are_shown_late(
+    scene: Scene, namespace: str
+) -> None:
+    with scene.plane.access.client() as client:
+        pods = Returning(client, namespace)
+        member = started(scene, pods)
+        scene.inject(delay(ASSIGNED_PODS, 0.7))
+        let_names_return(scene, pods, RETURNS)
+        assert struck(member, Kind.DELAY, ASSIGNED_PODS) >= RETURNS
+        assert struck(member, Kind.DELAY, PENDING_PODS) == 0
+        assert_no_room_was_given_twice(scene, pods)
+
+
+def test_no_binding_lands_on_a_full_node_while_delays_change_and_old_lists_come(
+    scene: Scene, namespace: str
+) -> None:
+    """Now one watch is late and now the other; each late one ends with 410 and lists what was."""
+    with scene.plane.access.client() as client:
+        pods = Returning(client, namespace)
+        member = started(scene, pods)
+        for late in (ASSIGNED_PODS, PENDING_PODS) * 2:
+            member.proxy.clear()
+            scene.inject(delay(late, 0.5, jitter=0.5))
+            let_names_return(scene, pods, RETURNS // 8)
+            scene.inject(Rule(Kind.GONE, "GET", late))
+            let_names_return(scene, pods, RETURNS // 8)
+        for late in (ASSIGNED_PODS, PENDING_PODS):
+            assert struck(member, Kind.DELAY, late) >= RETURNS // 4
+            assert struck(member, Kind.GONE, late) == 2
+        assert_no_room_was_given_twice(scene, pods)
