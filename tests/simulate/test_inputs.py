@@ -8,7 +8,7 @@ from mooring.plugins import SHIPPED
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.manifests import InputError, Manifest
 from mooring.simulate.profiles import load_profiles
-from mooring.testing.builders import api_object, node, pod, priority_class, service
+from mooring.testing.builders import api_object, node, pod, priority_class, service, uid_of
 
 REGISTRY = Registry(SHIPPED, {})
 
@@ -91,6 +91,10 @@ def test_profiles_come_from_the_objects_unless_others_are_given() -> None:
         (
             [pod("web"), node("web"), pod("web")],
             "file, document 3: Pod default/web: is given already in file, document 1",
+        ),
+        (
+            [pod("web"), {**pod("db"), "metadata": {"name": "db", "uid": uid_of("web")}}],
+            "file, document 2: Pod default/db: has the metadata.uid of pod default/web; remove it",
         ),
         ([{"kind": "Pod", "apiVersion": "v1", "metadata": 3}], "file, document 1: "),
     ],

@@ -77,7 +77,7 @@ class Admission:
         """
         metadata, spec = dict(mapping(raw, "metadata")), dict(mapping(raw, "spec"))
         namespace, key = namespace_of(raw), f"{namespace_of(raw)}/{name_of(raw)}"
-        metadata.setdefault("uid", key)
+        metadata["uid"] = metadata.get("uid") or key
         try:
             spec = self._admitted(namespace, spec, new=is_new(raw))
         except Forbidden as answer:

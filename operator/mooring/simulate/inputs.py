@@ -13,7 +13,7 @@ from mooring.model.errors import ManifestError
 from mooring.model.events import Kind
 from mooring.model.fields import mapping, mappings, text
 from mooring.model.objects import object_key, parse_object
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.simulate.admission import Admission, Forbidden, as_stored
 from mooring.simulate.controllers import CONTROLLERS, Controllers, ephemeral_claims, is_new
 from mooring.simulate.manifests import InputError, Manifest
@@ -120,6 +120,7 @@ class _Reader:
         self.ignored: Counter[str] = Counter()
         self.without_pods: dict[str, str] = {}
         self._sources: dict[tuple[Kind, str], tuple[str, bool]] = {}
+        self._names: dict[Uid, str] = {}
         self._stored_pods: list[Pod] = []
         self.deployments: dict[tuple[str, str], str] = {}
         self._new: list[Manifest] = []
@@ -183,6 +184,9 @@ class _Reader:
             self.state.put(kind, key, value)
 
     def _add_pod(self, pod: Pod) -> None:
+        other = self._names.setdefault(pod.uid, pod.key)
+        if other != pod.key:
+            raise ManifestError(f"Pod {pod.key}", f"has the metadata.uid of pod {other}; remove it")
         self.state.put(Kind.POD, pod.uid, pod)
         if not (pod.node_name or pod.finished or pod.terminating):
             self.pending.append(pod)
