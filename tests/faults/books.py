@@ -196,6 +196,8 @@ class Verdict:
     needless: tuple[tuple[float, str], ...] = ()
     unauthorised: tuple[tuple[float, str], ...] = ()
     """Writes by a replica after another held the lease."""
+    idle: tuple[tuple[float, str], ...] = ()
+    """Rules of the proxies that were set and struck nothing."""
     bound: int = 0
     evicted: int = 0
     bindings: tuple[float, ...] = ()
@@ -212,6 +214,7 @@ class Verdict:
             "overcommitted": self.overcommitted,
             "needless eviction": self.needless,
             "without the lease": self.unauthorised,
+            "struck nothing": self.idle,
         }
         return [f"{name}: {text}" for name, found in named.items() for _, text in found]
 

@@ -11,8 +11,9 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
@@ -40,7 +41,7 @@ from faults.books import (
 from faults.control import FaultProxy
 from faults.rules import Rule
 
-__all__ = ["HIGH", "LOW", "Member", "Scene", "drained_pod", "prepare"]
+__all__ = ["HIGH", "LOW", "Injected", "Member", "Scene", "drained_pod", "prepare"]
 
 Raw = dict[str, Any]
 
@@ -191,6 +192,25 @@ class Kubelets:
                 time.sleep(LOOK_AGAIN)
 
 
+@dataclass(eq=False)
+class Injected:
+    """A rule that was set at some proxies, perhaps more than once."""
+
+    rule: Rule
+    proxies: Collection[FaultProxy]
+    at: float
+    """CLOCK_MONOTONIC when it was set first."""
+    _numbers: list[tuple[FaultProxy, int]] = field(default_factory=list)
+
+    def inject(self) -> None:
+        """Put the rule in force at each of the proxies."""
+        self._numbers += [(proxy, proxy.inject(self.rule)) for proxy in self.proxies]
+
+    def strikes(self) -> int:
+        """How often the rule has struck."""
+        return sum(proxy.strikes()[number] for proxy, number in self._numbers)
+
+
 class Scene:
     """The replicas, their proxies, the books; use `of`."""
 
@@ -200,6 +220,7 @@ class Scene:
         self.plane = plane
         self.books = books
         self.members: list[Member] = []
+        self.injected: list[Injected] = []
         self._folder = folder
         self._group = group
         self._seed = seed
@@ -269,11 +290,12 @@ class Scene:
         assert found is not None
         return found
 
-    def inject(self, rule: Rule, *members: Member) -> None:
+    def inject(self, rule: Rule, *members: Member) -> Injected:
         """The rule is set at these members' proxies, at all without any."""
         proxies = {member.proxy for member in members} or self.proxies
-        for proxy in proxies:
-            proxy.inject(rule)
+        self.injected.append(Injected(rule, proxies, time.monotonic()))
+        self.injected[-1].inject()
+        return self.injected[-1]
 
     @property
     def proxies(self) -> set[FaultProxy]:
@@ -293,14 +315,17 @@ class Scene:
     def settle(self, seconds: float = LOST_SECONDS) -> Verdict:
         """The verdict once no fault is in force and every pod that can be placed is.
 
-        If some are not, after `seconds` they are lost.
+        If some are not, after `seconds` they are lost. It is a fault, too, if a rule never struck:
+        what was to be tried has not been.
         """
         for proxy in self.proxies:
             proxy.clear()
         quiet = time.monotonic()
         while placeable(self.books.seen) and time.monotonic() - quiet < seconds:
             time.sleep(1.0)
-        return audit(self.books.seen, self.journals(), quiet_since=quiet)
+        verdict = audit(self.books.seen, self.journals(), quiet_since=quiet)
+        idle = [(one.at, str(one.rule)) for one in self.injected if not one.strikes()]
+        return replace(verdict, idle=tuple(idle))
 
     def save(self) -> None:
         """The auditor's events stand in a file, a line each, for whoever looks into a verdict."""
