@@ -38,6 +38,7 @@ from faults.books import (
     placeable,
     read_metrics,
 )
+from faults.cache import DumpError, cache_differences, read_dump
 from faults.control import FaultProxy
 from faults.rules import Rule
 
@@ -333,7 +334,7 @@ class Scene:
         (self._folder / "events.txt").write_text("\n".join(lines))
 
     def differences(self) -> list[str]:
-        """Where the leader's own counts differ from the API server's objects for half a minute."""
+        """Where the leader's cache and counts differ from the API server's for half a minute."""
         leader = self.wait_for_leader()
 
         def compare() -> list[str]:
@@ -341,12 +342,23 @@ class Scene:
             if status != 200:
                 return [f"/metrics answers {status}"]
             with self.plane.access.client() as client:
-                return differences(read_metrics(page), client)
+                counted = differences(read_metrics(page), client)
+            return [*counted, *sorted(self.cache_differences(leader))]
 
         deadline = time.monotonic() + LOST_SECONDS
         while (found := compare()) and time.monotonic() < deadline:
             time.sleep(LOOK_AGAIN)
         return found
+
+    def cache_differences(self, member: Member) -> set[str]:
+        """Where a replica's cache differs now from what the auditor has seen."""
+        status, text = member.get("/debug/cache")
+        if status != 200:
+            return {f"/debug/cache answers {status}"}
+        try:
+            return cache_differences(read_dump(text), self.books.pods, self.books.nodes)
+        except DumpError as error:
+            return {str(error)}
 
     def tracebacks(self) -> list[str]:
         """The names of logs that hold a traceback."""

@@ -10,6 +10,8 @@ from controlplane import ControlPlane
 from controlplane.nodes import create_nodes, delete_nodes
 from e2e.replicas import create_pods, delete_now, eventually, pod
 from faults.books import (
+    GPU_COUNT,
+    GPU_MEMORY,
     Amount,
     Books,
     LeaseSeen,
@@ -22,6 +24,7 @@ from faults.books import (
     differences,
     placeable,
     read_metrics,
+    relisted,
 )
 
 Raw = Mapping[str, Any]
@@ -232,6 +235,58 @@ def test_a_wait_ends_with_the_last_binding_also_right_after_another_event() -> N
     history.events.append(bound)
     history.later(60.0).add(node_seen("m", cpu=600))
     assert history.verdict().longest_stall(0.0, history.now) == pytest.approx(10.0)
+
+
+def gpu_node_seen() -> NodeSeen:
+    """A node with two cards of 16."""
+    others = ((GPU_COUNT, 2), (GPU_MEMORY, 32))
+    return NodeSeen("n", "n", Amount(1000, 10**9, 10, others))
+
+
+def share(name: str, memory: int, card: int | None, **fields: Any) -> PodSeen:
+    """A pod on the node, with this much memory of a card if there is one."""
+    need = Amount(1, 0, 1, ((GPU_MEMORY, memory),))
+    cards = ((card, memory),) if card is not None else ()
+    key = f"ns/{name}"
+    return PodSeen(key, name, need, node="n", cards=cards, wants_cards=True, **fields)
+
+
+def test_a_card_that_is_given_twice_is_overcommitted_though_its_node_is_not() -> None:
+    history = History().add(gpu_node_seen(), share("a", 10, 1), share("b", 6, 1))
+    assert history.verdict().faults == []
+    [fault] = history.add(share("c", 1, 1)).verdict().faults
+    assert fault == "overcommitted: card 1 of n after ns/c (c): 17 of 16"
+
+
+def test_extended_resources_are_overcommitted_like_others() -> None:
+    history = History().add(gpu_node_seen(), share("a", 16, 0), share("b", 16, 1))
+    history.add(share("a", 16, 0), share("c", 4, None))
+    [(_, text)] = history.verdict().overcommitted
+    assert text.startswith("n after ns/c (c): ")
+
+
+def test_a_pod_that_is_bound_without_its_card_is_a_fault() -> None:
+    verdict = History().add(gpu_node_seen(), share("a", 10, None)).verdict()
+    assert verdict.faults == ["without its card: ns/a on n"]
+
+
+def test_a_pod_with_a_constraint_that_the_auditor_does_not_know_is_not_lost() -> None:
+    history = History().add(node_seen(), seen("a", constrained=True))
+    assert history.verdict().faults == []
+    assert placeable(history.events) == []
+
+
+def test_a_pod_whose_only_victims_are_protected_is_not_lost() -> None:
+    protected = seen("low", node="n", protected=True)
+    assert History().add(node_seen(), protected, preemptor()).verdict().lost == ()
+
+
+def test_a_list_after_a_gap_shows_the_end_of_a_pod_whose_name_has_returned() -> None:
+    before = PodSeen("ns/web-0", "u1", Amount(1000), node="n")
+    after = PodSeen("ns/web-0", "u2", Amount(1000), node="n")
+    changes = list(relisted({"u1": before}, {7: after}, since=5))
+    assert changes == [(5, before, True), (7, after, False)]
+    assert list(relisted({"u2": after}, {7: after}, since=7)) == []
 
 
 METRICS = """# TYPE scheduler_cache_size gauge
