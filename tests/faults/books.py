@@ -121,7 +121,7 @@ class PodSeen:
     node: str = ""
     nominated: str = ""
     preempted: bool = False
-    """It has the condition DisruptionTarget by a scheduler."""
+    """It has the condition DisruptionTarget by a scheduler, or by the Eviction API."""
     finished: bool = False
     selector: Mapping[str, str] = field(default_factory=dict)
     scheduler: str = "mooring"
@@ -134,6 +134,7 @@ class PodSeen:
     """It has a constraint that the auditor does not know."""
     protected: bool = False
     """Its budget may forbid its eviction."""
+    runs: bool = False
 
     @classmethod
     def read(cls, raw: Raw) -> Self:
@@ -155,7 +156,8 @@ class PodSeen:
             priority=spec.get("priority") or 0,
             node=spec.get("nodeName") or "",
             nominated=status.get("nominatedNodeName") or "",
-            preempted="PreemptionByScheduler" in targets,
+            preempted=bool({"PreemptionByScheduler", "EvictionByEvictionAPI"} & {*targets}),
+            runs=status.get("phase") == "Running",
             finished=status.get("phase") in {"Succeeded", "Failed"},
             selector=spec.get("nodeSelector") or {},
             scheduler=spec.get("schedulerName") or "",

@@ -55,6 +55,7 @@ STOP_SECONDS: Final = 60.0
 LOST_SECONDS: Final = 30.0
 """After the last fault a pod that could be placed waits no longer: backoff takes up to 10."""
 LOOK_AGAIN: Final = 0.1
+RUNNING: Final = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 
 
 def prepare(plane: ControlPlane) -> None:
@@ -91,6 +92,12 @@ class Member:
     def runs(self) -> bool:
         """Whether the process has not ended."""
         return self.program.exit_code is None
+
+    @property
+    def paused(self) -> bool:
+        """Whether the process is stopped by a signal."""
+        state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state == "T"
 
     @property
     def text(self) -> str:
@@ -157,11 +164,14 @@ class Member:
 
 
 class Kubelets:
-    """Deleted pods that have a node end, as their kubelets would end them."""
+    """Deleted pods that have a node end, as their kubelets would end them.
+
+    Protected pods run: the Eviction API asks no budget about a pod that has never run.
+    """
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._leaving: queue.Queue[PodSeen | None] = queue.Queue()
+        self._waiting: queue.Queue[PodSeen | None] = queue.Queue()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Self:
@@ -169,27 +179,33 @@ class Kubelets:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._leaving.put(None)
+        self._waiting.put(None)
         self._thread.join()
 
     def saw(self, event: Seen) -> None:
-        """For Books: a pod that is leaving its node has to be ended."""
+        """For Books: a pod that is leaving its node has to be ended, a protected one to run."""
         found = event.object
-        if isinstance(found, PodSeen) and found.leaving and found.node and not event.deleted:
-            self._leaving.put(found)
+        if not isinstance(found, PodSeen) or event.deleted or not found.node:
+            return
+        if found.leaving or (found.protected and not found.runs):
+            self._waiting.put(found)
 
     def _run(self) -> None:
-        while (found := self._leaving.get()) is not None:
+        while (found := self._waiting.get()) is not None:
             namespace, _, name = found.key.partition("/")
             path = f"/api/v1/namespaces/{namespace}/pods/{name}"
-            options = {"gracePeriodSeconds": 0, "preconditions": {"uid": found.uid}}
             try:
                 with self._access.client() as client:
-                    client.request("DELETE", path, options)
+                    if found.leaving:
+                        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": found.uid}}
+                        client.request("DELETE", path, options)
+                    else:
+                        running = {"metadata": {"uid": found.uid}, "status": RUNNING}
+                        client.patch(f"{path}/status", running)
             except ApiError:
                 continue  # it has gone
             except (OSError, HTTPException):
-                self._leaving.put(found)  # the API server is being restarted
+                self._waiting.put(found)  # the API server is being restarted
                 time.sleep(LOOK_AGAIN)
 
 
@@ -236,8 +252,13 @@ class Scene:
             group = stack.enter_context(ProcessGroup())
             yield cls(plane, folder, group, books, seed)
 
-    def start(self, *options: str, proxy: FaultProxy | None = None) -> Member:
-        """A replica that is only beginning, behind a proxy that does nothing yet or the given."""
+    def start(
+        self, *options: str, proxy: FaultProxy | None = None, packages: Path | None = None
+    ) -> Member:
+        """A replica that is only beginning, behind a proxy that does nothing yet or the given.
+
+        It also finds the packages in this folder.
+        """
         number = len(self.members) + 1
         name, access = f"mooring-{number}", self.plane.access
         proxy = proxy or FaultProxy.start(
@@ -251,6 +272,7 @@ class Scene:
         python, _, *command = replica.command(kubeconfig, port, "--log-format=json", *options)
         environment = replica.environment()
         paths = f"{environment['PYTHONPATH']}{os.pathsep}{replica.ROOT / 'tests'}"
+        paths += f"{os.pathsep}{packages}" if packages is not None else ""
         program = self._group.spawn(
             name,
             [python, "-m", "faults.counted", str(log.with_suffix(".tasks")), *command],
@@ -343,22 +365,24 @@ class Scene:
                 return [f"/metrics answers {status}"]
             with self.plane.access.client() as client:
                 counted = differences(read_metrics(page), client)
-            return [*counted, *sorted(self.cache_differences(leader))]
+            found = self.cache_differences(leader)
+            return [*counted, *sorted(found if found is not None else ["no dump of the cache"])]
 
         deadline = time.monotonic() + LOST_SECONDS
         while (found := compare()) and time.monotonic() < deadline:
             time.sleep(LOOK_AGAIN)
         return found
 
-    def cache_differences(self, member: Member) -> set[str]:
-        """Where a replica's cache differs now from what the auditor has seen."""
+    def cache_differences(self, member: Member) -> set[str] | None:
+        """Where a replica's cache differs now from what the auditor has seen.
+
+        None if it does not answer, which a replica without an API server cannot.
+        """
         status, text = member.get("/debug/cache")
-        if status != 200:
-            return {f"/debug/cache answers {status}"}
-        try:
-            return cache_differences(read_dump(text), self.books.pods, self.books.nodes)
-        except DumpError as error:
-            return {str(error)}
+        with suppress(DumpError):
+            if status == 200:
+                return cache_differences(read_dump(text), self.books.pods, self.books.nodes)
+        return None
 
     def tracebacks(self) -> list[str]:
         """The names of logs that hold a traceback."""

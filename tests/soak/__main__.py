@@ -42,7 +42,9 @@ def main(minutes: float, pods: int, seed: int | None, output: Path) -> None:
     click.echo()
     for line in result.table:
         click.echo(line)
-    click.echo(f"\n{result.bound} bound, {result.evicted} evicted, {result.episodes} faults")
+    acts = ", ".join(f"{name.strip('_')} {n}" for name, n in sorted(result.acts.items()))
+    click.echo(f"\n{acts}")
+    click.echo(f"{result.bound} bound, {result.evicted} evicted, {result.episodes} faults")
     for fault in result.faults:
         click.echo(f"WRONG: {fault}")
     click.echo("not clean" if result.faults else "clean")

@@ -71,7 +71,7 @@ def test_a_wrong_thing_is_put_down_to_the_fault_before_it() -> None:
     )
     rows = {
         cells[0]: cells[1:]
-        for line in fault_table(happened, {"drop": 7}, verdict, 40.0)
+        for line in fault_table(happened, {"drop": 7, "500": 1}, verdict, 40.0)
         if (cells := [cell.strip() for cell in line[1:-1].split("|")])
     }
     assert rows["drop"] == ["7", "1", "0", "0", "0", "0", "7.0 s"]
