@@ -233,8 +233,8 @@ class Churn:
         for found in pods:
             if _name(found) == name:
                 self._delete(found, now=True)
-        fields = {"scheduler": "strict", "labels": {CONSTRAINED: ""}}
-        self._create(drained_pod(name, HIGH, self._draw.choice(("1", "2")), **fields))
+        cpu, labels = self._draw.choice(("1", "2")), {CONSTRAINED: ""}
+        self._create(drained_pod(name, HIGH, cpu, scheduler="strict", labels=labels))
 
     # Nodes and profiles
 
