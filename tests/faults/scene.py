@@ -11,6 +11,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -338,8 +339,8 @@ class Scene:
     def settle(self, seconds: float = LOST_SECONDS) -> Verdict:
         """The verdict once no fault is in force and every pod that can be placed is.
 
-        If some are not, after `seconds` they are lost. It is a fault, too, if a rule never struck:
-        what was to be tried has not been.
+        If some are not, after `seconds` they are lost. It is a fault, too, if a rule struck nothing
+        each time it was set: what was to be tried has not been.
         """
         for proxy in self.proxies:
             proxy.clear()
@@ -347,8 +348,15 @@ class Scene:
         while placeable(self.books.seen) and time.monotonic() - quiet < seconds:
             time.sleep(1.0)
         verdict = audit(self.books.seen, self.journals(), quiet_since=quiet)
-        idle = [(one.at, str(one.rule)) for one in self.injected if not one.strikes()]
-        return replace(verdict, idle=tuple(idle))
+        return replace(verdict, idle=tuple(self._idle()))
+
+    def _idle(self) -> Iterator[tuple[float, str]]:
+        """When a rule that has struck nothing was set first, and the rule."""
+        strikes, first = Counter[Rule](), dict[Rule, float]()
+        for injected in self.injected:
+            strikes[injected.rule] += injected.strikes()
+            first.setdefault(injected.rule, injected.at)
+        yield from ((at, str(rule)) for rule, at in first.items() if not strikes[rule])
 
     def save(self) -> None:
         """The auditor's events stand in a file, a line each, for whoever looks into a verdict."""
