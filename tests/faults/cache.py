@@ -24,7 +24,10 @@ class DumpError(ValueError):
 
 def read_dump(text: str) -> list[Record]:
     """The records of a dump without the last one, which says how many there are."""
-    records = [json.loads(line) for line in text.splitlines()]
+    try:
+        records = [json.loads(line) for line in text.splitlines()]
+    except json.JSONDecodeError as error:
+        raise DumpError(f"the dump has a line that is no JSON: {error}") from error
     if not records or records[-1] != {"kind": "end", "records": len(records) - 1}:
         raise DumpError(f"the dump ends after {len(records)} records")
     return records[:-1]

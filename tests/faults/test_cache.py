@@ -194,7 +194,7 @@ def test_a_pod_that_is_queued_twice_is_found() -> None:
 def test_a_dump_without_its_end_is_not_read() -> None:
     lines = ['{"kind": "node"}', '{"kind": "end", "records": 1}']
     assert read_dump("\n".join(lines)) == [json.loads(lines[0])]
-    for broken in ("", lines[0], lines[1]):
+    for broken in ("", lines[0], lines[1], "\n".join(lines)[:-1]):
         with pytest.raises(DumpError):
             read_dump(broken)
 

@@ -27,7 +27,7 @@ CPUS: Final = ("100m", "250m", "500m", "1", "2")
 SET_CPUS: Final = ("250m", "500m", "1")
 NODE_CPU: Final = "8"
 APPS: Final = 20
-PROTECTED_APPS: Final = 2
+PROTECTED_APPS: Final = 6
 """The pods of so many apps have a budget."""
 SET_SIZE: Final = 10
 SINGLE: Final = (
@@ -37,6 +37,7 @@ SINGLE: Final = (
     *workloads.EXTENDED,
     *workloads.HELD,
 )
+FIXED: Final = (*SINGLE, *(name for gang in workloads.GANGS for name in gang))
 STRICT: Final = tuple(f"strict-{number}" for number in range(4))
 
 
@@ -79,7 +80,7 @@ class Churn:
             self._create(self._set_pod(name))
         for name in workloads.DISKS:
             self._create_disk(name)
-        self._create_constrained((*SINGLE, *(name for gang in workloads.GANGS for name in gang)))
+        self._create_constrained(FIXED)
         for _ in range(self._size - len(self._sets)):
             self._add_pod(LOW if self._draw.random() < 0.8 else "middle")
 
@@ -87,6 +88,13 @@ class Churn:
         """So many pods of high priority come at once."""
         for _ in range(number):
             self._add_pod(HIGH, cpu="1")
+
+    def bound(self) -> Counter[str]:
+        """How many pods of each kind have been bound; the kind is what their names begin with."""
+        pods = (event.object for event in self._scene.books.seen)
+        placed = (found for found in pods if isinstance(found, PodSeen) and found.node)
+        kinds = {found.uid: _name(found).rstrip("-0123456789") for found in placed}
+        return Counter(kinds.values())
 
     def make_room(self) -> None:
         """Leave nothing but pods with fixed names, all of them, on all nodes: everything fits."""
@@ -98,8 +106,7 @@ class Churn:
             if name not in there:
                 self._create_node(name)
         there = {_name(found) for found in self._scene.books.pods}
-        gangs = (name for gang in workloads.GANGS for name in gang)
-        self._create_constrained(name for name in (*SINGLE, *gangs) if name not in there)
+        self._create_constrained(name for name in FIXED if name not in there)
 
     def _run(self) -> None:
         try:
@@ -233,7 +240,7 @@ class Churn:
         for found in pods:
             if _name(found) == name:
                 self._delete(found, now=True)
-        cpu, labels = self._draw.choice(("1", "2")), {CONSTRAINED: ""}
+        cpu, labels = self._draw.choice(("4", "6")), {CONSTRAINED: ""}
         self._create(drained_pod(name, HIGH, cpu, scheduler="strict", labels=labels))
 
     # Nodes and profiles

@@ -52,6 +52,10 @@ class Result:
     episodes: int = 0
     acts: Counter[str] = field(default_factory=Counter)
     """How often the churn did what."""
+    kinds: Counter[str] = field(default_factory=Counter)
+    """How many pods of each kind were bound."""
+    strict: Counter[int] = field(default_factory=Counter)
+    """The answers of the Eviction API, by status."""
 
 
 def soak(
@@ -78,6 +82,7 @@ class _CacheAudit:
         self.standing = Standing()
         self.looked = 0
         self._scene = scene
+        self._failure: BaseException | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -88,8 +93,16 @@ class _CacheAudit:
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
         self._thread.join()
+        if self._failure is not None:
+            raise self._failure
 
     def _run(self) -> None:
+        try:
+            self._compare()
+        except BaseException as error:  # noqa: BLE001 - raised again by __exit__
+            self._failure = error
+
+    def _compare(self) -> None:
         before: Member | None = None
         while not self._stopping.wait(AUDIT_SECONDS):
             leader = self._scene.leader()
@@ -156,11 +169,13 @@ class _Soak:
         self._scene.save()
         end = time.monotonic()
         result = Result(bound=verdict.bound, evicted=verdict.evicted, episodes=len(self._happened))
-        result.acts = churn.acts
+        result.acts, result.kinds = churn.acts, churn.bound()
+        result.strict = self._evictions()
         result.table = fault_table(self._happened, self._counts(), verdict, end)
         result.faults = [
             *verdict.faults,
             *(f"struck nothing: {name}" for name in self._idle()),
+            *([] if audit.looked else ["the leader's cache was never compared"]),
             *(f"cache, for a while: {line}" for line in audit.standing.found),
             *(f"cache: {line}" for line in different),
             *(f"lost: {line}" for line in waiting),
@@ -238,6 +253,14 @@ class _Soak:
         """
         times = Counter(episode.name for episode in self._happened)
         return [act for act in Act if self._struck[act] < times[act]]
+
+    def _evictions(self) -> Counter[int]:
+        writes = (write for journal in self._scene.journals().values() for write in journal)
+        return Counter(
+            write["status"]
+            for write in writes
+            if write["path"].endswith("/eviction") and write["status"] is not None
+        )
 
     def _still_waiting(self) -> list[str]:
         """Pods without a node though everything fits."""
