@@ -76,6 +76,7 @@ def endpoints(shown: Page, rights: Rights | None = None) -> Endpoints:
         pod_report=no_report,
         pod_groups=lambda _namespace, _name: [],
         shadow=lambda _namespace: {},
+        cache_dump=lambda: iter(()),
         configuration=dict,
         tls=ServingTls(),
         reviews=rights or Rights(admin=[EVERYTHING]),

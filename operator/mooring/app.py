@@ -22,6 +22,7 @@ from uuid import uuid4
 
 from mooring import __version__
 from mooring.engine.api import PluginApi
+from mooring.engine.cache_dump import cache_dump
 from mooring.engine.extenders.extenders import Extenders, tls_problem
 from mooring.engine.extenders.objects import ApiObjects
 from mooring.engine.groups.reports import GroupReports
@@ -456,6 +457,7 @@ class Scheduler:
             pod_report=pod_reports.of,
             pod_groups=self._group_reports.report,
             shadow=self._shadow.report,
+            cache_dump=partial(cache_dump, self._scheduler),
             configuration=partial(configuration, self._scheduler),
             tls=ServingTls(
                 cert_file=settings.tls_cert_file,

@@ -106,6 +106,7 @@ async def serving(
         pod_report=pod_report,
         pod_groups=pod_groups,
         shadow=shadow,
+        cache_dump=lambda: iter(()),
         configuration=dict,
         tls=ServingTls(cert_file=str(folder / "tls.crt"), key_file=str(folder / "tls.key")),
         reviews=_Everything(),

@@ -218,7 +218,7 @@ def _create_the_leaders_pod(plane: ControlPlane, client: Client) -> None:
 
 def test_health_is_for_everybody_and_nothing_else_is(cluster: Cluster) -> None:
     assert cluster.status("/livez") == cluster.status("/readyz") == 200
-    for path in ("/metrics", "/configz", "/debug/decisions"):
+    for path in ("/metrics", "/configz", "/debug/decisions", "/debug/cache"):
         assert cluster.status(path) == 403
         assert cluster.get(path, None)[0] == 401
 

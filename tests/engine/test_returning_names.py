@@ -21,7 +21,7 @@ from mooring.kube import resources
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.mirroring.mirror import Mirror
-from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.plugins.volume_binding.plugin import VolumeBinding
 from mooring.policy.args import VolumeBindingArgs
 from mooring.testing.builders import node, pod, pod_group
@@ -351,8 +351,8 @@ def is_tried(engine: Engine) -> bool:
 
 def is_assumed(engine: Engine) -> bool:
     """Whether the successor is counted on a node."""
-    placed = {each.pod.uid: each.assumed for each in engine.scheduler_state.state.pods}
-    return placed.get("uid-2", False)
+    placed = engine.scheduler_state.state.pods.get(Uid("uid-2"))
+    return placed is not None and placed.assumed
 
 
 answers = pytest.mark.parametrize("status", [201, 403, 404, 409])

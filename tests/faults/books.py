@@ -5,9 +5,10 @@ version with its resourceVersion. Afterwards `verdict` replays them in that orde
 order in which etcd took them, so that "at any moment" is meant literally. What a replica sent is
 in its proxy's journal. No code is shared with Mooring.
 
-Only cpu, memory, the number of pods, host ports and GPU cards are known to it, node selectors and
-`unschedulable`: workloads that are audited use no other constraints. Whether a pod could be placed
-it judges without ports and cards.
+It recounts cpu, memory, extended resources, the number of pods, host ports and gpushare's cards,
+and it knows node selectors and `unschedulable`. Whether a pod with another constraint could be
+placed it cannot say: such a pod is `constrained`, and is lost only if it waits where everything
+fits.
 """
 
 import math
@@ -40,6 +41,7 @@ __all__ = [
     "differences",
     "placeable",
     "read_metrics",
+    "relisted",
 ]
 
 Raw = Mapping[str, Any]
@@ -50,10 +52,12 @@ LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/mooring-system/leases"
 LEASE: Final = f"{LEASES}/mooring"
 MOORING: Final = "mooring"
 """The name of the lease, and what audited pods have as schedulerName."""
-
+CONSTRAINED: Final = "constrained"
+PROTECTED: Final = "protected"
+"""Labels by which a test tells the auditor about its pods."""
 GPU_MEMORY: Final = "aliyun.com/gpu-mem"
-GPU_CARD: Final = "ALIYUN_COM_GPU_MEM_IDX"
-"""The annotation that names the card, as gpushare has it."""
+GPU_COUNT: Final = "aliyun.com/gpu-count"
+GPUSHARE: Final = "ALIYUN_COM_GPU_MEM"
 
 RECONNECT_SECONDS: Final = 0.2
 KNOWN_LATE_SECONDS: Final = 20.0
@@ -73,22 +77,38 @@ class Amount:
     memory: int = 0
     """In bytes."""
     pods: int = 0
+    others: tuple[tuple[str, int], ...] = ()
+    """Extended resources, by name."""
 
     @classmethod
     def read(cls, raw: Raw, pods: int) -> Self:
         """From quantities by resource."""
         cpu, memory = quantity(raw.get("cpu", "0")), quantity(raw.get("memory", "0"))
-        return cls(math.ceil(cpu * 1000), math.ceil(memory), pods)
+        others = ((name, int(raw[name])) for name in sorted(raw) if "/" in name)
+        return cls(math.ceil(cpu * 1000), math.ceil(memory), pods, tuple(others))
 
     def __add__(self, other: "Amount") -> "Amount":
-        return Amount(self.cpu + other.cpu, self.memory + other.memory, self.pods + other.pods)
+        cpu, memory, pods = self.cpu + other.cpu, self.memory + other.memory, self.pods + other.pods
+        return Amount(cpu, memory, pods, self._others(other, 1))
 
     def __sub__(self, other: "Amount") -> "Amount":
-        return Amount(self.cpu - other.cpu, self.memory - other.memory, self.pods - other.pods)
+        cpu, memory, pods = self.cpu - other.cpu, self.memory - other.memory, self.pods - other.pods
+        return Amount(cpu, memory, pods, self._others(other, -1))
 
     def covers(self, need: "Amount") -> bool:
         """Whether the need fits."""
-        return self.cpu >= need.cpu and self.memory >= need.memory and self.pods >= need.pods
+        plain = self.cpu >= need.cpu and self.memory >= need.memory and self.pods >= need.pods
+        if not (self.others or need.others):
+            return plain
+        return plain and all(amount >= 0 for _, amount in self._others(need, -1))
+
+    def _others(self, other: "Amount", sign: int) -> tuple[tuple[str, int], ...]:
+        if not other.others:
+            return self.others
+        sums = dict(self.others)
+        for name, amount in other.others:
+            sums[name] = sums.get(name, 0) + sign * amount
+        return tuple(sorted(sums.items()))
 
 
 @dataclass(frozen=True)
@@ -102,34 +122,33 @@ class PodSeen:
     node: str = ""
     nominated: str = ""
     preempted: bool = False
-    """It has the condition DisruptionTarget by a scheduler."""
+    """It has the condition DisruptionTarget by a scheduler, or by the Eviction API."""
     finished: bool = False
     selector: Mapping[str, str] = field(default_factory=dict)
     scheduler: str = "mooring"
     gated: bool = False
     leaving: bool = False
-    exclusive: frozenset[str] = frozenset()
-    """Host ports and the GPU card: what no other pod of its node may have.
-
-    Audited pods that share a card request more than half of it.
-    """
-    without_card: bool = False
-    """It has a node and requests memory of a GPU, and nothing says of which card."""
+    host_ports: frozenset[int] = frozenset()
+    cards: tuple[tuple[int, int], ...] = ()
+    """The cards that its annotations name, and how much memory it has of each."""
+    wants_cards: bool = False
+    constrained: bool = False
+    """It has a constraint that the auditor does not know."""
+    protected: bool = False
+    """Its budget may forbid its eviction."""
+    runs: bool = False
 
     @classmethod
     def read(cls, raw: Raw) -> Self:
         """The audited part of an API object."""
         metadata, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
         need = Amount(pods=1)
-        card = (metadata.get("annotations") or {}).get(GPU_CARD)
-        exclusive = {f"card {card}"} if card is not None else set()
-        shares = False
+        ports = set[int]()
         for container in spec["containers"]:
             requests = (container.get("resources") or {}).get("requests") or {}
             need += Amount.read(requests, 0)
-            shares = shares or GPU_MEMORY in requests
-            ports = (port.get("hostPort") for port in container.get("ports") or ())
-            exclusive |= {f"port {port}" for port in ports if port}
+            shown = (port.get("hostPort") for port in container.get("ports") or ())
+            ports.update(filter(None, shown))
         targets = [
             condition["reason"]
             for condition in status.get("conditions") or ()
@@ -142,15 +161,25 @@ class PodSeen:
             priority=spec.get("priority") or 0,
             node=spec.get("nodeName") or "",
             nominated=status.get("nominatedNodeName") or "",
-            preempted="PreemptionByScheduler" in targets,
+            preempted=bool({"PreemptionByScheduler", "EvictionByEvictionAPI"} & {*targets}),
+            runs=status.get("phase") == "Running",
             finished=status.get("phase") in {"Succeeded", "Failed"},
             selector=spec.get("nodeSelector") or {},
             scheduler=spec.get("schedulerName") or "",
             gated=bool(spec.get("schedulingGates")),
             leaving=bool(metadata.get("deletionTimestamp")),
-            exclusive=frozenset(exclusive),
-            without_card=shares and card is None and bool(spec.get("nodeName")),
+            host_ports=frozenset(ports),
+            cards=_cards(metadata.get("annotations") or {}),
+            wants_cards=any(name == GPU_MEMORY for name, _ in need.others),
+            constrained=CONSTRAINED in (metadata.get("labels") or {}),
+            protected=PROTECTED in (metadata.get("labels") or {}),
         )
+
+
+def _cards(annotations: Mapping[str, str]) -> tuple[tuple[int, int], ...]:
+    """The card that gpushare's annotations name, with the memory taken of it."""
+    index = annotations.get(f"{GPUSHARE}_IDX", "")
+    return ((int(index), int(annotations.get(f"{GPUSHARE}_POD", "0"))),) if index else ()
 
 
 @dataclass(frozen=True)
@@ -162,6 +191,12 @@ class NodeSeen:
     allocatable: Amount
     schedulable: bool = True
     labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def card_memory(self) -> int:
+        """The memory of each of its cards; 0 without any."""
+        others = dict(self.allocatable.others)
+        return others.get(GPU_MEMORY, 0) // max(1, others.get(GPU_COUNT, 0))
 
     @classmethod
     def read(cls, raw: Raw) -> Self:
@@ -216,6 +251,10 @@ class Verdict:
     needless: tuple[tuple[float, str], ...] = ()
     unauthorised: tuple[tuple[float, str], ...] = ()
     """Writes by a replica after another held the lease."""
+    cardless: tuple[tuple[float, str], ...] = ()
+    """Pods that were bound without a card that they request."""
+    idle: tuple[tuple[float, str], ...] = ()
+    """Rules of the proxies that were set and struck nothing."""
     bound: int = 0
     evicted: int = 0
     bindings: tuple[float, ...] = ()
@@ -232,6 +271,8 @@ class Verdict:
             "overcommitted": self.overcommitted,
             "needless eviction": self.needless,
             "without the lease": self.unauthorised,
+            "without its card": self.cardless,
+            "struck nothing": self.idle,
         }
         return [f"{name}: {text}" for name, found in named.items() for _, text in found]
 
@@ -302,36 +343,34 @@ class Books:
 
     def _follow(self, path: str, read: Callable[[Raw], Object]) -> None:
         known: dict[str, Object] = {}
-        version = ""
+        version, listed = "0", False
         first = True
         while not self._closing.is_set():
             try:
                 with self._access.client() as client:
-                    if not version:
-                        version = self._listed(client.get(path), read, known)
+                    if not listed:
+                        version = self._listed(client.get(path), read, known, int(version))
+                        listed = True
                     if first:
                         self._synced.release()
                         first = False
-                    version = self._watched(client, path, version, read, known)
+                    version, listed = self._watched(client, path, version, read, known)
             except ApiError as error:
-                if error.status == 410:
-                    version = ""
+                listed = listed and error.status != 410
             except (OSError, HTTPException, ValueError):
                 time.sleep(RECONNECT_SECONDS)  # the API server is being restarted
         # nothing to close: every connection is its own context
 
-    def _listed(self, listed: Raw, read: Callable[[Raw], Object], known: dict[str, Object]) -> str:
+    def _listed(
+        self, listed: Raw, read: Callable[[Raw], Object], known: dict[str, Object], since: int
+    ) -> str:
         version: str = listed["metadata"]["resourceVersion"]
-        present = {}
-        for raw in listed["items"]:
-            found = read(raw)
-            present[found.key] = found
-            if known.get(found.key) != found:
-                self._note(int(raw["metadata"]["resourceVersion"]), found)
-        for key in known.keys() - present.keys():
-            self._note(int(version), known[key], deleted=True)
+        items = listed["items"]
+        present = {int(raw["metadata"]["resourceVersion"]): read(raw) for raw in items}
+        for changed, found, deleted in relisted(known, present, since):
+            self._note(changed, found, deleted=deleted)
         known.clear()
-        known.update(present)
+        known.update({found.uid: found for found in present.values()})
         return version
 
     def _watched(
@@ -341,26 +380,27 @@ class Books:
         version: str,
         read: Callable[[Raw], Object],
         known: dict[str, Object],
-    ) -> str:
+    ) -> tuple[str, bool]:
+        """The last version that was seen, and whether a watch can go on from there."""
         query = f"{path}?watch=1&allowWatchBookmarks=true&timeoutSeconds=3600"
         with suppress(OSError, HTTPException, ValueError):
             for event in client.watch(f"{query}&resourceVersion={version}"):
                 if event["type"] == "ERROR":
-                    return ""
+                    return version, False
                 raw = event["object"]
                 version = raw["metadata"]["resourceVersion"]
                 if event["type"] == "BOOKMARK":
                     continue
                 found, deleted = read(raw), event["type"] == "DELETED"
                 if deleted:
-                    known.pop(found.key, None)
+                    known.pop(found.uid, None)
                 else:
-                    known[found.key] = found
+                    known[found.uid] = found
                 self._note(int(version), found, deleted=deleted)
                 if self._closing.is_set():
                     break
         self._closing.wait(RECONNECT_SECONDS)  # the API server may be down
-        return version
+        return version, True
 
     def _note(self, version: int, found: Object, *, deleted: bool = False) -> None:
         event = Seen(version, time.monotonic(), found, deleted)
@@ -372,6 +412,24 @@ class Books:
                 self._present[found.uid] = found
         if self._saw is not None:
             self._saw(event)
+
+
+def relisted(
+    known: Mapping[str, Object], present: Mapping[int, Object], since: int
+) -> Iterator[tuple[int, Object, bool]]:
+    """Yield what a list changes: a resource version, an object, and whether it was deleted.
+
+    `known` is by uid and as of the resource version `since`, `present` by resource version. What is
+    not listed went at some time after `since`; that it went at once is in favour of whoever is
+    audited. A name may have returned since, a uid has not.
+    """
+    uids = {found.uid for found in present.values()}
+    for uid, gone in known.items():
+        if uid not in uids:
+            yield since, gone, True
+    for changed, found in present.items():
+        if known.get(found.uid) != found:
+            yield changed, found, False
 
 
 class _Replay:
@@ -426,7 +484,7 @@ class _Replay:
         for name, node in self.nodes.items():
             lower = Amount()
             for other in self.on_node[name].values():
-                if other.priority < pod.priority:
+                if other.priority < pod.priority and not other.protected:
                     lower += other.need
             if self.takes(node, pod) and (self.free[name] + lower).covers(pod.need):
                 return True
@@ -470,6 +528,7 @@ def audit(
     overcommitted: list[tuple[float, str]] = []
     doubled = [*_bound_again(journals)]
     evictions = _Evictions(replay)
+    cardless: list[tuple[float, str]] = []
     bindings: list[float] = []
     created: dict[str, float] = {}
     waiting = _Waiting()
@@ -486,6 +545,8 @@ def audit(
                 if len(nodes_of[found.uid]) > 1:
                     doubled.append((event.at, f"{found.key} was seen on {nodes_of[found.uid]}"))
                 overcommitted += _overcommitted(replay, found, event.at)
+                if found.wants_cards and not found.cards:
+                    cardless.append((event.at, f"{found.key} on {found.node}"))
         waiting.look(replay, event)
     return Verdict(
         lost=tuple(_lost(replay, created, quiet_since)),
@@ -493,6 +554,7 @@ def audit(
         overcommitted=tuple(overcommitted),
         needless=tuple(evictions.needless()),
         unauthorised=tuple(_unauthorised(events, journals)),
+        cardless=tuple(cardless),
         bound=len(bindings),
         evicted=len(evictions.all),
         bindings=tuple(sorted(bindings)),
@@ -519,6 +581,8 @@ class _Waiting:
         self._looked = event.at
         shapes: dict[Any, PodSeen] = {}
         for pod in replay.pending.values():
+            if pod.constrained:
+                continue
             key = (pod.need, pod.priority, pod.nominated, tuple(sorted(pod.selector.items())))
             shapes.setdefault(key, pod)
         if any(replay.fits(pod) or replay.fits_by_preemption(pod) for pod in shapes.values()):
@@ -533,17 +597,25 @@ class _Waiting:
 
 
 def _overcommitted(replay: _Replay, bound: PodSeen, at: float) -> Iterator[tuple[float, str]]:
-    """The node that a pod was bound to has less than nothing left, or gave something away twice."""
-    free = replay.free.get(bound.node)
-    there = replay.on_node[bound.node].values()
-    taken = Counter(thing for pod in there for thing in pod.exclusive)
-    wrong = [f"{thing} twice" for thing in sorted(bound.exclusive) if taken[thing] > 1]
+    """The node of a bound pod, or its card, has less than nothing left, or a port twice."""
+    free, there = replay.free.get(bound.node), replay.on_node[bound.node].values()
     if free is not None and not free.covers(Amount()):
-        wrong.insert(0, str(free))
-    if bound.without_card:
-        wrong.append("no card")
-    if wrong:
-        yield at, f"{bound.node} after {bound.key}: {', '.join(wrong)}"
+        yield at, f"{bound.node} after {bound.key} ({bound.uid}): {free}"
+    taken = Counter(port for pod in there for port in pod.host_ports)
+    for port in sorted(bound.host_ports):
+        if taken[port] > 1:
+            yield at, f"{bound.node} after {bound.key} ({bound.uid}): port {port} twice"
+    if not bound.cards:
+        return
+    used = Counter[int]()
+    for other in there:
+        for card, memory in other.cards:
+            used[card] += memory
+    node = replay.nodes.get(bound.node)
+    for card, _ in bound.cards:
+        if node is not None and used[card] > node.card_memory:
+            text = f"{used[card]} of {node.card_memory}"
+            yield at, f"card {card} of {bound.node} after {bound.key} ({bound.uid}): {text}"
 
 
 def _bound_again(journals: Mapping[str, Sequence[Raw]]) -> Iterator[tuple[float, str]]:
@@ -568,7 +640,9 @@ def placeable(seen: Iterable[Seen]) -> list[PodSeen]:
 
 def _placeable(replay: _Replay) -> Iterator[PodSeen]:
     for pod in replay.pending.values():
-        if pod.scheduler == MOORING and (replay.fits(pod) or replay.fits_by_preemption(pod)):
+        if pod.scheduler != MOORING or pod.constrained:
+            continue
+        if replay.fits(pod) or replay.fits_by_preemption(pod):
             yield pod
 
 

@@ -62,18 +62,22 @@ class FaultProxy:
         path.write_text(json.dumps(config))
         return path
 
-    def inject(self, rule: Rule) -> None:
-        """The rule is in force from now on."""
-        self._ask("POST", "/rules", rule.written())
+    def inject(self, rule: Rule) -> int:
+        """Put the rule in force and return its number, by which `strikes` knows it."""
+        return int(self._ask("POST", "/rules", rule.written()))
 
     def clear(self) -> None:
         """Every rule and any partition is over."""
         self._ask("DELETE", "/rules")
 
     def injected(self) -> list[dict[str, Any]]:
-        """What was struck so far: time, kind, method and path of each."""
+        """What was struck so far: time, number of the rule, kind, method and path of each."""
         struck: list[dict[str, Any]] = json.loads(self._ask("GET", "/injected"))
         return struck
+
+    def strikes(self) -> Counter[int]:
+        """How often each rule has struck, by its number."""
+        return Counter(one["rule"] for one in self.injected())
 
     def counts(self) -> Counter[Kind]:
         """How often each kind has struck."""

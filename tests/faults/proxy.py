@@ -3,9 +3,10 @@
 `python -m faults.proxy` is a process of its own: plain HTTP on loopback on one port, its control
 endpoints on another. What `faults.control` wants of it:
 
-    POST   /rules     sets a rule (faults.rules.Rule as JSON); open watches are struck at once
+    POST   /rules     sets a rule (faults.rules.Rule as JSON) and answers its number; open watches
+                      are struck at once
     DELETE /rules     no rule is in force any more, and a partition is over
-    GET    /injected  what was struck so far: [{"at", "kind", "method", "path"}]
+    GET    /injected  what was struck so far: [{"at", "rule", "kind", "method", "path"}]
     GET    /healthz   "ok"
 
 Every request that may write is noted in the journal, one JSON object a line: when it was received
@@ -49,6 +50,7 @@ CONNECTIONS_ARE_OVER: Final = (aiohttp.ClientError, ConnectionError, TimeoutErro
 class _Rule:
     """A rule in force."""
 
+    number: int
     rule: Rule
     until: float
     left: int
@@ -84,6 +86,8 @@ class Proxy:
         self._random = random.Random(seed)  # noqa: S311 - has to be repeatable
         self._journal = journal
         self._rules: list[_Rule] = []
+        self._number = 0  # of the rule that was set last
+        self._partition = 0  # the number of the partition that was set last
         self._all: WeakSet[_Rule] = WeakSet()  # those that hold a request back included
         self._streams: set[_Stream] = set()
         self._injected: deque[dict[str, Any]] = deque(maxlen=MOST_NOTED)
@@ -133,10 +137,12 @@ class Proxy:
             rule = Rule.read(await request.json())
         except (RuleError, ValueError) as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from error
+        self._number += 1
+        number = web.Response(text=str(self._number))
         if rule.kind is Kind.PARTITION:
             self._part(rule.seconds)
-            return web.Response(text="ok")
-        active = _Rule(rule, time.monotonic() + rule.seconds, rule.count)
+            return number
+        active = _Rule(self._number, rule, time.monotonic() + rule.seconds, rule.count)
         self._rules.append(active)
         self._all.add(active)
         if rule.kind in MID_STREAM:
@@ -145,7 +151,7 @@ class Proxy:
                     # A full queue belongs to a client that reads nothing: there is no mid-stream.
                     with suppress(asyncio.QueueFull):
                         stream.items.put_nowait(active)
-        return web.Response(text="ok")
+        return number
 
     async def _clear(self, _: web.Request) -> web.Response:
         for active in self._all:
@@ -164,8 +170,8 @@ class Proxy:
     def _part(self, seconds: float) -> None:
         self._heal()
         self._whole.clear()
+        self._partition = self._number
         self._healing = asyncio.get_running_loop().call_later(seconds, self._heal)
-        self._note(Kind.PARTITION, "", "")
 
     def _heal(self) -> None:
         if self._healing is not None:
@@ -173,9 +179,15 @@ class Proxy:
         self._healing = None
         self._whole.set()
 
-    def _note(self, kind: Kind, method: str, path: str) -> None:
-        at = time.monotonic()
-        self._injected.append({"at": at, "kind": kind, "method": method, "path": path})
+    async def _until_whole(self, method: str, path: str) -> None:
+        """Return once there is no partition; what a partition holds back is struck by it."""
+        if not self._whole.is_set():
+            self._note(self._partition, Kind.PARTITION, method, path)
+            await self._whole.wait()
+
+    def _note(self, number: int, kind: Kind, method: str, path: str) -> None:
+        struck = {"at": time.monotonic(), "rule": number}
+        self._injected.append({**struck, "kind": kind, "method": method, "path": path})
 
     def _strikes(self, active: _Rule, method: str, path: str, *, watch: bool) -> bool:
         """Whether the rule strikes now; if so it is counted."""
@@ -185,7 +197,7 @@ class Proxy:
         if not rule.matches(method, path, watch=watch) or self._random.random() >= rule.probability:
             return False
         active.left -= 1
-        self._note(rule.kind, method, path)
+        self._note(active.number, rule.kind, method, path)
         return True
 
     def _struck(self, method: str, path: str, *, watch: bool) -> _Rule | None:
@@ -206,7 +218,7 @@ class Proxy:
         watch = request.query.get("watch", "") in {"1", "true", "True"}
         body = await request.read()
         received = time.monotonic()
-        await self._whole.wait()
+        await self._until_whole(request.method, path)
         struck = self._struck(request.method, path, watch=watch)
         kind = struck.rule.kind if struck else None
         written = None if request.method == "GET" else self._entry(request, body, kind, received)
@@ -269,7 +281,7 @@ class Proxy:
             return _hang_up(request)
         if struck and struck.rule.kind is Kind.DELAY:
             await self._until(time.monotonic() + self._delay_of(struck), struck)
-        await self._whole.wait()
+        await self._until_whole(request.method, request.raw_path)
         if struck and struck.rule.kind is Kind.LOSE:
             return _hang_up(request)
         if struck and struck.rule.kind is Kind.TRUNCATE:
@@ -309,7 +321,7 @@ class Proxy:
         while (item := await stream.items.get()) is not None:
             if isinstance(item, tuple):
                 await self._delay(stream, item[0])
-            await self._whole.wait()
+            await self._until_whole(stream.method, stream.path)
             if isinstance(item, tuple):
                 _, line = item
                 if torn:

@@ -11,8 +11,10 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
@@ -37,10 +39,11 @@ from faults.books import (
     placeable,
     read_metrics,
 )
+from faults.cache import DumpError, cache_differences, read_dump
 from faults.control import FaultProxy
 from faults.rules import Rule
 
-__all__ = ["HIGH", "LOW", "Member", "Scene", "drained_pod", "prepare"]
+__all__ = ["HIGH", "LOW", "Injected", "Member", "Scene", "drained_pod", "prepare"]
 
 Raw = dict[str, Any]
 
@@ -53,6 +56,7 @@ STOP_SECONDS: Final = 60.0
 LOST_SECONDS: Final = 30.0
 """After the last fault a pod that could be placed waits no longer: backoff takes up to 10."""
 LOOK_AGAIN: Final = 0.1
+RUNNING: Final = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 
 
 def prepare(plane: ControlPlane) -> None:
@@ -89,6 +93,12 @@ class Member:
     def runs(self) -> bool:
         """Whether the process has not ended."""
         return self.program.exit_code is None
+
+    @property
+    def paused(self) -> bool:
+        """Whether the process is stopped by a signal."""
+        state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state == "T"
 
     @property
     def text(self) -> str:
@@ -155,11 +165,14 @@ class Member:
 
 
 class Kubelets:
-    """Deleted pods that have a node end, as their kubelets would end them."""
+    """Deleted pods that have a node end, as their kubelets would end them.
+
+    Protected pods run: the Eviction API asks no budget about a pod that has never run.
+    """
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._leaving: queue.Queue[PodSeen | None] = queue.Queue()
+        self._waiting: queue.Queue[PodSeen | None] = queue.Queue()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Self:
@@ -167,28 +180,53 @@ class Kubelets:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._leaving.put(None)
+        self._waiting.put(None)
         self._thread.join()
 
     def saw(self, event: Seen) -> None:
-        """For Books: a pod that is leaving its node has to be ended."""
+        """For Books: a pod that is leaving its node has to be ended, a protected one to run."""
         found = event.object
-        if isinstance(found, PodSeen) and found.leaving and found.node and not event.deleted:
-            self._leaving.put(found)
+        if not isinstance(found, PodSeen) or event.deleted or not found.node:
+            return
+        if found.leaving or (found.protected and not found.runs):
+            self._waiting.put(found)
 
     def _run(self) -> None:
-        while (found := self._leaving.get()) is not None:
+        while (found := self._waiting.get()) is not None:
             namespace, _, name = found.key.partition("/")
             path = f"/api/v1/namespaces/{namespace}/pods/{name}"
-            options = {"gracePeriodSeconds": 0, "preconditions": {"uid": found.uid}}
             try:
                 with self._access.client() as client:
-                    client.request("DELETE", path, options)
+                    if found.leaving:
+                        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": found.uid}}
+                        client.request("DELETE", path, options)
+                    else:
+                        running = {"metadata": {"uid": found.uid}, "status": RUNNING}
+                        client.patch(f"{path}/status", running)
             except ApiError:
                 continue  # it has gone
             except (OSError, HTTPException):
-                self._leaving.put(found)  # the API server is being restarted
+                self._waiting.put(found)  # the API server is being restarted
                 time.sleep(LOOK_AGAIN)
+
+
+@dataclass(eq=False)
+class Injected:
+    """A rule that was set at some proxies, perhaps more than once."""
+
+    rule: Rule
+    proxies: Collection[FaultProxy]
+    at: float
+    """CLOCK_MONOTONIC when it was set first."""
+    _numbers: list[tuple[FaultProxy, int]] = field(default_factory=list)
+
+    def inject(self) -> None:
+        """Put the rule in force at each of the proxies."""
+        self._numbers += [(proxy, proxy.inject(self.rule)) for proxy in self.proxies]
+
+    def strikes(self) -> int:
+        """How often the rule has struck."""
+        return sum(proxy.strikes()[number] for proxy, number in self._numbers)
 
 
 class Scene:
@@ -200,6 +238,7 @@ class Scene:
         self.plane = plane
         self.books = books
         self.members: list[Member] = []
+        self.injected: list[Injected] = []
         self._folder = folder
         self._group = group
         self._seed = seed
@@ -214,8 +253,13 @@ class Scene:
             group = stack.enter_context(ProcessGroup())
             yield cls(plane, folder, group, books, seed)
 
-    def start(self, *options: str, proxy: FaultProxy | None = None) -> Member:
-        """A replica that is only beginning, behind a proxy that does nothing yet or the given."""
+    def start(
+        self, *options: str, proxy: FaultProxy | None = None, packages: Path | None = None
+    ) -> Member:
+        """A replica that is only beginning, behind a proxy that does nothing yet or the given.
+
+        It also finds the packages in this folder.
+        """
         number = len(self.members) + 1
         name, access = f"mooring-{number}", self.plane.access
         proxy = proxy or FaultProxy.start(
@@ -229,6 +273,7 @@ class Scene:
         python, _, *command = replica.command(kubeconfig, port, "--log-format=json", *options)
         environment = replica.environment()
         paths = f"{environment['PYTHONPATH']}{os.pathsep}{replica.ROOT / 'tests'}"
+        paths += f"{os.pathsep}{packages}" if packages is not None else ""
         program = self._group.spawn(
             name,
             [python, "-m", "faults.counted", str(log.with_suffix(".tasks")), *command],
@@ -269,11 +314,12 @@ class Scene:
         assert found is not None
         return found
 
-    def inject(self, rule: Rule, *members: Member) -> None:
+    def inject(self, rule: Rule, *members: Member) -> Injected:
         """The rule is set at these members' proxies, at all without any."""
         proxies = {member.proxy for member in members} or self.proxies
-        for proxy in proxies:
-            proxy.inject(rule)
+        self.injected.append(Injected(rule, proxies, time.monotonic()))
+        self.injected[-1].inject()
+        return self.injected[-1]
 
     @property
     def proxies(self) -> set[FaultProxy]:
@@ -293,14 +339,24 @@ class Scene:
     def settle(self, seconds: float = LOST_SECONDS) -> Verdict:
         """The verdict once no fault is in force and every pod that can be placed is.
 
-        If some are not, after `seconds` they are lost.
+        If some are not, after `seconds` they are lost. It is a fault, too, if a rule struck nothing
+        each time it was set: what was to be tried has not been.
         """
         for proxy in self.proxies:
             proxy.clear()
         quiet = time.monotonic()
         while placeable(self.books.seen) and time.monotonic() - quiet < seconds:
             time.sleep(1.0)
-        return audit(self.books.seen, self.journals(), quiet_since=quiet)
+        verdict = audit(self.books.seen, self.journals(), quiet_since=quiet)
+        return replace(verdict, idle=tuple(self._idle()))
+
+    def _idle(self) -> Iterator[tuple[float, str]]:
+        """When a rule that has struck nothing was set first, and the rule."""
+        strikes, first = Counter[Rule](), dict[Rule, float]()
+        for injected in self.injected:
+            strikes[injected.rule] += injected.strikes()
+            first.setdefault(injected.rule, injected.at)
+        yield from ((at, str(rule)) for rule, at in first.items() if not strikes[rule])
 
     def save(self) -> None:
         """The auditor's events stand in a file, a line each, for whoever looks into a verdict."""
@@ -308,7 +364,7 @@ class Scene:
         (self._folder / "events.txt").write_text("\n".join(lines))
 
     def differences(self) -> list[str]:
-        """Where the leader's own counts differ from the API server's objects for half a minute."""
+        """Where the leader's cache and counts differ from the API server's for half a minute."""
         leader = self.wait_for_leader()
 
         def compare() -> list[str]:
@@ -316,12 +372,25 @@ class Scene:
             if status != 200:
                 return [f"/metrics answers {status}"]
             with self.plane.access.client() as client:
-                return differences(read_metrics(page), client)
+                counted = differences(read_metrics(page), client)
+            found = self.cache_differences(leader)
+            return [*counted, *sorted(found if found is not None else ["no dump of the cache"])]
 
         deadline = time.monotonic() + LOST_SECONDS
         while (found := compare()) and time.monotonic() < deadline:
             time.sleep(LOOK_AGAIN)
         return found
+
+    def cache_differences(self, member: Member) -> set[str] | None:
+        """Where a replica's cache differs now from what the auditor has seen.
+
+        None if it does not answer, which a replica without an API server cannot.
+        """
+        status, text = member.get("/debug/cache")
+        with suppress(DumpError):
+            if status == 200:
+                return cache_differences(read_dump(text), self.books.pods, self.books.nodes)
+        return None
 
     def tracebacks(self) -> list[str]:
         """The names of logs that hold a traceback."""

@@ -11,6 +11,9 @@ from controlplane import ControlPlane
 from controlplane.nodes import create_nodes, delete_nodes
 from e2e.replicas import create_pods, delete_now, eventually, pod
 from faults.books import (
+    GPU_COUNT,
+    GPU_MEMORY,
+    GPUSHARE,
     Amount,
     Books,
     LeaseSeen,
@@ -23,6 +26,7 @@ from faults.books import (
     differences,
     placeable,
     read_metrics,
+    relisted,
 )
 
 Raw = Mapping[str, Any]
@@ -104,12 +108,11 @@ def test_a_pod_seen_on_two_nodes_is_bound_twice() -> None:
     assert len(history.add(seen("a", node="m")).verdict().doubled) == 1
 
 
-@pytest.mark.parametrize("thing", ["card 0", "port 8080"])
-def test_a_card_or_a_host_port_is_one_pods_at_a_time(thing: str) -> None:
-    one, two = (seen(name, 1, node="n", exclusive=frozenset({thing})) for name in "ab")
-    other = seen("c", 1, node="n", exclusive=frozenset({f"{thing}1"}))
+def test_a_host_port_is_one_pods_at_a_time() -> None:
+    one, two = (seen(name, 1, node="n", host_ports=frozenset({8080})) for name in "ab")
+    other = seen("c", 1, node="n", host_ports=frozenset({8081}))
     [(_, text)] = History().add(node_seen(), one, other, two).verdict().overcommitted
-    assert text == f"n after ns/b: {thing} twice"
+    assert text == f"n after ns/b ({two.uid}): port 8080 twice"
     followed = History().add(node_seen(), one).add(one, deleted=True).add(two)
     assert followed.verdict().overcommitted == ()
     elsewhere = replace(two, node="m")
@@ -117,18 +120,12 @@ def test_a_card_or_a_host_port_is_one_pods_at_a_time(thing: str) -> None:
 
 
 def test_cards_and_host_ports_are_read_where_a_pod_has_them() -> None:
-    raw = pod("a", requests={"aliyun.com/gpu-mem": "12"}, limits={"aliyun.com/gpu-mem": "12"})
+    raw = pod("a", requests={GPU_MEMORY: "12"}, limits={GPU_MEMORY: "12"})
     raw["metadata"] |= {"namespace": "ns", "uid": "u"}
     raw["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}]
-    assert not PodSeen.read(raw).without_card
-    raw["spec"]["nodeName"] = "n"
-    assert PodSeen.read(raw).without_card
-    [(_, text)] = History().add(node_seen(), PodSeen.read(raw)).verdict().overcommitted
-    assert text == "n after ns/a: no card"
-    raw["metadata"]["annotations"] = {"ALIYUN_COM_GPU_MEM_IDX": "3"}
-    bound = PodSeen.read(raw)
-    assert bound.exclusive == frozenset({"card 3", "port 8080"})
-    assert not bound.without_card
+    raw["metadata"]["annotations"] = {f"{GPUSHARE}_IDX": "3", f"{GPUSHARE}_POD": "12"}
+    read = PodSeen.read(raw)
+    assert (read.cards, read.wants_cards, read.host_ports) == (((3, 12),), True, frozenset({8080}))
 
 
 def test_two_accepted_bindings_of_a_pod_are_one_too_many() -> None:
@@ -260,6 +257,58 @@ def test_a_wait_ends_with_the_last_binding_also_right_after_another_event() -> N
     history.events.append(bound)
     history.later(60.0).add(node_seen("m", cpu=600))
     assert history.verdict().longest_stall(0.0, history.now) == pytest.approx(10.0)
+
+
+def gpu_node_seen() -> NodeSeen:
+    """A node with two cards of 16."""
+    others = ((GPU_COUNT, 2), (GPU_MEMORY, 32))
+    return NodeSeen("n", "n", Amount(1000, 10**9, 10, others))
+
+
+def share(name: str, memory: int, card: int | None, **fields: Any) -> PodSeen:
+    """A pod on the node, with this much memory of a card if there is one."""
+    need = Amount(1, 0, 1, ((GPU_MEMORY, memory),))
+    cards = ((card, memory),) if card is not None else ()
+    key = f"ns/{name}"
+    return PodSeen(key, name, need, node="n", cards=cards, wants_cards=True, **fields)
+
+
+def test_a_card_that_is_given_twice_is_overcommitted_though_its_node_is_not() -> None:
+    history = History().add(gpu_node_seen(), share("a", 10, 1), share("b", 6, 1))
+    assert history.verdict().faults == []
+    [fault] = history.add(share("c", 1, 1)).verdict().faults
+    assert fault == "overcommitted: card 1 of n after ns/c (c): 17 of 16"
+
+
+def test_extended_resources_are_overcommitted_like_others() -> None:
+    history = History().add(gpu_node_seen(), share("a", 16, 0), share("b", 16, 1))
+    history.add(share("a", 16, 0), share("c", 4, None))
+    [(_, text)] = history.verdict().overcommitted
+    assert text.startswith("n after ns/c (c): ")
+
+
+def test_a_pod_that_is_bound_without_its_card_is_a_fault() -> None:
+    verdict = History().add(gpu_node_seen(), share("a", 10, None)).verdict()
+    assert verdict.faults == ["without its card: ns/a on n"]
+
+
+def test_a_pod_with_a_constraint_that_the_auditor_does_not_know_is_not_lost() -> None:
+    history = History().add(node_seen(), seen("a", constrained=True))
+    assert history.verdict().faults == []
+    assert placeable(history.events) == []
+
+
+def test_a_pod_whose_only_victims_are_protected_is_not_lost() -> None:
+    protected = seen("low", node="n", protected=True)
+    assert History().add(node_seen(), protected, preemptor()).verdict().lost == ()
+
+
+def test_a_list_after_a_gap_shows_the_end_of_a_pod_whose_name_has_returned() -> None:
+    before = PodSeen("ns/web-0", "u1", Amount(1000), node="n")
+    after = PodSeen("ns/web-0", "u2", Amount(1000), node="n")
+    changes = list(relisted({"u1": before}, {7: after}, since=5))
+    assert changes == [(5, before, True), (7, after, False)]
+    assert list(relisted({"u2": after}, {7: after}, since=7)) == []
 
 
 METRICS = """# TYPE scheduler_cache_size gauge

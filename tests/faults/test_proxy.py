@@ -59,16 +59,19 @@ class Client:
             yield answer.content
 
     async def inject(self, kind: Kind, **fields: Any) -> int:
+        """The rule's number."""
         rule = Rule(kind, **fields).written()
         async with self._session.post(f"{self._control}/rules", json=rule) as answer:
-            return answer.status
+            answer.raise_for_status()
+            return int(await answer.text())
 
     async def clear(self) -> None:
         await self._session.delete(f"{self._control}/rules")
 
-    async def injected(self) -> list[str]:
+    async def injected(self) -> list[tuple[int, str]]:
+        """Number and kind of the rule, for each strike."""
         async with self._session.get(f"{self._control}/injected") as answer:
-            return [one["kind"] for one in await answer.json()]
+            return [(one["rule"], one["kind"]) for one in await answer.json()]
 
 
 @pytest.fixture
@@ -313,11 +316,27 @@ async def test_what_a_client_gave_up_during_a_partition_is_never_sent(
 
 
 async def test_a_rule_strikes_only_what_it_names_and_as_often_as_it_says(client: Client) -> None:
-    await client.inject(Kind.INTERNAL, method="POST|PUT", path="/pods", count=2)
+    number = await client.inject(Kind.INTERNAL, method="POST|PUT", path="/pods", count=2)
     assert (await client.ask("GET")).status == 200
     assert (await client.ask("POST", "/api/v1/nodes")).status == 200
     assert [(await client.ask("POST")).status for _ in range(3)] == [500, 500, 200]
-    assert await client.injected() == ["500", "500"]
+    assert await client.injected() == [(number, "500")] * 2
+
+
+async def test_of_two_rules_of_a_kind_the_one_that_struck_nothing_is_known(client: Client) -> None:
+    idle = await client.inject(Kind.INTERNAL, method="POST", path="/nodes")
+    struck = await client.inject(Kind.INTERNAL, method="POST", path="/pods")
+    assert (await client.ask("POST")).status == 500
+    assert idle != struck
+    assert await client.injected() == [(struck, "500")]
+
+
+async def test_a_partition_has_struck_once_it_holds_something_back(client: Client) -> None:
+    number = await client.inject(Kind.PARTITION)
+    assert await client.injected() == []
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(client.ask("POST"), 0.1)
+    assert await client.injected() == [(number, "partition")]
 
 
 async def test_a_rule_ends_with_its_time(client: Client) -> None:
@@ -327,7 +346,8 @@ async def test_a_rule_ends_with_its_time(client: Client) -> None:
 
 
 async def test_a_rule_without_bounds_is_rejected(client: Client) -> None:
-    assert await client.inject(Kind.DROP, seconds=1e9) == 400
+    with pytest.raises(aiohttp.ClientResponseError, match="400"):
+        await client.inject(Kind.DROP, seconds=1e9)
 
 
 @given(

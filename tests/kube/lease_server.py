@@ -21,6 +21,8 @@ class LeaseServer:
         self.held_back: list[Request] = []
         self.holding = asyncio.Event()
         self.fails = False
+        self.failed = 0
+        """How many requests were answered with an error because of `fails`."""
         self.hangs = False
         self.loses_answers = False
         self.lost = asyncio.Event()
@@ -38,6 +40,7 @@ class LeaseServer:
             self.held_back.append(request)
             self.holding.set()
         elif self.fails:
+            self.failed += 1
             request.refuse(500, "InternalError", "etcd has no leader")
         else:
             self._answer(request)

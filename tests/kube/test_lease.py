@@ -214,8 +214,10 @@ async def test_a_server_that_fails_for_too_long_costs_the_lease(cluster: Cluster
 async def test_a_short_failure_does_not(cluster: Cluster) -> None:
     replica = await cluster.leader()
     for _ in range(5):
+        failed = cluster.leases.failed
         cluster.leases.fails = True
         await cluster.pass_time(DEADLINE - 3 * RETRY)
+        assert cluster.leases.failed > failed
         cluster.leases.fails = False
         await cluster.pass_time(RETRY)
     assert replica.told == ["started"]

@@ -1,6 +1,6 @@
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -65,6 +65,8 @@ def endpoints(
     report: Mapping[str, Any] | None = None,
     groups: Mapping[tuple[str, str], list[dict[str, Any]]] = MappingProxyType({}),
     shadow: Callable[[str], Mapping[str, Any]] = lambda _: {},
+    cache: Callable[[], Iterator[Mapping[str, Any]]] = lambda: iter(()),
+    dump_seconds: float = 60.0,
     configuration: Callable[[], dict[str, Any]] = dict,
     tls: ServingTls | None = None,
     reviews: Rights | None = None,
@@ -81,6 +83,8 @@ def endpoints(
         pod_report=pod_report,
         pod_groups=lambda namespace, name: groups.get((namespace, name), []),
         shadow=shadow,
+        cache_dump=cache,
+        dump_seconds=dump_seconds,
         configuration=configuration,
         tls=tls or ServingTls(),
         reviews=reviews or Rights(ADMIN),
@@ -234,7 +238,7 @@ async def test_health_needs_no_credentials_and_no_api_server(page: str) -> None:
 
 
 PROTECTED = pytest.mark.parametrize(
-    "path", ["/metrics", "/configz", "/debug/decisions", "/debug/shadow"]
+    "path", ["/metrics", "/configz", "/debug/decisions", "/debug/shadow", "/debug/cache"]
 )
 
 
@@ -525,3 +529,49 @@ async def test_the_comparisons_of_a_namespace_are_shown_to_those_who_may_read_it
         assert await get(client, "/debug/shadow?namespace=shop") == (200, '{"of":"shop"}')
         assert (await get(client, "/debug/shadow"))[0] == 403
         assert (await get(client, "/debug/shadow?namespace=other"))[0] == 403
+
+
+async def test_the_cache_is_shown_to_those_who_may_get_the_path_and_all_pods() -> None:
+    rights = Rights(("ann", 'get path "/debug/cache"'))
+    found = endpoints(reviews=rights, cache=lambda: iter(({"kind": "end", "records": 0},)))
+    async with served(found, user="ann") as client:
+        refused = 'forbidden: User "ann" cannot get resource "pods" in API group "" at the '
+        assert await get(client, "/debug/cache") == (403, f"{refused}cluster scope\n")
+        rights.rights.add(("ann", 'get resource "pods" in API group "" at the cluster scope'))
+        assert await get(client, "/debug/cache") == (200, '{"kind":"end","records":0}\n')
+
+
+class LargeCache:
+    """Records of a kilobyte; counts those that were made."""
+
+    def __init__(self, records: int) -> None:
+        self.records = records
+        self.made = 0
+
+    def dump(self) -> Iterator[Mapping[str, Any]]:
+        while self.made < self.records:
+            self.made += 1
+            yield {"pod": self.made, "of": "x" * 1000}
+
+
+async def test_a_large_cache_is_made_as_it_is_read_and_for_one_client_at_a_time() -> None:
+    cache = LargeCache(30_000)
+    async with served(endpoints(cache=cache.dump)) as client:
+        async with client.get("/debug/cache") as response:
+            assert json.loads(await response.content.readline())["pod"] == 1
+            status, line = await get(client, "/debug/cache")
+            assert (status, line.partition(":")[0]) == (429, "another client is reading the cache")
+            assert cache.made < cache.records, "the whole is not in memory"
+            assert (await response.read()).count(b"\n") == cache.records - 1
+        assert (await get(client, "/debug/cache"))[0] == 200
+
+
+async def test_a_dump_that_takes_too_long_is_cut_off_and_the_next_client_has_its_turn() -> None:
+    cache = LargeCache(10**9)
+    async with served(endpoints(cache=cache.dump, dump_seconds=0.1)) as client:
+        async with client.get("/debug/cache") as response:
+            with pytest.raises(aiohttp.ClientPayloadError):
+                async for _ in response.content:
+                    pass
+        cache.records = 0
+        assert await get(client, "/debug/cache") == (200, "")

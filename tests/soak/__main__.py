@@ -42,7 +42,12 @@ def main(minutes: float, pods: int, seed: int | None, output: Path) -> None:
     click.echo()
     for line in result.table:
         click.echo(line)
-    click.echo(f"\n{result.bound} bound, {result.evicted} evicted, {result.episodes} faults")
+    acts = {name.strip("_"): number for name, number in result.acts.items()}
+    strict = {f"answered {status}": number for status, number in result.strict.items()}
+    for what, counts in (("acts", acts), ("bound", result.kinds), ("strict evictions", strict)):
+        counted = ", ".join(f"{name} {number}" for name, number in sorted(counts.items()))
+        click.echo(f"\n{what}: {counted}")
+    click.echo(f"{result.bound} bound, {result.evicted} evicted, {result.episodes} faults")
     for fault in result.faults:
         click.echo(f"WRONG: {fault}")
     click.echo("not clean" if result.faults else "clean")

@@ -112,7 +112,7 @@ def fault_table(
         own = spans[name]
         wrong = [sum(_within(at, own) for at, _ in column) for column in columns]
         stall = max(verdict.longest_stall(*span) for span in own)
-        times = struck.get(name, len(own))
+        times = struck.get(name, 0)
         rows.append([name, str(times), *map(str, wrong), f"{stall:.1f} s"])
     whole = max((verdict.longest_stall(*span) for own in spans.values() for span in own), default=0)
     total = sum(int(row[1]) for row in rows[2:])

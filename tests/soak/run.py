@@ -2,22 +2,27 @@
 
 import signal
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from controlplane import ControlPlane
 from controlplane.namespaces import create_namespace
+from deterministic_extender import application, served_by_thread
 from e2e.replicas import eventually
-from faults.rules import Kind, Rule
-from faults.scene import Member, Scene, prepare
+from faults.cache import Standing
+from faults.rules import Rule
+from faults.scene import Injected, Member, Scene, prepare
 from soak.churn import Churn
+from soak.controllers import Controllers
 from soak.figures import HEADER, Happened, Life, Minute, fault_table, growth
 from soak.schedule import Act, Episode, Target, episodes
+from soak.workloads import install_plugin, put_profiles
 
 __all__ = ["Result", "soak"]
 
@@ -27,6 +32,11 @@ RESTART_SECONDS: Final = 2.0
 """After its end a replica is started again, as a kubelet would."""
 PAUSE_SECONDS: Final = 20.0
 QUIET_SECONDS: Final = 10.0
+ENDED_SECONDS: Final = 40.0
+"""A replica that is told to stop has ended by then."""
+ROOM_SECONDS: Final = 60.0
+"""Where everything fits, every pod is bound by then: its last backoff is over, too."""
+AUDIT_SECONDS: Final = 5.0
 REPLICAS: Final = 2
 PODS_PER_NODE: Final = 10
 
@@ -40,6 +50,12 @@ class Result:
     bound: int = 0
     evicted: int = 0
     episodes: int = 0
+    acts: Counter[str] = field(default_factory=Counter)
+    """How often the churn did what."""
+    kinds: Counter[str] = field(default_factory=Counter)
+    """How many pods of each kind were bound."""
+    strict: Counter[int] = field(default_factory=Counter)
+    """The answers of the Eviction API, by status."""
 
 
 def soak(
@@ -49,24 +65,76 @@ def soak(
     with (
         tempfile.TemporaryDirectory(prefix="mooring-soak-") as temporary,
         ControlPlane() as plane,
+        served_by_thread(application()) as extender_port,
     ):
         prepare(plane)
+        put_profiles(plane, extender_port)
+        packages = install_plugin(Path(temporary) / "packages")
         logs = folder or Path(temporary)
         with Scene.of(plane, logs, seed=seed) as scene:
-            return _Soak(scene, minutes * 60, seed, pods, say).run()
+            return _Soak(scene, minutes * 60, seed, pods, say, packages).run()
+
+
+class _CacheAudit:
+    """A thread that compares the leader's cache with the API server's objects all the time."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.standing = Standing()
+        self.looked = 0
+        self._scene = scene
+        self._failure: BaseException | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            self._compare()
+        except BaseException as error:  # noqa: BLE001 - raised again by __exit__
+            self._failure = error
+
+    def _compare(self) -> None:
+        before: Member | None = None
+        while not self._stopping.wait(AUDIT_SECONDS):
+            leader = self._scene.leader()
+            if leader is not before:
+                self.standing.look(time.monotonic(), ())  # another cache
+            before = leader
+            found = self._scene.cache_differences(leader) if leader is not None else None
+            if found is not None:
+                self.looked += 1
+                self.standing.look(time.monotonic(), found)
 
 
 class _Soak:
     def __init__(
-        self, scene: Scene, seconds: float, seed: int, pods: int, say: Callable[[str], None]
+        self,
+        scene: Scene,
+        seconds: float,
+        seed: int,
+        pods: int,
+        say: Callable[[str], None],
+        packages: Path,
     ) -> None:
         self._scene = scene
+        self._packages = packages
         self._seconds = seconds
         self._seed = seed
         self._pods = pods
         self._say = say
         self._happened: list[Happened] = []
+        self._injected: list[tuple[str, Injected]] = []
         self._struck: Counter[str] = Counter()
+        """How often each fault that is none of the proxy's has struck."""
         self._lives: dict[str, Life] = {}
         self._born: dict[str, float] = {}
         self._ended: dict[str, float] = {}
@@ -84,22 +152,33 @@ class _Soak:
         nodes = max(4, self._pods // PODS_PER_NODE)
         churn = Churn(self._scene, namespace, seed=self._seed, nodes=nodes, size=self._pods)
         self._say(HEADER)
-        churn.begin()
-        churn.preempt(self._pods // 20)
-        self._scene.settle()
-        quiet_tasks = self._quiet_tasks()
-        with churn:
-            self._go_wrong()
-        churn.clear_orphans()
-        self._undo()
-        verdict = self._scene.settle()
+        with Controllers(self._scene.plane.access, namespace):
+            churn.begin()
+            churn.preempt(self._pods // 20)
+            self._scene.settle()
+            quiet_tasks = self._quiet_tasks()
+            audit = _CacheAudit(self._scene)
+            with churn, audit:
+                self._go_wrong()
+            churn.clear_orphans()
+            self._undo()
+            verdict = self._scene.settle()
+            different = self._scene.differences()
+            churn.make_room()
+            waiting = self._still_waiting()
         self._scene.save()
         end = time.monotonic()
         result = Result(bound=verdict.bound, evicted=verdict.evicted, episodes=len(self._happened))
+        result.acts, result.kinds = churn.acts, churn.bound()
+        result.strict = self._evictions()
         result.table = fault_table(self._happened, self._counts(), verdict, end)
         result.faults = [
             *verdict.faults,
-            *(f"books: {line}" for line in self._scene.differences()),
+            *(f"struck nothing: {name}" for name in self._idle()),
+            *([] if audit.looked else ["the leader's cache was never compared"]),
+            *(f"cache, for a while: {line}" for line in audit.standing.found),
+            *(f"cache: {line}" for line in different),
+            *(f"lost: {line}" for line in waiting),
             *(
                 f"growth: {line}"
                 for line in growth(self._lives.values(), (quiet_tasks, self._quiet_tasks()))
@@ -132,22 +211,65 @@ class _Soak:
         if leader is None:
             return  # the lease is free at the moment: enough is wrong already
         self._happened.append(Happened(time.monotonic(), episode.name))
-        plane, what = self._scene.plane, episode.what
-        if isinstance(what, Rule):
-            self._scene.inject(what, *([leader] if episode.target is Target.LEADER else []))
-            return
+        if isinstance(episode.what, Rule):
+            targets = [leader] if episode.target is Target.LEADER else []
+            injected = self._scene.inject(episode.what, *targets)
+            self._injected.append((episode.name, injected))
+            again = time.monotonic() + episode.what.seconds
+            self._later.append((again, partial(_inject_again, injected)))
+        else:
+            self._act(episode.what, leader)
+
+    def _act(self, what: Act, leader: Member) -> None:
+        """The fault strikes; it is counted only when it is seen to have struck."""
+        plane = self._scene.plane
         match what:
             case Act.KILL:
-                leader.signal(signal.SIGKILL)
+                leader.kill()
+                self._struck[what] += leader.program.exit_code == -signal.SIGKILL
             case Act.STOP:
                 leader.signal(signal.SIGTERM)
+                self._later.append(
+                    (time.monotonic() + ENDED_SECONDS, partial(self._has_ended, leader))
+                )
             case Act.PAUSE:
                 leader.signal(signal.SIGSTOP)
+                eventually(lambda: leader.paused, bool, f"{leader.name} paused")
+                self._struck[what] += 1
                 self._later.append((time.monotonic() + PAUSE_SECONDS, lambda: _resume(leader)))
             case Act.API_SERVER | Act.ETCD:
                 name = "etcd" if what is Act.ETCD else "kube-apiserver"
                 plane.stop_component(name)
                 plane.start_component(name)
+                self._struck[what] += 1
+
+    def _has_ended(self, member: Member) -> None:
+        self._struck[Act.STOP] += member.program.wait(ENDED_SECONDS) is not None
+
+    def _idle(self) -> list[str]:
+        """The episodes that are not the proxy's and did not strike each time.
+
+        Rules that struck nothing are in the verdict.
+        """
+        times = Counter(episode.name for episode in self._happened)
+        return [act for act in Act if self._struck[act] < times[act]]
+
+    def _evictions(self) -> Counter[int]:
+        writes = (write for journal in self._scene.journals().values() for write in journal)
+        return Counter(
+            write["status"]
+            for write in writes
+            if write["path"].endswith("/eviction") and write["status"] is not None
+        )
+
+    def _still_waiting(self) -> list[str]:
+        """Pods without a node though everything fits."""
+        deadline = time.monotonic() + ROOM_SECONDS
+        while waiting := [pod for pod in self._scene.books.pods if not pod.node]:
+            if time.monotonic() > deadline:
+                return [f"{pod.key} waits where everything fits" for pod in waiting]
+            time.sleep(LOOK_AGAIN)
+        return []
 
     def _do_what_is_due(self, now: float) -> None:
         for due, act in list(self._later):
@@ -161,7 +283,8 @@ class _Soak:
         self._revive(float("inf"))
 
     def _start(self, before: Member | None = None) -> None:
-        member = self._scene.start(proxy=before.proxy if before else None)
+        proxy = before.proxy if before else None
+        member = self._scene.start(proxy=proxy, packages=self._packages)
         self._born[member.name] = time.monotonic()
         self._lives[member.name] = Life(member.name)
 
@@ -206,13 +329,10 @@ class _Soak:
         )
 
     def _counts(self) -> Counter[str]:
-        """How often each fault has struck: requests of the proxy's kinds, else episodes."""
-        total = Counter(episode.name for episode in self._happened if episode.name not in {*Kind})
-        for proxy in self._scene.proxies:
-            with suppress(OSError):
-                total += Counter(
-                    {str(k): n for k, n in proxy.counts().items() if k is not Kind.PARTITION}
-                )
+        """How often each fault has struck: requests of the proxies' rules, else processes."""
+        total = Counter(self._struck)
+        for name, injected in self._injected:
+            total[name] += injected.strikes()
         return total
 
     def _quiet_tasks(self) -> int:
@@ -224,6 +344,12 @@ class _Soak:
             time.sleep(SAMPLE_SECONDS)
             fewest = min(fewest, leader.tasks())
         return fewest
+
+
+def _inject_again(injected: Injected) -> None:
+    """Where a rule struck nothing, perhaps because nobody led, it has a second chance."""
+    if not injected.strikes():
+        injected.inject()
 
 
 def _resume(member: Member) -> None:

@@ -1,10 +1,14 @@
 """Three minutes of `make soak`, and how it judges."""
 
+from collections import Counter
+from http import HTTPStatus
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from faults.books import Verdict
+from soak.churn import FIXED, STRICT
 from soak.figures import HEADER, Happened, Life, Minute, fault_table, growth
 from soak.run import soak
 from soak.schedule import episodes
@@ -23,6 +27,9 @@ def test_three_minutes_of_churn_and_faults_leave_nothing_wrong() -> None:
     assert result.faults == [], "\n".join([*lines, *result.table])
     assert result.bound > PODS
     assert result.episodes >= 5
+    names = Counter(name.rstrip("-0123456789") for name in (*FIXED, *STRICT))
+    assert [kind for kind, n in names.items() if result.kinds[kind] <= n] == [], "names return"
+    assert result.strict[HTTPStatus.CREATED]
     assert len(lines) >= MINUTES
     assert all(len(line) <= WIDTH for line in lines)
 
@@ -71,7 +78,7 @@ def test_a_wrong_thing_is_put_down_to_the_fault_before_it() -> None:
     )
     rows = {
         cells[0]: cells[1:]
-        for line in fault_table(happened, {"drop": 7}, verdict, 40.0)
+        for line in fault_table(happened, {"drop": 7, "500": 1}, verdict, 40.0)
         if (cells := [cell.strip() for cell in line[1:-1].split("|")])
     }
     assert rows["drop"] == ["7", "1", "0", "0", "0", "0", "7.0 s"]

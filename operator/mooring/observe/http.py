@@ -12,7 +12,7 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_address
 from itertools import islice
 from typing import Any, Final, Protocol, TypeVar
@@ -41,6 +41,8 @@ RELOAD_SECONDS: Final = 10.0
 """Pause between two looks at the files of certificates."""
 _SLICE: Final = 200
 """Short records that are made at a time; they take some milliseconds."""
+_REST: Final = 3.0
+"""After each slice of the dump the event loop is free for so many times its duration."""
 
 _Answer = TypeVar("_Answer")
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -91,11 +93,13 @@ class Endpoints:
             the pod is not known.
         pod_groups: Gives what is known of the pod groups of this namespace and name now.
         shadow: Gives what /debug/shadow shows of a namespace; of all if it is "".
+        cache_dump: Begins what /debug/cache shows: records of the cache as JSON values.
         configuration: Gives the configuration in force, as JSON values, for /configz.
         tls: Gives the TLS context to serve with.
         reviews: Says who a user is and what it may do.
         always_allow_paths: Paths that are shown to everybody; `/a/*` stands for all below `/a/`.
         page: What is served below /ui/; without it nothing is.
+        dump_seconds: A client that has not read /debug/cache in this time is cut off.
     """
 
     def __init__(
@@ -108,11 +112,13 @@ class Endpoints:
         pod_report: Callable[[str], Awaitable[Mapping[str, Any] | None]],
         pod_groups: Callable[[str, str], list[dict[str, Any]]],
         shadow: Callable[[str], Mapping[str, Any]],
+        cache_dump: Callable[[], Iterator[Mapping[str, Any]]],
         configuration: Callable[[], Mapping[str, Any]],
         tls: ServingTls,
         reviews: Reviews,
         always_allow_paths: Collection[str],
         page: Page | None = None,
+        dump_seconds: float = 120.0,
     ) -> None:
         self._health = {"livez": live, "healthz": live, "readyz": ready}
         self._metrics = metrics
@@ -120,6 +126,9 @@ class Endpoints:
         self._pod_report = pod_report
         self._pod_groups = pod_groups
         self._shadow = shadow
+        self._cache_dump = cache_dump
+        self._dump_seconds = dump_seconds
+        self._dumping = False
         self._configuration = configuration
         self._tls = tls
         self._reviews = reviews
@@ -155,6 +164,7 @@ class Endpoints:
         app.router.add_get("/configz", self._show_configuration)
         app.router.add_get("/debug/decisions", self._show_decisions)
         app.router.add_get("/debug/shadow", self._show_shadow)
+        app.router.add_get("/debug/cache", self._show_cache, allow_head=False)
         if self._page is not None:
             app.router.add_routes(self._page.start(self))
             app.on_response_prepare.append(self._add_headers)
@@ -357,6 +367,40 @@ class Endpoints:
         await self._require(request, pod_read(namespace))
         page = orjson.dumps(self._shadow(namespace))
         return web.Response(body=page, content_type="application/json")
+
+    async def _show_cache(self, request: web.Request) -> web.StreamResponse:
+        """The cache as lines of JSON, which are made and sent in slices; for one client at a time.
+
+        An answer that does not end with the record "end" is not complete.
+        """
+        await self._require(request, pod_read())
+        if self._dumping:
+            text = "another client is reading the cache: try again when it has read it\n"
+            raise web.HTTPTooManyRequests(text=text, headers={"Retry-After": "5"})
+        self._dumping = True
+        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        try:
+            async with asyncio.timeout(self._dump_seconds):
+                await response.prepare(request)
+                await self._send_cache(response)
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+        finally:
+            self._dumping = False
+        return response
+
+    async def _send_cache(self, response: web.StreamResponse) -> None:
+        """Send the records; no more of them are in memory than the client has yet to read."""
+        records = self._cache_dump()
+        while True:
+            began = time.monotonic()
+            part = b"".join(orjson.dumps(one) + b"\n" for one in islice(records, _SLICE))
+            if not part:
+                return
+            took = time.monotonic() - began
+            await response.write(part)
+            await asyncio.sleep(_REST * took)
 
 
 def _named(parameter: str, value: str) -> tuple[str, str]:

@@ -1,0 +1,91 @@
+"""The dump of the cache has what decisions count, by uid."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mooring.engine.cache_dump import cache_dump
+from mooring.engine.scheduler_state import SchedulerState
+from mooring.model.devices import CardFormat
+from mooring.model.pod import Pod, parse_pod
+from mooring.testing.builders import node, pod
+from scheduler_states import put_profile, scheduler_state
+
+SHARES = CardFormat(memory_resource="example.com/gpu-mem", count_resource="example.com/gpu-count")
+CARDS = {"example.com/gpu-mem": "32", "example.com/gpu-count": "2"}
+
+Record = Mapping[str, Any]
+
+
+def records(scheduler: SchedulerState, kind: str) -> list[Record]:
+    return [record for record in cache_dump(scheduler) if record["kind"] == kind]
+
+
+def assume(scheduler: SchedulerState, raw: Mapping[str, Any], on: str) -> Pod:
+    assumed = parse_pod(raw)
+    scheduler.state.assume(assumed, scheduler.state.nodes.row_of[on])
+    return assumed
+
+
+def test_a_node_has_what_its_pods_request_and_each_pod_its_uid_node_and_state() -> None:
+    scheduler = scheduler_state(
+        node("a", cpu="4"),
+        pod("bound", cpu="1", node="a"),
+        pod("leaving", cpu="500m", node="a", terminating=True),
+    )
+    assume(scheduler, pod("new", cpu="2", memory="1Gi"), "a")
+    [found] = records(scheduler, "node")
+    assert (found["node"], found["known"], found["podCount"]) == ("a", True, 3)
+    assert found["allocatable"]["cpu"] == 4000
+    assert found["requested"]["cpu"] == 3500
+    assert found["requested"]["memory"] == 2**30
+    uids = {placed.pod.key: placed.pod.uid for placed in scheduler.state.pods}
+    assert {
+        (one["pod"], one["uid"], one["node"], one["state"]) for one in records(scheduler, "pod")
+    } == {
+        ("default/bound", uids["default/bound"], "a", "added"),
+        ("default/leaving", uids["default/leaving"], "a", "terminating"),
+        ("default/new", uids["default/new"], "a", "assumed"),
+    }
+    requests = {one["pod"]: one["requests"] for one in records(scheduler, "pod")}
+    assert requests["default/new"] == {"cpu": 2000, "memory": 2**30}
+
+
+def test_a_node_that_only_pods_name_is_not_known() -> None:
+    scheduler = scheduler_state(pod("orphan", cpu="1", node="gone"))
+    [found] = records(scheduler, "node")
+    assert (found["node"], found["known"], found["allocatable"]) == ("gone", False, {})
+    assert found["requested"]["cpu"] == 1000
+
+
+def test_cards_are_told_with_their_pods() -> None:
+    scheduler = scheduler_state(node("a", resources=CARDS))
+    books = scheduler.state.track_cards(SHARES)
+    share = assume(scheduler, pod("share", requests={"example.com/gpu-mem": "8"}), "a")
+    scheduler.state.assign_cards(share, SHARES, ((1,),))
+    assert books.known(0)
+    [found] = records(scheduler, "node")
+    assert found["cards"] == [{"pod": share.key, "uid": share.uid, "cards": ((1,),), "known": True}]
+
+
+def test_nominations_and_evictions_are_told() -> None:
+    scheduler = scheduler_state(node("a", cpu="1"), pod("victim", cpu="1", node="a"))
+    high = parse_pod(pod("high", cpu="1", priority=10))
+    scheduler.state.nominate(high, "a")
+    scheduler.state.begin_evictions(high, [placed.pod for placed in scheduler.state.pods])
+    [found] = records(scheduler, "nomination")
+    assert (found["uid"], found["node"], found["awaitsVictims"]) == (high.uid, "a", True)
+    [evicted] = records(scheduler, "pod")
+    assert evicted["evicting"] is True
+
+
+def test_pending_pods_are_told_with_their_queue_and_the_end_with_the_number_of_records() -> None:
+    scheduler = scheduler_state()
+    profile = put_profile(scheduler)
+    waiting, stray = parse_pod(pod("waiting")), parse_pod(pod("stray"))
+    scheduler.queue.add(waiting, profile.pipeline, 0.0)
+    scheduler.without_profile[stray.uid] = stray
+    assert {(one["uid"], one["state"]) for one in records(scheduler, "pending")} == {
+        (waiting.uid, "active"),
+        (stray.uid, "without a profile"),
+    }
+    assert [*cache_dump(scheduler)][-1] == {"kind": "end", "records": 2}

@@ -1,0 +1,86 @@
+"""What the volume controller and the disruption controller would do, where neither runs."""
+
+import threading
+from http.client import HTTPException
+from typing import Any, Final, Self
+
+from controlplane import Access, ApiError
+from controlplane.client import Client
+from soak.workloads import BUDGET
+
+__all__ = ["Controllers"]
+
+Raw = dict[str, Any]
+
+TICK_SECONDS: Final = 0.5
+VOLUMES: Final = "/api/v1/persistentvolumes"
+ALLOWED: Final = 2
+"""So many disruptions the budget allows, again after each look."""
+
+
+class Controllers:
+    """A thread that binds claims to the volumes that Mooring chose, and renews the budget."""
+
+    def __init__(self, access: Access, namespace: str) -> None:
+        self._access = access
+        self._claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
+        self._budget = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{BUDGET}"
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(TICK_SECONDS):
+            try:
+                with self._access.client() as client:
+                    self._bind_volumes(client)
+                    self._renew_budget(client)
+            except (ApiError, OSError, HTTPException):
+                continue  # an object changed or went meanwhile, or the API server is away
+
+    def _bind_volumes(self, client: Client) -> None:
+        claims = {raw["metadata"]["uid"]: raw for raw in client.get(self._claims)["items"]}
+        for claim in claims.values():
+            if claim["metadata"].get("deletionTimestamp"):
+                path = f"{self._claims}/{claim['metadata']['name']}"
+                client.patch(path, {"metadata": {"finalizers": None}})
+        for volume in client.get(VOLUMES)["items"]:
+            path = f"{VOLUMES}/{volume['metadata']['name']}"
+            if volume["metadata"].get("deletionTimestamp"):
+                client.patch(path, {"metadata": {"finalizers": None}})
+                continue
+            if not volume["spec"].get("claimRef") and volume["status"]["phase"] == "Pending":
+                client.patch(f"{path}/status", {"status": {"phase": "Available"}})
+            chosen = claims.get((volume["spec"].get("claimRef") or {}).get("uid", ""))
+            if chosen is not None and not chosen["spec"].get("volumeName"):
+                self._bind(client, path, volume["metadata"]["name"], chosen)
+
+    def _bind(self, client: Client, volume: str, name: str, claim: Raw) -> None:
+        path = f"{self._claims}/{claim['metadata']['name']}"
+        completed = {
+            "uid": claim["metadata"]["uid"],  # refused if it is another claim of the name
+            "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+        }
+        client.patch(path, {"metadata": completed, "spec": {"volumeName": name}})
+        client.patch(f"{volume}/status", {"status": {"phase": "Bound"}})
+        client.patch(f"{path}/status", {"status": {"phase": "Bound"}})
+
+    def _renew_budget(self, client: Client) -> None:
+        found = client.get(self._budget)
+        status = {
+            "disruptionsAllowed": ALLOWED,
+            "observedGeneration": found["metadata"]["generation"],
+            "expectedPods": 100,
+            "currentHealthy": 100,
+            "desiredHealthy": 100 - ALLOWED,
+            "disruptedPods": {},
+        }
+        if found.get("status", {}).get("disruptionsAllowed") != ALLOWED:
+            client.patch(f"{self._budget}/status", {"status": status})
