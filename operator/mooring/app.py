@@ -242,6 +242,7 @@ class Scheduler:
                     knows=self._intake.knows,
                     gone=self._intake.gone,
                     found=self._kopf.pod_found,
+                    gone_meanwhile=self._scheduler.departures.meanwhile,
                     selectors={"fieldSelector": UNSCHEDULED},
                 ),
                 Compared(
@@ -250,6 +251,7 @@ class Scheduler:
                     knows=profile_handler.knows,
                     gone=profile_handler.gone,
                     found=self._kopf.profile_found,
+                    gone_meanwhile=profile_handler.departures.meanwhile,
                 ),
             ),
         )

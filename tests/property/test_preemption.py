@@ -307,7 +307,12 @@ class Evicting(RuleBasedStateMachine):
         known = self.placed.get(name)
         if known is not None:
             self.state.budget_exhausted(known.pod)
-            self.exhausted |= self.budgets.keys()
+            newer = {
+                key
+                for key, charges in self.charges.items()
+                if any(c.uid == known.pod.uid and c.written and not c.left for c in charges)
+            }
+            self.exhausted |= self.budgets.keys() - newer
 
     @invariant()
     def evicting_pods_are_those_whose_eviction_has_not_ended(self) -> None:

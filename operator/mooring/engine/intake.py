@@ -94,6 +94,7 @@ class Intake:
 
     def gone(self, key: str, uid: str) -> None:
         """The pod is no longer without a node: it was bound, it ended, or it was deleted."""
+        self._scheduler.departures.note(uid)
         without_profile = self._scheduler.without_profile.get(key)
         if without_profile is not None and without_profile.uid == uid:
             del self._scheduler.without_profile[key]
