@@ -547,7 +547,7 @@ class Trial:
     def remove(self, key: str) -> None:
         """Removes the placed pod of this namespace/name.
 
-        A pod whose node does not exist any more stays, because only its pods keep its row.
+        A pod whose node does not exist stays: its removal frees nothing.
         """
         placed = self._state.pods.get(key)
         if placed is not None and self._state.nodes.nodes[placed.row] is not None:
