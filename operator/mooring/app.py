@@ -244,6 +244,7 @@ class Scheduler:
                     knows=lambda _, uid: self._intake.knows(Uid(uid)),
                     gone=lambda _, uid: self._intake.gone(Uid(uid)),
                     found=self._kopf.pod_found,
+                    gone_meanwhile=self._scheduler.departures.meanwhile,
                     selectors={"fieldSelector": UNSCHEDULED},
                 ),
                 Compared(
@@ -252,6 +253,7 @@ class Scheduler:
                     knows=profile_handler.knows,
                     gone=profile_handler.gone,
                     found=self._kopf.profile_found,
+                    gone_meanwhile=profile_handler.departures.meanwhile,
                 ),
             ),
         )

@@ -1,19 +1,22 @@
 """What manifests/ and crds/ do on a real API server, applied as their users apply them."""
 
 import itertools
+import runpy
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
 import replica
 from controlplane.access import Access
-from controlplane.client import ApiError
+from controlplane.client import ApiError, Client
 from controlplane.cluster import ControlPlane
+from controlplane.nodes import create_nodes
 from mooring.kube import resources
 from mooring.kube.resources import Resource
 
@@ -256,3 +259,143 @@ def test_a_pod_that_sets_a_variable_twice_is_not_refused(admission: Admission) -
     twice = pod()
     twice["spec"]["containers"][0]["env"] = [{"name": "A", "value": v} for v in ("1", "2")]
     assert admission.scheduler_of(admission.namespace("mooring"), twice) == "mooring"
+
+
+GPU_TOPOLOGY = ROOT / "manifests" / "gpu-topology" / "daemonset.yaml"
+TOPOLOGY = "scheduling.mooring.dev/gpu-topology"
+ACCOUNT = "/api/v1/namespaces/kube-system/serviceaccounts/gpu-topology/token"
+
+
+class Publisher:
+    """The example DaemonSet's service account, with tokens as its pods have them."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        create_nodes(access, 2)
+
+    def token(self, node: str | None) -> str:
+        """The token of a pod on the node; without one, a token of the account alone."""
+        spec: dict[str, Any] = {"expirationSeconds": 3600}
+        with self._access.client() as client:
+            if node is not None:
+                body = pod(nodeName=node, serviceAccountName="gpu-topology")
+                made = client.post("/api/v1/namespaces/kube-system/pods", body)["metadata"]
+                about = {"name": made["name"], "uid": made["uid"]}
+                spec["boundObjectRef"] = {"kind": "Pod", "apiVersion": "v1", **about}
+            return str(client.post(ACCOUNT, {"spec": spec})["status"]["token"])
+
+    def patch(self, token: str, node: str, **changed: Any) -> dict[str, Any]:
+        """The node after the patch with this token."""
+        with Client.to(self._access.url, token, self._access.ca_file) as client:
+            stored: dict[str, Any] = client.patch(f"/api/v1/nodes/{node}", changed)
+            return stored
+
+    def refusal(self, token: str, node: str, **changed: Any) -> str:
+        """Why the patch is refused; empty if it is not."""
+        try:
+            self.patch(token, node, **changed)
+        except ApiError as error:
+            return str(error)
+        return ""
+
+
+def annotated(**annotations: str | None) -> dict[str, Any]:
+    return {"metadata": {"annotations": annotations}}
+
+
+LINKS = annotated(**{TOPOLOGY: '{"links": [["X"]]}'})
+
+
+@pytest.fixture(scope="module")
+def publisher(access: Access) -> Publisher:
+    """The service account, its role and the policy, in force."""
+    access.kubectl("apply", "-f", str(GPU_TOPOLOGY))
+    applied = Publisher(access)
+    token = applied.token("node-1")
+    eventually(lambda: bool(applied.refusal(token, "node-2", **LINKS)), "the policy in force")
+    return applied
+
+
+def test_a_pod_of_the_gpu_daemonset_annotates_its_own_node(publisher: Publisher) -> None:
+    stored = publisher.patch(publisher.token("node-1"), "node-1", **LINKS)
+    assert stored["metadata"]["annotations"][TOPOLOGY] == '{"links": [["X"]]}'
+    removed = publisher.patch(publisher.token("node-1"), "node-1", **annotated(**{TOPOLOGY: None}))
+    assert TOPOLOGY not in removed["metadata"].get("annotations", {})
+
+
+def test_the_script_of_the_gpu_daemonset_publishes_with_that_token(
+    access: Access, publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = runpy.run_path(str(GPU_TOPOLOGY.with_name("publish.py")), run_name="publish")
+    (tmp_path / "token").write_text(publisher.token("node-1"))
+    (tmp_path / "ca.crt").write_bytes(access.ca_file.read_bytes())
+    monkeypatch.setitem(script["publish"].__globals__, "ACCOUNT", str(tmp_path))
+    server = urlsplit(access.url)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", server.hostname or "")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port))
+    monkeypatch.setenv("NODE_NAME", "node-1")
+    script["publish"]("published")
+    with access.client() as client:
+        stored = client.get("/api/v1/nodes/node-1")
+    assert stored["metadata"]["annotations"][TOPOLOGY] == "published"
+
+
+def test_a_pod_of_the_gpu_daemonset_may_change_no_other_node(publisher: Publisher) -> None:
+    refusal = publisher.refusal(publisher.token("node-1"), "node-2", **LINKS)
+    assert "a pod of node node-1 may not change node node-2" in refusal
+
+
+def test_a_token_of_the_gpu_daemonset_without_a_node_may_change_none(publisher: Publisher) -> None:
+    refusal = publisher.refusal(publisher.token(None), "node-1", **LINKS)
+    assert "the token names no node; only that of a pod on a node is accepted" in refusal
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        annotated(**{"scheduling.mooring.dev/gpu-unhealthy": "0"}),
+        {"metadata": {"labels": {"kubernetes.io/hostname": "another"}}},
+        {"metadata": {"labels": {"more": "yes"}}},
+        {"metadata": {"finalizers": ["example.com/held"]}},
+        {
+            "metadata": {
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "Node", "name": "node-2", "uid": "u"}
+                ]
+            }
+        },
+        {"spec": {"unschedulable": True}},
+        {"spec": {"taints": [{"key": "taken", "effect": "NoExecute"}]}},
+        {**LINKS, "spec": {"unschedulable": True}},
+    ],
+    ids=str,
+)
+def test_a_pod_of_the_gpu_daemonset_may_change_nothing_else_of_its_node(
+    publisher: Publisher, changed: dict[str, Any]
+) -> None:
+    refusal = publisher.refusal(publisher.token("node-1"), "node-1", **changed)
+    assert f"only the annotation {TOPOLOGY} may be changed" in refusal
+
+
+@pytest.mark.usefixtures("publisher")
+def test_the_policy_of_the_gpu_daemonset_holds_for_nobody_else(access: Access) -> None:
+    with access.client() as client:
+        stored = client.patch("/api/v1/nodes/node-2", {"metadata": {"labels": {"mine": "yes"}}})
+        assert stored["metadata"]["labels"]["mine"] == "yes"
+        policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+        checked = client.get(f"{policies}/gpu-topology").get("status", {}).get("typeChecking", {})
+        assert checked.get("expressionWarnings", []) == []
+
+
+def test_the_pods_of_the_gpu_daemonset_meet_the_restricted_standard(access: Access) -> None:
+    (daemonset,) = (
+        found
+        for found in yaml.safe_load_all(GPU_TOPOLOGY.read_text())
+        if found["kind"] == "DaemonSet"
+    )
+    template = {"metadata": {"name": "publish"}, "spec": daemonset["spec"]["template"]["spec"]}
+    with access.client() as client:
+        stored = client.post("/api/v1/namespaces/mooring-system/pods?dryRun=All", template)
+    (container,) = stored["spec"]["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert "@sha256:" in container["image"]

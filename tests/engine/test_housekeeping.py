@@ -8,6 +8,7 @@ import pytest
 from kube.api_server import ApiServer
 from kube.virtual_clock import VirtualClock
 from mooring.engine.housekeeping import (
+    ASK_AGAIN_SECONDS,
     CONFIRMATION_SECONDS,
     FLUSH_SECONDS,
     NOMINATION_SECONDS,
@@ -17,7 +18,7 @@ from mooring.engine.housekeeping import (
 from mooring.framework.verdicts import Unschedulable
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
-from mooring.model.events import Action, ClusterEvent
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod
 from scheduler_states import put_profile, scheduler_state
@@ -124,7 +125,9 @@ async def test_a_pod_whose_confirmation_is_not_overdue_is_not_asked_for(
     assert server.seen == []
 
 
-async def test_an_overdue_pod_that_is_bound_is_confirmed(server: ApiServer, house: House) -> None:
+async def test_an_overdue_pod_that_is_bound_stays_assumed_and_is_asked_for_again(
+    server: ApiServer, house: House
+) -> None:
     house.bound(1.0)
     await house.clock.advance(CONFIRMATION_SECONDS)
     request = await server.next()
@@ -133,9 +136,37 @@ async def test_an_overdue_pod_that_is_bound_is_confirmed(server: ApiServer, hous
     await house.chores_wait()
     assert house.heard == []
     assert house.scheduler_state.state.overdue(house.clock()) == []
-    placed = house.scheduler_state.state.pods.get(WEB.uid)
-    assert placed is not None
-    assert not placed.assumed
+    assert [placed.assumed for placed in house.scheduler_state.state.pods] == [True]
+    await house.clock.advance(ASK_AGAIN_SECONDS)
+    (await server.next()).refuse(404, "NotFound", "pods web not found")
+    await house.chores_wait()
+    assert [*house.scheduler_state.state.pods] == []
+
+
+async def test_an_overdue_pod_that_another_scheduler_bound_elsewhere_is_there(
+    server: ApiServer, house: House
+) -> None:
+    house.bound(1.0)
+    await house.clock.advance(CONFIRMATION_SECONDS)
+    (await server.next()).reply(pod("web", node="b"))
+    await house.chores_wait()
+    placed = [*house.scheduler_state.state.pods]
+    assert [(there.pod.node_name, there.assumed) for there in placed] == [("b", False)]
+
+
+async def test_a_relist_that_overtakes_the_answer_leaves_no_pod_that_is_gone(
+    server: ApiServer, house: House
+) -> None:
+    house.bound(1.0)
+    await house.clock.advance(CONFIRMATION_SECONDS)
+    asked = await server.next()
+    house.scheduler_state.state.replace(Kind.POD, {})
+    asked.reply(pod("web", node="a"))
+    await house.chores_wait()
+    await house.clock.advance(ASK_AGAIN_SECONDS)
+    (await server.next()).refuse(404, "NotFound", "pods web not found")
+    await house.chores_wait()
+    assert [*house.scheduler_state.state.pods] == []
 
 
 async def test_an_overdue_pod_that_is_not_bound_is_forgotten_and_scheduled_again(
@@ -167,6 +198,82 @@ async def test_a_successor_of_the_overdue_pod_does_not_confirm_it(
     successor["metadata"]["uid"] = "another"
     (await server.next()).reply(successor)
     assert await house.events_of_the_pod() == [Action.DELETE]
+
+
+async def test_an_answer_about_a_pod_that_the_watch_has_shown_bound_and_deleted_is_dropped(
+    server: ApiServer, house: House
+) -> None:
+    state = house.scheduler_state.state
+    house.bound(1.0)
+    await house.clock.advance(CONFIRMATION_SECONDS)
+    asked = await server.next()
+    state.put(Kind.POD, WEB.uid, parse_pod(pod("web", node="a")))
+    state.delete(Kind.POD, WEB.uid)
+    asked.reply(pod("web", node="a"))
+    await house.chores_wait()
+    assert [*state.pods] == []
+
+
+async def test_an_answer_from_before_the_watch_showed_the_pod_bound_is_dropped(
+    server: ApiServer, house: House
+) -> None:
+    state = house.scheduler_state.state
+    house.bound(1.0)
+    await house.clock.advance(CONFIRMATION_SECONDS)
+    asked = await server.next()
+    state.put(Kind.POD, WEB.uid, parse_pod(pod("web", node="a")))
+    asked.reply(pod("web"))
+    await house.chores_wait()
+    assert [placed.pod.uid for placed in state.pods] == [WEB.uid]
+    assert house.unbound == []
+
+
+async def test_an_answer_that_the_pod_has_gone_does_not_end_its_successors_binding(
+    server: ApiServer, house: House
+) -> None:
+    state = house.scheduler_state.state
+    house.bound(1.0)
+    await house.clock.advance(CONFIRMATION_SECONDS)
+    asked = await server.next()
+    state.delete(Kind.POD, WEB.uid)
+    manifest = pod("web")
+    manifest["metadata"]["uid"] = "another"
+    successor = parse_pod(manifest)
+    state.assume(successor, state.nodes.row_of["a"])
+    asked.refuse(404, "NotFound", "pods web not found")
+    await house.chores_wait()
+    assert [(placed.pod.uid, placed.assumed) for placed in state.pods] == [("another", True)]
+
+
+async def test_a_preemptor_still_waits_for_a_victim_that_was_shown_bound_meanwhile(
+    server: ApiServer, house: House
+) -> None:
+    state = house.scheduler_state.state
+    house.bound(1.0)
+    await house.clock.advance(CONFIRMATION_SECONDS)
+    asked = await server.next()
+    state.put(Kind.POD, WEB.uid, parse_pod(pod("web", node="a")))
+    preemptor = parse_pod(pod("urgent", priority=10))
+    state.nominate(preemptor, "a")
+    state.begin_evictions(preemptor, [WEB])
+    asked.refuse(404, "NotFound", "pods web not found")
+    await house.chores_wait()
+    assert state.evictions.evicting(WEB)
+    assert [nominee.pod for nominee in state.nominations] == [preemptor]
+
+
+async def test_a_pod_that_went_while_it_was_found_not_to_be_bound_is_not_scheduled_again(
+    server: ApiServer, house: House
+) -> None:
+    house.bound(1.0)
+    await house.clock.advance(CONFIRMATION_SECONDS)
+    asked = await server.next()
+    house.scheduler_state.departures.note(WEB.uid)
+    asked.reply(pod("web"))
+    assert await house.events_of_the_pod() == [Action.DELETE]
+    await house.chores_wait()
+    assert [*house.scheduler_state.state.pods] == []
+    assert house.unbound == []
 
 
 async def test_without_an_answer_the_pod_stays_assumed_and_is_looked_for_again(

@@ -723,3 +723,9 @@ def test_the_formats_of_groups_are_those_of_the_plugins_in_force(open_door: Door
     open_door.scheduler_state.profiles.remove("gated")
     open_door.intake.profiles_changed()
     assert len(state.pod_groups) == 0
+
+
+def test_whoever_reads_a_pod_is_told_that_it_goes_meanwhile(open_door: Door) -> None:
+    with open_door.scheduler_state.departures.meanwhile() as gone:
+        open_door.intake.gone(Uid("never-seen"))
+        assert "never-seen" in gone

@@ -158,9 +158,9 @@ def test_a_plugin_that_is_not_row_local_runs_for_every_node_and_pod() -> None:
 
 
 def test_a_row_whose_node_is_gone_is_not_a_node() -> None:
-    found = deciding(node("n1"), node("n2"), pod("other", node="n2"))
+    found = deciding(node("n2"), node("n1"), pod("other", node="n2"))
     found.state.delete(Kind.NODE, "n2")
-    assert len(found.cluster.nodes) == 2
+    assert [*found.cluster.node_names] == ["", "n1", ""]
     outcome = found.outcome(pod())
     assert isinstance(outcome, ScheduleResult)
     assert outcome.node == "n1"

@@ -291,3 +291,11 @@ def test_the_verdict_about_the_newest_spec_is_known_by_name(
         "reason": "InForce",
         "message": "in force for pods with schedulerName packed",
     }
+
+
+def test_whoever_reads_a_profile_is_told_that_it_goes_meanwhile(
+    profile_handler: ProfileHandler,
+) -> None:
+    with profile_handler.departures.meanwhile() as gone:
+        profile_handler.gone("packed", "never-seen")
+        assert "never-seen" in gone

@@ -9,6 +9,7 @@ import pytest
 
 from kube.api_server import ApiServer, Request
 from kube.virtual_clock import VirtualClock
+from mooring.engine.departures import Departures
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.resources import POD, PRIORITY_CLASS
@@ -33,6 +34,7 @@ class Register:
         self.classes: dict[str, str] = {}
         self.malformed: set[str] = set()
         self.broken: set[str] = set()
+        self.departures = Departures()
         compared = (
             Compared(
                 POD,
@@ -40,6 +42,7 @@ class Register:
                 self._knows_pod,
                 self._pod_gone,
                 self._pod_found,
+                self.departures.meanwhile,
                 PENDING,
             ),
             Compared(
@@ -48,6 +51,7 @@ class Register:
                 lambda name, uid: self.classes.get(name) == uid,
                 self._class_gone,
                 self._class_found,
+                Departures().meanwhile,
             ),
         )
         self.comparer = CacheComparer(client, compared, sleep=self.clock.sleep)
@@ -243,6 +247,21 @@ async def test_what_kopf_shows_within_the_pause_is_not_missing(
     await register.clock.advance(PAUSE_SECONDS)
     await no_classes(server)
     await register.done()
+
+
+async def test_an_object_that_went_while_it_was_read_is_not_handed_over(
+    server: ApiServer, register: Register
+) -> None:
+    register.comparer.hint()
+    await register.due()
+    listed(await server.next(), "u1", "u2", "u3")
+    await register.due()
+    read = await server.next()
+    register.departures.note("u3")
+    read.reply({"metadata": metadata("u3")})
+    await no_classes(server)
+    await register.done()
+    assert "default/u3" not in register.pods
 
 
 async def test_another_object_of_the_same_name_is_not_handed_over(

@@ -88,6 +88,20 @@ async def test_a_snapshot_groups_the_nodes_by_a_label() -> None:
     assert snapshot["resources"][:3] == ["cpu", "memory", "pods"]
 
 
+async def test_a_snapshot_names_the_nodes_of_its_columns_whatever_comes_meanwhile() -> None:
+    shared = scheduler_state(ready("a"), ready("b"))
+
+    def another_node_takes_the_row() -> float:
+        shared.state.delete(Kind.NODE, "a")
+        shared.state.put(Kind.NODE, "z", parse_object(Kind.NODE, ready("z")))
+        return 0.0
+
+    shown = Nodes(shared, another_node_takes_the_row)
+    snapshot = await shown.snapshot(shown.columns("cpu"), "cpu", None)
+    assert snapshot["names"] == ["a", "b"]
+    assert shared.state.nodes.names == ["z", "b"]
+
+
 async def test_without_zones_and_racks_nodes_are_not_grouped_unless_a_label_is_chosen() -> None:
     shown = nodes(ready("a", labels={"team": "red"}))
     columns = shown.columns("cpu")

@@ -2,11 +2,15 @@ from typing import Any
 
 import pytest
 
-from mooring.model.events import Kind
+from mooring.framework.hints import QueueingHint
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import HOSTNAME, ZONE
 from mooring.model.pod import parse_pod
 from mooring.plugins.inter_pod_affinity import InterPodAffinity
-from mooring.testing.builders import namespace, node, pod, uid_of
+from mooring.policy.args import InterPodAffinityArgs
+from mooring.state.snapshot import Snapshot
+from mooring.testing.builders import cluster, namespace, node, pod, uid_of
+from mooring.testing.fakes import handle
 from plugin_answers import PluginAnswers, Rejected
 
 HARD = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -242,3 +246,14 @@ def test_placed_and_removed_pods_are_noticed() -> None:
     assert asking.rejections(incoming) == {"a1": AGAINST}
     asking.state.delete(Kind.POD, uid_of("p"))
     assert asking.rejections(incoming) == {}
+
+
+def test_a_node_that_goes_frees_its_domain_of_the_anti_affinity_of_pods_that_are_left() -> None:
+    avoiding = placed("avoiding", "a1", affinity=apart(term(DB)))
+    state = cluster(avoiding, *NODES)
+    gone = state.known(Kind.NODE, "a1")
+    state.delete(Kind.NODE, "a1")
+    event = ClusterEvent(Kind.NODE, Action.DELETE, gone, None)
+    affinity = InterPodAffinity(InterPodAffinityArgs(), handle(state))
+    hint = affinity.queueing_hint(parse_pod(pod("db", labels=DB)), event, Snapshot(state))
+    assert hint is QueueingHint.QUEUE

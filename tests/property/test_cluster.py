@@ -324,19 +324,18 @@ class Cluster(RuleBasedStateMachine):
             assert self.state.nodes.pod_count.data[row] == len(left) + 1
 
     @invariant()
-    def rows_are_those_of_nodes_and_of_pods_without_one(self) -> None:
-        table = self.state.nodes
-        names = self.model.nodes.keys() | {held.node for held in self.model.pods.values()}
-        assert table.row_of.keys() == names
-        for name, row in table.row_of.items():
-            assert table.names[row] == name
-            assert bool(table.present.data[row]) == (name in self.model.nodes)
+    def a_node_has_a_row_while_it_exists_and_the_last_row_is_in_use(self) -> None:
+        table, unknown = self.state.nodes, self.state.nodes.unknown_row
+        assert table.row_of.keys() == self.model.nodes.keys()
+        assert all(table.names[row] == name for name, row in table.row_of.items())
         free = set(range(table.row_count)) - set(table.row_of.values())
         assert all(table.names[row] == "" and table.nodes[row] is None for row in free)
+        assert np.flatnonzero(table.present.data).tolist() == sorted(table.row_of.values())
+        assert table.row_count == 1 + max((unknown, *table.row_of.values()))
 
     @invariant()
     def requests_and_pods_add_up(self) -> None:
-        table = self.state.nodes
+        table, unknown = self.state.nodes, self.state.nodes.unknown_row
         expected: dict[str, Any] = {
             "pods": table.pod_count.data,
             **{
@@ -349,7 +348,7 @@ class Cluster(RuleBasedStateMachine):
         for what, column in expected.items():
             sums = np.zeros(len(column), np.int64)
             for held in self.model.pods.values():
-                sums[table.row_of[held.node]] += amount(held, what)
+                sums[table.row_of.get(held.node, unknown)] += amount(held, what)
             assert column.tolist() == sums.tolist(), what
 
     @invariant()
@@ -359,9 +358,11 @@ class Cluster(RuleBasedStateMachine):
         assumed = {uid for uid, held in pods.items() if held.assumed}
         assert state.pods.assumed.keys() == assumed
         assert {p.pod.uid for p in state.pods if p.assumed} == assumed
-        for name, row in state.nodes.row_of.items():
+        for name in NODES:
             there = {uid for uid, h in pods.items() if h.node == name}
-            assert state.pods.on(row).keys() == there
+            assert {p.pod.uid for p in state.pods_of(name)} == there
+            if (row := state.nodes.row_of.get(name)) is not None:
+                assert state.pods.on(row).keys() == there
         assert self.model.heard == {uid: h.node for uid, h in pods.items() if h.announced}
         for name in PODS:
             found = state.pods.named(f"default/{name}")
@@ -438,7 +439,10 @@ class Cluster(RuleBasedStateMachine):
             )
             if pod is not None
         )
-        placed = [(uid, h.node, h.cpu or 0, False) for uid, h in self.model.pods.items()]
+        placed = [
+            (uid, h.node if h.node in self.model.nodes else "", h.cpu or 0, False)
+            for uid, h in self.model.pods.items()
+        ]
         nominated = {entry[:2] for entry in found if entry[3]}
         assert nominated == {(uid, on) for uid, (_, on) in self.model.nominated.items()}
         assert [entry for entry in found if not entry[3]] == sorted(placed)

@@ -321,8 +321,14 @@ class Evicting(RuleBasedStateMachine):
     @precondition(lambda self: self.placed)
     @rule(data=st.data())
     def budget_is_exhausted(self, data: st.DataObject) -> None:
-        self.state.budget_exhausted(self.one_of_the_pods(data).pod)
-        self.exhausted |= self.budgets.keys()
+        known = self.one_of_the_pods(data)
+        self.state.budget_exhausted(known.pod)
+        newer = {
+            key
+            for key, charges in self.charges.items()
+            if any(c.uid == known.pod.uid and c.written and not c.left for c in charges)
+        }
+        self.exhausted |= self.budgets.keys() - newer
 
     @invariant()
     def evicting_pods_are_those_whose_eviction_has_not_ended(self) -> None:

@@ -315,3 +315,13 @@ def test_a_budgets_status_that_is_written_with_the_same_values_opens_the_budget_
     assert allowed(state) == 0
     write_status(state, 2)
     assert allowed(state) == 2
+
+
+def test_an_answer_older_than_the_budgets_status_does_not_exhaust_it() -> None:
+    state = guarded(allowed=1)
+    victim = known(state, "a")
+    state.begin_evictions(PREEMPTOR, [victim])
+    write_status(state, allowed=2)  # while the refusal of the eviction is under way
+    state.budget_exhausted(victim)
+    state.abandon_eviction(victim)
+    assert allowed(state) == 2

@@ -44,25 +44,35 @@ def test_put_returns_what_was_known_before() -> None:
     assert table.drop("n1") is None
 
 
-def test_pods_may_be_there_before_their_node_and_after_it() -> None:
-    table = NodeTable()
-    row, early = table.row("n1"), parse_pod(pod(cpu="1", node="n1"))
+def test_the_row_of_pods_without_a_node_is_no_node_and_stays() -> None:
+    table = table_of(node("n1"))
+    row, early = table.unknown_row, parse_pod(pod(cpu="1", node="n2"))
     table.add_pod(row, early)
-    assert (table.present_count, bool(table.present.data[row])) == (0, False)
-    table.put(parse_node(node("n1")))
-    assert table.requested.at("cpu", row) == 1000
-    table.drop("n1")
-    assert table.row_of == {"n1": row}
+    assert (table.present_count, bool(table.present.data[row])) == (1, False)
     table.remove_pod(row, early)
-    assert table.row_of == {}
+    table.put(parse_node(node("n2")))
+    assert table.unknown_row == row
+    assert row not in table.row_of.values()
 
 
-def test_a_row_without_node_and_pods_is_used_for_another_name() -> None:
-    table = table_of(node("n1"), node("n2"))
-    row = table.row_of["n1"]
-    table.drop("n1")
-    assert table.row("n3") == row
-    assert (table.names[row], table.row_count) == ("n3", 2)
+def test_the_lowest_free_row_is_used_for_another_node() -> None:
+    table = table_of(*(node(f"n{number}") for number in range(5)))
+    for name in ("n2", "n0", "n1"):
+        table.drop(name)
+    table.put(parse_node(node("other")))
+    assert (table.row_of["other"], table.names[0], table.row_count) == (0, "other", 5)
+
+
+def test_the_table_shrinks_once_its_last_rows_are_free() -> None:
+    table = table_of(*(node(f"n{number}") for number in range(5)))
+    for name, rows in (("n1", 5), ("n3", 5), ("n4", 3), ("n2", 1), ("n0", 0)):
+        version = table.set_version
+        table.drop(name)
+        assert table.row_count == len(table.all_rows) == rows
+        assert table.set_version > version
+    for name in ("m0", "m1"):
+        table.put(parse_node(node(name)))
+    assert table.row_of == {"m0": 0, "m1": 1}
 
 
 def test_zones_take_turns_in_the_order_of_nodes() -> None:

@@ -32,15 +32,15 @@ def test_nodes_are_those_that_exist_in_the_order_of_zones() -> None:
 
 
 def test_a_row_has_its_node_if_that_exists() -> None:
-    row, lost = CLUSTER.row("a"), CLUSTER.row("no-such-node")
+    row, unknown = CLUSTER.row("a"), STATE.nodes.unknown_row
     assert row is not None
-    assert lost is not None
+    assert CLUSTER.row("no-such-node") is None
     found = CLUSTER.node(row)
     assert found is not None
     assert found.name == "a"
-    assert CLUSTER.node(lost) is None
+    assert CLUSTER.node(unknown) is None
     assert CLUSTER.fits_requests(row, {"cpu": 4000})
-    assert not CLUSTER.fits_requests(lost, {})
+    assert not CLUSTER.fits_requests(unknown, {})
 
 
 def test_names_that_were_handed_out_stay_as_they_were() -> None:

@@ -23,6 +23,8 @@ PERMIT_SECONDS: Final = 1.0
 CONFIRMATION_SECONDS: Final = 5.0
 REPORT_SECONDS: Final = 5.0
 NOMINATION_SECONDS: Final = 5.0
+ASK_AGAIN_SECONDS: Final = 60.0
+"""A pod that is bound is asked for again after so long, if the watch has not shown it yet."""
 FLUSH_SECONDS: Final = 30.0
 """kube-scheduler flushes its unschedulable pods as often (scheduling_queue.go)."""
 
@@ -92,18 +94,37 @@ class Housekeeping:
                 logger.warning("pod %s is still unconfirmed: %s", pod.key, text)
 
     async def _settle(self, pod: Pod) -> None:
-        """Ask the API server about a bound pod that the watch has never shown."""
+        """Ask the API server about a bound pod that the watch has never shown.
+
+        The answer counts only if the watches have told nothing newer meanwhile. A pod that is bound
+        stays assumed, because only the watch tells in order that it is bound and what follows.
+        """
+        with self._scheduler.departures.meanwhile() as gone:
+            found = await self._read(pod)
+            state = self._scheduler.state
+            placed = state.pods.assumed.get(pod.uid)
+            if placed is None:
+                return
+            if found is None or found.finished:
+                logger.warning(
+                    "pod %s was bound and has gone; its node's resources are free", pod.key
+                )
+                state.forget(pod)
+            elif found.node_name is None:
+                logger.warning("pod %s was said to be bound and is not; it is tried again", pod.key)
+                state.forget(pod)
+                if pod.uid not in gone:
+                    self._unbound(found)
+            elif found.node_name == placed.pod.node_name:
+                state.expect_confirmation(pod, self._clock() + ASK_AGAIN_SECONDS)
+            else:
+                state.put(Kind.POD, pod.uid, found)
+
+    async def _read(self, pod: Pod) -> Pod | None:
+        """Return the pod as the API server has it; None if it is gone."""
         try:
             raw = await self._client.get(POD, pod.name, pod.namespace)
         except NotFoundError:
-            found = None
-        else:
-            found = parse_object(Kind.POD, raw)
-        if found is None or found.uid != pod.uid:
-            logger.warning("pod %s was bound and has gone; its node's resources are free", pod.key)
-            self._scheduler.state.forget(pod)
-        else:
-            self._scheduler.state.put(Kind.POD, pod.uid, found)
-            if found.node_name is None and not found.finished:
-                logger.warning("pod %s was said to be bound and is not; it is tried again", pod.key)
-                self._unbound(found)
+            return None
+        found = parse_object(Kind.POD, raw)
+        return found if found.uid == pod.uid else None

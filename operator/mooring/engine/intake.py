@@ -84,6 +84,7 @@ class Intake:
 
     def gone(self, uid: Uid) -> None:
         """The pod is no longer without a node: it was bound, it ended, or it was deleted."""
+        self._scheduler.departures.note(uid)
         self._scheduler.without_profile.pop(uid, None)
         self._gated_since.pop(uid, None)
         if self._scheduler.queue.remove(uid, self._clock()) is not None:

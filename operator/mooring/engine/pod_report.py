@@ -61,8 +61,8 @@ class PodReports:
         placed = scheduler.cluster.pod(uid)
         if placed is None:
             return None
-        node = scheduler.cluster.nodes.name(placed.row)
-        return {"state": "being bound" if placed.assumed else "bound", "node": node}
+        state = "being bound" if placed.assumed else "bound"
+        return {"state": state, "node": placed.pod.node_name}
 
     def _queued(self, queued: QueuedPod) -> dict[str, Any]:
         now = self._clock()
@@ -84,7 +84,7 @@ class PodReports:
             }
         elif placed is not None and placed.assumed:
             report["state"] = "being bound"
-            report["node"] = self._scheduler.cluster.nodes.name(placed.row)
+            report["node"] = placed.pod.node_name
         if queued.queue is SubQueue.BACKOFF:
             report["backoffSeconds"] = round(max(queued.backoff_expiration - now, 0.0), 1)
         if queued.queue is SubQueue.ACTIVE:

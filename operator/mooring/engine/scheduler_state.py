@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mooring.engine.departures import Departures
 from mooring.engine.profiles import Profiles
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.model.pod import Pod, Uid
@@ -46,6 +47,8 @@ class SchedulerState:
     """What calls a binding off while PreBind plugins work, by the pod's uid."""
     being_bound: dict[Uid, BindingUnderWay] = field(default_factory=dict)
     """The last binding of each assumed pod, by the pod's uid, if it has not ended."""
+    departures: Departures = field(default_factory=Departures)
+    """The pods that are no longer without a node, for those who read a pod meanwhile."""
     decisions: DecisionLog = field(default_factory=DecisionLog)
     """The paths of pods and the last decisions about them."""
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import orjson
 
+from mooring.engine.departures import Departures
 from mooring.engine.intake import Intake
 from mooring.engine.profiles import Profiles
 from mooring.kube.timestamps import time_now
@@ -51,6 +52,8 @@ class ProfileHandler:
         self._shown: dict[str, Mapping[str, Any]] = {}
         self._outdated: set[str] = set()
         self._history: deque[dict[str, Any]] = deque(maxlen=_MOST_HISTORY)
+        self.departures = Departures()
+        """The profiles that are deleted, for those who read a profile meanwhile."""
 
     def applied(self, raw: Mapping[str, Any]) -> dict[str, Any] | None:
         """Put the profile in force if it is valid.
@@ -121,6 +124,7 @@ class ProfileHandler:
 
     def gone(self, name: str, uid: str) -> None:
         """Take the profile out of force; its pods wait for another profile that matches them."""
+        self.departures.note(uid)
         if self.knows(name, uid):
             self._remember(name, replace(self._verdicts[name], ready=False, reason="Deleted"), None)
             del self._verdicts[name]

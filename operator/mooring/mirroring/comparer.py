@@ -7,7 +7,8 @@ need no comparison: their reflectors hand over whole sets.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -39,6 +40,7 @@ class Compared:
         knows: Whether the object with this key and uid is known, in whatever state.
         gone: Removes the object with this key and uid.
         found: Takes an object that was not known, as the API server has it.
+        gone_meanwhile: Returns a context with the uids that have gone since it was entered.
         selectors: `fieldSelector` and `labelSelector` of the list.
     """
 
@@ -47,6 +49,7 @@ class Compared:
     knows: Callable[[str, str], bool]
     gone: Callable[[str, str], None]
     found: Callable[[dict[str, Any]], Awaitable[None]]
+    gone_meanwhile: Callable[[], AbstractContextManager[Container[str]]]
     selectors: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -138,19 +141,16 @@ class CacheComparer:
         for key in keys[:MOST_FETCHED]:
             metadata = by_key[key]
             self._last_read[compared.resource] = key
-            name, namespace, uid = metadata["name"], metadata.get("namespace"), metadata["uid"]
-            try:
-                raw = await self._client.get(compared.resource, name, namespace)
-            except NotFoundError:
+            raw = await self._read(compared, metadata)
+            if raw is None:
                 continue
-            if raw["metadata"]["uid"] != uid:
-                continue  # another object of that name, which the next round finds
             try:
                 await compared.found(raw)
             except ApiError:
                 raise
             except Exception:
                 logger.exception("%s %s is not taken in", compared.resource, key)
+            uid = metadata["uid"]
             if compared.knows(key, uid):
                 found += 1
             else:
@@ -159,6 +159,19 @@ class CacheComparer:
             logger.warning("%d %s had come unnoticed", found, compared.resource)
         if len(unknown) > MOST_FETCHED:
             self._hint.set()
+
+    async def _read(self, compared: Compared, metadata: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the object; None if it has gone, or another one has its name.
+
+        The next round finds that one.
+        """
+        name, namespace, uid = metadata["name"], metadata.get("namespace"), metadata["uid"]
+        with compared.gone_meanwhile() as gone:
+            try:
+                raw = await self._client.get(compared.resource, name, namespace)
+            except NotFoundError:
+                return None
+            return raw if raw["metadata"]["uid"] == uid and uid not in gone else None
 
 
 def _key(resource: Resource, metadata: Mapping[str, Any]) -> str:

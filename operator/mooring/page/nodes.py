@@ -118,18 +118,17 @@ class Nodes:
         `groups` has the values of the label, and for each node the number of its value, -1 for a
         node without the label. If no label is chosen (None), it is that of the zone or rack.
         """
+        # As they are now, because a row may be another node's after a pause.
+        nodes = [self._scheduler.state.nodes.nodes[row] for row in columns.rows.tolist()]
         labels = await self._label_keys()
         if label is None:
             label = next((key for key in labels if key in _FIRST_LABELS), "")
-        table = self._scheduler.state.nodes
-        rows = columns.rows.tolist()
         values: dict[str, int] = {}
         names, codes = list[str](), list[int]()
 
         def steps() -> Iterator[None]:
-            for count, row in enumerate(rows):
-                node = table.nodes[row]
-                names.append(table.names[row])
+            for count, node in enumerate(nodes):
+                names.append(node.name if node is not None else "")
                 value = node.labels.get(label) if node is not None else None
                 codes.append(-1 if value is None else values.setdefault(value, len(values)))
                 if not count % _SLICE:

@@ -514,7 +514,7 @@ class Trials:
 
     def _node_of(self, key: str) -> str | None:
         placed = self._scheduler.cluster.pod_named(key)
-        return self._scheduler.cluster.nodes.name(placed.row) if placed is not None else None
+        return placed.pod.node_name if placed is not None else None
 
 
 @dataclass(slots=True, eq=False)

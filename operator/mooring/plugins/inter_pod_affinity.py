@@ -233,8 +233,7 @@ def _domains_differ(pod: Pod, before: Any, after: Any, cluster: Snapshot) -> boo
         return False
     keys = {*terms.required_keys, *(key for _, key in terms.anti)}
     keys |= {counts.domains.key for _, counts in cluster.owners(Role.FORBIDDEN, pod)}
-    row = cluster.row((before or after).name)
-    for placed in cluster.pods_on(row) if row is not None else ():
+    for placed in cluster.pods_of((before or after).name):
         keys |= _keys_against(pod, placed.pod, cluster)
     return any(was.get(key) != now.get(key) for key in keys)
 

@@ -56,6 +56,8 @@ class ClusterState:
         self.nominations = self._nominations.nominations
         self._evictions = EvictionsWriter(self.objects, self.pods, self._pod_columns)
         self.evictions = self._evictions.evictions
+        self._on_unknown_nodes: dict[str, dict[str, PodState]] = {}
+        """The pods whose node does not exist, by its name and their uid."""
         self._sink: EventSink = _drop
 
     def on_events(self, sink: EventSink) -> None:
@@ -90,8 +92,10 @@ class ClusterState:
         if kind is Kind.NODE:
             with self._relabelling(value.name, value.labels):
                 before: object | None = self.nodes.put(value)
-            self.devices.node_changed(self.nodes.row_of[value.name])
+            row = self.nodes.row_of[value.name]
+            self.devices.node_changed(row, value)
             if before is None:
+                self._move(self._on_unknown_nodes.get(key, {}).values(), row)
                 self.storage.node_changed(key)
         else:
             before = self.objects.put(kind, key, value)
@@ -118,12 +122,14 @@ class ClusterState:
         if kind is Kind.POD:
             return self._delete_pod(Uid(key))
         if kind is Kind.NODE:
-            self._withdraw_from(key)
             row = self.nodes.row_of.get(key)
-            with self._relabelling(key, {}):
-                before = self.nodes.drop(key)
             if row is not None:
-                self.devices.node_changed(row)
+                self._withdraw_from(row)
+                if pods := self.pods.on(row):
+                    self._move(pods.values(), self.nodes.unknown_row)
+            before = self.nodes.drop(key)
+            if row is not None:
+                self.devices.node_changed(row, None)
             self.storage.node_changed(key)
         else:
             before = self.objects.pop(kind, key)
@@ -220,7 +226,7 @@ class ClusterState:
             return
         events = self._delete_pod(pod.uid)
         if not assumed.announced and assumed.was_nominated:
-            nominee = replace(pod, nominated_node=self.nodes.names[assumed.row])
+            nominee = replace(pod, nominated_node=assumed.pod.node_name)
             events = (ClusterEvent(Kind.POD, Action.DELETE, nominee, None),)
         self._deliver(events)
 
@@ -323,6 +329,12 @@ class ClusterState:
             if placed.deadline is not None and placed.deadline <= now
         ]
 
+    def pods_of(self, node: str) -> Iterable[PodState]:
+        """The pods on the node of this name, also if there is no such node."""
+        row = self.nodes.row_of.get(node)
+        pods = self.pods.on(row) if row is not None else self._on_unknown_nodes.get(node, {})
+        return pods.values()
+
     def _keys(self, kind: Kind) -> Iterable[str]:
         if kind is Kind.NODE:
             return [node.name for node in self.nodes.nodes if node is not None]
@@ -341,8 +353,9 @@ class ClusterState:
         if known is not None and _in_place(known.pod, pod):
             return self._update_in_place(known, pod)
         self._detach(pod.uid)
-        row = self.nodes.row(pod.node_name)
+        row = self.nodes.row_of.get(pod.node_name)
         withdrawn = self._withdraw_elsewhere(pod, row) if known is None else ()
+        row = self.nodes.unknown_row if row is None else row
         cards = known.cards if known is not None else None
         placed = PodState(pod, row, assumed=False, cards=cards)
         self._attach(placed)
@@ -407,46 +420,69 @@ class ClusterState:
         """Inside, the node may get these labels; counts of its pods per label follow."""
         row = self.nodes.row_of.get(node)
         known = self.nodes.nodes[row] if row is not None else None
-        if row is None or (known is not None and known.labels == labels):
+        if row is None or known is None or known.labels == labels:
             return nullcontext()
         return self.topology.relabelling(
             [placed.equivalent for placed in self.pods.on(row).values()], row
         )
 
-    def _withdraw_from(self, node: str) -> None:
+    def _withdraw_from(self, row: int) -> None:
         """Nobody is nominated to a node that goes; its row may serve another name."""
-        row = self.nodes.row_of.get(node)
         for nominee in self.nominations:
             if nominee.row == row:
                 self._nominations.drop(nominee.pod.uid)
                 self._evictions.stop_waiting(nominee.pod)
 
+    def _move(self, pods: Iterable[PodState], row: int) -> None:
+        """The node of these pods has come or gone; nothing else about them has changed."""
+        for placed in tuple(pods):
+            self._leave(placed)
+            placed.row = row
+            self._enter(placed)
+
     def _attach(self, placed: PodState) -> None:
         """Adds the pod to every table and count; `_detach` is the exact reverse."""
-        self.pods.put(placed)
-        self.nodes.add_pod(placed.row, placed.pod)
-        placed.equivalent = self.topology.attach(placed.pod, placed.row)
-        self.storage.add_pod(placed.row, placed.pod)
-        self.devices.attach(placed)
         self._pod_groups.attach(placed)
-        self._pod_columns.put(
-            placed.pod,
-            placed.row,
-            nominated=False,
-            evicting=self.evictions.evicting(placed.pod),
-            group=self._pod_groups.number_of(placed.pod.uid),
-        )
+        self._enter(placed)
 
     def _detach(self, uid: Uid) -> PodState | None:
-        placed = self.pods.pop(uid)
+        placed = self.pods.get(uid)
         if placed is not None:
-            self._pod_columns.drop(placed.pod, nominated=False)
+            self._leave(placed)
             self._pod_groups.detach(placed)
-            self.devices.detach(placed)
-            self.storage.remove_pod(placed.row, placed.pod)
-            self.topology.detach(placed.equivalent, placed.row)
-            self.nodes.remove_pod(placed.row, placed.pod)
         return placed
+
+    def _enter(self, placed: PodState) -> None:
+        """Counts the pod on its row; `_leave` is the exact reverse."""
+        pod, row = placed.pod, placed.row
+        self.pods.put(placed)
+        self.nodes.add_pod(row, pod)
+        placed.equivalent = self.topology.attach(pod, row)
+        self.storage.add_pod(row, pod)
+        if self.nodes.is_unknown(row):
+            self._on_unknown_nodes.setdefault(pod.node_name or "", {})[pod.uid] = placed
+        self.devices.attach(placed)
+        self._pod_columns.put(
+            pod,
+            row,
+            nominated=False,
+            evicting=self.evictions.evicting(pod),
+            group=self._pod_groups.number_of(pod.uid),
+        )
+
+    def _leave(self, placed: PodState) -> None:
+        pod, row = placed.pod, placed.row
+        self._pod_columns.drop(pod, nominated=False)
+        if self.nodes.is_unknown(row):
+            on_same = self._on_unknown_nodes[pod.node_name or ""]
+            del on_same[pod.uid]
+            if not on_same:
+                del self._on_unknown_nodes[pod.node_name or ""]
+        self.devices.detach(placed)
+        self.storage.remove_pod(row, pod)
+        self.topology.detach(placed.equivalent, row)
+        self.nodes.remove_pod(row, pod)
+        self.pods.pop(pod.uid)
 
 
 def _same_object(before: object | None, after: object) -> bool:
@@ -508,7 +544,7 @@ class Trial:
     def remove(self, uid: Uid) -> None:
         """Remove the placed pod of this uid.
 
-        A pod whose node does not exist any more stays, because only its pods keep its row.
+        A pod whose node does not exist stays: its removal frees nothing.
         """
         placed = self._state.pods.get(uid)
         if placed is not None and self._state.nodes.nodes[placed.row] is not None:

@@ -148,9 +148,13 @@ class EvictionsWriter:
     def budget_exhausted(self, victim: Pod) -> None:
         """The Eviction API says that a budget of the victim allows no disruption for now.
 
-        Every budget that matches the victim allows none until its status is written again.
+        Every budget that matches the victim allows none until its status is written again. One
+        whose status has been written since the eviction began is not older than this answer.
         """
-        self._records.exhausted.update(b.key for b in _matching(self._objects, victim))
+        for budget in _matching(self._objects, victim):
+            charge = self._records.charges.get(budget.key, {}).get(victim.uid)
+            if charge is None or not charge.status_written:
+                self._records.exhausted.add(budget.key)
 
     def budget_written(self, key: str) -> None:
         """The budget of this namespace/name has a new status, or does not exist any more."""

@@ -1,10 +1,12 @@
 """The node table: one row per node, one contiguous column per quantity.
 
-A row belongs to a node's name as long as the node exists or pods are counted on it: a pod's event
-may arrive before its node's, and the pods of a deleted node are deleted one by one. Only rows whose
-`present` is True are nodes that can be chosen.
+A node has its row from when it is added until it is deleted, and `set_version` grows at both. All
+pods whose node does not exist are counted on one row: a pod's event may arrive before its node's,
+and the pods of a deleted node are deleted one by one, but a pod may also name any node at all. Only
+rows whose `present` is True are nodes that can be chosen.
 """
 
+import heapq
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -50,6 +52,7 @@ class NodeTable:
         self.nodes: list[Node | None] = []
         self.row_of: dict[str, int] = {}
         self._free_rows: list[int] = []
+        self._unknown_row: int | None = None
         self.present = columns.add(np.bool_)
         self.unschedulable = columns.add(np.bool_)
         self.pod_slots = columns.add(np.int64)
@@ -74,9 +77,9 @@ class NodeTable:
         """Rows whose node changed."""
         self.set_version = 0
         """Version of the set of nodes: grows when one is added or deleted, or its zone or images
-        change."""
+        change. Until then every row is the same node's, and there are as many rows."""
         self.topology_version = 0
-        """Grows when a node is added or deleted, or its labels or taints change."""
+        """Grows when a node is added or deleted, or its labels or taints change; rows as above."""
         self._all_rows: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._order: tuple[int, npt.NDArray[np.int64]] = (-1, np.zeros(0, np.int64))
 
@@ -97,21 +100,30 @@ class NodeTable:
         """How many nodes exist."""
         return len(self.order())
 
-    def row(self, name: str) -> int:
-        """The row of a node name. A new name gets a row without a node."""
-        row = self.row_of.get(name)
-        if row is not None:
-            return row
+    @property
+    def unknown_row(self) -> int:
+        """The row of all pods whose node does not exist; it has no name, and is never freed."""
+        if self._unknown_row is None:
+            self._unknown_row = self._new_row("")
+            self.set_version += 1
+            self.topology_version += 1
+        return self._unknown_row
+
+    def is_unknown(self, row: int) -> bool:
+        """Whether it is the row of the pods whose node does not exist."""
+        return row == self._unknown_row
+
+    def _new_row(self, name: str) -> int:
+        """Return the lowest free row, so that the last ones can be given up."""
         if self._free_rows:
-            row = self._free_rows.pop()
-            self.names[row], self.nodes[row] = name, None
-        else:
-            row = len(self.names)
-            self.names.append(name)
-            self.nodes.append(None)
-            self._columns.reserve(row + 1)
-            self._each_node.codes.data[row] = row
-        self.row_of[name] = row
+            row = heapq.heappop(self._free_rows)
+            self.names[row] = name
+            return row
+        row = len(self.names)
+        self.names.append(name)
+        self.nodes.append(None)
+        self._columns.reserve(row + 1)
+        self._each_node.codes.data[row] = row
         return row
 
     def add_column(self, dtype: npt.DTypeLike, fill: int = 0) -> Column:
@@ -120,6 +132,10 @@ class NodeTable:
         A row that is used for another name keeps what was written to it.
         """
         return self._columns.add(dtype, fill)
+
+    def remove_column(self, column: Column) -> None:
+        """Removes a column that `add_column` has returned, so that its memory is freed."""
+        self._columns.remove(column)
 
     @property
     def bytes(self) -> int:
@@ -158,7 +174,9 @@ class NodeTable:
 
     def put(self, node: Node) -> Node | None:
         """Adds or updates the node; returns the former version."""
-        row = self.row(node.name)
+        row = self.row_of.get(node.name)
+        if row is None:
+            row = self.row_of[node.name] = self._new_row(node.name)
         before = self.nodes[row]
         self.nodes[row] = node
         self.present.data[row] = True
@@ -182,12 +200,12 @@ class NodeTable:
         return before
 
     def drop(self, name: str) -> Node | None:
-        """Removes the node and returns it; its row stays while pods are counted on it."""
-        row = self.row_of.get(name)
+        """Removes the node, on which no pod is counted any more, and returns it."""
+        row = self.row_of.pop(name, None)
         before = self.nodes[row] if row is not None else None
         if row is None or before is None:
             return None
-        self.nodes[row] = None
+        self.names[row], self.nodes[row] = "", None
         for column in (self.present, self.unschedulable, self.pod_slots):
             column.data[row] = 0
         self.taints.put(row, ())
@@ -203,8 +221,19 @@ class NodeTable:
         self.topology_version += 1
         self.changes.mark(row)
         self.node_changes.mark(row)
-        self._release(row)
+        self._free(row)
         return before
+
+    def _free(self, row: int) -> None:
+        """The row may serve another node; free rows at the end of the table are given up."""
+        heapq.heappush(self._free_rows, row)
+        rows = len(self.names)
+        while rows and self.nodes[rows - 1] is None and not self.is_unknown(rows - 1):
+            rows -= 1
+        if rows < len(self.names):
+            del self.names[rows:], self.nodes[rows:]
+            self._free_rows = [free for free in self._free_rows if free < rows]
+            heapq.heapify(self._free_rows)
 
     def add_pod(self, row: int, pod: Pod) -> None:
         """Adds the pod's requests to the row."""
@@ -218,7 +247,6 @@ class NodeTable:
         self._account(row, pod, -1)
         for port in pod.shape.host_ports:
             self._free_port(row, port)
-        self._release(row)
 
     def _account(self, row: int, pod: Pod, sign: int) -> None:
         demand = pod.shape.demand
@@ -248,18 +276,13 @@ class NodeTable:
     def _free_port(self, row: int, port: HostPort) -> None:
         key = (port.protocol, port.port)
         rows = self.host_ports[key]
-        rows[row] -= Counter((port.ip,))
+        rows[row][port.ip] -= 1
+        if not rows[row][port.ip]:
+            del rows[row][port.ip]
         if not rows[row]:
             del rows[row]
         if not rows:
             del self.host_ports[key]
-
-    def _release(self, row: int) -> None:
-        """Frees a row without node and pods for another name."""
-        if self.nodes[row] is None and not self.pod_count.data[row]:
-            del self.row_of[self.names[row]]
-            self.names[row] = ""
-            self._free_rows.append(row)
 
     def _put_allocatable(self, row: int, node: Node, before: Node | None) -> None:
         if before is not None:

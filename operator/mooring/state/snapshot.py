@@ -69,6 +69,13 @@ class Snapshot:
         """The pods on a row, assumed ones included."""
         return self._state.pods.on(row).values()
 
+    def pods_of(self, node: str) -> Iterable[PodState]:
+        """The pods on the node of this name, assumed ones included, also if there is no such node.
+
+        `pods_on` has the pods of all nodes that do not exist together, on one row.
+        """
+        return self._state.pods_of(node)
+
     @property
     def pod_columns(self) -> PodColumns:
         """Placed and nominated pods as columns."""

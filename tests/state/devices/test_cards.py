@@ -56,8 +56,8 @@ def test_a_pod_whose_cards_are_not_known_counts_where_it_fits_best_after_all_oth
         gpu_node("n", 2, 16),
     ]
     for ordered in (objects, objects[::-1]):
-        _, cards = books(*ordered)
-        assert free(cards) == [16, 1]
+        state, cards = books(*ordered)
+        assert free(cards, state.nodes.row_of["n"]) == [16, 1]
 
 
 def test_pods_whose_cards_are_not_known_are_counted_in_the_order_of_their_names() -> None:
@@ -117,7 +117,10 @@ def test_overcommitted_cards_are_told() -> None:
 def test_pods_that_come_before_their_node_are_counted_when_it_comes() -> None:
     state, cards = books(share_pod("a", 5, node="n", card=0))
     state.put(Kind.NODE, "n", parse_node(gpu_node("n", 1, 8)))
-    assert free(cards) == [3]
+    assert free(cards, state.nodes.row_of["n"]) == [3]
+    state.delete(Kind.NODE, "n")
+    state.put(Kind.NODE, "n", parse_node(gpu_node("n", 2, 8)))
+    assert free(cards, state.nodes.row_of["n"]) == [3, 8]
 
 
 def test_a_request_that_cannot_be_read_counts_as_none() -> None:

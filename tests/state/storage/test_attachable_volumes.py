@@ -82,7 +82,7 @@ def put(state: ClusterState, raw: Raw) -> None:
 def used(state: ClusterState) -> set[str]:
     """The handles of the volumes that pods on n1 use."""
     known = state.storage.attachments
-    row = state.nodes.row("n1")
+    row = state.nodes.row_of["n1"]
     handles = ("h1", "h2", UNBOUND)
     return {
         handle for handle in handles if row in known.rows_using(CSISource("csi.example", handle))
@@ -121,6 +121,6 @@ def test_the_disk_of_a_pod_is_used_as_its_driver_knows_it() -> None:
     disk = {"name": "d", "awsElasticBlockStore": {"volumeID": "aws://z/vol-1"}}
     state = cluster(node("n1"), pod("web", node="n1", spec={"volumes": [disk]}))
     source = CSISource("ebs.csi.aws.com", "vol-1")
-    assert [*state.storage.attachments.rows_using(source)] == [state.nodes.row("n1")]
+    assert [*state.storage.attachments.rows_using(source)] == [state.nodes.row_of["n1"]]
     state.delete(Kind.POD, uid_of("web"))
     assert not state.storage.attachments.rows_using(source)

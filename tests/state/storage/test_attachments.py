@@ -2,6 +2,7 @@ import numpy as np
 
 from mooring.model.csi import parse_volume_attachment
 from mooring.model.events import Kind
+from mooring.model.node import parse_node
 from mooring.model.storage import CSISource
 from mooring.state.cluster import ClusterState
 from mooring.state.nodes import NodeTable
@@ -17,7 +18,7 @@ CSI = {"csi": {"driver": "csi.example", "volumeHandle": "h1"}}
 def attachments() -> Attachments:
     table = NodeTable()
     for name in ("n0", "n1", "n2"):
-        table.row(name)
+        table.put(parse_node(node(name)))
     return Attachments(table)
 
 
@@ -61,8 +62,8 @@ def test_drivers_are_counted_apart() -> None:
 
 
 def observed(state: ClusterState, name: str) -> int:
-    rows = np.array([state.nodes.row(name)])
-    return int(state.storage.attachments.counts("csi.example", rows)[0])
+    rows = np.array([row for row in (state.nodes.row_of.get(name),) if row is not None], np.int64)
+    return int(state.storage.attachments.counts("csi.example", rows).sum())
 
 
 def test_an_attachment_is_observed_once_its_node_and_its_volume_are_known() -> None:
@@ -96,5 +97,6 @@ def test_a_node_that_takes_the_row_of_another_has_none_of_its_attachments() -> N
     state = cluster(node("n1"), pv("v", spec=CSI), raw)
     row = state.nodes.row_of["n1"]
     state.delete(Kind.NODE, "n1")
-    assert state.nodes.row("n2") == row
+    state.put(Kind.NODE, "n2", parse_node(node("n2")))
+    assert state.nodes.row_of["n2"] == row
     assert observed(state, "n2") == 0

@@ -148,3 +148,14 @@ def test_many_changes_between_two_reads_are_all_seen() -> None:
 def test_removing_an_unknown_item_is_an_error() -> None:
     with pytest.raises(ValueError, match="not in list"):
         index_of(Thing(1, "t1", None, "plain")).remove(1, "t2")
+
+
+def test_items_are_found_after_many_others_with_traits_of_their_own_have_gone() -> None:
+    kept = [Thing(1, "a", in_zones("a"), "plain"), Thing(2, "b", in_zones("b"), "fancy")]
+    index = index_of(*kept)
+    for number in range(200):
+        index.add(0, f"gone{number}", in_zones("c"), f"mode{number}", kept[0])
+        index.remove(0, f"gone{number}")
+    assert index.items == kept
+    assert index.at_least(0, plain).tolist() == [0]
+    assert smallest(index, 0, 1) == smallest(index_of(*kept), 0, 1)

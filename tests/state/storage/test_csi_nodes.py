@@ -2,6 +2,7 @@ import numpy as np
 
 from mooring.model.csi import parse_csi_node
 from mooring.model.events import Kind
+from mooring.model.node import parse_node
 from mooring.state.cluster import ClusterState
 from mooring.state.storage.csi_nodes import UNLIMITED
 from mooring.testing.builders import cluster, node
@@ -11,12 +12,12 @@ EBS = "kubernetes.io/aws-ebs"
 
 
 def limit(state: ClusterState, name: str, driver: str = "csi.example") -> int:
-    rows = np.array([state.nodes.row(name)])
+    rows = np.array([state.nodes.row_of[name]])
     return int(state.storage.csi_nodes.limits(driver, rows)[0])
 
 
 def migrated(state: ClusterState, name: str) -> bool:
-    rows = np.array([state.nodes.row(name)])
+    rows = np.array([state.nodes.row_of[name]])
     return bool(state.storage.csi_nodes.migrated(EBS, rows)[0])
 
 
@@ -51,6 +52,7 @@ def test_a_node_that_takes_the_row_of_another_has_none_of_its_limits() -> None:
     state = cluster(node("n1"), csi_node("n1", {"csi.example": 3}, migrated=[EBS]))
     row = state.nodes.row_of["n1"]
     state.delete(Kind.NODE, "n1")
-    assert state.nodes.row("n2") == row
+    state.put(Kind.NODE, "n2", parse_node(node("n2")))
+    assert state.nodes.row_of["n2"] == row
     assert limit(state, "n2") == UNLIMITED
     assert not migrated(state, "n2")

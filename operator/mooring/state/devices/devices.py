@@ -7,6 +7,7 @@ kinds of devices, such as those of dynamic resource allocation, would have books
 from weakref import WeakValueDictionary
 
 from mooring.model.devices import Assignment, CardFormat, CardRequestError, card_request
+from mooring.model.node import Node
 from mooring.state.devices.cards import Cards
 from mooring.state.nodes import NodeTable
 from mooring.state.pods import PodState, PodTable
@@ -35,7 +36,7 @@ class Devices:
             for row, node in enumerate(self._nodes.nodes):
                 if node is not None:
                     cards.put_node(row, node)
-            for placed in self._pods:
+            for placed in filter(self._is_counted, self._pods):
                 cards.put_pod(placed.row, placed.pod, _known(placed, form))
         if demand and not cards.followed:
             cards.follow()
@@ -48,7 +49,7 @@ class Devices:
 
     def attach(self, placed: PodState) -> None:
         """The pod has its cards; `detach` is the exact reverse."""
-        if not self._cards:
+        if not self._cards or not self._is_counted(placed):
             return  # asking for the items of a weak dictionary takes longer than all else here
         for form, cards in self._cards.items():
             cards.put_pod(placed.row, placed.pod, _known(placed, form))
@@ -71,6 +72,8 @@ class Devices:
 
         If its annotations name other cards than those chosen for it, they are right.
         """
+        if not self._is_counted(placed):
+            return False
         changed = False
         for form, cards in self._cards.items():
             changed |= cards.put_pod(placed.row, placed.pod, _known(placed, form))
@@ -82,10 +85,14 @@ class Devices:
                 self.mismatches += 1
         return changed
 
-    def node_changed(self, row: int) -> None:
-        """The row's node came, went or changed."""
+    def _is_counted(self, placed: PodState) -> bool:
+        """Whether the pod's node exists: without it there are no cards, and many such pods."""
+        return not self._nodes.is_unknown(placed.row)
+
+    def node_changed(self, row: int, node: Node | None) -> None:
+        """The row has this node, or has lost its node (None)."""
         for cards in self._cards.values():
-            cards.put_node(row, self._nodes.nodes[row])
+            cards.put_node(row, node)
 
     def publish(self, placed: PodState) -> bool:
         """A pod was placed: typical demand follows; True if it did for any books."""

@@ -28,6 +28,8 @@ class Attachments:
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._counts: dict[str, Column] = {}
+        self._on_rows: Counter[str] = Counter()
+        """The sum of each driver's column; a driver without a volume on any row has none."""
         self._used: dict[CSISource, Counter[int]] = {}
         self._observed: dict[CSISource, Counter[int]] = {}
 
@@ -58,10 +60,18 @@ class Attachments:
             del rows[row]
         if not rows:
             del counters[source]
-        column = self._counts.get(source.driver)
+        if change := self._is_on(source, row) - before:
+            self._count(source.driver, row, change)
+
+    def _count(self, driver: str, row: int, change: int) -> None:
+        column = self._counts.get(driver)
         if column is None:
-            column = self._counts[source.driver] = self._nodes.add_column(np.int64)
-        column.data[row] += self._is_on(source, row) - before
+            column = self._counts[driver] = self._nodes.add_column(np.int64)
+        column.data[row] += change
+        self._on_rows[driver] += change
+        if not self._on_rows[driver]:
+            self._nodes.remove_column(self._counts.pop(driver))
+            del self._on_rows[driver]
 
     def _is_on(self, source: CSISource, row: int) -> bool:
         return row in self._used.get(source, _NONE) or row in self._observed.get(source, _NONE)
@@ -83,8 +93,8 @@ class ObservedAttachments:
         if before == after:
             return
         if before is not None:
-            self._by_node[before.node_name].discard(before.name)
-            self._by_volume[before.volume_name].discard(before.name)
+            _discard(self._by_node, before.node_name, before.name)
+            _discard(self._by_volume, before.volume_name, before.name)
             self._refresh(before.name)
         if after is not None:
             self._by_node.setdefault(after.node_name, set()).add(after.name)
@@ -122,3 +132,10 @@ class ObservedAttachments:
         if not isinstance(volume.source, CSISource) or not attachment.attacher:
             return None
         return CSISource(attachment.attacher, volume.source.handle), row
+
+
+def _discard(sets: dict[str, set[str]], key: str, item: str) -> None:
+    """Takes the item out of the key's set, and an empty set out of the dictionary."""
+    sets[key].discard(item)
+    if not sets[key]:
+        del sets[key]

@@ -73,8 +73,8 @@ class BestFitIndex(Generic[_Item]):
         del self._keys[at], self._numbers[at], self.items[at]
         columns = self._columns_to_update()
         self._columns = None if columns is None else np.delete(columns, at, axis=1)
-        if len(self._affinities) > 2 * len(self.items) + _MANY:
-            self._renumber_affinities()
+        if max(len(self._affinities), len(self._traits)) > 2 * len(self.items) + _MANY:
+            self._renumber()
 
     def at_least(self, size: int, suitable: Callable[[_Item], bool]) -> IntArray:
         """Ascending positions of the suitable items of this size or larger.
@@ -121,11 +121,15 @@ class BestFitIndex(Generic[_Item]):
         self._changes = 0
         return self._columns
 
-    def _renumber_affinities(self) -> None:
-        """Drops the numbers of affinities that no item has any more."""
-        before, self._affinities = self._affinities, NodeAffinities(self._nodes)
+    def _renumber(self) -> None:
+        """Drops the numbers of affinities and traits that no item has any more."""
+        affinities, self._affinities = self._affinities, NodeAffinities(self._nodes)
+        traits, self._traits = [*self._traits], {}
         self._numbers = [
-            (self._affinities.number(before.affinities[number]), traits)
-            for number, traits in self._numbers
+            (
+                self._affinities.number(affinities.affinities[affinity]),
+                self._traits.setdefault(traits[trait], len(self._traits)),
+            )
+            for affinity, trait in self._numbers
         ]
         self._columns = None

@@ -24,12 +24,15 @@ class Capacities:
         if before == after:
             return
         if before is not None and before.largest is not None:
-            self._by_class[before.storage_class].remove(before.largest, before.key)
+            capacities = self._by_class[before.storage_class]
+            capacities.remove(before.largest, before.key)
+            if not capacities:
+                del self._by_class[before.storage_class]
         if after is not None and after.largest is not None:
-            capacities = self._by_class.get(after.storage_class)
-            if capacities is None:
-                capacities = self._by_class[after.storage_class] = BestFitIndex(self._nodes)
-            capacities.add(after.largest, after.key, _affinity(after), None, after)
+            found = self._by_class.get(after.storage_class)
+            if found is None:
+                found = self._by_class[after.storage_class] = BestFitIndex(self._nodes)
+            found.add(after.largest, after.key, _affinity(after), None, after)
 
     def has_capacity(self, storage_class: str, size: int, rows: IntArray) -> BoolArray:
         """True where a volume of the class and of this size can be provisioned."""

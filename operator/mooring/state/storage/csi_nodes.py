@@ -1,5 +1,6 @@
 """Attach limits and migrated plugins of the nodes, as their CSINodes say."""
 
+from collections import Counter
 from typing import Final
 
 import numpy as np
@@ -25,6 +26,8 @@ class CSINodes:
         self._objects = objects
         self._shown: dict[str, tuple[int, CSINode]] = {}
         self._limits: dict[str, Column] = {}
+        self._limited: Counter[str] = Counter()
+        """How many nodes have a limit of each driver; a driver without one has no column."""
         self._migrated: dict[str, set[int]] = {}
 
     def limits(self, driver: str, rows: IntArray) -> IntArray:
@@ -51,14 +54,23 @@ class CSINodes:
         for driver, limit in csi_node.limits.items():
             if limit is not None:
                 self._column(driver).data[row] = limit
+                self._limited[driver] += 1
         for plugin in csi_node.migrated_plugins:
             self._migrated.setdefault(plugin, set()).add(row)
 
     def _clear(self, row: int, csi_node: CSINode) -> None:
-        for driver in csi_node.limits:
-            self._column(driver).data[row] = UNLIMITED
+        for driver, limit in csi_node.limits.items():
+            if limit is not None:
+                self._limits[driver].data[row] = UNLIMITED
+                self._limited[driver] -= 1
+                if not self._limited[driver]:
+                    self._nodes.remove_column(self._limits.pop(driver))
+                    del self._limited[driver]
         for plugin in csi_node.migrated_plugins:
-            self._migrated[plugin].discard(row)
+            rows = self._migrated[plugin]
+            rows.discard(row)
+            if not rows:
+                del self._migrated[plugin]
 
     def _column(self, driver: str) -> Column:
         column = self._limits.get(driver)

@@ -61,7 +61,9 @@ class VolumeUsers:
     def _forget_disk(self, row: int, volume: PodVolume) -> None:
         name = _name(volume)
         rows = self._disks[name]
-        rows[row] -= Counter((volume,))
+        rows[row][volume] -= 1
+        if not rows[row][volume]:
+            del rows[row][volume]
         if not rows[row]:
             del rows[row]
         if not rows:

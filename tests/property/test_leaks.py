@@ -1,0 +1,245 @@
+"""What Mooring keeps of a cluster is no more after everything is gone, whatever it was called."""
+
+import types
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from devices.objects import gpu_node, share_pod
+from mooring.engine.binding import assume_reserve_and_permit
+from mooring.engine.cycle import decide
+from mooring.engine.outcome import ScheduleResult
+from mooring.engine.result_cache import ResultCache
+from mooring.model.events import Kind
+from mooring.model.objects import identity, parse_object
+from mooring.model.pod import Pod, parse_pod
+from mooring.observe.records import DecisionLog
+from mooring.policy.device_args import PRESETS
+from mooring.testing.builders import namespace, node, pdb, pod, pod_group, service
+from mooring.testing.storage_builders import (
+    csi_driver,
+    csi_node,
+    pv,
+    pvc,
+    storage_capacity,
+    storage_class,
+    volume_attachment,
+)
+from scheduler_states import put_profile, scheduler_state, silent_intake
+
+Raw = dict[str, Any]
+
+BOUNDED: Final = (ResultCache, DecisionLog)
+"""Keep what is gone, and have a bound of their own."""
+BOUNDED_WAYS: Final = tuple(
+    f"SchedulerState.state.{way}"
+    for way in (
+        "default_selector._known",
+        "topology._counts",
+        "topology._by_source",
+        "topology._selections",
+        "nodes._labels._unheld",
+    )
+)
+"""Counts of pods that were asked for, with their selections and labels; the same."""
+_PLAIN: Final = (str, bytes, int, float, type(None), Enum, type, np.ndarray, memoryview)
+_ROUNDS: Final = 3
+
+
+def entries(*roots: object) -> Counter[str]:
+    """How many entries all containers below the objects have, by the way to them."""
+    found: Counter[str] = Counter()
+    seen: set[int] = set()
+    left: deque[tuple[str, object]] = deque((type(root).__name__, root) for root in roots)
+    while left:
+        way, here = left.popleft()
+        if id(here) in seen or isinstance(here, (*_PLAIN, *BOUNDED)) or way in BOUNDED_WAYS:
+            continue
+        seen.add(id(here))
+        if isinstance(here, Mapping | WeakValueDictionary):
+            found[way] += len(here)
+            left.extend((f"{way}[]", part) for pair in [*here.items()] for part in pair)
+        elif isinstance(here, list | tuple | set | frozenset | deque):
+            found[way] += len(here)
+            left.extend((f"{way}[]", part) for part in here)
+        elif type(here).__module__.startswith("mooring."):
+            left.extend((f"{way}.{name}", part) for name, part in attributes(here))
+    return +found
+
+
+def attributes(one: object) -> Iterator[tuple[str, object]]:
+    """The attributes of an object, with or without a dictionary."""
+    yield from getattr(one, "__dict__", {}).items()
+    for each in type(one).__mro__:
+        slots = each.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if not isinstance(each.__dict__.get(name), types.MemberDescriptorType):
+                continue
+            if hasattr(one, name) and name != "__weakref__":
+                yield name, getattr(one, name)
+
+
+class World:
+    """A scheduler, and a cluster that comes and goes under ever new names."""
+
+    def __init__(self) -> None:
+        self.scheduler = scheduler_state()
+        self.state = self.scheduler.state
+        put_profile(self.scheduler)
+        self.intake = silent_intake(self.scheduler)
+        self.state.on_events(self.intake.on_events)
+        self.results = ResultCache(self.state.nodes)
+        self.cards = self.state.track_cards(PRESETS["gpushare"], demand=True)
+        self.shown: list[tuple[Kind, str]] = []
+
+    def show(self, objects: Iterable[Raw]) -> None:
+        """The watches show the objects."""
+        for raw in objects:
+            kind = Kind(raw["kind"])
+            key = identity(kind, raw)
+            self.shown.append((kind, key))
+            self.state.put(kind, key, parse_object(kind, raw))
+
+    def pending(self, raw: Raw) -> Pod:
+        """The pod comes in."""
+        came = parse_pod(raw)
+        self.intake.pending(came)
+        return came
+
+    def attempt(self) -> bool:
+        """The first pod is bound, or it is unschedulable; False if no pod is active."""
+        scheduler = self.scheduler
+        queued = scheduler.queue.pop(0.0)
+        if queued is None:
+            return False
+        came, pipeline = queued.pod, queued.pipeline
+        about = (came, pipeline, scheduler.cluster, self.results)
+        outcome = decide(*about, seed=0, start=0, now=0.0)
+        if not isinstance(outcome, ScheduleResult):
+            scheduler.queue.add_unschedulable(queued, outcome.diagnosis.plugins, 0.0)
+            return True
+        assumed = assume_reserve_and_permit(queued, outcome.row, pipeline, scheduler, now=0.0)
+        if came.volumes:
+            assumed.undo.close()  # its binding fails
+            scheduler.queue.add_after_error(queued, 0.0)
+            return True
+        scheduler.queue.done(queued, 0.0)
+        assumed.undo.pop_all()
+        return True
+
+    def size(self) -> Counter[str]:
+        """How many entries the containers of the scheduler have."""
+        return entries(self.scheduler, self.intake)
+
+    def ends(self) -> None:
+        """Everything that was shown is deleted, pods without a node first."""
+        for queued in tuple(self.scheduler.queue):
+            self.intake.gone(queued.pod.uid)
+        for waiting in tuple(self.scheduler.without_profile.values()):
+            self.intake.gone(waiting.uid)
+        for placed in tuple(self.state.pods):
+            self.intake.gone(placed.pod.uid)
+            self.state.forget(placed.pod)
+        for kind, key in reversed(self.shown):
+            self.state.delete(kind, key)
+        self.shown.clear()
+        while self.scheduler.queue.run_hints(0.0):
+            pass
+        self.state.take_changed_groups()
+
+
+def everything(name: str) -> Iterator[Raw]:
+    """One object or more of each kind; no name in it is in those of another name."""
+    home, driver, made, app = f"ns-{name}", f"csi-{name}.example", f"class-{name}", {name: name}
+    yield namespace(home, {f"env-{name}": name})
+    for number in range(3):
+        yield gpu_node(
+            f"node-{name}-{number}",
+            labels={f"rack-{name}": str(number), "rack": name},
+            zone=name,
+            taints=[f"dedicated-{name}:PreferNoSchedule"],
+            images={f"image-{name}:v1": 10},
+            conditions={f"Trouble-{name}": "False"},
+        )
+    yield csi_node(f"node-{name}-0", {driver: 3}, migrated=[f"kubernetes.io/{name}"])
+    yield csi_driver(driver, storage_capacity=True)
+    yield storage_class(made, provisioner=driver)
+    yield storage_capacity(f"capacity-{name}", made, "9Gi", {"rack": name})
+    csi = {"csi": {"driver": driver, "volumeHandle": name}}
+    modes = [f"Mode{name}"]
+    yield pv(f"free-{name}", storage_class=made, nodes=[f"node-{name}-1"], modes=modes, spec=csi)
+    yield pv(f"used-{name}", storage_class=made, claim=f"{home}/claim", spec=csi)
+    yield pvc("claim", namespace=home, storage_class=made, volume=f"used-{name}")
+    yield pvc("unbound", namespace=home, storage_class=made)
+    yield volume_attachment(f"attachment-{name}", driver, f"node-{name}-0", f"used-{name}")
+    yield service(f"service-{name}", app, namespace=home)
+    yield pdb(f"budget-{name}", app, allowed=1, namespace=home)
+    yield pod_group(f"gang-{name}", 2, namespace=home)
+    yield from placed(name, home, app)
+
+
+def placed(name: str, home: str, app: Mapping[str, str]) -> Iterator[Raw]:
+    """Pods on nodes that exist, and on others."""
+    plain: Raw = {"namespace": home, "labels": app, "ports": [80], "cpu": "1"}
+    yield pod(f"plain-{name}", node=f"node-{name}-0", claims=["claim", "unbound"], **plain)
+    yield pod(f"lost-{name}", node=f"invented-{name}", claims=["claim"], **plain)
+    yield pod(f"odd-{name}", node=f"node-{name}-1", requests={f"example.com/{name}": 1}, **plain)
+    yield pod(f"member-{name}", node=f"node-{name}-1", group=f"gang-{name}", namespace=home)
+    yield share_pod(f"gpu-{name}", 4, node=f"node-{name}-2", card=1, namespace=home)
+    disk = {"name": "disk", "awsElasticBlockStore": {"volumeID": name}}
+    yield pod(f"disk-{name}", node=f"node-{name}-2", namespace=home, spec={"volumes": [disk]})
+    yield pod(f"ends-{name}", node=f"node-{name}-2", terminating=True, **plain)
+
+
+def waiting(name: str) -> Iterator[Raw]:
+    """Pods without a node: those that fit, and those that do not."""
+    home, app = f"ns-{name}", {name: name}
+    plain: Raw = {"namespace": home, "labels": app}
+    term = {"labelSelector": {"matchLabels": app}, "topologyKey": f"rack-{name}"}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "rack",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": app},
+    }
+    yield pod(f"fits-{name}", node_selector={f"rack-{name}": "1"}, **plain)
+    yield pod(f"apart-{name}", affinity=apart, **plain)
+    yield pod(f"spread-{name}", spread=[spread], **plain)
+    yield pod(f"binds-{name}", claims=["unbound"], **plain)
+    yield pod(f"large-{name}", cpu="1000", group=f"other-{name}", **plain)
+    yield pod(f"gated-{name}", gates=[f"gate-{name}"], **plain)
+    yield pod(f"nobodys-{name}", spec={"schedulerName": name}, **plain)
+
+
+def lives(world: World, name: str) -> None:
+    """A cluster of that name comes, is worked on, and goes."""
+    state, home = world.state, f"ns-{name}"
+    world.show(everything(name))
+    preemptor = world.pending(pod(f"high-{name}", namespace=home, priority=9, cpu="1000"))
+    world.attempt()
+    known = next(p.pod for p in state.pods if p.pod.name == f"plain-{name}")
+    state.nominate(preemptor, f"node-{name}-0")
+    state.begin_evictions(preemptor, [known])
+    state.budget_exhausted(known)
+    for raw in waiting(name):
+        world.pending(raw)
+    while world.attempt():
+        pass
+    world.show([node(f"invented-{name}")])
+    world.ends()
+
+
+def test_nothing_is_left_of_a_cluster_that_is_gone_whatever_its_objects_were_called() -> None:
+    world = World()
+    lives(world, "first")
+    before = world.size()
+    for number in range(_ROUNDS):
+        lives(world, f"other{number}")
+    after = world.size()
+    grown = {way: (before[way], count) for way, count in after.items() if count > before[way]}
+    assert not grown, "\n".join(f"{way}: {counts}" for way, counts in sorted(grown.items()))
