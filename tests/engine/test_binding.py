@@ -25,6 +25,7 @@ from mooring.kube.resources import Call
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, parse_pod
 from mooring.testing.builders import node, pod
+from mooring.testing.fakes import FakeApi
 from scheduler_states import put_profile, scheduler_state
 
 WEB = parse_pod(pod("web"))
@@ -80,7 +81,8 @@ class Stage:
     """A cluster of two nodes, a pod, and what was said and heard."""
 
     def __init__(self) -> None:
-        self.scheduler_state = scheduler_state(node("a"), node("b"))
+        self.api = FakeApi()
+        self.scheduler_state = scheduler_state(node("a"), node("b"), api=self.api)
         self.profile = put_profile(self.scheduler_state)
         self.scheduler_state.queue.add(WEB, self.profile.pipeline, 0.0)
         self.said: list[str] = []
@@ -127,6 +129,42 @@ async def test_a_bound_pod_stays_assumed(stage: Stage) -> None:
     assert stage.said == [f"{point} One" for point in ("reserve", "permit", "pre_bind", "bind")]
     assert stage.is_assumed()
     assert stage.heard_actions() == [Action.ADD]
+
+
+@pytest.mark.parametrize("ends", ["bound", "failed", "cancelled", "rejected at Permit"])
+async def test_what_was_annotated_for_an_attempt_is_taken_back_when_it_has_ended(
+    stage: Stage, ends: str
+) -> None:
+    """Else it would go with the next Binding, to another node, or be kept for ever."""
+    begun = asyncio.Event()
+
+    async def annotate() -> None:
+        stage.api.annotate(WEB, {"card": "0"})
+        begun.set()
+        if ends == "cancelled":
+            await asyncio.Event().wait()
+
+    async def carried() -> None:
+        assert stage.api.annotations == {WEB.key: {"card": "0"}}
+
+    permit = stage.step("Gang", permit=Wait(10.0))
+    prepares = stage.step("Cards", pre_bind=annotate)
+    looks = stage.step("Looks", pre_bind=carried)
+    fails = {"bind": RuntimeError("no")} if ends == "failed" else {}
+    binder = stage.step("Binder", **fails)
+    assumed = stage.take(permit=[permit], pre_bind=[prepares, looks], bind=[binder])
+    binding = asyncio.create_task(stage.bind(assumed))
+    if ends == "rejected at Permit":
+        stage.api.annotate(WEB, {"card": "0"})
+        stage.scheduler_state.waiting.reject(WEB.uid, "Gang", "no")
+    else:
+        stage.scheduler_state.waiting.allow(WEB.uid, "Gang")
+        await begun.wait()
+    if ends == "cancelled":
+        stage.scheduler_state.in_pre_bind[WEB.uid]()
+    (ended,) = await asyncio.gather(binding, return_exceptions=True)
+    assert (ended is None) is (ends == "bound")
+    assert stage.api.annotations == {}
 
 
 async def test_plugins_are_unreserved_in_reverse_and_the_pod_is_forgotten_last(

@@ -112,8 +112,8 @@ class Engine:
     ) -> None:
         state = cluster(*objects)
         snapshot, waiting, writer = Snapshot(state), WaitingPods(), PodWriter(client)
-        api = PluginApi(client, writer)
-        handle = Handle(snapshot, waiting, api, state)
+        self.api = PluginApi(client, writer)
+        handle = Handle(snapshot, waiting, self.api, state)
         self.metrics = Metrics()
         profiles = Profiles(registry, handle, metrics=PluginMetrics(self.metrics))
         queue = SchedulingQueue(QueueingHints(handle))

@@ -150,6 +150,7 @@ def assume_and_reserve(pod: Pod, row: int, pipeline: Pipeline, state: ClusterSta
     with ExitStack() as undo:
         state.assume(pod, row)
         undo.callback(state.forget, pod)
+        undo.callback(pipeline.api.annotate, pod, {})
         undo.callback(_unreserve, pipeline, pod, node)
         with pipeline.metrics.extension_point(ExtensionPoint.RESERVE, pipeline.profile) as point:
             for plugin in pipeline.reserve:
@@ -270,6 +271,7 @@ async def bind(
                 await together.bind(partial(_bind_once, assumed, extenders), BindingFailed)
             else:
                 await _bind_once(assumed, extenders)
+        pipeline.api.annotate(pod, {})
         assumed.undo.pop_all()
 
 

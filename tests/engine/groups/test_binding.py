@@ -1,15 +1,25 @@
 """Members of a group meet before PreBind and before Bind, and are called off together."""
 
 import asyncio
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
+from devices.objects import GPUSHARE, gpu_node, share_pod
+from engine.test_loop import Bindings, Engine, until
+from kube.api_server import ApiServer, Request
 from mooring.engine.groups.binding import CalledOff, GroupBinding
+from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
+from mooring.model.pod import parse_pod
 from mooring.model.pod_group import GroupKey, GroupSource, parse_pod_group
 from mooring.state.pod_groups import PodGroupState
 from mooring.testing.builders import pod_group
+from scheduler_states import put_profile
 
 SECONDS = 10.0
+SHARED = {"multiPoint": {"enabled": [{"name": "GPUShare"}]}}
 
 
 class FailedError(Exception):
@@ -191,3 +201,92 @@ async def test_members_of_a_large_group_are_called_off_a_few_at_a_time() -> None
             await asyncio.sleep(0)
             most = max(most, called_off - before)
     assert 0 < most <= 64
+
+
+class FailsOnce(Bindings):
+    """Fails the first Binding of each pod in one way; remembers the annotations of each Binding.
+
+    `failure` is a status, or one of "reset", "lost answer" (it was carried out) and "no answer".
+    """
+
+    def __init__(self, failure: int | str) -> None:
+        super().__init__()
+        self.failure = failure
+        self.sent: dict[str, list[dict[str, str]]] = {}
+        self._lost: dict[str, dict[str, Any]] = {}
+
+    def __call__(self, request: Request) -> None:
+        name = request.path.split("/")[-1]
+        if request.method == "GET" and name in self._lost:
+            request.reply(self._lost[name])
+        elif request.path.endswith("/binding"):
+            self._bind(request, request.body["metadata"])
+        else:
+            super().__call__(request)
+
+    def _bind(self, request: Request, metadata: dict[str, Any]) -> None:
+        sent = self.sent.setdefault(metadata["name"], [])
+        sent.append(metadata.get("annotations", {}))
+        if len(sent) > 1:
+            super().__call__(request)
+        elif isinstance(self.failure, int):
+            request.refuse(self.failure, "Refused", "no")
+        elif self.failure == "lost answer":
+            target = request.body["target"]["name"]
+            self.made.append((metadata["name"], target))
+            self._lost[metadata["name"]] = {"metadata": metadata, "spec": {"nodeName": target}}
+            request.cut()
+        elif self.failure == "reset":
+            request.cut()
+
+
+def shares(names: Iterable[str], **fields: Any) -> list[dict[str, Any]]:
+    """Members of a gang that each fill a card."""
+    return [share_pod(name, 16, group="g", **fields) for name in names]
+
+
+async def assert_nothing_is_kept(engine: Engine, bindings: FailsOnce, names: Iterable[str]) -> None:
+    """Another Binding of these pods would carry no annotation."""
+    for raw in shares(names):
+        await engine.api.bind(parse_pod(raw), "a")
+    assert {name: sent[-1] for name, sent in bindings.sent.items()} == {name: {} for name in names}
+
+
+@pytest.mark.parametrize(
+    "failure", [500, 503, 403, 422, 429, 409, "reset", "lost answer", "no answer"]
+)
+async def test_every_binding_of_a_member_names_its_card_whatever_became_of_the_one_before(
+    failure: int | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """429 without Retry-After is what is left when the client has waited often enough."""
+    monkeypatch.setattr("mooring.engine.groups.binding._PAUSES_SECONDS", (0.0, 0.0))
+    bindings, names = FailsOnce(failure), ["g-0", "g-1", "g-2", "g-3"]
+    async with (
+        ApiServer(bindings) as server,
+        ApiClient(Connection(server.url), timeout=0.3) as client,
+    ):
+        engine = Engine(client, gpu_node("a", 4, 16), pod_group("g", 4))
+        put_profile(engine.scheduler_state, plugins=SHARED)
+        engine.pending(*shares(names))
+        with engine.running():
+            await until(lambda: len(bindings.made) == 4 and not engine.loop.binding)
+        cards = {sent[-1][f"{GPUSHARE}_IDX"] for sent in bindings.sent.values()}
+        assert cards == {"0", "1", "2", "3"}
+        assert all(sent == [sent[0]] * len(sent) for sent in bindings.sent.values())
+        assert {len(sent) for sent in bindings.sent.values()} == (
+            {1} if failure == "lost answer" else {2}
+        )
+        await assert_nothing_is_kept(engine, bindings, names)
+
+
+async def test_a_member_that_has_gone_is_not_bound_again_and_leaves_no_annotation() -> None:
+    bindings, names = FailsOnce(404), ["g-0", "g-1"]
+    async with ApiServer(bindings) as server, ApiClient(Connection(server.url)) as client:
+        engine = Engine(client, gpu_node("a", 4, 16), pod_group("g", 2))
+        put_profile(engine.scheduler_state, plugins=SHARED)
+        engine.pending(*shares(names))
+        with engine.running():
+            await until(lambda: len(bindings.sent) == 2 and not engine.loop.binding)
+        assert {len(sent) for sent in bindings.sent.values()} == {1}
+        assert not engine.scheduler_state.state.pods.assumed
+        await assert_nothing_is_kept(engine, bindings, names)
