@@ -43,7 +43,7 @@ class SchedulerState:
     without_profile: dict[str, Pod] = field(default_factory=dict)
     """Pods that no profile takes, by key; a profile that does may come later."""
     in_pre_bind: dict[str, Callable[[], object]] = field(default_factory=dict)
-    """What calls a binding off while PreBind plugins work, by the pod's uid."""
+    """What calls a binding off from PreBind on, while no Binding is under way; by the pod's uid."""
     being_bound: dict[str, BindingUnderWay] = field(default_factory=dict)
     """The last binding of each assumed pod, by the pod's uid, if it has not ended."""
     decisions: DecisionLog = field(default_factory=DecisionLog)
