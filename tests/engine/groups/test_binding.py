@@ -355,7 +355,13 @@ class Stage:
         for name, what in does.items():
             self.engine.pending(pod(name, cpu="1", group="g", labels={"does": what}))
 
+    @property
+    def assumed(self) -> set[str]:
+        """The names of the assumed pods."""
+        return {placed.pod.name for placed in self.scheduler.state.pods.assumed.values()}
+
     def deleted(self, name: str) -> None:
+        """The pod leaves its watch."""
         self.engine.intake.gone(f"default/{name}", f"pod-default-{name}")
 
     async def at_permit(self, *names: str) -> None:
@@ -390,7 +396,7 @@ class Stage:
     async def called_off(self) -> None:
         """Returns when nothing is held for any member; the clock has not moved."""
         await until(lambda: not self.engine.loop.binding)
-        assert not self.scheduler.state.pods.assumed
+        assert not self.assumed
         assert not len(self.scheduler.waiting)
         assert not self.scheduler.in_pre_bind
         assert not self.scheduler.being_bound
@@ -492,14 +498,14 @@ async def test_a_binding_that_was_sent_is_waited_for_and_not_repeated(
     await stage.preparing("pauses", sent=3)
     stage.bindings.answer("gone")
     await until(lambda: stage.engine.loop.binding == 1)
-    assert {*stage.scheduler.state.pods.assumed} == {"default/sent"}
+    assert stage.assumed == {"sent"}
     if answer != 201:
         stage.bindings.refuse["sent"] = answer
     stage.bindings.answer("sent")
     await until(lambda: not stage.engine.loop.binding)
     assert stage.bindings.sent.count("sent") == 1
     assert bool(stage.bindings.made) is (answer == 201)
-    assert len(stage.scheduler.state.pods.assumed) == len(stage.bindings.made)
+    assert stage.assumed == {name for name, _ in stage.bindings.made}
 
 
 async def test_a_member_that_waits_for_its_turn_to_be_bound_is_free_and_never_sent(
@@ -513,7 +519,7 @@ async def test_a_member_that_waits_for_its_turn_to_be_bound_is_free_and_never_se
     stage.bindings.refuse[gone] = 404
     stage.bindings.answer(gone)
     await until(lambda: stage.engine.loop.binding == 1)
-    assert {*stage.scheduler.state.pods.assumed} == {f"default/{sent}"}
+    assert stage.assumed == {sent}
     stage.bindings.answer(sent)
     await until(lambda: not stage.engine.loop.binding)
     assert sorted(stage.bindings.sent) == sorted((gone, sent))
@@ -595,7 +601,7 @@ async def test_a_gang_of_which_a_member_is_preempted_is_called_off_whole_and_nob
     await until(lambda: not stage.engine.loop.binding)
     assert stage.bindings.made == [("high", "a")]
     assert not stage.bindings.deleted
-    assert {*stage.scheduler.state.pods.assumed} == {"default/high"}
+    assert stage.assumed == {"high"}
 
 
 @pytest.mark.parametrize("place", PLACES)
