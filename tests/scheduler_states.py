@@ -20,18 +20,20 @@ from mooring.queueing.queue import SchedulingQueue
 from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import cluster
-from mooring.testing.fakes import handle
+from mooring.testing.fakes import FakeApi, handle
 
 __all__ = ["SHIPPED_ONLY", "group_reports", "put_profile", "scheduler_state", "silent_intake"]
 
 SHIPPED_ONLY: Final = Registry(SHIPPED, {})
 
 
-def scheduler_state(*objects: dict[str, Any], registry: Registry = SHIPPED_ONLY) -> SchedulerState:
+def scheduler_state(
+    *objects: dict[str, Any], registry: Registry = SHIPPED_ONLY, api: FakeApi | None = None
+) -> SchedulerState:
     """A scheduler over these objects, in which no profile is in force and no pod waits."""
     state = cluster(*objects)
     snapshot = Snapshot(state)
-    built_with = handle(state)
+    built_with = handle(state, api)
     queue = SchedulingQueue(QueueingHints(built_with))
     profiles = Profiles(registry, built_with)
     return SchedulerState(state, snapshot, queue, profiles, WaitingPods())

@@ -193,7 +193,6 @@ class Scheduler:
             observe=self._metrics.extender_called,
             may_write=client.may_write,
             bound_node=lambda pod: writer.bound_node(pod.namespace, pod.name, pod.uid),
-            bound=lambda pod: self._api.annotate(pod, {}),
         )
         mirror = Mirror(state, handled=self._metrics.event_handled)
         self._reflectors = Reflectors(client, mirror, relisted=self._metrics.relisted)

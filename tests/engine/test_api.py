@@ -9,7 +9,7 @@ from kube.api_server import ApiServer
 from mooring.engine.api import PluginApi
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
-from mooring.kube.errors import ConflictError
+from mooring.kube.errors import ConflictError, ForbiddenError
 from mooring.kube.writes import PodWriter
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import pod
@@ -40,17 +40,19 @@ async def test_a_binding_names_the_very_pod_and_its_node(server: ApiServer, api:
     assert request.body["target"]["name"] == "a"
 
 
-async def test_a_binding_carries_the_pods_annotations_once(
+async def test_every_binding_carries_the_pods_annotations_until_they_are_taken_back(
     server: ApiServer, api: PluginApi
 ) -> None:
+    """A Binding that fails is repeated."""
     api.annotate(WEB, {"card": "0"})
     api.annotate(WEB, {"memory": "4"})
-    for expected in ({"card": "0", "memory": "4"}, None):
+    for _ in range(2):
         binding = asyncio.create_task(api.bind(WEB, "a"))
         request = await server.next()
-        request.reply({}, 201)
-        await binding
-        assert request.body["metadata"].get("annotations") == expected
+        request.refuse(403, "Forbidden", "no")
+        with pytest.raises(ForbiddenError):
+            await binding
+        assert request.body["metadata"]["annotations"] == {"card": "0", "memory": "4"}
 
 
 async def test_annotations_that_are_taken_back_are_not_sent(

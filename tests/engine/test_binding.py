@@ -19,17 +19,25 @@ from mooring.engine.binding import (
     bind,
 )
 from mooring.engine.extenders.extenders import Extenders
+from mooring.engine.groups.binding import CalledOff, GroupBinding
 from mooring.framework.verdicts import SKIP, PluginError, Skip, Unschedulable, Wait
 from mooring.kube.errors import InvalidError, NotFoundError
 from mooring.kube.resources import Call
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, parse_pod
-from mooring.testing.builders import node, pod
+from mooring.model.pod_group import GroupKey, GroupSource, parse_pod_group
+from mooring.state.pod_groups import PodGroupState
+from mooring.testing.builders import node, pod, pod_group
+from mooring.testing.fakes import FakeApi
 from scheduler_states import put_profile, scheduler_state
 
 WEB = parse_pod(pod("web"))
 NO_EXTENDERS = Extenders(GivenObjects())
 NOT_FOUND = NotFoundError(Call("create", "pods/binding"), "no such pod", status=404)
+
+
+async def nothing_said(_pod: Pod) -> None:
+    """No report about the pod is being written."""
 
 
 class Step:
@@ -80,7 +88,8 @@ class Stage:
     """A cluster of two nodes, a pod, and what was said and heard."""
 
     def __init__(self) -> None:
-        self.scheduler_state = scheduler_state(node("a"), node("b"))
+        self.api = FakeApi()
+        self.scheduler_state = scheduler_state(node("a"), node("b"), api=self.api)
         self.profile = put_profile(self.scheduler_state)
         self.scheduler_state.queue.add(WEB, self.profile.pipeline, 0.0)
         self.said: list[str] = []
@@ -99,7 +108,7 @@ class Stage:
 
     async def bind(self, attempted: AssumedPod) -> None:
         """As the loop does it: by a task of its own."""
-        await asyncio.create_task(bind(attempted, self.scheduler_state.in_pre_bind, NO_EXTENDERS))
+        await asyncio.create_task(bind(attempted, self.scheduler_state, NO_EXTENDERS, nothing_said))
 
     def step(self, name: str, **as_told: Any) -> Step:
         """A plugin that speaks here."""
@@ -127,6 +136,42 @@ async def test_a_bound_pod_stays_assumed(stage: Stage) -> None:
     assert stage.said == [f"{point} One" for point in ("reserve", "permit", "pre_bind", "bind")]
     assert stage.is_assumed()
     assert stage.heard_actions() == [Action.ADD]
+
+
+@pytest.mark.parametrize("ends", ["bound", "failed", "cancelled", "rejected at Permit"])
+async def test_what_was_annotated_for_an_attempt_is_taken_back_when_it_has_ended(
+    stage: Stage, ends: str
+) -> None:
+    """Else it would go with the next Binding, to another node, or be kept for ever."""
+    begun = asyncio.Event()
+
+    async def annotate() -> None:
+        stage.api.annotate(WEB, {"card": "0"})
+        begun.set()
+        if ends == "cancelled":
+            await asyncio.Event().wait()
+
+    async def carried() -> None:
+        assert stage.api.annotations == {WEB.key: {"card": "0"}}
+
+    permit = stage.step("Gang", permit=Wait(10.0))
+    prepares = stage.step("Cards", pre_bind=annotate)
+    looks = stage.step("Looks", pre_bind=carried)
+    fails = {"bind": RuntimeError("no")} if ends == "failed" else {}
+    binder = stage.step("Binder", **fails)
+    assumed = stage.take(permit=[permit], pre_bind=[prepares, looks], bind=[binder])
+    binding = asyncio.create_task(stage.bind(assumed))
+    if ends == "rejected at Permit":
+        stage.api.annotate(WEB, {"card": "0"})
+        stage.scheduler_state.waiting.reject(WEB.uid, "Gang", "no")
+    else:
+        stage.scheduler_state.waiting.allow(WEB.uid, "Gang")
+        await begun.wait()
+    if ends == "cancelled":
+        stage.scheduler_state.in_pre_bind[WEB.uid]()
+    (ended,) = await asyncio.gather(binding, return_exceptions=True)
+    assert (ended is None) is (ends == "bound")
+    assert stage.api.annotations == {}
 
 
 async def test_plugins_are_unreserved_in_reverse_and_the_pod_is_forgotten_last(
@@ -334,7 +379,7 @@ async def test_a_binding_can_be_called_off_only_while_it_is_prepared(stage: Stag
 
     volumes = stage.step("Volumes", pre_bind=work)
     attempted = stage.take(reserve=[volumes], pre_bind=[volumes], bind=[stage.step("Binder")])
-    binding = asyncio.create_task(bind(attempted, stage.scheduler_state.in_pre_bind, NO_EXTENDERS))
+    binding = asyncio.create_task(stage.bind(attempted))
     await begun.wait()
     stage.scheduler_state.in_pre_bind[WEB.uid]()
     with pytest.raises(asyncio.CancelledError):
@@ -342,6 +387,42 @@ async def test_a_binding_can_be_called_off_only_while_it_is_prepared(stage: Stag
     assert stage.scheduler_state.in_pre_bind == {}
     assert stage.said == ["reserve Volumes", "pre_bind Volumes", "unreserve Volumes"]
     assert not stage.is_assumed()
+
+
+@pytest.mark.parametrize("plugin", ["ends", "goes on", "fails", "never ends"])
+async def test_a_member_of_a_group_that_is_called_off_is_free_whatever_its_plugin_makes_of_that(
+    stage: Stage, plugin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mooring.engine.binding._TO_END_SECONDS", 0.0)
+    begun, over = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError as cancelled:
+            if plugin == "ends":
+                raise
+            if plugin == "fails":
+                raise RuntimeError("not now") from cancelled
+            if plugin == "never ends":
+                await over.wait()
+
+    step = stage.step("Volumes", pre_bind=work)
+    attempted = stage.take(reserve=[step], pre_bind=[step], bind=[step])
+    group = PodGroupState(GroupKey(GroupSource.KUBERNETES, "default", "g"))
+    group.definition = parse_pod_group(pod_group("g", 2))
+    attempted.together = together = GroupBinding(group, 2)
+    other = asyncio.create_task(together.all_permitted())
+    binding = asyncio.create_task(stage.bind(attempted))
+    await begun.wait()
+    await other
+    together.failed("the other one has gone")
+    with pytest.raises(CalledOff, match="the other one has gone"):
+        await binding
+    assert stage.said == ["reserve Volumes", "pre_bind Volumes", "unreserve Volumes"]
+    assert not stage.is_assumed()
+    over.set()
 
 
 async def test_an_error_in_post_bind_is_only_logged(
@@ -370,7 +451,7 @@ async def test_a_plugin_that_swallows_the_cancellation_does_not_bind_a_pod_that_
 
     step = stage.step("Stubborn", pre_bind=goes_on)
     attempted = stage.take(pre_bind=[step], bind=[step])
-    binding = asyncio.create_task(bind(attempted, stage.scheduler_state.in_pre_bind, NO_EXTENDERS))
+    binding = asyncio.create_task(stage.bind(attempted))
     await started.wait()
     stage.scheduler_state.in_pre_bind[WEB.uid]()
     with pytest.raises(asyncio.CancelledError):

@@ -34,7 +34,7 @@ def test_a_node_has_what_its_pods_request_and_each_pod_its_uid_node_and_state() 
     )
     assume(scheduler, pod("new", cpu="2", memory="1Gi"), "a")
     [found] = records(scheduler, "node")
-    assert (found["node"], found["known"], found["podCount"]) == ("a", True, 3)
+    assert (found["node"], found["podCount"]) == ("a", 3)
     assert found["allocatable"]["cpu"] == 4000
     assert found["requested"]["cpu"] == 3500
     assert found["requested"]["memory"] == 2**30
@@ -50,11 +50,11 @@ def test_a_node_has_what_its_pods_request_and_each_pod_its_uid_node_and_state() 
     assert requests["default/new"] == {"cpu": 2000, "memory": 2**30}
 
 
-def test_a_node_that_only_pods_name_is_not_known() -> None:
+def test_a_pod_on_a_node_that_does_not_exist_is_told_without_its_node() -> None:
     scheduler = scheduler_state(pod("orphan", cpu="1", node="gone"))
-    [found] = records(scheduler, "node")
-    assert (found["node"], found["known"], found["allocatable"]) == ("gone", False, {})
-    assert found["requested"]["cpu"] == 1000
+    assert records(scheduler, "node") == []
+    [found] = records(scheduler, "pod")
+    assert (found["pod"], found["node"], found["state"]) == ("default/orphan", "gone", "added")
 
 
 def test_cards_are_told_with_their_pods() -> None:

@@ -82,9 +82,15 @@ class Marked:
         if pod.labels.get("does") == "wait in pre_bind":
             await asyncio.Event().wait()
 
+    async def post_bind(self, pod: Pod, _node: str) -> None:
+        """Waits for ever if the pod is marked so."""
+        if pod.labels.get("does") == "wait in post_bind":
+            await asyncio.Event().wait()
+
     def permit(self, pod: Pod, _node: str) -> Wait | None:
         """Has the pod wait if it is marked so."""
-        return Wait(3600.0) if pod.labels.get("does") == "wait" else None
+        seconds = float(pod.labels.get("seconds", "3600"))
+        return Wait(seconds) if pod.labels.get("does") == "wait" else None
 
 
 class UnprintableError(Exception):
@@ -112,8 +118,8 @@ class Engine:
     ) -> None:
         state = cluster(*objects)
         snapshot, waiting, writer = Snapshot(state), WaitingPods(), PodWriter(client)
-        api = PluginApi(client, writer)
-        handle = Handle(snapshot, waiting, api, state)
+        self.api = PluginApi(client, writer)
+        handle = Handle(snapshot, waiting, self.api, state)
         self.metrics = Metrics()
         profiles = Profiles(registry, handle, metrics=PluginMetrics(self.metrics))
         queue = SchedulingQueue(QueueingHints(handle))
@@ -597,6 +603,23 @@ async def test_a_pod_that_goes_before_its_binding_is_sent_is_gone_at_once(
     assert bindings.made == []
     assert path_of(engine, "web")[-1] == {"step": "gone"}
     assert state.being_bound == {}
+
+
+async def test_a_pod_that_goes_just_when_it_is_permitted_is_not_bound(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    """Else it would keep its node as long as PreBind takes, because nothing calls it off then."""
+    engine = Engine(client, node("a"))
+    engine.pending(pod("web", labels={"does": "wait"}))
+    state = engine.scheduler_state
+    with engine.running():
+        await until(lambda: len(state.waiting))
+        state.waiting.allow("pod-default-web", Marked.name)
+        engine.intake.gone(uid_of("web"))
+        await until(lambda: not engine.loop.binding)
+    assert bindings.made == []
+    assert not state.state.pods.assumed
+    assert path_of(engine, "web")[-1] == {"step": "gone"}
 
 
 async def test_the_path_of_a_pod_at_permit_says_which_plugin_it_waits_for(

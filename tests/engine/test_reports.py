@@ -218,19 +218,20 @@ async def test_no_status_is_written_for_a_pod_that_is_about_to_be_bound(
     reports.unschedulable(WEB, FULL)
     held = await server.next()
     reports.unschedulable(WEB, TAINTED)
-    cancelled = asyncio.create_task(reports.cancel_pending(WEB))
+    reports.forget(WEB.uid)
+    written = asyncio.create_task(reports.written(WEB))
     reports.unschedulable(OTHER, FULL)
     assert about(await answered(server)) == "other"
-    assert not cancelled.done()
+    assert not written.done()
     held.reply({})
-    await cancelled
+    await written
     assert len(server.seen) == 2
 
 
 async def test_a_pod_that_has_gone_is_forgotten(server: ApiServer, reports: Reports) -> None:
     reports.unschedulable(WEB, FULL)
     (await server.next()).refuse(404, "NotFound", "pods web not found")
-    await reports.cancel_pending(WEB)
+    await reports.written(WEB)
     reports.unschedulable(WEB, FULL)
     assert "lastTransitionTime" in condition(await answered(server))
 

@@ -93,12 +93,11 @@ def _of_nodes(
     for record in booked:
         name, node = record["node"], nodes.get(record["node"])
         names.add(name)
-        if record["known"] != (node is not None):
-            yield f"node {name} is known in the books: {record['known']}"
-        if node is not None:
-            has = _amount(record["allocatable"], record["podSlots"])
-            if has != node.allocatable:
-                yield f"node {name} has {node.allocatable}, in the books {has}"
+        has = _amount(record["allocatable"], record["podSlots"])
+        if node is None:
+            yield f"node {name} is in the books and does not exist"
+        elif has != node.allocatable:
+            yield f"node {name} has {node.allocatable}, in the books {has}"
         recount, counted = (
             used.get(name, Amount()),
             _amount(record["requested"], record["podCount"]),

@@ -35,7 +35,6 @@ def node_record(node: NodeSeen, *pods: PodSeen, cards: list[Record] | None = Non
     return {
         "kind": "node",
         "node": node.key,
-        "known": True,
         "allocatable": resources(node.allocatable),
         "podSlots": node.allocatable.pods,
         "requested": resources(requested),
@@ -148,7 +147,7 @@ def test_nodes_that_only_one_side_knows_are_found() -> None:
     del records["b"]
     assert found(records) == [
         "node b is not in the books",
-        "node gone is known in the books: True",
+        "node gone is in the books and does not exist",
         "ns/share (u3) has cards of b, and none in the books",
     ]
 

@@ -1,6 +1,5 @@
 """What GPUShare and GPUTopology have in common."""
 
-import asyncio
 from typing import Any, NamedTuple
 
 import pytest
@@ -9,7 +8,6 @@ from devices.assuming import Assuming
 from devices.objects import gpu_node, share_pod, whole_pod
 from mooring.framework.card_plugin import CardPlugin
 from mooring.framework.verdicts import PluginError, Unschedulable
-from mooring.model.pod import parse_pod
 from mooring.plugins.gpu_share.plugin import GPUShare
 from mooring.plugins.gpu_topology.plugin import GPUTopology
 from mooring.testing.builders import pod
@@ -46,24 +44,6 @@ def test_a_pod_without_reserved_cards_is_not_bound(case: Case) -> None:
     asked = Assuming(case.plugin, gpu_node("n", 2, 16))
     with pytest.raises(PluginError, match="no GPU is assigned to default/new"):
         asked.annotations(case.pod, "n")
-
-
-@each_plugin
-def test_no_annotations_are_kept_of_a_pod_that_another_bind_plugin_has_bound(case: Case) -> None:
-    asked = Assuming(case.plugin, gpu_node("n", 2, 16))
-    asked.reserve(case.pod, "n")
-    asked.annotations(case.pod, "n")
-    asyncio.run(asked.plugin.post_bind(parse_pod(case.pod), "n"))
-    assert asked.api.annotations == {}
-
-
-@each_plugin
-def test_what_is_unreserved_is_not_written(case: Case) -> None:
-    asked = Assuming(case.plugin, gpu_node("n", 2, 16))
-    asked.reserve(case.pod, "n")
-    asked.annotations(case.pod, "n")
-    asked.plugin.unreserve(parse_pod(case.pod), "n")
-    assert asked.api.annotations == {}
 
 
 @each_plugin

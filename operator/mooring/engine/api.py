@@ -32,7 +32,7 @@ class PluginApi:
             event.set()
 
     def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
-        """The pod's Binding will carry these annotations, too; with none it will carry none."""
+        """The pod's Bindings will carry these annotations, too; with none they will carry none."""
         if annotations:
             self._annotations.setdefault(pod.uid, {}).update(annotations)
         else:
@@ -44,7 +44,8 @@ class PluginApi:
 
     async def bind(self, pod: Pod, node: str) -> None:
         """Bind the pod with its annotations; see `PodWriter.bind` for the errors."""
-        annotations = self._annotations.pop(pod.uid, None)
+        # They stay: a Binding that fails may be repeated. The engine takes them back.
+        annotations = self._annotations.get(pod.uid)
         await self._writer.bind(pod.namespace, pod.name, pod.uid, node, annotations)
 
     async def patch(

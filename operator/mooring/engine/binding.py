@@ -10,10 +10,16 @@ from collections.abc import (
     Callable,
     Coroutine,
     Iterator,
-    MutableMapping,
     Sequence,
 )
-from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
+from contextlib import (
+    AbstractContextManager,
+    AsyncExitStack,
+    ExitStack,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -42,7 +48,7 @@ from mooring.framework.runtime import (
 from mooring.framework.verdicts import SKIP, Unschedulable, Wait
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.kube.errors import KubeError, NotFoundError, explain
-from mooring.model.pod import Pod, Uid
+from mooring.model.pod import Pod
 from mooring.state.cluster import ClusterState
 
 __all__ = [
@@ -56,7 +62,7 @@ __all__ = [
     "bind",
 ]
 
-_TO_END_SECONDS: Final = 1.0
+_TO_END_SECONDS: Final = 0.5
 """How long a cancelled call of a plugin may take to end before it is left alone."""
 _LONGEST_WAIT_SECONDS: Final = 15 * 60.0
 """At Permit, whatever the plugin says (maxTimeout in framework/runtime/framework.go)."""
@@ -111,13 +117,6 @@ class AssumedPod:
     sampled: bool = False
     """Whether each call of a plugin in this attempt is measured."""
 
-    def give_up(self, waiting: WaitingPods) -> None:
-        """Unreserves and forgets the pod, which no task binds yet."""
-        waiting.leave(self.pod.uid)
-        if self.permitted is not None and not self.permitted.cancel():
-            self.permitted.exception()  # nothing else looks at it
-        self.undo.close()
-
 
 def assume_reserve_and_permit(
     queued: QueuedPod, row: int, pipeline: Pipeline, scheduler: SchedulerState, *, now: float
@@ -150,6 +149,7 @@ def assume_and_reserve(pod: Pod, row: int, pipeline: Pipeline, state: ClusterSta
     with ExitStack() as undo:
         state.assume(pod, row)
         undo.callback(state.forget, pod)
+        undo.callback(pipeline.api.annotate, pod, {})
         undo.callback(_unreserve, pipeline, pod, node)
         with pipeline.metrics.extension_point(ExtensionPoint.RESERVE, pipeline.profile) as point:
             for plugin in pipeline.reserve:
@@ -199,7 +199,6 @@ def assume_together(
             assumed.append(one)
             yield from check.budget.pause()
         for one in assumed:
-            undo.callback(scheduler.waiting.leave, one.pod.uid)
             one.permitted = _permit(one, scheduler.waiting, now)
         undo.pop_all()
     return assumed
@@ -234,30 +233,45 @@ def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.F
             permitted.set_exception(PodRejected(plugin if known else "", reason))
 
     waiting.enter(pod, node, pending, now, decided)
+    assumed.undo.callback(_leave_permit, permitted, waiting, pod)
     return permitted
+
+
+def _leave_permit(permitted: "asyncio.Future[None]", waiting: WaitingPods, pod: Pod) -> None:
+    """The pod waits no more, and nothing is decided about it."""
+    waiting.leave(pod.uid)
+    permitted.cancel()
+    if not permitted.cancelled():
+        permitted.exception()  # marks it as seen, because nothing else may look at it
 
 
 async def bind(
     assumed: AssumedPod,
-    in_pre_bind: MutableMapping[Uid, Callable[[], object]],
+    scheduler: SchedulerState,
     extenders: Extenders,
+    reported: Callable[[Pod], Awaitable[None]],
 ) -> None:
     """Binds the pod to its node; on any exception it is unreserved and forgotten.
 
-    While PreBind plugins work, `in_pre_bind` holds by the pod's uid what calls the binding off. If
-    one of the `extenders` that care for the pod binds, no Bind plugin runs (schedule_one.go, bind).
+    From PreBind on, except while a Binding is under way, `scheduler.in_pre_bind` holds by the pod's
+    uid what calls the binding off; the pod's group may call it off at Permit, too. `reported`
+    returns when no report about the pod is being written. If one of the `extenders` that care for
+    the pod binds, no Bind plugin runs (schedule_one.go, bind).
 
     Raises:
         PodRejected: by a Permit plugin while the pod waited, or because it waited too long.
-        BindingFailed: a PreBind or Bind plugin, or the extender, failed.
+        BindingFailed: a PreBind or Bind plugin, or the extender, failed, or the pod has gone.
         CalledOff: too many other members of the pod's group failed.
     """
     pod, pipeline, together = assumed.pod, assumed.pipeline, assumed.together
+    not_sent = partial(_may_be_called_off, assumed, scheduler)
     with assumed.undo:
         if assumed.permitted is not None:
-            await assumed.permitted
+            with _its_group_may_call_off(assumed):
+                await assumed.permitted
         async with AsyncExitStack() as requests:
-            with _called_off_through(in_pre_bind, pod):
+            with not_sent():
+                await reported(pod)
                 if together is not None:
                     await together.all_permitted()
                 with _measured(assumed, ExtensionPoint.PRE_BIND):
@@ -267,9 +281,11 @@ async def bind(
                     await together.all_ready()
                     await requests.enter_async_context(together.requests)
             if together is not None:
-                await together.bind(partial(_bind_once, assumed, extenders), BindingFailed)
+                once = partial(_bind_once, assumed, extenders)
+                await together.bind(once, BindingFailed, not_sent)
             else:
                 await _bind_once(assumed, extenders)
+        pipeline.api.annotate(pod, {})
         assumed.undo.pop_all()
 
 
@@ -305,20 +321,32 @@ def _measured(assumed: AssumedPod, point: ExtensionPoint) -> Measured:
 
 
 @contextmanager
-def _called_off_through(
-    in_pre_bind: MutableMapping[Uid, Callable[[], object]], pod: Pod
-) -> Iterator[None]:
-    """Inside, `in_pre_bind` holds by the pod's uid what cancels the task that is to bind it."""
-    task = asyncio.current_task()
+def _may_be_called_off(assumed: AssumedPod, scheduler: SchedulerState) -> Iterator[None]:
+    """Inside, `in_pre_bind` holds what cancels the task that binds the pod; its group may, too.
+
+    Raises:
+        BindingFailed: the pod has left its watch when nothing could be called off.
+        CalledOff: its group is called off.
+    """
+    uid, task = assumed.pod.uid, asyncio.current_task()
     if task is None:
         raise RuntimeError("bindings run as tasks")
-    in_pre_bind[pod.uid] = task.cancel
-    try:
-        yield
-    finally:
-        del in_pre_bind[pod.uid]
-    if task.cancelling():  # a plugin has swallowed it
-        raise asyncio.CancelledError
+    under_way = scheduler.being_bound.get(uid)
+    if under_way is not None and under_way.left_watch:
+        raise BindingFailed("the pod has gone", gone=True)
+    with _its_group_may_call_off(assumed):
+        scheduler.in_pre_bind[uid] = task.cancel
+        try:
+            yield
+        finally:
+            del scheduler.in_pre_bind[uid]
+        if task.cancelling():  # a plugin has swallowed it
+            raise asyncio.CancelledError
+
+
+def _its_group_may_call_off(assumed: AssumedPod) -> AbstractContextManager[None]:
+    """Inside, the task is cancelled when the group is called off with which the pod is bound."""
+    return assumed.together.may_call_off() if assumed.together is not None else nullcontext()
 
 
 async def _run(

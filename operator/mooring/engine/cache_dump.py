@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mooring.engine.scheduler_state import SchedulerState
+from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.resources import CPU, MEMORY
 from mooring.state.pods import PodState
@@ -33,30 +34,26 @@ def cache_dump(scheduler: SchedulerState) -> Iterator[Record]:
 
 
 def _nodes(scheduler: SchedulerState) -> Iterator[Record]:
-    """Yield each node, and after it the pods on it."""
+    """Yield each node, and after it the pods on it; those whose node does not exist without one."""
     state = scheduler.state
     for row in range(state.nodes.row_count):
         placed = tuple(state.pods.on(row).values())
-        if state.nodes.nodes[row] is None and not placed:
-            continue
-        node = state.nodes.names[row]
-        yield _node(scheduler, row)
+        if (node := state.nodes.nodes[row]) is not None:
+            yield _node(scheduler, row, node)
         for each in placed:
-            yield _pod(scheduler, each, node)
+            yield _pod(scheduler, each)
 
 
-def _node(scheduler: SchedulerState, row: int) -> Record:
-    """Return what is counted on a row; `known` is False if only pods name the node.
+def _node(scheduler: SchedulerState, row: int, node: Node) -> Record:
+    """Return what is counted on the row of a node.
 
     Of cards that no annotation names, `known` is False: the pod counts there by a guess.
     """
-    table, node = scheduler.state.nodes, scheduler.state.nodes.nodes[row]
-    allocatable = dict(node.allocatable) if node is not None else {}
+    table, allocatable = scheduler.state.nodes, dict(node.allocatable)
     resources = {CPU: 0, MEMORY: 0} | allocatable
     return {
         "kind": "node",
-        "node": table.names[row],
-        "known": node is not None,
+        "node": node.name,
         "allocatable": allocatable,
         "podSlots": int(table.pod_slots.data[row]),
         "requested": {name: table.requested.at(name, row) for name in resources},
@@ -74,13 +71,13 @@ def _node(scheduler: SchedulerState, row: int) -> Record:
     }
 
 
-def _pod(scheduler: SchedulerState, placed: PodState, node: str) -> Record:
+def _pod(scheduler: SchedulerState, placed: PodState) -> Record:
     pod = placed.pod
     state = "terminating" if pod.terminating else "added"
     return {
         "kind": "pod",
         **_identity(pod),
-        "node": node,
+        "node": pod.node_name,
         "state": "assumed" if placed.assumed else state,
         "requests": dict(pod.shape.demand.resources),
         "evicting": scheduler.state.evictions.evicting(pod),

@@ -704,7 +704,7 @@ class SchedulingLoop:
         )
         if changed or together.called_off is not None:
             for one in assumed:
-                one.give_up(scheduler.waiting)
+                one.undo.close()
             raise _GivenUp
         together.join(len(assumed))
         self._group_bindings[group.key] = together
@@ -725,7 +725,7 @@ class SchedulingLoop:
 
     def _give_up(self, assumed: AssumedPod, reason: str) -> None:
         """Unreserves and forgets a member of a group that no task binds yet."""
-        assumed.give_up(self._scheduler.waiting)
+        assumed.undo.close()
         self._member_failed(assumed, reason)
         self._member_ended(assumed, None)
 
@@ -940,9 +940,27 @@ class SchedulingLoop:
         if together.called_off is not None and group is not None and not self._halted:
             self._group_reports.failed(group, together.called_off)
 
+    def _member_called_off(self, attempt: _Attempt, reason: str) -> None:
+        """The attempt ends because others of the group failed.
+
+        A scheduler that stops calls off those at Permit: the next one decides anew, and nothing is
+        written.
+        """
+        if self._halted:
+            self._scheduler.queue.add_after_error(attempt.queued, self._clock())
+            return
+        group = self._scheduler.state.pod_groups.of(attempt.queued.pod)
+        if group is not None:
+            self._group_reports.failed(group, reason)
+        self._fail(attempt, reason)
+
     def _member_ended(self, assumed: AssumedPod, bound: Pod | None) -> None:
-        """The pod is bound, or (None) will not be; it may be the last one of its group."""
+        """The pod is bound, or (None) will not be; it may be the last one of its group.
+
+        Only the first call about a member counts.
+        """
         together, groups = assumed.together, self._scheduler.state.pod_groups
+        assumed.together = None
         key = groups.key_of(assumed.pod)
         if together is None or key is None:
             return
@@ -976,15 +994,13 @@ class SchedulingLoop:
         """Binds the pod, or puts it in a queue again; whether it is bound."""
         scheduler, queued, pod = self._scheduler, attempt.queued, assumed.pod
         try:
-            await self._reports.cancel_pending(pod)
-            await bind(assumed, scheduler.in_pre_bind, self._extenders)
+            self._reports.forget(pod.uid)
+            await bind(assumed, scheduler, self._extenders, self._reports.written)
         except PodRejected as rejection:
             self._member_failed(assumed, rejection.message)
             self._rejected(attempt, rejection)
         except CalledOff as called_off:
-            if (group := scheduler.state.pod_groups.of(pod)) is not None:
-                self._group_reports.failed(group, str(called_off))
-            self._fail(attempt, str(called_off))
+            self._member_called_off(attempt, str(called_off))
         except BindingFailed as failure:
             self._member_failed(assumed, str(failure))
             if failure.gone:
@@ -1012,6 +1028,7 @@ class SchedulingLoop:
             self._count(attempt, "scheduled")
             seconds = now - queued.initial_attempt_timestamp
             self._metrics.pod_bound(queued.attempts, seconds, flushed=queued.flushed)
+            self._member_ended(assumed, pod)  # its group may be tried again during PostBind
             await after_binding(assumed)
             return True
         return False

@@ -105,9 +105,8 @@ class Reports:
             for _ in range(_LANES):
                 lanes.create_task(self._write())
 
-    async def cancel_pending(self, pod: Pod) -> None:
-        """Drop unwritten reports about a pod to be bound; wait for one that is being written."""
-        self.forget(pod.uid)
+    async def written(self, pod: Pod) -> None:
+        """Return when no report about the pod is being written."""
         if (ended := self._writing.get(pod.uid)) is not None:
             await ended.wait()
 
@@ -183,7 +182,7 @@ class Reports:
         return f"{value} ({', '.join(names[:_MOST_CLASSES])})" if names else str(value)
 
     def forget(self, uid: str) -> None:
-        """The pod is gone or bound: drop what is known and still to be written about it."""
+        """The pod is gone, bound or about to be: drop what is known and unwritten about it."""
         self._said.pop(uid, None)
         self._pending.pop(uid, None)
 

@@ -44,7 +44,7 @@ class SchedulerState:
     without_profile: dict[Uid, Pod] = field(default_factory=dict)
     """Pods that no profile takes, by uid; a profile that does may come later."""
     in_pre_bind: dict[Uid, Callable[[], object]] = field(default_factory=dict)
-    """What calls a binding off while PreBind plugins work, by the pod's uid."""
+    """What calls a binding off from PreBind on, while no Binding is under way; by the pod's uid."""
     being_bound: dict[Uid, BindingUnderWay] = field(default_factory=dict)
     """The last binding of each assumed pod, by the pod's uid, if it has not ended."""
     departures: Departures = field(default_factory=Departures)

@@ -99,9 +99,8 @@ class CardPlugin(ABC):
         self._assume_cache.assign_cards(pod, self._format, assignment)
         return None
 
-    def unreserve(self, pod: Pod, _node: str) -> None:
-        """The pod's binding carries no annotation; its cards go when the pod is forgotten."""
-        self._api.annotate(pod, {})
+    def unreserve(self, _pod: Pod, _node: str) -> None:  # noqa: B027 - a Reserve plugin has one
+        """Does nothing: the pod's cards go when it is forgotten."""
 
     async def pre_bind(self, pod: Pod, _node: str) -> None:
         """The pod will be bound with annotations that name its cards."""
@@ -113,10 +112,6 @@ class CardPlugin(ABC):
             raise PluginError(f"no GPU is assigned to {pod.key}")
         _, assignment = placed.cards
         self._api.annotate(pod, self._annotations(request, assignment, placed.row))
-
-    async def post_bind(self, pod: Pod, _node: str) -> None:
-        """Takes the annotations back if a Bind plugin has bound the pod without `handle.api`."""
-        self._api.annotate(pod, {})
 
     def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
         """A pod with cards left or changed, or a node came or changed its cards."""

@@ -24,7 +24,8 @@ class Api(Protocol):
         """The pod gets these annotations together with its node, in one write or neither.
 
         They are added to those that were given before; an empty mapping takes all of them back. A
-        plugin calls this in pre_bind, and with an empty mapping in unreserve.
+        plugin calls this in pre_bind. When the attempt has ended, whether the pod is bound or not,
+        they are taken back without it.
         """
 
     def unix_nanoseconds(self) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from mooring.framework.handle import Handle
+from mooring.framework.handle import Api, Handle
 from mooring.framework.placements import GroupPolicy
 from mooring.framework.plugin import (
     BindPlugin,
@@ -104,6 +104,8 @@ class Pipeline:
     """By plugin name, the distribution that it comes from; errors name it."""
     failures: PluginFailures
     """Records what the plugins do wrong."""
+    api: Api
+    """What the plugins write through; what they annotate there is taken back after each attempt."""
     extenders: tuple[Extender, ...]
     """The profile's extenders in the order they are called."""
     placement_generate: tuple[PlacementGeneratePlugin, ...] = ()
@@ -181,6 +183,7 @@ def build_pipeline(
         },
         distributions={name: registry.distribution(name) for name in built},
         failures=failures,
+        api=handle.api,
         extenders=in_call_order(profile.spec.extenders),
         placement_generate=placement_generate,
         placement_scores=placement_scores,

@@ -41,13 +41,11 @@ class Stage:
         self.observed: Counter[tuple[str, str]] = Counter()
         self.leads = True
         self.bound_to: str | None = None
-        self.bound: list[str] = []
         self.extenders = Extenders(
             self.objects,
             observe=lambda _name, verb, result, _seconds: self.observed.update([(verb, result)]),
             may_write=lambda: self.leads,
             bound_node=self._bound_node,
-            bound=lambda found: self.bound.append(found.name),
         )
         stack.push_async_callback(self.extenders.close)
 
@@ -287,7 +285,6 @@ async def test_the_extender_that_binds_gets_names_and_uid(stage: Stage) -> None:
             {"PodName": "web", "PodNamespace": "default", "PodUID": WEB.uid, "Node": "n1"},
         )
     ]
-    assert stage.bound == ["web"]
 
 
 async def test_without_an_extender_that_binds_plugins_bind(stage: Stage) -> None:

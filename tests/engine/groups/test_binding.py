@@ -1,15 +1,26 @@
 """Members of a group meet before PreBind and before Bind, and are called off together."""
 
 import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
 
+from devices.objects import GPUSHARE, gpu_node, share_pod
+from engine.test_loop import Bindings, Engine, path_of, until
+from kube.api_server import ApiServer, Request
 from mooring.engine.groups.binding import CalledOff, GroupBinding
+from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
+from mooring.model.pod import parse_pod
 from mooring.model.pod_group import GroupKey, GroupSource, parse_pod_group
 from mooring.state.pod_groups import PodGroupState
-from mooring.testing.builders import pod_group
+from mooring.testing.builders import node, pod, pod_group, uid_of
+from scheduler_states import put_profile
 
 SECONDS = 10.0
+SHARED = {"multiPoint": {"enabled": [{"name": "GPUShare"}]}}
 
 
 class FailedError(Exception):
@@ -31,6 +42,18 @@ def binding(members: int, *, needed: int) -> GroupBinding:
     return GroupBinding(group_of(needed), members)
 
 
+async def permitted(group: GroupBinding) -> None:
+    """Meet the others before PreBind, as a member does."""
+    with group.may_call_off():
+        await group.all_permitted()
+
+
+async def ready(group: GroupBinding) -> None:
+    """Meet the others before Bind, as a member does."""
+    with group.may_call_off():
+        await group.all_ready()
+
+
 async def arrived(*tasks: "asyncio.Task[None]") -> int:
     """How many of the tasks have ended after everything that can happen now has happened."""
     for _ in range(5):
@@ -40,15 +63,15 @@ async def arrived(*tasks: "asyncio.Task[None]") -> int:
 
 async def test_members_go_on_when_all_have_come() -> None:
     group = binding(2, needed=2)
-    first = asyncio.create_task(group.all_permitted())
+    first = asyncio.create_task(permitted(group))
     assert await arrived(first) == 0
     async with asyncio.timeout(SECONDS):
-        await asyncio.gather(first, group.all_permitted())
+        await asyncio.gather(first, permitted(group))
 
 
 async def test_a_member_that_is_not_needed_is_not_waited_for_once_it_has_failed() -> None:
     group = binding(3, needed=2)
-    waiting = [asyncio.create_task(group.all_ready()) for _ in range(2)]
+    waiting = [asyncio.create_task(ready(group)) for _ in range(2)]
     assert await arrived(*waiting) == 0
     group.failed("no volume")
     async with asyncio.timeout(SECONDS):
@@ -57,7 +80,7 @@ async def test_a_member_that_is_not_needed_is_not_waited_for_once_it_has_failed(
 
 async def test_the_others_are_called_off_when_a_needed_member_fails() -> None:
     group = binding(2, needed=2)
-    waiting = asyncio.create_task(group.all_permitted())
+    waiting = asyncio.create_task(permitted(group))
     await arrived(waiting)
     group.failed("no volume")
     with pytest.raises(CalledOff, match="no volume"):
@@ -67,18 +90,18 @@ async def test_the_others_are_called_off_when_a_needed_member_fails() -> None:
 async def test_all_are_called_off_if_the_minimum_is_raised_before_the_first_is_bound() -> None:
     definition = group_of(2)
     group = GroupBinding(definition, 2)
-    waiting = asyncio.create_task(group.all_ready())
+    waiting = asyncio.create_task(ready(group))
     assert await arrived(waiting) == 0
     definition.definition = group_of(3).definition
     async with asyncio.timeout(SECONDS):
-        ended = await asyncio.gather(group.all_ready(), waiting, return_exceptions=True)
+        ended = await asyncio.gather(ready(group), waiting, return_exceptions=True)
     assert [*map(str, ended)] == ["the minimum of the group is 3 now"] * 2
 
 
 async def test_all_are_called_off_if_one_fails_that_a_raised_minimum_needs() -> None:
     definition = group_of(2)
     group = GroupBinding(definition, 3)
-    waiting = [asyncio.create_task(group.all_ready()) for _ in range(2)]
+    waiting = [asyncio.create_task(ready(group)) for _ in range(2)]
     assert await arrived(*waiting) == 0
     definition.definition = parse_pod_group(pod_group("g", 3))
     group.failed("no volume")
@@ -91,25 +114,25 @@ async def test_none_is_called_off_if_the_minimum_is_raised_once_the_first_may_be
     definition = group_of(2)
     group = GroupBinding(definition, 2)
     async with asyncio.timeout(SECONDS):
-        await asyncio.gather(group.all_ready(), group.all_ready())
+        await asyncio.gather(ready(group), ready(group))
     definition.definition = group_of(3).definition
     group.join(1)
     async with asyncio.timeout(SECONDS):
-        await group.all_ready()
+        await ready(group)
     assert group.called_off is None
 
 
 async def test_a_member_that_leaves_a_meeting_is_not_counted_there() -> None:
     group = binding(3, needed=2)
-    leaving = asyncio.create_task(group.all_ready())
+    leaving = asyncio.create_task(ready(group))
     await arrived(leaving)
     leaving.cancel()
     await arrived(leaving)
     group.failed("deleted")
-    waiting = asyncio.create_task(group.all_ready())
+    waiting = asyncio.create_task(ready(group))
     assert await arrived(waiting) == 0
     async with asyncio.timeout(SECONDS):
-        await asyncio.gather(waiting, group.all_ready())
+        await asyncio.gather(waiting, ready(group))
 
 
 async def test_a_binding_that_fails_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +146,7 @@ async def test_a_binding_that_fails_is_repeated(monkeypatch: pytest.MonkeyPatch)
             raise FailedError
         return "bound"
 
-    assert await group.bind(call, FailedError) == "bound"
+    assert await group.bind(call, FailedError, nullcontext) == "bound"
     assert calls == 3
 
 
@@ -136,7 +159,7 @@ async def test_a_pod_that_is_gone_is_not_bound_again() -> None:
         raise FailedError(gone=True)
 
     with pytest.raises(FailedError):
-        await group.bind(call, FailedError)
+        await group.bind(call, FailedError, nullcontext)
     assert calls == 1
 
 
@@ -148,7 +171,7 @@ async def test_a_binding_that_has_not_begun_is_called_off() -> None:
         raise AssertionError
 
     with pytest.raises(CalledOff, match="quota"):
-        await group.bind(call, FailedError)
+        await group.bind(call, FailedError, nullcontext)
 
 
 async def test_members_of_a_large_group_go_on_a_few_at_a_time() -> None:
@@ -157,7 +180,7 @@ async def test_members_of_a_large_group_go_on_a_few_at_a_time() -> None:
 
     async def member() -> None:
         nonlocal passed
-        await group.all_permitted()
+        await permitted(group)
         passed += 1
 
     waiting = [asyncio.create_task(member()) for _ in range(299)]
@@ -178,7 +201,7 @@ async def test_members_of_a_large_group_are_called_off_a_few_at_a_time() -> None
     async def member() -> None:
         nonlocal called_off
         with pytest.raises(CalledOff):
-            await group.all_ready()
+            await ready(group)
         called_off += 1
 
     waiting = [asyncio.create_task(member()) for _ in range(199)]
@@ -191,3 +214,430 @@ async def test_members_of_a_large_group_are_called_off_a_few_at_a_time() -> None
             await asyncio.sleep(0)
             most = max(most, called_off - before)
     assert 0 < most <= 64
+
+
+class FailsOnce(Bindings):
+    """Fails the first Binding of each pod in one way; remembers the annotations of each Binding.
+
+    `failure` is a status, or one of "reset", "lost answer" (it was carried out) and "no answer".
+    """
+
+    def __init__(self, failure: int | str) -> None:
+        super().__init__()
+        self.failure = failure
+        self.sent: dict[str, list[dict[str, str]]] = {}
+        self._lost: dict[str, dict[str, Any]] = {}
+
+    def __call__(self, request: Request) -> None:
+        name = request.path.split("/")[-1]
+        if request.method == "GET" and name in self._lost:
+            request.reply(self._lost[name])
+        elif request.path.endswith("/binding"):
+            self._bind(request, request.body["metadata"])
+        else:
+            super().__call__(request)
+
+    def _bind(self, request: Request, metadata: dict[str, Any]) -> None:
+        sent = self.sent.setdefault(metadata["name"], [])
+        sent.append(metadata.get("annotations", {}))
+        if len(sent) > 1:
+            super().__call__(request)
+        elif isinstance(self.failure, int):
+            request.refuse(self.failure, "Refused", "no")
+        elif self.failure == "lost answer":
+            target = request.body["target"]["name"]
+            self.made.append((metadata["name"], target))
+            self._lost[metadata["name"]] = {"metadata": metadata, "spec": {"nodeName": target}}
+            request.cut()
+        elif self.failure == "reset":
+            request.cut()
+
+
+def shares(names: Iterable[str], **fields: Any) -> list[dict[str, Any]]:
+    """Members of a gang that each fill a card."""
+    return [share_pod(name, 16, group="g", **fields) for name in names]
+
+
+async def assert_nothing_is_kept(engine: Engine, bindings: FailsOnce, names: Iterable[str]) -> None:
+    """Another Binding of these pods would carry no annotation."""
+    for raw in shares(names):
+        await engine.api.bind(parse_pod(raw), "a")
+    assert {name: sent[-1] for name, sent in bindings.sent.items()} == {name: {} for name in names}
+
+
+@pytest.mark.parametrize(
+    "failure", [500, 503, 403, 422, 429, 409, "reset", "lost answer", "no answer"]
+)
+async def test_every_binding_of_a_member_names_its_card_whatever_became_of_the_one_before(
+    failure: int | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """429 without Retry-After is what is left when the client has waited often enough."""
+    monkeypatch.setattr("mooring.engine.groups.binding._PAUSES_SECONDS", (0.0, 0.0))
+    bindings, names = FailsOnce(failure), ["g-0", "g-1", "g-2", "g-3"]
+    async with (
+        ApiServer(bindings) as server,
+        ApiClient(Connection(server.url), timeout=0.3) as client,
+    ):
+        engine = Engine(client, gpu_node("a", 4, 16), pod_group("g", 4))
+        put_profile(engine.scheduler_state, plugins=SHARED)
+        engine.pending(*shares(names))
+        with engine.running():
+            await until(lambda: len(bindings.made) == 4 and not engine.loop.binding)
+        cards = {sent[-1][f"{GPUSHARE}_IDX"] for sent in bindings.sent.values()}
+        assert cards == {"0", "1", "2", "3"}
+        assert all(sent == [sent[0]] * len(sent) for sent in bindings.sent.values())
+        assert {len(sent) for sent in bindings.sent.values()} == (
+            {1} if failure == "lost answer" else {2}
+        )
+        await assert_nothing_is_kept(engine, bindings, names)
+
+
+async def test_a_member_that_has_gone_is_not_bound_again_and_leaves_no_annotation() -> None:
+    bindings, names = FailsOnce(404), ["g-0", "g-1"]
+    async with ApiServer(bindings) as server, ApiClient(Connection(server.url)) as client:
+        engine = Engine(client, gpu_node("a", 4, 16), pod_group("g", 2))
+        put_profile(engine.scheduler_state, plugins=SHARED)
+        engine.pending(*shares(names))
+        with engine.running():
+            await until(lambda: len(bindings.sent) == 2 and not engine.loop.binding)
+        assert {len(sent) for sent in bindings.sent.values()} == {1}
+        assert not engine.scheduler_state.state.pods.assumed
+        await assert_nothing_is_kept(engine, bindings, names)
+
+
+class Held(Bindings):
+    """Keeps requests about some pods until `answer` is called; `held` has them by the pod's name.
+
+    `sent` has the name of the pod of each Binding.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hold: set[str] = set()
+        self.held: dict[str, Request] = {}
+        self.sent: list[str] = []
+
+    def __call__(self, request: Request) -> None:
+        name = request.path.split("/")[-2]
+        if request.path.endswith("/binding"):
+            self.sent.append(name)
+        if request.method != "GET" and name in self.hold:
+            self.held[name] = request
+        else:
+            super().__call__(request)
+
+    def answer(self, name: str) -> None:
+        """The request about the pod is answered, as are those that follow."""
+        self.hold.discard(name)
+        super().__call__(self.held.pop(name))
+
+
+PLACES = AT_PERMIT, IN_PRE_BIND, AT_A_MEETING, IN_A_PAUSE = (
+    "at Permit",
+    "in PreBind",
+    "at a meeting",
+    "in a pause",
+)
+"""Where members of a gang wait, and no Binding of them is under way."""
+
+
+class Stage:
+    """An engine whose node has space for one gang of three, and a clock that stands still."""
+
+    def __init__(self, client: ApiClient, bindings: Held) -> None:
+        self.now = 1000.0
+        self.bindings = bindings
+        self.engine = Engine(client, node("a", cpu="3"), pod_group("g", 3), clock=lambda: self.now)
+        self.scheduler = self.engine.scheduler_state
+
+    def pending(self, **does: str) -> None:
+        """These pods are members, to which happens what plugins and the API server are told."""
+        for name, what in does.items():
+            self.engine.pending(pod(name, cpu="1", group="g", labels={"does": what}))
+
+    @property
+    def assumed(self) -> set[str]:
+        """The names of the assumed pods."""
+        return {placed.pod.name for placed in self.scheduler.state.pods.assumed.values()}
+
+    def deleted(self, name: str) -> None:
+        """The pod leaves its watch."""
+        self.engine.intake.gone(uid_of(name))
+
+    async def at_permit(self, *names: str) -> None:
+        """Returns when these members, and no others, are at Permit."""
+        await until(lambda: {w.pod.name for w in self.scheduler.waiting} == {*names})
+
+    async def preparing(self, *names: str, sent: int = 0) -> None:
+        """Returns when these members, and no others, can be called off, and are not at Permit.
+
+        So many Bindings were sent before.
+        """
+        uids = {f"pod-default-{name}" for name in names}
+        await until(
+            lambda: self.scheduler.in_pre_bind.keys() == uids and len(self.bindings.sent) == sent
+        )
+
+    async def held(self, place: str, *names: str) -> None:
+        """Returns when these members are in this place; the last one may be at Permit instead."""
+        does = {AT_PERMIT: "wait", IN_PRE_BIND: "wait in pre_bind"}.get(place, "")
+        last = "wait" if place == AT_A_MEETING else does
+        self.bindings.refuse |= dict.fromkeys(names, 500)
+        self.pending(**dict.fromkeys(names[:-1], does), **{names[-1]: last})
+        match place:
+            case "at Permit":
+                await self.at_permit(*names)
+            case "at a meeting":
+                await self.at_permit(names[-1])
+                await self.preparing(*names[:-1])
+            case _:
+                await self.preparing(*names, sent=len(names) if place == IN_A_PAUSE else 0)
+
+    async def called_off(self) -> None:
+        """Returns when nothing is held for any member; the clock has not moved."""
+        await until(lambda: not self.engine.loop.binding)
+        assert not self.assumed
+        assert not len(self.scheduler.waiting)
+        assert not self.scheduler.in_pre_bind
+        assert not self.scheduler.being_bound
+
+    async def next_attempt(self, *names: str) -> None:
+        """Returns when the gang of these members is bound, to which nothing happens any more."""
+        self.bindings.refuse.clear()
+        self.bindings.sent.clear()
+        self.pending(**dict.fromkeys(names, ""))
+        self.now += 20.0
+        self.engine.loop.wake()
+        await until(lambda: len(self.bindings.sent) == 3 and not self.engine.loop.binding)
+        assert {name for name, _ in self.bindings.made} == {*names}
+
+
+@pytest.fixture
+async def stage(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
+    """Pauses between two Bindings do not end by themselves."""
+    monkeypatch.setattr("mooring.engine.groups.binding._PAUSES_SECONDS", (3600.0,))
+    bindings = Held()
+    async with ApiServer(bindings) as server, ApiClient(Connection(server.url)) as client:
+        made = Stage(client, bindings)
+        with made.engine.running():
+            yield made
+            # What is written about members arrives before the server ends.
+            made.engine.reports.error(parse_pod(pod("end")), "the end")
+            await until(lambda: any("the end" in str(status) for status in bindings.statuses))
+
+
+@pytest.mark.parametrize("why", ["deleted", "denied", "timed out"])
+async def test_members_at_permit_and_at_a_meeting_are_free_when_another_fails_at_permit(
+    stage: Stage, why: str
+) -> None:
+    labels = {"does": "wait", "seconds": "10"}
+    stage.engine.pending(pod("fails", cpu="1", group="g", labels=labels))
+    stage.pending(waits="wait", meets="")
+    await stage.at_permit("fails", "waits")
+    await stage.preparing("meets")
+    if why == "deleted":
+        stage.deleted("fails")
+    elif why == "denied":
+        stage.scheduler.waiting.reject("pod-default-fails", "Marked", "no")
+    else:
+        stage.scheduler.waiting.expire(stage.now + 10.0)
+    await stage.called_off()
+    assert not stage.bindings.sent
+    await stage.next_attempt("again" if why == "deleted" else "fails", "waits", "meets")
+
+
+@pytest.mark.parametrize("why", ["deleted", "fails"])
+async def test_members_in_pre_bind_and_at_a_meeting_are_free_when_another_fails_in_pre_bind(
+    stage: Stage, why: str
+) -> None:
+    does = "wait in pre_bind" if why == "deleted" else "fail in pre_bind"
+    stage.pending(fails=does, meets="", hangs="wait in pre_bind")
+    if why == "deleted":
+        await stage.preparing("hangs", "meets", "fails")
+        stage.deleted("fails")
+    await until(lambda: len(stage.bindings.statuses) == (2 if why == "deleted" else 3))
+    await stage.called_off()
+    assert not stage.bindings.sent
+    await stage.next_attempt("again" if why == "deleted" else "fails", "hangs", "meets")
+
+
+async def test_a_member_that_pauses_between_two_bindings_is_free_when_another_has_gone(
+    stage: Stage,
+) -> None:
+    stage.bindings.refuse |= {"pauses": 403, "also": 500, "gone": 404}
+    stage.bindings.hold = {"gone"}
+    stage.pending(pauses="", also="", gone="")
+    await until(lambda: "gone" in stage.bindings.held)
+    await stage.preparing("pauses", "also", sent=3)
+    stage.bindings.answer("gone")
+    await stage.called_off()
+    assert sorted(stage.bindings.sent) == ["also", "gone", "pauses"]
+    stage.deleted("gone")
+    await stage.next_attempt("again", "pauses", "also")
+
+
+async def test_a_member_that_pauses_between_two_bindings_and_is_deleted_frees_its_gang(
+    stage: Stage,
+) -> None:
+    await stage.held(IN_A_PAUSE, "pauses", "also", "deleted")
+    stage.deleted("deleted")
+    await stage.called_off()
+    assert path_of(stage.engine, "deleted")[-1] == {"step": "gone"}
+    await stage.next_attempt("again", "pauses", "also")
+
+
+@pytest.mark.parametrize("answer", [201, 403])
+async def test_a_binding_that_was_sent_is_waited_for_and_not_repeated(
+    stage: Stage, answer: int
+) -> None:
+    """It cannot be unsent, and its pod may be bound; the others are free before it is answered."""
+    stage.bindings.refuse |= {"pauses": 500, "gone": 404}
+    stage.bindings.hold = {"sent", "gone"}
+    stage.pending(pauses="", sent="", gone="")
+    await until(lambda: {*stage.bindings.held} == {"sent", "gone"})
+    await stage.preparing("pauses", sent=3)
+    stage.bindings.answer("gone")
+    await until(lambda: stage.engine.loop.binding == 1)
+    assert stage.assumed == {"sent"}
+    if answer != 201:
+        stage.bindings.refuse["sent"] = answer
+    stage.bindings.answer("sent")
+    await until(lambda: not stage.engine.loop.binding)
+    assert stage.bindings.sent.count("sent") == 1
+    assert bool(stage.bindings.made) is (answer == 201)
+    assert stage.assumed == {name for name, _ in stage.bindings.made}
+
+
+async def test_a_member_that_waits_for_its_turn_to_be_bound_is_free_and_never_sent(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mooring.engine.groups.binding._MOST_REQUESTS", 2)
+    stage.bindings.hold = {"one", "two", "three"}
+    stage.pending(one="", two="", three="")
+    await until(lambda: len(stage.bindings.held) == 2)
+    gone, sent = stage.bindings.held
+    stage.bindings.refuse[gone] = 404
+    stage.bindings.answer(gone)
+    await until(lambda: stage.engine.loop.binding == 1)
+    assert stage.assumed == {sent}
+    stage.bindings.answer(sent)
+    await until(lambda: not stage.engine.loop.binding)
+    assert sorted(stage.bindings.sent) == sorted((gone, sent))
+
+
+async def test_a_member_that_is_bound_does_not_keep_its_gang_from_the_next_attempt_in_post_bind(
+    stage: Stage,
+) -> None:
+    stage.bindings.refuse |= {"gone": 404}
+    stage.bindings.hold = {"gone"}
+    stage.pending(bound="wait in post_bind", waits="wait in post_bind", gone="")
+    await until(lambda: len(stage.bindings.made) == 2)
+    stage.bindings.answer("gone")
+    await until(lambda: stage.engine.loop.binding == 2)
+    stage.deleted("gone")
+    stage.bindings.refuse.clear()
+    stage.pending(again="")
+    stage.now += 20.0
+    stage.engine.loop.wake()
+    await until(lambda: len(stage.bindings.made) == 3)
+    await stage.engine.loop.finish(0.0)
+
+
+@pytest.mark.parametrize("why", ["its gang is called off", "it is deleted"])
+async def test_a_member_whose_last_status_is_still_being_written_is_free(
+    stage: Stage, why: str
+) -> None:
+    stage.bindings.hold = {"written"}
+    raw = pod("written", cpu="1", group="g")
+    stage.engine.reports.error(parse_pod(raw), "the last attempt failed")
+    await until(lambda: "written" in stage.bindings.held)
+    stage.pending(fails="wait", meets="", written="")
+    await stage.at_permit("fails")
+    await stage.preparing("meets", "written")
+    stage.deleted("fails" if why == "its gang is called off" else "written")
+    await stage.called_off()
+    stage.bindings.answer("written")
+    if why == "its gang is called off":
+        await stage.next_attempt("again", "meets", "written")
+    else:
+        await stage.next_attempt("again", "meets", "fails")
+
+
+async def test_no_member_is_bound_while_the_last_status_of_one_is_being_written(
+    stage: Stage,
+) -> None:
+    """Else the status could say of a bound pod that it is not scheduled."""
+    stage.bindings.hold = {"written"}
+    raw = pod("written", cpu="1", group="g")
+    stage.engine.reports.error(parse_pod(raw), "the last attempt failed")
+    await until(lambda: "written" in stage.bindings.held)
+    stage.pending(one="", two="", written="")
+    await stage.preparing("one", "two", "written")
+    await arrived()
+    assert not stage.engine.loop.requesting
+    stage.bindings.answer("written")
+    await until(lambda: len(stage.bindings.made) == 3)
+
+
+@pytest.mark.parametrize("why", ["deleted", "its gang is called off"])
+async def test_a_pod_that_goes_before_the_task_that_binds_it_has_begun_is_free(
+    stage: Stage, why: str
+) -> None:
+    """Else it would wait in PreBind for ever: nothing would call it off any more."""
+    stage.pending(first="wait", last="wait in pre_bind", meets="")
+    await stage.at_permit("first")
+    stage.scheduler.waiting.allow("pod-default-first", "Marked")
+    stage.deleted("first" if why == "deleted" else "last")
+    await stage.called_off()
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_gang_of_which_a_member_is_preempted_is_called_off_whole_and_nobody_is_deleted(
+    stage: Stage, place: str
+) -> None:
+    await stage.held(place, "one", "two", "three")
+    stage.engine.pending(pod("high", cpu="1", priority=10))
+    await until(lambda: stage.bindings.made)
+    await until(lambda: not stage.engine.loop.binding)
+    assert stage.bindings.made == [("high", "a")]
+    assert not stage.bindings.deleted
+    assert stage.assumed == {"high"}
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_scheduler_that_stops_frees_a_gang_and_writes_nothing_about_it(
+    stage: Stage, place: str
+) -> None:
+    """A gang with a member at Permit is called off at once; the others get what time there is."""
+    await stage.held(place, "one", "two", "three")
+    stage.engine.loop.halt()
+    await stage.engine.loop.finish(SECONDS if place in (AT_PERMIT, AT_A_MEETING) else 0.0)
+    await stage.called_off()
+    stage.engine.reports.error(parse_pod(pod("marker")), "the marker")
+    await until(lambda: stage.bindings.statuses)
+    (status,) = stage.bindings.statuses
+    assert status["conditions"][0]["message"] == "the marker"
+
+
+async def test_a_leader_that_loses_its_lease_in_a_pause_sends_no_further_binding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mooring.engine.groups.binding._PAUSES_SECONDS", (0.0,))
+    bindings, leading = FailsOnce(500), True
+
+    def lose() -> bool:
+        return leading
+
+    async with (
+        ApiServer(bindings) as server,
+        ApiClient(Connection(server.url), may_write=lose) as client,
+    ):
+        engine = Engine(client, node("a"), pod_group("g", 1))
+        engine.pending(pod("g-0", group="g"))
+        with engine.running():
+            await until(lambda: bindings.sent)
+            leading = False
+            engine.loop.halt()
+            await until(lambda: not engine.loop.binding)
+    assert bindings.sent == {"g-0": [{}]}
+    assert not bindings.statuses

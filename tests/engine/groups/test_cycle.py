@@ -701,6 +701,7 @@ async def test_a_member_that_comes_while_others_are_at_permit_is_not_bound_witho
         for at_permit in waiting:
             waiting.reject(at_permit.pod.uid, "Marked", "no")
         await until(lambda: not engine.scheduler_state.state.pods.assumed)
+        await until(lambda: len(bindings.statuses) == 3)
     assert not bindings.made
 
 

@@ -75,8 +75,7 @@ class Extenders:
 
     `observe` is called after each call with the extender, the verb, the result and the seconds.
     `may_write` tells whether this replica leads: without that no pod may be bound. `bound_node`
-    reads the node of a pod from the API server; it waits until the server answers. `bound` is
-    called with each pod that an extender has bound.
+    reads the node of a pod from the API server; it waits until the server answers.
     """
 
     def __init__(
@@ -86,13 +85,11 @@ class Extenders:
         observe: Callable[[str, str, str, float], None] = lambda *_observed: None,
         may_write: Callable[[], bool] = lambda: True,
         bound_node: Callable[[Pod], Awaitable[str | None]] | None = None,
-        bound: Callable[[Pod], object] = lambda _pod: None,
     ) -> None:
         self._objects = objects
         self._observe = observe
         self._may_write = may_write
         self._bound_node = bound_node
-        self._bound = bound
         self._clients = OrderedDict[Extender, ExtenderClient]()
         self._in_all = asyncio.Semaphore(_MOST_IN_ALL)
         self._closing: set[asyncio.Task[None]] = set()
@@ -163,13 +160,11 @@ class Extenders:
                 raise
             except ExtenderError as error:
                 if self._bound_node is not None and await self._bound_node(pod) == node:
-                    self._bound(pod)
                     return True
                 if not extender.ignorable:
                     raise
                 client.ignored(error)
                 continue
-            self._bound(pod)
             return True
         return False
 

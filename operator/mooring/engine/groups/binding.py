@@ -1,14 +1,16 @@
 """Binds the members of a group together: none is bound before all of its minimum can be.
 
 Each member is bound by a task of its own. The tasks meet twice: PreBind begins when all members are
-permitted, and Bind when PreBind of all has ended. If too many fail before that, all are called off,
-so that nothing is held for a group that cannot finish. A binding cannot be undone: if one fails
-later, it is tried again, and then those that have not begun are called off.
+permitted, and Bind when PreBind of all has ended. If too many fail, the others are called off at
+once, wherever they wait, so that nothing is held for a group that cannot finish. A Binding that was
+sent cannot be undone: its answer is waited for. If it fails, it is sent again a few times, as long
+as the group is not called off.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final, TypeVar
 
 from mooring.model.pod import Pod
@@ -21,7 +23,7 @@ _Result = TypeVar("_Result")
 _MOST_REQUESTS: Final = 64
 """Members of one group that are bound at the same time."""
 _MOST_AT_ONCE: Final = 64
-"""Members of one group that go on in the same turn of the event loop."""
+"""Members of one group that go on, or are called off, in the same turn of the event loop."""
 _PAUSES_SECONDS: Final = (0.2, 1.0, 3.0)
 """Before each repetition of a binding that failed."""
 
@@ -45,6 +47,8 @@ class GroupBinding:
         self._left = members
         """Members that are bound or may still be."""
         self._needed = group.minimum - self._others
+        self._tasks = set[asyncio.Task[object]]()
+        """Those of members that can be called off, and are not."""
         self._permitted = _Meeting()
         self._ready = _Meeting()
         self.requests = asyncio.Semaphore(_MOST_REQUESTS)
@@ -64,16 +68,35 @@ class GroupBinding:
         self._left += members
         self._unfinished += members
 
-    async def all_permitted(self) -> None:
-        """Returns when every member is permitted, or has failed and is not needed.
+    @contextmanager
+    def may_call_off(self) -> Iterator[None]:
+        """Inside, the task of a member is cancelled when the group is called off.
 
         Raises:
-            CalledOff: too many have failed.
+            CalledOff: the group is called off. If something else has cancelled the task too, its
+                CancelledError is raised.
         """
+        self._check()
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("bindings run as tasks")
+        before = task.cancelling()
+        self._tasks.add(task)
+        try:
+            yield
+        finally:
+            # Whatever a plugin makes of its cancellation, the member is called off.
+            called_off = task not in self._tasks
+            self._tasks.discard(task)
+            if called_off and task.uncancel() <= before:
+                raise CalledOff(self.called_off) from None
+
+    async def all_permitted(self) -> None:
+        """Returns when every member is permitted, or has failed and is not needed."""
         await self._meet(self._permitted)
 
     async def all_ready(self) -> None:
-        """Returns when PreBind of every member has ended; raises like `all_permitted`."""
+        """Returns when PreBind of every member has ended, or has failed and is not needed."""
         await self._meet(self._ready)
 
     async def _meet(self, meeting: "_Meeting") -> None:
@@ -88,11 +111,15 @@ class GroupBinding:
         self._check()
 
     async def bind(
-        self, call: Callable[[], Awaitable[_Result]], worth_repeating: type[Exception]
+        self,
+        call: Callable[[], Awaitable[_Result]],
+        worth_repeating: type[Exception],
+        pausing: Callable[[], AbstractContextManager[object]],
     ) -> _Result:
         """The result of the call, which is repeated a few times when it raises this exception.
 
-        An exception whose `gone` is True is raised at once.
+        An exception whose `gone` is True is raised at once. The pause before each repetition is
+        inside of what `pausing` returns.
 
         Raises:
             CalledOff: too many others have failed, and this call has not begun.
@@ -104,6 +131,7 @@ class GroupBinding:
             except worth_repeating as failure:
                 if getattr(failure, "gone", False):
                     raise
+            with pausing():
                 await asyncio.sleep(pause)
         self._check()
         return await call()
@@ -129,11 +157,20 @@ class GroupBinding:
             self._needed = max(self._needed, self._group.minimum - self._others)
         if self._left < self._needed and self.called_off is None:
             self.called_off = reason
+            # Later: a task that runs now would be cancelled where it waits next.
+            asyncio.get_running_loop().call_soon(self._call_off_some)
+
+    def _call_off_some(self) -> None:
+        """Cancels the tasks of members, a few at a time, as they pass a meeting."""
+        for _ in range(min(_MOST_AT_ONCE, len(self._tasks))):
+            self._tasks.pop().cancel()
+        if self._tasks:
+            asyncio.get_running_loop().call_soon(self._call_off_some)
 
     def _look(self) -> None:
-        """Ends the meetings at which all are, or none is expected any more."""
+        """Ends the meetings at which all are that are expected."""
         for meeting in (self._permitted, self._ready):
-            if self.called_off is not None or meeting.came >= self._left:
+            if self.called_off is None and meeting.came >= self._left:
                 meeting.end()
 
     def _check(self) -> None:
