@@ -8,6 +8,7 @@ thread, so there is nothing to lock and the live columns are the snapshot of a d
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import fields, replace
@@ -142,13 +143,54 @@ class ClusterState:
             return self.nodes.nodes[row] if row is not None else None
         return self.objects.of(kind).get(key)
 
+    def keys(self, kind: Kind) -> tuple[str, ...]:
+        """Return the keys of all objects of a kind, of pods without those that are assumed."""
+        if kind is Kind.NODE:
+            return tuple(node.name for node in self.nodes.nodes if node is not None)
+        if kind is Kind.POD:
+            return tuple(placed.pod.key for placed in self.pods if not placed.assumed)
+        return tuple(self.objects.of(kind))
+
     def replace(self, kind: Kind, values: Mapping[str, Any]) -> None:
-        """The objects of a kind are exactly these (a relist); assumed pods stay assumed."""
-        gone = [key for key in self._keys(kind) if key not in values]
-        events = [event for key in gone for event in self._delete(kind, key)]
+        """Make these all objects of a kind, as `replacing` does, in one go."""
+        for _ in self.replacing(kind, values, self.keys(kind)):
+            pass
+
+    def replacing(
+        self, kind: Kind, values: Mapping[str, Any], before: Iterable[str]
+    ) -> Iterator[None]:
+        """Make these all objects of a kind, in small steps between which decisions may be made.
+
+        For a list of the API server. `before` has the keys that were known when the list was asked
+        for: those that are not in `values` are removed, but not pods that are assumed by then.
+        A value of None leaves what is known of the object as it is.
+
+        At no step a node has more left than both before the list and after it. So what is new comes
+        first, and what has gone last. In between come the pods that take something else of their
+        node than they did: those of one node in one step. Each step delivers its events.
+        """
+        changed = list[tuple[str, Pod]]()
         for key, value in values.items():
-            events += self._put(kind, key, value)
-        self._deliver(tuple(events))
+            if isinstance(value, Pod) and (node := self._node_it_changes(key, value)) is not None:
+                changed.append((node, value))
+            elif value is not None:
+                self.put(kind, key, value)
+            yield
+        for pods in _by_node(changed):
+            self._deliver(tuple(event for pod in pods for event in self._put_pod(pod)))
+            yield
+        for key in before:
+            if key not in values and not (kind is Kind.POD and key in self.pods.assumed):
+                self.delete(kind, key)
+            yield
+
+    def _node_it_changes(self, key: str, pod: Pod) -> str | None:
+        """Return the node of which the pod, as it is now, takes something else than is known."""
+        known = self.known(Kind.POD, key)
+        if not isinstance(known, Pod):
+            return None
+        stays = known.uid == pod.uid and known.node_name == pod.node_name and not pod.finished
+        return None if stays and _in_place(known, pod) else known.node_name
 
     def put_unscheduled(self, pod: Pod) -> None:
         """The pod has no node. If it names a group it is a member, and an event is delivered.
@@ -321,13 +363,6 @@ class ClusterState:
             if placed.deadline is not None and placed.deadline <= now
         ]
 
-    def _keys(self, kind: Kind) -> Iterable[str]:
-        if kind is Kind.NODE:
-            return [node.name for node in self.nodes.nodes if node is not None]
-        if kind is Kind.POD:
-            return [placed.pod.key for placed in self.pods if not placed.assumed]
-        return list(self.objects.of(kind))
-
     def _put_pod(self, pod: Pod) -> tuple[ClusterEvent, ...]:
         if pod.node_name is None or pod.finished:
             return self._delete(Kind.POD, pod.key, pod.uid)
@@ -481,6 +516,16 @@ def _in_place(known: Pod, pod: Pod) -> bool:
         and known.shape.host_ports == pod.shape.host_ports
         and known.volumes == pod.volumes
     )
+
+
+def _by_node(changed: Iterable[tuple[str, Pod]]) -> Iterable[list[Pod]]:
+    """Group pods by their former node, which comes with each; nodes that a pod joins are one."""
+    moved = [(node, pod.node_name) for node, pod in changed if node != pod.node_name]
+    joined = {node for both in moved for node in both}
+    groups = defaultdict[str, list[Pod]](list)
+    for node, pod in changed:
+        groups["" if node in joined else node].append(pod)
+    return groups.values()
 
 
 def _is_equivalent(known: Pod, pod: Pod) -> bool:
