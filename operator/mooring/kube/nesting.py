@@ -1,21 +1,23 @@
 """Cuts JSON that is nested deeper than a parser can follow.
 
-The `args` of a SchedulingProfile keep unknown fields, so the API server stores any nesting there,
-up to 10,000 levels. Python's parser raises RecursionError at about 1,000, which would end kopf's
-watch again and again, for every profile.
+The API server keeps what a user writes into the `args` of a SchedulingProfile and into the managed
+fields of any object, up to 10,000 levels. Python's parser raises RecursionError at about 1,000, so
+that kopf would end its watch again and again, for every profile or pod.
 """
 
 import re
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["DEEPEST", "cut_nesting"]
+import orjson
+
+__all__ = ["DEEPEST", "cut_nesting", "parsed"]
 
 DEEPEST: Final = 100
 """Levels that are kept; a Deployment has 15."""
 
 _TOO_DEEP: Final = b'"(nested too deeply)"'
 _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]', re.DOTALL)
-_NO_BRACES: Final = bytes(set(range(256)) - set(b"{}[]"))
+_NO_MARKS: Final = bytes(set(range(256)) - set(b'{}[]"'))
 
 
 def cut_nesting(text: bytes) -> bytes:
@@ -40,14 +42,32 @@ def cut_nesting(text: bytes) -> bytes:
     return b"".join((*kept, text[start:])) if kept else text
 
 
+def parsed(text: bytes) -> Any:
+    """Return the value of a JSON text, with what orjson cannot follow (1,024 levels) cut.
+
+    Raises:
+        orjson.JSONDecodeError: if the text is not JSON.
+    """
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        cut = cut_nesting(text)
+        if cut is text:
+            raise
+        return orjson.loads(cut)
+
+
 def _is_shallow(text: bytes) -> bool:
     """True only if it is certain that no value is nested deeper than `DEEPEST`.
 
     A page of a list has thousands of braces and few levels. The braces outside of strings are taken
     away in matching pairs, which is several times as fast as looking at each one.
     """
-    unescaped = text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
-    braces = b"".join(unescaped.split(b'"')[::2]).translate(None, _NO_BRACES)
+    if b"\\" in text:
+        text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    # Two quotes side by side change nothing of what is inside of strings and what is not.
+    marks = text.translate(None, _NO_MARKS).replace(b'""', b"")
+    braces = b"".join(marks.split(b'"')[::2]) if b'"' in marks else marks
     for _ in range(DEEPEST // 2):  # each time takes two levels away at most, one of each kind
         braces = braces.replace(b"{}", b"").replace(b"[]", b"")
         if not braces:
