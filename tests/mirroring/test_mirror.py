@@ -181,6 +181,18 @@ def test_a_list_keeps_nothing_of_the_json(mirrored: Mirrored) -> None:
     assert mirrored.nodes() == {"a"}
 
 
+def test_a_pod_that_has_not_changed_is_not_kept_twice_while_it_is_listed(
+    mirrored: Mirrored,
+) -> None:
+    web, other = pod("web", node="a"), pod("other", node="a")
+    mirrored.relisted(POD, [web, other])
+    before = {placed.pod.name: placed.pod for placed in mirrored.state.pods}
+    mirrored.relisted(POD, [web, pod("other", node="a", labels={"new": "yes"})])
+    after = {placed.pod.name: placed.pod for placed in mirrored.state.pods}
+    assert after["web"] is before["web"]
+    assert after["other"].labels == {"new": "yes"}
+
+
 def test_the_end_of_a_predecessor_leaves_its_successor_in_place(mirrored: Mirrored) -> None:
     mirrored.mirror.apply(NODE, "ADDED", node("a"))
     mirrored.mirror.apply(POD, "ADDED", incarnation("second"))

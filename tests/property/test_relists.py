@@ -152,12 +152,12 @@ def test_a_list_in_steps_ends_like_one_at_once_and_no_node_has_more_left_than_be
     at_once.state.replace(Kind.POD, shown)
     floor = before & at_once.requested()
     steps = in_steps.state.replacing(Kind.POD, shown, in_steps.state.keys(Kind.POD))
-    for wait, *event in meanwhile:
+    for wait, what, uid, place in meanwhile:
         for _ in range(wait):
             next(steps, None)
             in_steps.has_at_least(floor, new)
-        at_once.happens(*event, new)
-        in_steps.happens(*event, new)
+        at_once.happens(what, uid, place, new)
+        in_steps.happens(what, uid, place, new)
         in_steps.has_at_least(floor, new)
     for _ in steps:
         in_steps.has_at_least(floor, new)

@@ -3,6 +3,8 @@
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any, Final
 
 from mooring.kube import resources
@@ -11,6 +13,7 @@ from mooring.kube.resources import Resource
 from mooring.model.errors import ManifestError
 from mooring.model.events import Action, Kind, event_label
 from mooring.model.objects import object_key, parse_object
+from mooring.model.pod import Pod
 from mooring.state.cluster import ClusterState
 
 __all__ = ["ACTIONS", "ASSIGNED_PODS", "MIRRORED", "MIRRORED_IF_SERVED", "Mirror", "parsed_or_none"]
@@ -53,6 +56,8 @@ ACTIONS: Final[Mapping[EventType, Action]] = {
     "DELETED": Action.DELETE,
 }
 """What a watch event says happened to the object."""
+
+_POD_FIELDS: Final = attrgetter(*(field.name for field in fields(Pod)))
 
 
 def parsed_or_none(kind: Kind, raw: Mapping[str, Any]) -> Any | None:
@@ -101,7 +106,8 @@ class Mirror:
 class MirroredList:
     """The objects of one list, parsed as they come (`mooring.kube.reflector.Relist`).
 
-    The JSON of a pod takes several times as much memory as what is kept of it.
+    The JSON of a pod takes several times as much memory as what is kept of it. Of a pod that has
+    not changed nothing is kept, so that most relists take little memory.
     """
 
     def __init__(self, state: ClusterState, kind: Kind) -> None:
@@ -115,7 +121,8 @@ class MirroredList:
         key = object_key(self._kind, obj)
         self._values.setdefault(key, None)
         if (value := parsed_or_none(self._kind, obj)) is not None:
-            self._values[key] = value
+            known = self._state.known(self._kind, key)
+            self._values[key] = known if _is_equal_pod(known, value) else value
 
     def remove(self, obj: dict[str, Any]) -> None:
         """The object was deleted before the list was complete."""
@@ -124,3 +131,7 @@ class MirroredList:
     def apply(self) -> Iterator[None]:
         """Put the objects into the state, and remove those that are not listed."""
         return self._state.replacing(self._kind, self._values, self._before)
+
+
+def _is_equal_pod(known: object, value: object) -> bool:
+    return isinstance(known, Pod) and _POD_FIELDS(known) == _POD_FIELDS(value)
