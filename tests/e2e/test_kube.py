@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from controlplane import ControlPlane
-from mooring.kube import client as client_module
+from mooring.kube import reflector as reflector_module
 from mooring.kube.client import ApiClient
 from mooring.kube.config import load_connection
 from mooring.kube.errors import (
@@ -151,7 +151,7 @@ async def test_a_mirror_follows_real_pods(client: ApiClient, namespace: str, nod
 async def test_a_mirror_by_pages_follows_them_too(
     client: ApiClient, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_module, "PAGE_SIZE", 2)
+    monkeypatch.setattr(reflector_module, "SMALL_PAGE_SIZE", 2)
     for number in range(5):
         await client.create(POD, pod(f"p{number}", namespace))
     mirror = Mirror(namespace)

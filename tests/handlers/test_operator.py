@@ -426,7 +426,7 @@ async def test_kopf_lists_page_by_page() -> None:
     async with small_api() as (api, server), kopf_against(server, scheduler_state()):
         await until(lambda: api.watches(POD))
     lists = [r for r in server.seen if r.headers["User-Agent"] == KOPF and r.path == POD.path()]
-    assert [request.query.get("limit") for request in lists] == ["500", None]
+    assert [request.query.get("limit") for request in lists] == ["100", None]
     assert "watch" in lists[1].query
 
 

@@ -334,7 +334,7 @@ async def test_pages_that_expire_are_listed_anew_page_by_page(server: ApiServer)
         (await server.next()).reply(first)
         (await server.next()).refuse(410, "Expired", "the token is too old")
         again = await server.next()
-        assert (again.query.get("limit"), again.query.get("continue")) == ("500", None)
+        assert (again.query.get("limit"), again.query.get("continue")) == ("100", None)
         again.reply({"metadata": {"resourceVersion": "9"}, "items": [pod("b", 8)]})
         await reflector.synced.wait()
         assert mirror.replaced == [{"b"}]

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Protocol
 import orjson
 
 from mooring.kube.backoff import Backoff
+from mooring.kube.client import SMALL_PAGE_SIZE
 from mooring.kube.errors import (
     ApiError,
     GoneError,
@@ -171,7 +172,9 @@ class Reflector:
 
     async def _list(self) -> None:
         relist, version = self._sink.relist(self._resource), None
-        pages = self._client.list_pages(self._resource, selectors=self._selectors)
+        pages = self._client.list_pages(
+            self._resource, selectors=self._selectors, limit=SMALL_PAGE_SIZE
+        )
         async with aclosing(pages):
             async for page in pages:
                 for obj in page.items:
