@@ -213,6 +213,7 @@ class Scheduler:
             shadow=self._shadow,
             extenders=self._extenders,
             group_reports=self._group_reports,
+            settle=lambda queued: self._intake.settle(queued),  # noqa: PLW0108 - it is made below
         )
         self._intake = Intake(
             self._scheduler,
@@ -324,6 +325,7 @@ class Scheduler:
                 self._start(work)
                 for work in (
                     self._loop.run(),
+                    self._intake.run(),
                     self._kopf.run(self._catch_signals),
                     self._housekeeping.run(),
                     self._comparer.run(),

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from controlplane import ControlPlane
-from mooring.kube import client as client_module
+from mooring.kube import reflector as reflector_module
 from mooring.kube.client import ApiClient
 from mooring.kube.config import load_connection
 from mooring.kube.errors import (
@@ -56,11 +56,8 @@ class Mirror:
         self._namespace = namespace
         self._changed = asyncio.Event()
 
-    def replace(self, _resource: Resource, items: list[dict[str, Any]]) -> None:
-        self.sets += 1
-        self.nodes.clear()
-        for obj in items:
-            self.apply(_resource, "ADDED", obj)
+    def relist(self, resource: Resource) -> "Listed":
+        return Listed(self, resource)
 
     def apply(self, _resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
         metadata = obj["metadata"]
@@ -81,6 +78,27 @@ class Mirror:
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()
+
+
+class Listed:
+    """The pods of one list, by name."""
+
+    def __init__(self, mirror: Mirror, resource: Resource) -> None:
+        self._mirror, self._resource = mirror, resource
+        self._pods: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def add(self, obj: dict[str, Any]) -> None:
+        self._pods[obj["metadata"]["namespace"], obj["metadata"]["name"]] = obj
+
+    def remove(self, obj: dict[str, Any]) -> None:
+        del self._pods[obj["metadata"]["namespace"], obj["metadata"]["name"]]
+
+    def apply(self) -> Iterator[None]:
+        yield
+        self._mirror.sets += 1
+        self._mirror.nodes.clear()
+        for obj in self._pods.values():
+            self._mirror.apply(self._resource, "ADDED", obj)
 
 
 @asynccontextmanager
@@ -133,7 +151,7 @@ async def test_a_mirror_follows_real_pods(client: ApiClient, namespace: str, nod
 async def test_a_mirror_by_pages_follows_them_too(
     client: ApiClient, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_module, "PAGE_SIZE", 2)
+    monkeypatch.setattr(reflector_module, "SMALL_PAGE_SIZE", 2)
     for number in range(5):
         await client.create(POD, pod(f"p{number}", namespace))
     mirror = Mirror(namespace)

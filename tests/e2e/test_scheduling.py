@@ -1,9 +1,11 @@
 """A pod's way, as its owner sees it."""
 
 import json
+from contextlib import suppress
 
 import pytest
 
+from controlplane.namespaces import create_namespace, delete_namespace
 from e2e.conftest import Cluster
 from e2e.node_pool import GPU, NodePool
 from e2e.replicas import create_pods, delete_now, eventually, pod, pods
@@ -135,3 +137,32 @@ def test_a_request_without_a_pod_is_answered_with_one_line(cluster: Cluster, pat
     status, answer = cluster.scheduler.get(path)
     assert status in (400, 404)
     assert answer.count("\n") == 1
+
+
+def test_a_pod_nested_too_deeply_to_be_parsed_holds_up_no_other(
+    cluster: Cluster, pool: NodePool
+) -> None:
+    """Whoever may create a pod writes its managed fields; the API server takes 10,000 levels."""
+    pool.add_nodes(cpu="2")
+    fields = '{"f:a":' * 9_000 + "{}" + "}" * 9_000
+    managed = {"manager": "me", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}
+    deep = pod("deep", cpu="1", nodeSelector={"pool": pool.name})
+    deep["metadata"]["managedFields"] = [{**managed, "fieldsV1": "HERE"}]
+    elsewhere = create_namespace(cluster.access, "deep")
+    path = f"/api/v1/namespaces/{elsewhere}/pods"
+    with suppress(RecursionError):  # of this test, which cannot parse the answer either
+        pool.client.post(path, json.dumps(deep).replace('"HERE"', fields).encode())
+    events = f"/apis/events.k8s.io/v1/namespaces/{elsewhere}/events"
+    eventually(
+        lambda: [event["reason"] for event in pool.client.get(events)["items"]],
+        lambda reasons: reasons == ["Scheduled"],
+        "the deep pod bound",
+    )
+    pool.add_pod("big", cpu="1500m")
+    pool.wait_until_unschedulable("big")
+    with suppress(RecursionError):
+        pool.client.delete(f"{path}/deep?gracePeriodSeconds=0")
+    pool.wait_until_bound("big")
+    assert not cluster.scheduler.says("kopf gave up")
+    assert not cluster.scheduler.says("unreadable event")
+    delete_namespace(cluster.access, elsewhere)

@@ -1,5 +1,7 @@
 """Pods come in, are given to their profile, and leave."""
 
+import asyncio
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -91,6 +93,10 @@ class Door:
     def flush(self) -> int:
         """Flushes; how many times other work could have been done between."""
         return sum(1 for _ in self.intake.flush())
+
+    def slices(self) -> Iterator[None]:
+        """The steps in which profiles are found after a change."""
+        return self.intake.find_profiles()
 
     def queue(self, name: str = "web") -> SubQueue | None:
         """Where the pod waits in the queue."""
@@ -729,3 +735,134 @@ def test_whoever_reads_a_pod_is_told_that_it_goes_meanwhile(open_door: Door) -> 
     with open_door.scheduler_state.departures.meanwhile() as gone:
         open_door.intake.gone(Uid("never-seen"))
         assert "never-seen" in gone
+
+
+def many(door: Door, count: int = 250) -> list[str]:
+    """So many pods that a change of profiles is not over at once."""
+    return [door.comes(f"web-{number}").name for number in range(count)]
+
+
+def settled(door: Door, names: list[str]) -> int:
+    """How many of these pods wait without a profile by now."""
+    return sum(uid_of(name) in door.scheduler_state.without_profile for name in names)
+
+
+def test_the_profiles_of_many_pods_are_found_in_slices(open_door: Door) -> None:
+    names = many(open_door)
+    open_door.scheduler_state.profiles.remove("default-scheduler")
+    open_door.intake.profiles_changed()
+    found = [settled(open_door, names), *(settled(open_door, names) for _ in open_door.slices())]
+    assert found == [*range(100, 251)]
+
+
+def test_a_pod_whose_profile_is_yet_to_be_found_is_not_tried_with_the_one_that_was_removed(
+    open_door: Door,
+) -> None:
+    many(open_door)
+    open_door.scheduler_state.profiles.remove("default-scheduler")
+    open_door.intake.profiles_changed()
+    first = open_door.popped()
+    assert not open_door.intake.settle(first)
+    assert first.pod.uid in open_door.scheduler_state.without_profile
+    assert open_door.queue(first.pod.name) is None
+
+
+def test_a_pod_whose_profile_is_yet_to_be_found_is_tried_with_the_one_that_replaces_it(
+    open_door: Door,
+) -> None:
+    many(open_door)
+    first = open_door.popped()
+    former = first.pipeline
+    open_door.scheduler_state.queue.put_back(first, 0.0)
+    put_profile(open_door.scheduler_state)
+    open_door.intake.profiles_changed()
+    popped = open_door.popped()
+    assert popped.pipeline is former
+    assert open_door.intake.settle(popped)
+    pod = popped.pod
+    profile = open_door.scheduler_state.profiles.of(pod, open_door.scheduler_state.cluster)
+    assert profile is not None
+    assert popped.pipeline is profile.pipeline
+    assert not popped.outdated
+
+
+def test_a_pod_that_the_new_profile_gates_is_not_tried(open_door: Door) -> None:
+    for number in range(250):
+        open_door.comes(f"web-{number}", labels={"gate": "close"})
+    put_profile(open_door.scheduler_state, registry=GATEKEEPER, **GATED)
+    open_door.intake.profiles_changed()
+    popped = open_door.popped()
+    assert not open_door.intake.settle(popped)
+    assert open_door.queue(popped.pod.name) is SubQueue.GATED
+
+
+def test_members_of_a_group_get_their_new_profile_together(open_door: Door) -> None:
+    open_door.put_group("train", 3)
+    members = [open_door.comes(f"train-{number}", group="train", priority=9) for number in range(3)]
+    many(open_door)
+    put_profile(open_door.scheduler_state)
+    open_door.intake.profiles_changed()
+    popped = open_door.popped()
+    assert popped.pod in members
+    assert open_door.intake.settle(popped)
+    for member in members:
+        queued = open_door.scheduler_state.queue.get(member.uid)
+        assert queued is not None
+        assert queued.pipeline is popped.pipeline
+
+
+def test_a_second_change_while_profiles_are_found_has_the_last_word(open_door: Door) -> None:
+    names = many(open_door)
+    open_door.scheduler_state.profiles.remove("default-scheduler")
+    open_door.intake.profiles_changed()
+    next(open_door.slices())
+    put_profile(open_door.scheduler_state)
+    open_door.intake.profiles_changed()
+    assert [*open_door.slices()]
+    assert settled(open_door, names) == 0
+    assert {open_door.queue(name) for name in names} == {SubQueue.ACTIVE}
+
+
+def test_pods_that_come_change_or_go_while_profiles_are_found_end_where_they_belong(
+    open_door: Door,
+) -> None:
+    names = many(open_door)
+    open_door.scheduler_state.profiles.remove("default-scheduler")
+    open_door.intake.profiles_changed()
+    changed = open_door.comes(names[0], labels={"changed": "yes"})
+    new, gone = open_door.comes("new"), uid_of(names[1])
+    open_door.intake.gone(gone)
+    assert [*open_door.slices()]
+    left = open_door.scheduler_state.without_profile
+    assert left[changed.uid] is changed
+    assert left[new.uid] is new
+    assert gone not in left
+    assert len(left) == len(names)
+    assert [*open_door.scheduler_state.queue] == []
+
+
+def test_a_namespace_that_is_relabelled_has_its_pods_looked_at_in_slices_too(door: Door) -> None:
+    put_profile(door.scheduler_state, match=BATCH)
+    names = many(door)
+    door.namespace_is(env="batch")
+    assert [*door.slices()]
+    assert settled(door, names) == 0
+
+
+async def until(holds: Callable[[], object]) -> None:
+    while not holds():  # noqa: ASYNC110 - there is no event for it
+        await asyncio.sleep(0)
+
+
+async def test_the_rest_is_found_while_the_intake_runs(open_door: Door) -> None:
+    names = many(open_door)
+    running = asyncio.create_task(open_door.intake.run())
+    for _ in range(2):  # it waits for the next change each time
+        open_door.scheduler_state.profiles.remove("default-scheduler")
+        open_door.intake.profiles_changed()
+        await until(lambda: settled(open_door, names) == len(names))
+        put_profile(open_door.scheduler_state)
+        open_door.intake.profiles_changed()
+        await until(lambda: settled(open_door, names) == 0)
+    running.cancel()
+    await asyncio.wait([running])

@@ -148,6 +148,7 @@ class Engine:
             shadow=shadow(self.scheduler_state, self.metrics) if shadow is not None else None,
             extenders=Extenders(ApiObjects(client)),
             group_reports=self.group_reports,
+            settle=lambda queued: self.intake.settle(queued),  # noqa: PLW0108 - see above
             clock=self.clock,
         )
         self.intake = Intake(
@@ -706,6 +707,21 @@ async def test_a_pod_whose_profile_went_before_its_turn_waits_for_another(
         put_profile(engine.scheduler_state)
         engine.intake.profiles_changed()
         await until(lambda: bindings.made)
+
+
+async def test_no_pod_is_decided_by_a_profile_that_went_while_there_were_many(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    """The intake, which finds the profiles of most of them in slices, does not run here."""
+    engine = Engine(client, node("a"))
+    engine.pending(*(pod(f"web-{number}") for number in range(250)))
+    engine.scheduler_state.profiles.remove("default-scheduler")
+    engine.intake.profiles_changed()
+    assert len([*engine.scheduler_state.queue]) == 150
+    with engine.running():
+        await until(lambda: len(engine.scheduler_state.without_profile) == 250)
+    assert bindings.made == []
+    assert len(engine.scheduler_state.state.pods) == 0
 
 
 async def test_a_plugin_that_breaks_fails_one_attempt_and_nothing_else(

@@ -27,6 +27,7 @@ from mooring.policy.args import VolumeBindingArgs
 from mooring.testing.builders import node, pod, pod_group
 from mooring.testing.fakes import FakeApi, handle
 from mooring.testing.storage_builders import pvc, storage_class
+from scheduler_states import relisted
 
 Raw = dict[str, Any]
 
@@ -54,7 +55,7 @@ class Cluster:
 
     def relist(self, *pods: Raw) -> None:
         """The list of assigned pods holds exactly these."""
-        self._mirror.replace(resources.POD, list(pods))
+        relisted(self._mirror, resources.POD, pods)
 
     def assume(self, raw: Raw, on: str) -> Pod:
         """A decision of our own put the pod on the node; its Binding is under way."""

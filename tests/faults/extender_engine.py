@@ -105,6 +105,7 @@ class Engine:
             ),
             extenders=self.extenders,
             group_reports=group_reports(state, client),
+            settle=lambda queued: self.intake.settle(queued),  # noqa: PLW0108 - see above
             clock=clock,
         )
         self.intake = Intake(

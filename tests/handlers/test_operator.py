@@ -421,6 +421,15 @@ async def test_listed_pods_are_queued_each_by_itself(caplog: pytest.LogCaptureFi
     assert "'name': 'broken'" in caplog.text
 
 
+async def test_kopf_lists_page_by_page() -> None:
+    """All pods at once would take a gigabyte where 50,000 wait."""
+    async with small_api() as (api, server), kopf_against(server, scheduler_state()):
+        await until(lambda: api.watches(POD))
+    lists = [r for r in server.seen if r.headers["User-Agent"] == KOPF and r.path == POD.path()]
+    assert [request.query.get("limit") for request in lists] == ["100", None]
+    assert "watch" in lists[1].query
+
+
 async def test_a_pod_that_the_comparison_found_is_queued_unless_it_was_bound_meanwhile() -> None:
     shared = scheduler_state()
     async with small_api() as (_, server), kopf_against(server, shared) as operator:

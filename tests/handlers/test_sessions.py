@@ -18,7 +18,7 @@ from kube.api_server import ApiServer
 from mooring.handlers.sessions import KopfSessions
 from mooring.kube.config import Connection
 from mooring.kube.credentials import Credentials, NoToken
-from mooring.kube.resources import POD, SCHEDULING_PROFILE
+from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Resource
 
 
 @pytest.fixture
@@ -262,11 +262,12 @@ async def test_a_request_without_an_answer_does_not_hold_up_the_end(
 
 
 @pytest.mark.parametrize("query", ["", "?watch=true"])
-async def test_profiles_that_are_nested_too_deeply_can_be_parsed(
-    server: ApiServer, sessions: KopfSessions, query: str
+@pytest.mark.parametrize("resource", [SCHEDULING_PROFILE, PRIORITY_CLASS])
+async def test_what_is_nested_too_deeply_can_be_parsed(
+    server: ApiServer, sessions: KopfSessions, query: str, resource: Resource
 ) -> None:
     session = await session_of(sessions)
-    path = f"/base{SCHEDULING_PROFILE.path()}"
+    path = f"/base{resource.path()}"
     asking = asyncio.create_task(session.get(f"{server.url}{path}{query}"))
     request = await server.next()
     deep = b'{"object":' + b"[" * 5000 + b"]" * 5000 + b"}"
@@ -277,6 +278,32 @@ async def test_profiles_that_are_nested_too_deeply_can_be_parsed(
     first, second = (json.loads(line) for line in body.splitlines())
     assert first["object"]
     assert second == {"object": 1}
+    await sessions.close()
+
+
+async def test_pods_that_are_nested_too_deeply_can_be_parsed_in_lists_and_watches(
+    server: ApiServer, watches: Watches
+) -> None:
+    listed = list[dict[str, Any]]()
+
+    async def take(pods: list[dict[str, Any]]) -> None:
+        listed.extend(pods)
+
+    sessions = KopfSessions(Connection(server.url), watches, take)
+    session = await session_of(sessions)
+    deep = b'{"a":' * 5_000 + b"{}" + b"}" * 5_000
+    asking = asyncio.create_task(session.get(f"{server.url}{POD.path()}"))
+    request = await server.next()
+    request.send_bytes(b'{"metadata":{},"items":[{"metadata":{"managedFields":%b}}]}' % deep)
+    request.end()
+    assert await (await asking).json() == {"metadata": {}, "items": []}
+    assert [pod.keys() for pod in listed] == [{"metadata"}]
+    asking = asyncio.create_task(session.get(f"{server.url}{POD.path()}?watch=true"))
+    request = await server.next()
+    request.send_bytes(b'{"object":%b}\n' % deep)
+    request.end()
+    (line,) = (await (await asking).read()).splitlines()
+    assert json.loads(line)["object"]
     await sessions.close()
 
 

@@ -13,7 +13,7 @@ from mooring.kube.reflector import EventType, Reflector
 from mooring.kube.resources import POD, Resource
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from mooring.kube.errors import ApiError
 
@@ -32,13 +32,21 @@ class Mirror:
         self.pauses: list[float] = []
         self.went_back: list[str] = []
         self.refuses: str | None = None
+        self.steps: list[str] = []
         self._changed = asyncio.Event()
 
-    def replace(self, resource: Resource, items: list[dict[str, Any]]) -> None:
+    def relist(self, resource: Resource) -> Listed:
         assert resource == POD
+        return Listed(self)
+
+    def step(self, name: str) -> None:
+        self.steps.append(name)
         self._changed.set()
-        self.replaced.append({_name(obj) for obj in items})
-        self.versions = {_name(obj): _version(obj) for obj in items}
+
+    def replace(self, versions: dict[str, int]) -> None:
+        self._changed.set()
+        self.replaced.append(set(versions))
+        self.versions = versions
         assert self.refuses != "everything"
 
     def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
@@ -71,6 +79,27 @@ class Mirror:
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()
+
+
+class Listed:
+    """A list that the mirror takes over in as many steps as it has objects, and one."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+        self._versions: dict[str, int] = {}
+
+    def add(self, obj: dict[str, Any]) -> None:
+        assert _name(obj) != self._mirror.refuses
+        self._versions[_name(obj)] = _version(obj)
+
+    def remove(self, obj: dict[str, Any]) -> None:
+        self._versions.pop(_name(obj))
+
+    def apply(self) -> Iterator[None]:
+        for name in self._versions:
+            self._mirror.step(name)
+            yield
+        self._mirror.replace(self._versions)
 
 
 def _name(obj: dict[str, Any]) -> str:

@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+from itertools import count
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given, settings
 
@@ -280,6 +282,83 @@ async def test_a_listed_set_that_the_mirror_refuses_is_listed_again(server: ApiS
         (await server.next()).reply(listing)
         await resumed(server, 7)
         assert reflector.synced.is_set()
+
+
+async def test_an_object_of_a_list_that_the_mirror_refuses_does_not_stop_the_list(
+    server: ApiServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with reflecting(server.url) as (mirror, reflector):
+        mirror.refuses = "bad"
+        await initial(server, pod("bad", 2), pod("good", 4), version=4)
+        await reflector.synced.wait()
+    assert mirror.versions == {"good": 4}
+    assert mirror.troubles == []
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+async def test_other_tasks_run_while_a_list_is_taken_over_and_events_wait_until_that_is_done(
+    server: ApiServer,
+) -> None:
+    """By the clock of this test every step takes a slice."""
+    ticks = count()
+    async with reflecting(server.url, clock=lambda: float(next(ticks))) as (mirror, reflector):
+        request = await server.next()
+        names = [f"p{number}" for number in range(50)]
+        request.send(*added(*(pod(name, 1) for name in names)), bookmark(1, initial_end=True))
+        request.send(event("DELETED", pod("p0", 2)))
+        turns = list[tuple[int, bool]]()
+        while not mirror.applied:
+            turns.append((len(mirror.steps), reflector.synced.is_set()))
+            await asyncio.sleep(0)
+    assert {(steps, False) for steps in range(1, 50)} <= set(turns)
+    assert mirror.steps == names
+    assert mirror.applied == [("DELETED", "p0")]
+    assert (len(names), True) in turns
+
+
+async def test_a_stop_while_a_list_is_taken_over_leaves_it_unfinished(server: ApiServer) -> None:
+    ticks = count()
+    async with reflecting(server.url, clock=lambda: float(next(ticks))) as (mirror, reflector):
+        request = await server.next()
+        request.send(*added(pod("a", 1), pod("b", 1)), bookmark(1, initial_end=True))
+        await mirror.until(lambda: bool(mirror.steps))
+    assert (mirror.steps, mirror.replaced) == (["a"], [])
+    assert not reflector.synced.is_set()
+
+
+async def test_pages_that_expire_are_listed_anew_page_by_page(server: ApiServer) -> None:
+    """All at once they might not fit into memory."""
+    async with reflecting(server.url) as (mirror, reflector):
+        (await server.next()).refuse(422, "Invalid", "sendInitialEvents is forbidden")
+        first = {"metadata": {"resourceVersion": "7", "continue": "more"}, "items": [pod("a", 1)]}
+        (await server.next()).reply(first)
+        (await server.next()).refuse(410, "Expired", "the token is too old")
+        again = await server.next()
+        assert (again.query.get("limit"), again.query.get("continue")) == ("100", None)
+        again.reply({"metadata": {"resourceVersion": "9"}, "items": [pod("b", 8)]})
+        await reflector.synced.wait()
+        assert mirror.replaced == [{"b"}]
+
+
+DEEP = b'{"f:a":' * 5_000 + b"{}" + b"}" * 5_000
+"""Managed fields as any user may write them: the API server takes 10,000 levels."""
+
+
+@pytest.mark.parametrize("is_initial", [True, False])
+async def test_an_object_that_is_nested_too_deeply_is_mirrored_like_any_other(
+    server: ApiServer, *, is_initial: bool
+) -> None:
+    deep = orjson.dumps(event("ADDED", pod("deep", 2, note="HERE"))).replace(b'"HERE"', DEEP)
+    async with reflecting(server.url) as (mirror, reflector):
+        request = await server.next()
+        if is_initial:
+            request.send_bytes(deep + b"\n")
+        request.send(bookmark(2, initial_end=True))
+        await reflector.synced.wait()
+        if not is_initial:
+            request.send_bytes(deep + b"\n")
+        await mirror.until(lambda: mirror.versions == {"deep": 2})
+        assert (mirror.troubles, mirror.pauses) == ([], [])
 
 
 async def test_cancelling_ends_the_watch_at_the_server(server: ApiServer) -> None:

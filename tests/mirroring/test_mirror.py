@@ -1,15 +1,17 @@
 """The reflectors' feed, parsed and put into the state."""
 
 import logging
+import weakref
 from typing import Any
 
 import pytest
 
-from mooring.kube.resources import NODE, POD, SERVICE
+from mooring.kube.resources import NODE, POD, SERVICE, Resource
 from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED, Mirror
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import node, pod, service
+from scheduler_states import relisted
 
 
 class Mirrored:
@@ -20,6 +22,10 @@ class Mirrored:
         self.heard: list[ClusterEvent] = []
         self.state.on_events(self.heard.extend)
         self.mirror = Mirror(self.state)
+
+    def relisted(self, resource: Resource, raws: list[dict[str, Any]]) -> None:
+        """A whole list, taken over at once."""
+        relisted(self.mirror, resource, raws)
 
     def nodes(self) -> set[str]:
         return {known.name for known in self.state.nodes.nodes if known is not None}
@@ -54,10 +60,10 @@ def test_every_kind_a_decision_reads_is_mirrored_but_those_that_kopf_shows() -> 
 
 
 def test_a_relist_replaces_everything_that_was_known_of_the_resource(mirrored: Mirrored) -> None:
-    mirrored.mirror.replace(SERVICE, [service("front", {"app": "web"})])
-    mirrored.mirror.replace(NODE, [node("a"), node("b")])
+    mirrored.relisted(SERVICE, [service("front", {"app": "web"})])
+    mirrored.relisted(NODE, [node("a"), node("b")])
     mirrored.actions()
-    mirrored.mirror.replace(NODE, [node("b", cpu="8"), node("c")])
+    mirrored.relisted(NODE, [node("b", cpu="8"), node("c")])
     assert mirrored.nodes() == {"b", "c"}
     assert sorted(mirrored.actions()) == [Action.ADD, Action.DELETE, Action.UPDATE]
     assert mirrored.state.known(Kind.SERVICE, "default/front") is not None
@@ -113,11 +119,75 @@ def test_a_malformed_object_is_logged_and_leaves_what_was_known(
 def test_a_malformed_object_in_a_relist_holds_up_nothing_else(
     mirrored: Mirrored, caplog: pytest.LogCaptureFixture
 ) -> None:
-    mirrored.mirror.replace(NODE, [node("a"), node("b")])
+    mirrored.relisted(NODE, [node("a"), node("b")])
     with caplog.at_level(logging.WARNING):
-        mirrored.mirror.replace(NODE, [malformed("a"), malformed("new"), node("c")])
+        mirrored.relisted(NODE, [malformed("a"), malformed("new"), node("c")])
     assert mirrored.nodes() == {"a", "c"}
     assert len(caplog.messages) == 2
+
+
+def test_what_is_deleted_before_a_list_is_complete_is_gone(mirrored: Mirrored) -> None:
+    mirrored.relisted(NODE, [node("a"), node("b")])
+    relist = mirrored.mirror.relist(NODE)
+    relist.add(node("a"))
+    relist.add(node("b"))
+    relist.remove(node("b"))
+    assert mirrored.nodes() == {"a", "b"}
+    assert [*relist.apply()]
+    assert mirrored.nodes() == {"a"}
+
+
+def test_a_list_that_breaks_off_changes_nothing(mirrored: Mirrored) -> None:
+    mirrored.relisted(NODE, [node("a")])
+    mirrored.mirror.relist(NODE).add(node("b"))
+    assert mirrored.nodes() == {"a"}
+
+
+def test_a_list_that_is_begun_anew_while_one_is_taken_over_has_the_last_word(
+    mirrored: Mirrored,
+) -> None:
+    mirrored.relisted(NODE, [node("a")])
+    first = mirrored.mirror.relist(NODE)
+    first.add(node("b"))
+    next(first.apply())
+    assert mirrored.nodes() == {"a", "b"}
+    mirrored.relisted(NODE, [node("c")])
+    assert mirrored.nodes() == {"c"}
+
+
+def test_an_object_that_becomes_malformed_while_it_is_listed_stays_as_it_was_listed(
+    mirrored: Mirrored,
+) -> None:
+    mirrored.relisted(NODE, [node("a", cpu="2"), malformed("a")])
+    assert mirrored.nodes() == {"a"}
+
+
+def test_a_list_keeps_nothing_of_the_json(mirrored: Mirrored) -> None:
+    """The JSON of 150,000 pods is two gigabytes."""
+
+    class Raw(dict[str, Any]):
+        """A dictionary that weak references can be made to."""
+
+    raw = Raw(node("a"))
+    gone = weakref.ref(raw)
+    relist = mirrored.mirror.relist(NODE)
+    relist.add(raw)
+    del raw
+    assert gone() is None
+    assert [*relist.apply()]
+    assert mirrored.nodes() == {"a"}
+
+
+def test_a_pod_that_has_not_changed_is_not_kept_twice_while_it_is_listed(
+    mirrored: Mirrored,
+) -> None:
+    web, other = pod("web", node="a"), pod("other", node="a")
+    mirrored.relisted(POD, [web, other])
+    before = {placed.pod.name: placed.pod for placed in mirrored.state.pods}
+    mirrored.relisted(POD, [web, pod("other", node="a", labels={"new": "yes"})])
+    after = {placed.pod.name: placed.pod for placed in mirrored.state.pods}
+    assert after["web"] is before["web"]
+    assert after["other"].labels == {"new": "yes"}
 
 
 def test_the_end_of_a_predecessor_leaves_its_successor_in_place(mirrored: Mirrored) -> None:

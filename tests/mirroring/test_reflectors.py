@@ -1,7 +1,7 @@
 """The mirror's feeds: what has been seen, what has not, and since when."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -36,13 +36,31 @@ class Seen:
         self.names: dict[Resource, list[str]] = {}
         self.told: asyncio.Queue[Resource] = asyncio.Queue()
 
-    def replace(self, resource: Resource, items: list[dict[str, Any]]) -> None:
-        self.names[resource] = [item["metadata"]["name"] for item in items]
-        self.told.put_nowait(resource)
+    def relist(self, resource: Resource) -> "Listed":
+        return Listed(self, resource)
 
     def apply(self, resource: Resource, _event: EventType, obj: dict[str, Any]) -> None:
         self.names[resource].append(obj["metadata"]["name"])
         self.told.put_nowait(resource)
+
+
+class Listed:
+    """A list that replaces the names at once."""
+
+    def __init__(self, seen: Seen, resource: Resource) -> None:
+        self._seen, self._resource = seen, resource
+        self._names: list[str] = []
+
+    def add(self, obj: dict[str, Any]) -> None:
+        self._names.append(obj["metadata"]["name"])
+
+    def remove(self, obj: dict[str, Any]) -> None:
+        self._names.remove(obj["metadata"]["name"])
+
+    def apply(self) -> Iterator[None]:
+        yield
+        self._seen.names[self._resource] = self._names
+        self._seen.told.put_nowait(self._resource)
 
 
 class Streams:

@@ -17,6 +17,7 @@ from mooring.kube import resources
 from mooring.mirroring.mirror import Mirror
 from mooring.model.pod import Pod, parse_pod
 from mooring.testing.builders import cluster, node, pod
+from scheduler_states import relisted
 
 NAMES = ("web-0", "web-1")
 NODES = ("a", "b")
@@ -116,7 +117,7 @@ class TwoWatches(RuleBasedStateMachine):
     def assigned_pods_are_told(self) -> None:
         told = self.assigned.popleft()
         if isinstance(told, list):
-            self.mirror.replace(resources.POD, [each.raw() for each in told])
+            relisted(self.mirror, resources.POD, [each.raw() for each in told])
             self.known = {each.uid: self.place(each) for each in told}
         else:
             event, stored = told

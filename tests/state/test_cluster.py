@@ -79,12 +79,12 @@ def test_events_have_one_sink() -> None:
         state.on_events(lambda _: None)
 
 
-def test_a_relist_is_delivered_at_once_and_when_all_of_it_is_known() -> None:
+def test_a_relist_delivers_each_event_when_its_step_is_done_and_removals_last() -> None:
     state = cluster(node("gone"))
     heard: list[tuple[int, list[Action]]] = []
     state.on_events(lambda es: heard.append((state.nodes.present_count, [e.action for e in es])))
     state.replace(Kind.NODE, {name: parse_node(node(name)) for name in ("n1", "n2")})
-    assert heard == [(2, [Action.DELETE, Action.ADD, Action.ADD])]
+    assert heard == [(2, [Action.ADD]), (3, [Action.ADD]), (2, [Action.DELETE])]
 
 
 def test_a_trial_delivers_no_events() -> None:
@@ -219,8 +219,57 @@ def test_a_relist_removes_pods_that_it_does_not_contain_except_assumed_ones() ->
     state.assume(waiting("assumed", cpu="1"), 0)
     kept, new = parse_pod(pod("kept", cpu="1", node="n1")), parse_pod(pod("new", node="n1"))
     shown: dict[str, Pod] = {kept.uid: kept, new.uid: new}
-    assert actions(state, lambda: state.replace(Kind.POD, shown)) == [Action.DELETE, Action.ADD]
+    assert actions(state, lambda: state.replace(Kind.POD, shown)) == [Action.ADD, Action.DELETE]
     assert {p.pod.name for p in state.pods} == {"kept", "new", "assumed"}
+
+
+def listed(*raws: dict[str, object]) -> dict[str, Pod]:
+    return {found.key: found for found in map(parse_pod, raws)}
+
+
+def test_a_pod_that_was_confirmed_while_it_was_listed_stays() -> None:
+    """A GET may show a pod bound that is younger than the list."""
+    state = cluster(node("n1"))
+    state.assume(waiting("young", cpu="1"), 0)
+    before = state.keys(Kind.POD)
+    seen(state, pod("young", cpu="1", node="n1"))
+    for _ in state.replacing(Kind.POD, {}, before):
+        pass
+    assert cpu(state) == [1000]
+
+
+def test_a_pod_that_was_assumed_while_it_was_listed_stays() -> None:
+    state = cluster(node("n1"), pod("web", cpu="1", node="n1"))
+    before = state.keys(Kind.POD)
+    state.delete(Kind.POD, "default/web")
+    state.assume(waiting("web", cpu="1"), 0)
+    for _ in state.replacing(Kind.POD, {}, before):
+        pass
+    assert cpu(state) == [1000]
+
+
+def test_what_is_listed_and_unreadable_stays_as_it_is_known() -> None:
+    state = cluster(node("n1"), pod("web", cpu="1", node="n1"))
+    state.replace(Kind.POD, {"default/web": None, "default/never-known": None})
+    assert cpu(state) == [1000]
+
+
+def test_pods_of_a_node_that_were_resized_change_in_one_step() -> None:
+    """Else the node would read as freer than it ever was: one shrank, after the other had grown."""
+    state = cluster(node("n1"), pod("a", cpu="1", node="n1"), pod("b", cpu="3", node="n1"))
+    shown = listed(pod("b", cpu="1", node="n1"), pod("a", cpu="3", node="n1"))
+    requested = [cpu(state) for _ in state.replacing(Kind.POD, shown, state.keys(Kind.POD))]
+    assert {tuple(amounts) for amounts in requested} == {(4000,)}
+
+
+def test_a_bound_pod_that_a_relist_does_not_confirm_is_overdue_at_once() -> None:
+    state = cluster(node("n1"))
+    bound, binding = waiting("bound"), waiting("binding")
+    for pod_ in (bound, binding):
+        state.assume(pod_, 0)
+    state.expect_confirmation(bound, 1000.0)
+    state.replace(Kind.POD, {})
+    assert state.overdue(0.0) == [state.pods.assumed[bound.uid].pod]
 
 
 @pytest.mark.parametrize("kind", [Kind.NODE, Kind.NAMESPACE])
@@ -229,8 +278,8 @@ def test_a_relist_of_other_kinds_replaces_the_whole_set(kind: Kind) -> None:
     raw = node("new") if kind is Kind.NODE else namespace("new")
     events = delivered(state, lambda: state.replace(kind, {"new": parse_object(kind, raw)}))
     assert [(event.kind, event.action) for event in events] == [
-        (kind, Action.DELETE),
         (kind, Action.ADD),
+        (kind, Action.DELETE),
     ]
     assert state.known(kind, "gone") is None
     assert state.known(kind, "new") is not None

@@ -1,17 +1,19 @@
 """Pods without a node come in, get the pipeline of their profile, and leave.
 
-Everything here runs on the event loop's thread and returns at once.
+Everything here runs on the event loop's thread and returns at once, but for `run`.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator
-from itertools import takewhile
-from typing import Final
+from itertools import islice, takewhile
+from typing import Final, NoReturn
 
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed
-from mooring.framework.queued_pod import SubQueue
+from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.framework.runtime import run_pre_enqueue, status_of
+from mooring.kube.slices import Slices
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import PodGroup
@@ -27,6 +29,8 @@ _GATED_SECONDS: Final = 2.0
 """A member of a group is told after so long why it is gated: most groups are complete sooner."""
 _GATED_AT_ONCE: Final = 200
 """PreEnqueue plugins run again for so many pods without a pause, which takes some milliseconds."""
+_FOUND_AT_ONCE: Final = 100
+"""For so many pods a profile is found without a pause, which takes some milliseconds."""
 _GROUP_EVENTS: Final = frozenset(
     (Kind.UNSCHEDULED_POD, Kind.POD_GROUP, Kind.COSCHEDULING_POD_GROUP)
 )
@@ -64,6 +68,17 @@ class Intake:
         self._no_profile = no_profile
         self._without_profile_since: dict[Uid, float] = {}
         self._told: dict[Uid, tuple[int, str | None]] = {}
+        self._unsettled: dict[Uid, Pod] = {}
+        """Pods, by uid, that another profile may take since their profile was found."""
+        self._is_unsettled = asyncio.Event()
+
+    async def run(self) -> NoReturn:
+        """Find the profiles of pods after a change, in slices, until cancelled."""
+        slices = Slices()
+        while True:
+            await self._is_unsettled.wait()
+            await slices.run(self.find_profiles())
+            self._is_unsettled.clear()
 
     def pending(self, pod: Pod) -> None:
         """The API server shows the pod without a node, or showed it so a moment ago."""
@@ -105,9 +120,41 @@ class Intake:
         self._scheduler.state.delete_unscheduled(uid)
 
     def profiles_changed(self) -> None:
-        """Finds the profile of every pod anew, because a profile was put in force or removed."""
+        """Find the profile of every pod anew, because a profile was put in force or removed.
+
+        If there are many pods, `run` does it for most of them, in slices. Until then nothing is
+        decided about a pod before `settle` has found its profile, so that the change holds for
+        every decision that begins from now on.
+        """
         self._scheduler.state.track_pod_groups(self._scheduler.profiles.pod_group_formats)
-        self._find_profiles(None)
+        self._unsettle(None)
+
+    def find_profiles(self) -> Iterator[None]:
+        """Find the profiles of all pods that wait for it; yields after each pod."""
+        while self._unsettled:
+            uid, _ = self._unsettled.popitem()
+            self._find_profile(uid)
+            yield
+
+    def settle(self, queued: QueuedPod) -> bool:
+        """Find the profile of a pod that was popped, and of its group, if that is yet to be done.
+
+        Returns False if it may not be tried now: no profile takes it, or it is gated.
+        """
+        if not self._unsettled:
+            return True
+        group = self._scheduler.state.pod_groups.of(queued.pod)
+        members = group.unscheduled.values() if group is not None else ()
+        for pod in (*members, queued.pod):
+            if self._unsettled.pop(pod.uid, None) is not None:
+                self._find_profile(pod.uid)
+        if self._scheduler.queue.get(queued.pod.uid) is not queued:
+            return False
+        if queued.gated:
+            self._scheduler.queue.put_back(queued, self._clock())
+            return False
+        queued.outdated = False  # the attempt begins with the pipeline that was found
+        return True
 
     def flush(self) -> Iterator[None]:
         """Tries again what no event may bring back; to be called from time to time.
@@ -210,7 +257,7 @@ class Intake:
         events = tuple(events)
         for event in events:
             if event.kind is Kind.NAMESPACE and (namespace := _relabelled(event)) is not None:
-                self._find_profiles(namespace)
+                self._unsettle(namespace)
             if event.kind in _GROUP_EVENTS or self._is_bound_by_another(event):
                 self._admit_group(event)
             self._take_back_after(event)
@@ -239,22 +286,29 @@ class Intake:
             or scheduler.state.pods.get(uid) is not None
         )
 
-    def _find_profiles(self, namespace: str | None) -> None:
-        """Finds the profile of every pod, or of those in a namespace, anew.
-
-        Pods that keep their pipeline stay where they are.
-        """
-        scheduler = self._scheduler
-        for queued in scheduler.queue:
-            if namespace in (None, queued.pod.namespace):
-                pipeline = self._pipeline_of(queued.pod)
-                if pipeline is None:
-                    self._set_aside(queued.pod)
-                elif pipeline is not queued.pipeline:
-                    self._add(queued.pod, pipeline)
-        for pod in tuple(scheduler.without_profile.values()):
+    def _unsettle(self, namespace: str | None) -> None:
+        """Have the profile of every pod, or of those in a namespace, found anew."""
+        queued = (queued.pod for queued in self._scheduler.queue)
+        for pod in (*self._scheduler.without_profile.values(), *queued):
             if namespace in (None, pod.namespace):
-                self.pending(pod)
+                self._unsettled[pod.uid] = pod
+        for _ in islice(self.find_profiles(), _FOUND_AT_ONCE):
+            pass
+        if self._unsettled:
+            self._is_unsettled.set()
+        self._wake()
+
+    def _find_profile(self, uid: Uid) -> None:
+        """Find the profile of a pod anew; one that keeps its pipeline stays where it is."""
+        queued = self._scheduler.queue.get(uid)
+        if queued is not None:
+            pipeline = self._pipeline_of(queued.pod)
+            if pipeline is None:
+                self._set_aside(queued.pod)
+            elif pipeline is not queued.pipeline:
+                self._add(queued.pod, pipeline)
+        elif (waiting := self._scheduler.without_profile.get(uid)) is not None:
+            self.pending(waiting)
         self._wake()
 
     def _pipeline_of(self, pod: Pod) -> Pipeline | None:

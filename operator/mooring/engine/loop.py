@@ -144,7 +144,11 @@ class _GivenUp(Exception):  # noqa: N818 - says what happened
 
 
 class SchedulingLoop:
-    """Schedules pods while `run` runs; `wake` is called when the queue may have work."""
+    """Schedules pods while `run` runs; `wake` is called when the queue may have work.
+
+    `settle` is called with each pod that was popped, and returns whether it may be tried now: its
+    profile may have to be found first (`Intake.settle`).
+    """
 
     def __init__(
         self,
@@ -155,6 +159,7 @@ class SchedulingLoop:
         preemptions: PreemptionExecutor,
         extenders: Extenders,
         group_reports: GroupReports,
+        settle: Callable[[QueuedPod], bool],
         shadow: Shadow | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -166,6 +171,7 @@ class SchedulingLoop:
         self._shadow = shadow
         self._extenders = extenders
         self._group_reports = group_reports
+        self._settle = settle
         self._two_halves = TwoHalves()
         self._clock = clock
         self._shared = ResultCache(scheduler.state.nodes)
@@ -290,6 +296,8 @@ class SchedulingLoop:
         # A former leader may have bound it a moment ago.
         if pod.terminating or scheduler.cluster.is_placed(pod):
             scheduler.queue.done(queued, self._clock())
+            return
+        if not self._settle(queued):
             return
         group = group_of(pod, queued.pipeline, scheduler.cluster)
         if group is not None:

@@ -22,7 +22,7 @@ from mooring.engine.intake import Intake
 from mooring.handlers.profiles import ProfileHandler
 from mooring.handlers.sessions import KopfSessions
 from mooring.kube.backoff import Backoff
-from mooring.kube.client import ApiClient
+from mooring.kube.client import SMALL_PAGE_SIZE, ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.errors import ApiError, explain
 from mooring.kube.exchange import CONNECT_SECONDS
@@ -385,6 +385,7 @@ def _settings(retries: Sequence[float]) -> kopf.OperatorSettings:
     settings.persistence.progress_storage = _NoProgress()
     settings.persistence.diffbase_storage = _NoDiffs()
     settings.watching.field_selectors["pods"] = UNSCHEDULED
+    settings.watching.chunk_size = SMALL_PAGE_SIZE
     settings.scanning.disabled = True
     settings.queueing.exit_timeout = _WORKER_SECONDS
     # kopf would kill this process some minutes after its tasks are cancelled, also for a restart.

@@ -27,8 +27,8 @@ from yarl import URL
 
 from mooring.kube.config import Connection
 from mooring.kube.errors import LEASE_NOT_VALID
-from mooring.kube.nesting import cut_nesting
-from mooring.kube.resources import POD, SCHEDULING_PROFILE
+from mooring.kube.nesting import cut_nesting, parsed
+from mooring.kube.resources import POD
 from mooring.kube.transport import abort, transport_of
 
 __all__ = ["KopfSessions", "OnPods", "OnWatch"]
@@ -127,13 +127,13 @@ class KopfSessions:
         if self._is_ending:
             _hang_up(answer) if is_watch else self._note_transport(answer)
         # aiohttp declares a StreamReader, of which kopf and the answer itself use two methods.
-        if path.startswith(SCHEDULING_PROFILE.path()):
-            answer.content = _CutContent(answer.content)  # type: ignore[assignment]
-        elif path == POD.path() and not self._has_watched_pods and answer.status == 200:
+        content: _Content = _CutContent(answer.content)
+        if path == POD.path() and not self._has_watched_pods and answer.status == 200:
             if is_watch:
                 self._has_watched_pods = True
             else:
-                answer.content = _PodList(answer.content, self._on_pods)  # type: ignore[assignment]
+                content = _PodList(answer.content, self._on_pods)
+        answer.content = content  # type: ignore[assignment]
         if is_watch and answer.status == 200:
             self._on_watch(path, accepted=True)
         return answer
@@ -179,7 +179,10 @@ class _Content:
 
 
 class _CutContent(_Content):
-    """The body of an answer about profiles, cut where it is nested too deeply to be parsed."""
+    """The body of an answer, cut where it is nested too deeply to be parsed.
+
+    Any user may write such managed fields into a pod, and kopf would end its watch of all pods.
+    """
 
     async def read(self, n: int = -1) -> bytes:
         """The whole body, or `n` bytes of it."""
@@ -212,7 +215,7 @@ class _PodList(_Content):
         if n >= 0:
             return data
         try:
-            page = orjson.loads(data)
+            page = parsed(data)
             pods = page["items"] or []
         except (orjson.JSONDecodeError, KeyError, TypeError):
             return data  # kopf says what is wrong with it

@@ -4,7 +4,8 @@
          ^                                  |                        |
          +------- 410 Gone, broken line ----+---- any other error: back off, watch from there
 
-- Every list hands the whole set to the sink at once, and what is not in it is gone.
+- Every list is handed to the sink object by object, as it comes. When the set is complete the sink
+  takes it over, in slices, and what is not in it is gone. Events wait until that is done.
 - WatchList (`sendInitialEvents`) streams the set as events and says when it is complete; a
   server that refuses it is listed page by page from then on.
 - Bookmarks and events move the version forward, so that after a lost connection the watch goes
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Protocol
 import orjson
 
 from mooring.kube.backoff import Backoff
+from mooring.kube.client import SMALL_PAGE_SIZE
 from mooring.kube.errors import (
     ApiError,
     GoneError,
@@ -36,15 +38,17 @@ from mooring.kube.errors import (
     error_from_status,
     explain,
 )
+from mooring.kube.nesting import parsed
 from mooring.kube.resources import Call
+from mooring.kube.slices import Slices
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from mooring.kube.client import ApiClient
     from mooring.kube.resources import Resource
 
-__all__ = ["EventType", "Reflector", "Sink"]
+__all__ = ["EventType", "Reflector", "Relist", "Sink"]
 
 logger = logging.getLogger(__name__)
 
@@ -62,15 +66,33 @@ TOO_SHORT: Final = 1.0
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
+class Relist(Protocol):
+    """Takes the objects of one list as they come, and what is kept is replaced at its end.
+
+    Called on the event loop's thread, must not block. If the list breaks off, nothing more is
+    called. An exception of `add` is logged, once per resource, and the list goes on; after one of
+    `apply` the set is listed again.
+    """
+
+    def add(self, obj: dict[str, Any]) -> None:
+        """The list has this object (pages omit apiVersion and kind), or a newer version of it."""
+
+    def remove(self, obj: dict[str, Any]) -> None:
+        """The object was deleted before the list was complete."""
+
+    def apply(self) -> Iterator[None]:
+        """The cluster holds exactly the objects that were added; other work runs between steps."""
+
+
 class Sink(Protocol):
     """Keeps the objects that a reflector reads; called on the event loop's thread, must not block.
 
-    It copes with objects it cannot use. An exception is logged, once per resource. Then the stream
-    goes on after an event; after a whole set, the set is listed again.
+    It copes with objects it cannot use. An exception is logged, once per resource, and the stream
+    goes on.
     """
 
-    def replace(self, resource: Resource, items: list[dict[str, Any]]) -> None:
-        """The cluster holds exactly these objects (paged lists omit their apiVersion and kind)."""
+    def relist(self, resource: Resource) -> Relist:
+        """Begin a list of the resource, before it is asked for."""
 
     def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
         """One object was added, changed or deleted; ADDED may repeat for an object known."""
@@ -81,7 +103,7 @@ class Reflector:
 
     `selectors` are the query's `fieldSelector` and `labelSelector`. `on_trouble` is called
     with every error, and with None once the watch works again. `on_relist` is called for every
-    whole set after the first. `synced` is set after the first.
+    whole set after the first. `synced` is set once the sink has taken the first one over.
     """
 
     def __init__(
@@ -110,9 +132,10 @@ class Reflector:
         self._random = random or random_module.Random()  # noqa: S311 - spreads load, hides nothing
         self._clock = clock
         self._sleep = sleep
+        self._slices = Slices(clock)
         self._backoff = Backoff(self._random)
         self._version: str | None = None
-        self._initial: dict[tuple[str, str], dict[str, Any]] | None = None
+        self._initial: Relist | None = None
         self._watch_list = True
         self._trouble: str | None = None
         self._sink_failed = False
@@ -148,14 +171,23 @@ class Reflector:
             self._on_trouble(self._resource, None)
 
     async def _list(self) -> None:
-        listing = await self._client.list_all(self._resource, selectors=self._selectors)
-        self._replace(listing.items)
-        self._version = listing.version
+        relist, version = self._sink.relist(self._resource), None
+        pages = self._client.list_pages(
+            self._resource, selectors=self._selectors, limit=SMALL_PAGE_SIZE
+        )
+        async with aclosing(pages):
+            async for page in pages:
+                for obj in page.items:
+                    self._add(relist, obj)
+                    await self._slices.pause()
+                version = page.version
+        await self._replace(relist)
+        self._version = version
 
     async def _watch(self) -> None:
         """Hand the events of one connection to the sink until the server ends it."""
         started = self._clock()
-        self._initial = {} if self._version is None else None
+        self._initial = self._sink.relist(self._resource) if self._version is None else None
         idle = True
         stream = self._client.watch_lines(
             self._resource.path(), self._watch_params(), silence=self._silence
@@ -164,7 +196,7 @@ class Reflector:
             async for lines in stream:
                 if lines:
                     idle = False
-                    self._feed(lines)
+                    await self._feed(lines)
                 if self._version is not None:
                     self._works()
         if self._version is None:
@@ -183,10 +215,10 @@ class Reflector:
             return {**params, "resourceVersion": self._version}
         return {**params, "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
 
-    def _feed(self, lines: list[bytes]) -> None:
+    async def _feed(self, lines: list[bytes]) -> None:
         for line in lines:
             try:
-                event = orjson.loads(line)
+                event = parsed(line)
                 kind, obj = event["type"], event["object"]
                 version = "" if kind == "ERROR" else obj["metadata"]["resourceVersion"]
             except (orjson.JSONDecodeError, KeyError, TypeError) as error:
@@ -196,36 +228,27 @@ class Reflector:
             if kind == "ERROR":
                 raise error_from_status(self._call, obj, server=self._client.url)
             if kind == "BOOKMARK":
-                self._end_initial_if_marked(obj)
+                await self._end_initial_if_marked(obj)
             elif self._initial is None:
                 self._apply(kind, obj)
+            elif kind == "DELETED":
+                self._initial.remove(obj)
             else:
-                self._collect(self._initial, kind, obj)
+                self._add(self._initial, obj)
             if self._initial is None:
                 self._version = version
+            await self._slices.pause()
         self._backoff.reset()
 
-    @staticmethod
-    def _collect(
-        initial: dict[tuple[str, str], dict[str, Any]], kind: EventType, obj: dict[str, Any]
-    ) -> None:
-        """Keep an event that came before the set was complete."""
-        key = (obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
-        if kind == "DELETED":
-            initial.pop(key, None)
-        else:
-            initial[key] = obj
-
-    def _end_initial_if_marked(self, bookmark: dict[str, Any]) -> None:
+    async def _end_initial_if_marked(self, bookmark: dict[str, Any]) -> None:
         annotations = bookmark["metadata"].get("annotations") or {}
         if self._initial is not None and annotations.get(INITIAL_EVENTS_END) == "true":
-            items = list(self._initial.values())
+            await self._replace(self._initial)
             self._initial = None
-            self._replace(items)
 
-    def _replace(self, items: list[dict[str, Any]]) -> None:
+    async def _replace(self, relist: Relist) -> None:
         try:
-            self._sink.replace(self._resource, items)
+            await self._slices.run(relist.apply())
         except Exception as error:
             self._log_refusal(error)
             self._version = None
@@ -233,6 +256,12 @@ class Reflector:
         if self.synced.is_set():
             self._on_relist(self._resource)
         self.synced.set()
+
+    def _add(self, relist: Relist, obj: dict[str, Any]) -> None:
+        try:
+            relist.add(obj)
+        except Exception as error:  # noqa: BLE001 - the list outlives whatever the sink does
+            self._log_refusal(error)
 
     def _apply(self, kind: EventType, obj: dict[str, Any]) -> None:
         try:

@@ -2,7 +2,9 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any, Final
 
 from mooring.kube import resources
@@ -11,6 +13,7 @@ from mooring.kube.resources import Resource
 from mooring.model.errors import ManifestError
 from mooring.model.events import Action, Kind, event_label
 from mooring.model.objects import identity, parse_object
+from mooring.model.pod import Pod
 from mooring.state.cluster import ClusterState
 
 __all__ = ["ACTIONS", "ASSIGNED_PODS", "MIRRORED", "MIRRORED_IF_SERVED", "Mirror", "parsed_or_none"]
@@ -54,6 +57,8 @@ ACTIONS: Final[Mapping[EventType, Action]] = {
 }
 """What a watch event says happened to the object."""
 
+_POD_FIELDS: Final = attrgetter(*(field.name for field in fields(Pod)))
+
 
 def parsed_or_none(kind: Kind, raw: Mapping[str, Any]) -> Any | None:
     """The value of an API object; None, with a line in the log, if the object is malformed."""
@@ -83,18 +88,9 @@ class Mirror:
         self._handled = handled
         self._clock = clock
 
-    def replace(self, resource: Resource, items: list[dict[str, Any]]) -> None:
-        """The cluster holds exactly these objects."""
-        kind = _KINDS[resource]
-        values: dict[str, Any] = {}
-        for raw in items:
-            value = parsed_or_none(kind, raw)
-            key = identity(kind, raw)
-            if value is not None:
-                values[key] = value
-            elif (known := self._state.known(kind, key)) is not None:
-                values[key] = known
-        self._state.replace(kind, values)
+    def relist(self, resource: Resource) -> "MirroredList":
+        """Begin a list of the resource."""
+        return MirroredList(self._state, _KINDS[resource])
 
     def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
         """One object was added, changed or deleted."""
@@ -105,3 +101,37 @@ class Mirror:
         elif (value := parsed_or_none(kind, obj)) is not None:
             self._state.put(kind, key, value)
         self._handled(event_label(kind, ACTIONS[event]), self._clock() - began)
+
+
+class MirroredList:
+    """The objects of one list, parsed as they come (`mooring.kube.reflector.Relist`).
+
+    The JSON of a pod takes several times as much memory as what is kept of it. Of a pod that has
+    not changed nothing is kept, so that most relists take little memory.
+    """
+
+    def __init__(self, state: ClusterState, kind: Kind) -> None:
+        self._state = state
+        self._kind = kind
+        self._before = state.keys(kind)
+        self._values: dict[str, Any] = {}
+
+    def add(self, obj: dict[str, Any]) -> None:
+        """The list has this object; it stays as it is known if it is malformed."""
+        key = identity(self._kind, obj)
+        self._values.setdefault(key, None)
+        if (value := parsed_or_none(self._kind, obj)) is not None:
+            known = self._state.known(self._kind, key)
+            self._values[key] = known if _is_equal_pod(known, value) else value
+
+    def remove(self, obj: dict[str, Any]) -> None:
+        """The object was deleted before the list was complete."""
+        self._values.pop(identity(self._kind, obj), None)
+
+    def apply(self) -> Iterator[None]:
+        """Put the objects into the state, and remove those that are not listed."""
+        return self._state.replacing(self._kind, self._values, self._before)
+
+
+def _is_equal_pod(known: object, value: object) -> bool:
+    return isinstance(known, Pod) and _POD_FIELDS(known) == _POD_FIELDS(value)

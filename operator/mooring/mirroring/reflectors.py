@@ -11,6 +11,7 @@ from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, explain
 from mooring.kube.reflector import Reflector, Sink
 from mooring.kube.resources import POD, Resource
+from mooring.kube.slices import Slices
 from mooring.mirroring.mirror import ASSIGNED_PODS, MIRRORED, MIRRORED_IF_SERVED
 from mooring.model.events import Kind
 
@@ -130,7 +131,7 @@ class Reflectors:
             del self._served[kind]
             self._troubles.pop(served.resource, None)
             if found is None:
-                self._sink.replace(served.resource, [])
+                await Slices().run(self._sink.relist(served.resource).apply())
         if found is not None and kind not in self._served:
             logger.info("%s is served", _named(found))
             reflector = self._reflector(found)

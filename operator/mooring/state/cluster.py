@@ -8,6 +8,7 @@ thread, so there is nothing to lock and the live columns are the snapshot of a d
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import fields, replace
@@ -148,16 +149,72 @@ class ClusterState:
             return self.nodes.nodes[row] if row is not None else None
         return self.objects.of(kind).get(key)
 
-    def replace(self, kind: Kind, values: Mapping[str, Any]) -> None:
-        """Make these, by the key of `put`, all objects of a kind; assumed pods stay assumed.
+    def keys(self, kind: Kind) -> Iterable[str]:
+        """Return the keys of all objects of a kind, of pods without those that are assumed.
 
-        For a list of the API server, after which what is not in the list is gone.
+        Later changes make no difference. They can be read once: of 150,000 pods they are worked out
+        while they are read.
         """
-        gone = [key for key in self._keys(kind) if key not in values]
-        events = [event for key in gone for event in self._delete(kind, key)]
+        if kind is Kind.NODE:
+            return tuple(node.name for node in self.nodes.nodes if node is not None)
+        if kind is Kind.POD:
+            assumed = frozenset(self.pods.assumed)
+            uids = (placed.pod.uid for placed in tuple(self.pods))
+            return (uid for uid in uids if uid not in assumed)
+        return tuple(self.objects.of(kind))
+
+    def replace(self, kind: Kind, values: Mapping[str, Any]) -> None:
+        """Make these all objects of a kind, as `replacing` does, in one go."""
+        for _ in self.replacing(kind, values, self.keys(kind)):
+            pass
+
+    def replacing(
+        self, kind: Kind, values: Mapping[str, Any], before: Iterable[str]
+    ) -> Iterator[None]:
+        """Make these all objects of a kind, in small steps between which decisions may be made.
+
+        For a list of the API server. `before` has the keys that were known when the list was asked
+        for: those that are not in `values` are removed, but not pods that are assumed by then.
+        A value of None leaves what is known of the object as it is.
+
+        At no step a node has more left than both before the list and after it. So what is new comes
+        first, and what has gone last. In between come the pods that take something else of their
+        node than they did: those of one node in one step. Each step delivers its events.
+        """
+        changed = list[tuple[str, Pod]]()
         for key, value in values.items():
-            events += self._put(kind, key, value)
-        self._deliver(tuple(events))
+            if isinstance(value, Pod) and (node := self._node_it_changes(key, value)) is not None:
+                changed.append((node, value))
+            elif value is not None:
+                self.put(kind, key, value)
+            yield
+        for pods in _by_node(changed):
+            self._deliver(tuple(event for pod in pods for event in self._put_pod(pod)))
+            yield
+        for key in before:
+            if key not in values and not (kind is Kind.POD and Uid(key) in self.pods.assumed):
+                self.delete(kind, key)
+            yield
+        if kind is Kind.POD:
+            self._doubt_assumptions(values)
+
+    def _doubt_assumptions(self, listed: Mapping[str, Any]) -> None:
+        """Make the bound pods overdue that a list has not confirmed.
+
+        A pod that was bound and deleted between the end of a watch and the list that follows is
+        shown by neither.
+        """
+        for uid, placed in self.pods.assumed.items():
+            if uid not in listed and placed.deadline is not None:
+                placed.deadline = -math.inf
+
+    def _node_it_changes(self, key: str, pod: Pod) -> str | None:
+        """Return the node of which the pod, as it is now, takes something else than is known."""
+        known = self.known(Kind.POD, key)
+        if not isinstance(known, Pod):
+            return None
+        stays = known.node_name == pod.node_name and not pod.finished
+        return None if stays and _in_place(known, pod) else known.node_name
 
     def put_unscheduled(self, pod: Pod) -> None:
         """The pod has no node. If it names a group it is a member, and an event is delivered.
@@ -335,13 +392,6 @@ class ClusterState:
         pods = self.pods.on(row) if row is not None else self._on_unknown_nodes.get(node, {})
         return pods.values()
 
-    def _keys(self, kind: Kind) -> Iterable[str]:
-        if kind is Kind.NODE:
-            return [node.name for node in self.nodes.nodes if node is not None]
-        if kind is Kind.POD:
-            return [placed.pod.uid for placed in self.pods if not placed.assumed]
-        return list(self.objects.of(kind))
-
     def _put_pod(self, pod: Pod) -> tuple[ClusterEvent, ...]:
         if pod.node_name is None or pod.finished:
             return self._delete_pod(pod.uid)
@@ -514,6 +564,16 @@ def _in_place(known: Pod, pod: Pod) -> bool:
         and known.shape.host_ports == pod.shape.host_ports
         and known.volumes == pod.volumes
     )
+
+
+def _by_node(changed: Iterable[tuple[str, Pod]]) -> Iterable[list[Pod]]:
+    """Group pods by their former node, which comes with each; nodes that a pod joins are one."""
+    moved = [(node, pod.node_name) for node, pod in changed if node != pod.node_name]
+    joined = {node for both in moved for node in both}
+    groups = defaultdict[str, list[Pod]](list)
+    for node, pod in changed:
+        groups["" if node in joined else node].append(pod)
+    return groups.values()
 
 
 def _is_equivalent(known: Pod, pod: Pod) -> bool:

@@ -7,7 +7,7 @@ get, are watched from the first such call on.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -101,9 +101,9 @@ class _Nodes:
     def __init__(self) -> None:
         self.json: dict[str, Json] = {}
 
-    def replace(self, _resource: Resource, items: list[dict[str, Any]]) -> None:
-        """The cluster has exactly these nodes."""
-        self.json = {raw["metadata"]["name"]: as_json(raw) for raw in items}
+    def relist(self, _resource: Resource) -> "_NodeList":
+        """Begin a list of all nodes."""
+        return _NodeList(self)
 
     def apply(self, _resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
         """A node was added, changed or deleted."""
@@ -112,6 +112,27 @@ class _Nodes:
             self.json.pop(name, None)
         else:
             self.json[name] = as_json(obj)
+
+
+class _NodeList:
+    """The nodes of one list, as JSON by name (`mooring.kube.reflector.Relist`)."""
+
+    def __init__(self, nodes: _Nodes) -> None:
+        self._nodes = nodes
+        self._json: dict[str, Json] = {}
+
+    def add(self, obj: dict[str, Any]) -> None:
+        """The list has this node."""
+        self._json[obj["metadata"]["name"]] = as_json(obj)
+
+    def remove(self, obj: dict[str, Any]) -> None:
+        """The node was deleted before the list was complete."""
+        self._json.pop(obj["metadata"]["name"], None)
+
+    def apply(self) -> Iterator[None]:
+        """The cluster has exactly these nodes."""
+        self._nodes.json = self._json
+        yield
 
 
 def as_json(raw: Mapping[str, Any]) -> Json:
