@@ -27,13 +27,20 @@ __all__ = ["SHIPPED_ONLY", "group_reports", "put_profile", "scheduler_state", "s
 SHIPPED_ONLY: Final = Registry(SHIPPED, {})
 
 
-def scheduler_state(*objects: dict[str, Any], registry: Registry = SHIPPED_ONLY) -> SchedulerState:
-    """A scheduler over these objects, in which no profile is in force and no pod waits."""
+def scheduler_state(
+    *objects: dict[str, Any],
+    registry: Registry = SHIPPED_ONLY,
+    most_per_decision: int | None = None,
+) -> SchedulerState:
+    """A scheduler over these objects, in which no profile is in force and no pod waits.
+
+    For `most_per_decision` see `Evaluations`.
+    """
     state = cluster(*objects)
     snapshot = Snapshot(state)
     built_with = handle(state)
     queue = SchedulingQueue(QueueingHints(built_with))
-    profiles = Profiles(registry, built_with)
+    profiles = Profiles(registry, built_with, most_per_decision=most_per_decision)
     return SchedulerState(state, snapshot, queue, profiles, WaitingPods())
 
 

@@ -250,13 +250,23 @@ def test_edges_of_every_operation_are_the_librarys(source: str) -> None:
     _compare(source, plan_score(source), state)
 
 
-def test_an_evaluation_with_too_many_steps_fails_at_every_node() -> None:
-    many = pod(labels={str(number): "x" for number in range(20_000)})
+def test_a_macro_over_very_many_labels_of_a_pod_fails_at_every_node() -> None:
     state = cluster(node("n0"))
     evaluator = Evaluator(plan_filter("pod.labels.all(k, true)"), Snapshot(state))
-    results = results_of(evaluator, parse_pod(many), Snapshot(state).nodes)
-    assert results.errors.tolist() == [1]
-    assert results.texts == ("Iteration budget exceeded",)
+    for count, texts in ((2_000, 0), (20_000, 1)):
+        many = pod(labels={str(number): "x" for number in range(count)})
+        results = results_of(evaluator, parse_pod(many), Snapshot(state).nodes)
+        assert len(results.texts) == texts
+        assert results.errors.tolist() == [texts]
+    assert "may cost 100,000 units for one pod" in results.texts[0]
+
+
+def test_an_evaluation_that_is_interrupted_by_the_library_says_why() -> None:
+    checked = check("pod.labels.all(k, true)")
+    labels = {str(number): "x" for number in range(20_000)}
+    failed = checked.program(checked.root)({"pod.labels": labels})
+    assert isinstance(failed, Failed)
+    assert failed.why == "Iteration budget exceeded"
 
 
 def test_results_for_a_row_follow_the_nodes_labels() -> None:
@@ -269,6 +279,19 @@ def test_results_for_a_row_follow_the_nodes_labels() -> None:
     state.put(Kind.NODE, "n1", changed)
     assert results_of(evaluator, incoming, snapshot.nodes).values.tolist() == [2, 9]
     assert results_of(evaluator, incoming, snapshot.nodes.only("n1")).values.tolist() == [9]
+
+
+@pytest.mark.parametrize("source", ["int(node.labels.price)", "int(node.labels.price) + 0"])
+def test_results_of_many_nodes_follow_a_node_and_those_handed_out_do_not(source: str) -> None:
+    state = cluster(*(node(f"n{i}", labels={"price": f"{i}"}) for i in range(20)))
+    evaluator, snapshot = Evaluator(plan_score(source), Snapshot(state)), Snapshot(state)
+    incoming = parse_pod(INCOMING)
+    before = results_of(evaluator, incoming, snapshot.nodes)
+    changed = cluster(node("n1", labels={"price": "900"})).nodes.nodes[0]
+    state.put(Kind.NODE, "n1", changed)
+    after = results_of(evaluator, incoming, snapshot.nodes)
+    assert before.values.tolist() == [*range(20)]
+    assert after.values.tolist() == [0, 900, *range(2, 20)]
 
 
 def test_the_library_runs_once_per_distinct_value(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,7 +308,7 @@ def test_the_library_runs_once_per_distinct_value(monkeypatch: pytest.MonkeyPatc
     evaluator = Evaluator(plan_score("int(node.labels.price) * 10"), Snapshot(state))
     for _ in range(3):
         evaluator.run(parse_pod(INCOMING), Snapshot(state).nodes)
-    assert len(calls) == 4, "three values, and no label for rows that have none"
+    assert len(calls) == 3
 
 
 @pytest.mark.parametrize(
@@ -294,17 +317,17 @@ def test_the_library_runs_once_per_distinct_value(monkeypatch: pytest.MonkeyPatc
         (
             [{"serial": str(i)} for i in range(2000)],
             "[pod.labels.n].exists(x, x + '!' == node.labels.serial)",
-            r"2000 distinct values at a cost of \d+ each exceed 100000",
+            "may cost 100,000 units for .*, and with this rule they cost about 140,000",
         ),
         (
             [{"a": str(i % 40), "b": str(i // 40)} for i in range(1600)],
             "[pod.labels.n].exists(x, x + node.labels.a == node.labels.b)",
-            r"1600 distinct values at a cost of \d+ each exceed 100000",
+            "may cost 100,000 units for .*, and with this rule they cost about 110,000",
         ),
         (
-            [{"a": str(i)} for i in range(1000)],
+            [{"a": str(i)} for i in range(9000)],
             "node.labels.a.matches('(abc){200}')",
-            r"1000 distinct values at a cost of \d{4} each exceed 5000000",
+            "may cost 50,000,000 units for .*, and with this rule they cost about 56,000,000",
         ),
     ],
 )
@@ -316,7 +339,7 @@ def test_what_would_cost_too_much_for_all_distinct_values_fails_instead_of_stall
     for rows in (np.arange(len(labels)), np.arange(10), np.arange(1)):
         results = results_of(evaluator, incoming, Snapshot(state).nodes.take(rows))
         assert results.errors.all()
-        assert re.fullmatch(why, results.texts[0])
+        assert re.search(why, results.texts[0])
 
 
 def test_many_columns_of_very_many_values_are_told_apart() -> None:
