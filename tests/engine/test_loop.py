@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from extending import Answers, extender
 from kube.api_server import ApiServer, Request
 from mooring.engine import loop as loop_module
 from mooring.engine.api import PluginApi
@@ -872,10 +873,10 @@ def calls_of_the_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]
         task.cancel()
 
 
-def ticking() -> Callable[[], float]:
-    """A clock that goes on by a quarter of a millisecond whenever it is read."""
+def ticking(seconds: float = 0.00025) -> Callable[[], float]:
+    """A clock that goes on by so much whenever it is read."""
     ticks = count()
-    return lambda: next(ticks) * 0.00025
+    return lambda: next(ticks) * seconds
 
 
 async def test_a_pod_whose_rules_need_many_values_holds_no_other_pod_up(
@@ -927,6 +928,27 @@ async def test_a_gang_whose_rules_need_many_values_is_placed_when_they_are_there
     assert attempts == {("default-scheduler", "scheduled"): 1}
 
 
+@pytest.mark.parametrize("group", [None, "gang"])
+async def test_with_extenders_the_values_are_evaluated_before_they_are_called(
+    group: str | None, client: ApiClient, bindings: Bindings
+) -> None:
+    answers = Answers(filter=lambda arguments: {"NodeNames": arguments["NodeNames"]})
+    async with answers.serving() as port:
+        gang = pod_group("gang", minimum=3)
+        engine = Engine(client, *SERIALS, gang, most_per_decision=5_000, clock=ticking())
+        match, rules = {"schedulerNames": ["extended"]}, [{"name": "a", "filter": REGEX}]
+        called = [extender(port, "filter")]
+        put_profile(
+            engine.scheduler_state, registry=PLUGINS, match=match, rules=rules, extenders=called
+        )
+        of = {"schedulerName": "extended"}
+        engine.pending(*(pod(f"g-{i}", cpu="1", group=group, spec=of) for i in range(3)))
+        with engine.running():
+            await until(lambda: len(bindings.made) == 3 and not engine.loop.binding)
+    assert not bindings.statuses, "no attempt has failed"
+    assert {len(arguments["NodeNames"]) for _, arguments in answers.asked} == {len(SERIALS)}
+
+
 async def test_values_of_a_profile_that_is_gone_are_evaluated_no_more(
     client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -944,15 +966,19 @@ async def test_values_of_a_profile_that_is_gone_are_evaluated_no_more(
     assert turns[-1] <= before + 10
 
 
-async def test_profiles_take_turns_to_evaluate_their_values(
+async def test_profiles_take_turns_though_one_value_takes_longer_than_a_turn(
     client: ApiClient, bindings: Bindings
 ) -> None:
-    engine = Engine(client, *SERIALS, most_per_decision=5_000, clock=ticking())
-    for name, times in (("heavy", 8), ("light", 1)):
+    engine = Engine(client, *SERIALS, most_per_decision=0, clock=ticking(0.002))
+    found = []
+    for name, times in (("heavy", 5), ("light", 1)):
         rules = [{"name": f"r{n}", "filter": REGEX.replace("x", f"{n}x")} for n in range(times)]
-        put_profile(engine.scheduler_state, name, registry=PLUGINS, rules=rules)
-    engine.pending(pod("heavy", spec={"schedulerName": "heavy"}))
-    engine.pending(pod("light", spec={"schedulerName": "light"}))
+        in_force = put_profile(engine.scheduler_state, name, registry=PLUGINS, rules=rules)
+        found.append(in_force.pipeline.evaluations)
+        engine.pending(pod(name, spec={"schedulerName": name}))
+    heavy, light = found
     with engine.running():
+        await until(lambda: heavy.is_behind and light.is_behind)
+        await until(lambda: not light.is_behind)
+        assert heavy.is_behind
         await until(lambda: len(bindings.made) == 2 and not engine.loop.binding)
-    assert [name for name, _ in bindings.made] == ["light", "heavy"]

@@ -286,10 +286,14 @@ class SchedulingLoop:
 
         The pod is tried again then, and holds up no other one until then.
         """
-        now, retry_at = self._clock(), queued.pipeline.evaluations.retry_at
-        if now < retry_at:
-            self._scheduler.queue.postpone(queued, retry_at, now)
-        return now < retry_at
+        evaluations = queued.pipeline.evaluations
+        if evaluations.retry_at is None:
+            return False
+        now = self._clock()
+        if now >= evaluations.retry_at:
+            return False
+        self._scheduler.queue.postpone(queued, evaluations.retry_at, now)
+        return True
 
     def _pop(self, now: float) -> QueuedPod | None:
         """The next pod to schedule; None if there is none, or too many bindings are in flight."""

@@ -110,7 +110,7 @@ class Evaluations:
         self._excess: dict[Evaluation, str] = {}
         self._up_to: dict[Evaluation, Cost] = {}
         self._wanted = False
-        self.retry_at = -math.inf
+        self.retry_at: float | None = None
         """When pods that were refused are to be tried again, on the clock of the caller."""
 
     def __len__(self) -> int:
@@ -189,8 +189,8 @@ class Evaluations:
         """When the pod of a refused decision is to be tried again; `now` is any clock's time."""
         units = sum(evaluation.units_left for evaluation in self._missing())
         seconds = min(max(_SECONDS_PER_UNIT * units, _SHORTEST_SECONDS), _LONGEST_SECONDS)
-        self.retry_at = now + seconds
-        return self.retry_at
+        self.retry_at = retry_at = now + seconds
+        return retry_at
 
     def _missing(self) -> Iterator[Evaluation]:
         """The evaluations that are not left out and lack values."""

@@ -3,6 +3,7 @@
 import math
 import re
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis.strategies import SearchStrategy
 
 from mooring.model.events import Kind
 from mooring.model.pod import Pod, parse_pod
+from mooring.plugins.rules import evaluation
 from mooring.plugins.rules.evaluation import Evaluator
 from mooring.plugins.rules.results import Results
 from mooring.policy.errors import ProfileInvalid
@@ -294,15 +296,21 @@ def test_results_of_many_nodes_follow_a_node_and_those_handed_out_do_not(source:
     assert after.values.tolist() == [0, 900, *range(2, 20)]
 
 
-def test_the_library_runs_once_per_distinct_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[Any] = []
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the library was called with."""
+    made: list[Any] = []
     run = Program.__call__
 
     def counted(program: Program, data: Any) -> Any:
-        calls.append(data)
+        made.append(data)
         return run(program, data)
 
     monkeypatch.setattr(Program, "__call__", counted)
+    return made
+
+
+def test_the_library_runs_once_per_distinct_value(calls: list[Any]) -> None:
     nodes = [node(f"n{i}", labels={"price": str(i % 3)}) for i in range(60)]
     state = cluster(*nodes)
     evaluator = Evaluator(plan_score("int(node.labels.price) * 10"), Snapshot(state))
@@ -340,6 +348,56 @@ def test_what_would_cost_too_much_for_all_distinct_values_fails_instead_of_stall
         results = results_of(evaluator, incoming, Snapshot(state).nodes.take(rows))
         assert results.errors.all()
         assert re.search(why, results.texts[0])
+
+
+def test_what_pods_have_had_is_kept_in_a_bounded_number_of_bytes(calls: list[Any]) -> None:
+    """A tenant may create pods with ever new labels."""
+    state = cluster(node("n0"))
+    source = "int(pod.labels.a) + node.allocatable.cpu"
+    evaluator, nodes = Evaluator(plan_score(source), Snapshot(state)), Snapshot(state).nodes
+
+    def run(number: int) -> None:
+        value = f"{number:063}"
+        evaluator.run(parse_pod(pod(labels={"a": value})), nodes)
+
+    run(0)
+    run(0)
+    assert len(calls) == 1
+    for number in range(1, 1200):
+        run(number)
+    assert len(calls) == 1200
+    run(0)
+    assert len(calls) == 1201, "it was forgotten, as 1,200 of them take more than 512 KiB"
+
+
+def test_a_macro_through_the_pods_labels_runs_once_for_the_pod_and_again_for_the_next(
+    calls: list[Any],
+) -> None:
+    """A preemption asks for each node; the labels may be many."""
+    state = cluster(*(node(f"n{i}") for i in range(20)))
+    source = "pod.labels.exists(k, k == 'x') && node.allocatable.cpu > 0"
+    evaluator, nodes = Evaluator(plan_filter(source), Snapshot(state)), Snapshot(state).nodes
+    for labels, fits in (({"x": "1"}, True), ({"y": "1"}, False)):
+        incoming = parse_pod(pod(labels=labels))
+        calls.clear()
+        for row in range(20):
+            results = results_of(evaluator, incoming, nodes.take(np.array([row])))
+            assert results.fits.tolist() == [fits]
+        assert len(calls) == 1
+
+
+@pytest.mark.parametrize(("most_bytes", "most"), [(16 * 2**20, 16), (5 * 26 * 20, 5), (1, 1)])
+def test_results_for_all_nodes_are_kept_in_a_bounded_number_of_bytes(
+    most_bytes: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "_MOST_COLUMN_BYTES", most_bytes)
+    state = cluster(*(node(f"n{i}", labels={"team": f"{i}"}) for i in range(19)))
+    evaluator = Evaluator(plan_filter("pod.labels.a == node.labels.team"), Snapshot(state))
+    kept = [
+        ref(evaluator.run(parse_pod(pod(labels={"a": f"{i}"})), Snapshot(state).nodes)[0])
+        for i in range(40)
+    ]
+    assert sum(results() is not None for results in kept) == most
 
 
 def test_many_columns_of_very_many_values_are_told_apart() -> None:

@@ -171,6 +171,17 @@ def test_texts_are_kept_by_number_and_those_of_the_past_are_forgotten() -> None:
     assert len(errors) < 100
 
 
+def test_texts_of_errors_of_the_past_are_forgotten() -> None:
+    state = priced("1", "2")
+    values = NodeValues(library("{'1': 1}[node.labels.price] + 0"), Snapshot(state))
+    for number in range(300):
+        put(state, "n1", f"lost-{number}")
+        finish(values)
+    assert found(values) == [1, 'no such key: "lost-299"']
+    values.at(None, errors := Errors())
+    assert len(errors) < 100
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(

@@ -1,3 +1,4 @@
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -284,6 +285,20 @@ def test_a_hint_that_would_need_too_many_new_values_is_queue() -> None:
     event = ClusterEvent(Kind.NODE, Action.ADD, None, after)
     with pytest.raises(StillEvaluating):  # which counts as QUEUE, as any failure of a hint
         plugin.queueing_hint(parse_pod(pod()), event, Snapshot(state))
+
+
+def test_a_hint_has_a_budget_of_its_own() -> None:
+    state, budget = cluster(*serials(60)), Evaluations(5_000)
+    plugin = Rules(rule(filter=REGEX.format(1)), replace(handle(state), evaluations=budget))
+    for _ in range(60):
+        with suppress(StillEvaluating):
+            budget.begin_decision()
+            plugin.filter(parse_pod(pod()), Snapshot(state).nodes, None)
+    after = parse_node(node("n1", labels={"serial": "another"}))
+    state.put(Kind.NODE, "n1", after)
+    budget.spend(10_000)
+    event = ClusterEvent(Kind.NODE, Action.ADD, None, after)
+    assert plugin.queueing_hint(parse_pod(pod()), event, Snapshot(state)) is QueueingHint.SKIP
 
 
 def test_labels_that_each_pod_has_of_its_own_cost_no_more_than_one_pods_budget() -> None:

@@ -306,7 +306,7 @@ class Evaluator:
 
     def _kept_for(self, pod: Pod) -> dict[tuple[Library, tuple[Any, ...]], Any]:
         labels = self._cluster.namespace_labels(pod.namespace)
-        if self._last_pod[0] is not pod or self._last_pod[1] is not labels:
+        if self._last_pod[0] is not pod or self._last_pod[1] != labels:
             self._last_pod, self._of_last_pod = (pod, labels), {}
         return self._of_last_pod
 
