@@ -27,10 +27,17 @@ Raw = Mapping[str, Any]
 class Deciding:
     """Decides about pods in one cluster under one profile; `spec` is as a user writes it.
 
-    `extra` are plugins that the profile may name beside those shipped.
+    `extra` are plugins that the profile may name beside those shipped. For `most_per_decision` see
+    `Evaluations`.
     """
 
-    def __init__(self, *objects: Raw, extra: tuple[type[Any], ...] = (), **spec: Any) -> None:
+    def __init__(
+        self,
+        *objects: Raw,
+        extra: tuple[type[Any], ...] = (),
+        most_per_decision: int | None = None,
+        **spec: Any,
+    ) -> None:
         self.state = cluster(*objects)
         self.cluster = Snapshot(self.state)
         registry = Registry((*SHIPPED, *extra), {})
@@ -42,7 +49,7 @@ class Deciding:
                 "spec": spec,
             }
         )
-        profiles = Profiles(registry, handle(self.state))
+        profiles = Profiles(registry, handle(self.state), most_per_decision=most_per_decision)
         in_force = profiles.put(profile, resolve(profile.spec, registry))
         self.pipeline: Pipeline = in_force.pipeline
         self.shared = ResultCache(self.state.nodes)

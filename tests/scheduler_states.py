@@ -47,14 +47,20 @@ def relisted(mirror: Mirror, resource: Resource, raws: Iterable[dict[str, Any]])
 
 
 def scheduler_state(
-    *objects: dict[str, Any], registry: Registry = SHIPPED_ONLY, api: FakeApi | None = None
+    *objects: dict[str, Any],
+    registry: Registry = SHIPPED_ONLY,
+    api: FakeApi | None = None,
+    most_per_decision: int | None = None,
 ) -> SchedulerState:
-    """A scheduler over these objects, in which no profile is in force and no pod waits."""
+    """A scheduler over these objects, in which no profile is in force and no pod waits.
+
+    For `most_per_decision` see `Evaluations`.
+    """
     state = cluster(*objects)
     snapshot = Snapshot(state)
     built_with = handle(state, api)
     queue = SchedulingQueue(QueueingHints(built_with))
-    profiles = Profiles(registry, built_with)
+    profiles = Profiles(registry, built_with, most_per_decision=most_per_decision)
     return SchedulerState(state, snapshot, queue, profiles, WaitingPods())
 
 

@@ -39,6 +39,7 @@ from mooring.engine.scheduler_state import (
     configuration,
 )
 from mooring.engine.shadow import Shadow, ShadowStatusWriter
+from mooring.framework.evaluations import MOST_PER_DECISION
 from mooring.framework.handle import Handle
 from mooring.framework.plugin_failures import PluginFailures
 from mooring.framework.plugin_metrics import PluginMetrics
@@ -148,7 +149,12 @@ class Scheduler:
         )
         plugin_metrics = PluginMetrics(self._metrics, clock=time.perf_counter)
         profiles = Profiles(
-            registry, handle, failures, metrics=plugin_metrics, tls_problem=tls_problem
+            registry,
+            handle,
+            failures,
+            metrics=plugin_metrics,
+            most_per_decision=MOST_PER_DECISION,
+            tls_problem=tls_problem,
         )
         queue = SchedulingQueue(
             QueueingHints(handle),
@@ -327,6 +333,7 @@ class Scheduler:
                     self._loop.run(),
                     self._intake.run(),
                     self._kopf.run(self._catch_signals),
+                    self._kopf.keep_statuses(),
                     self._housekeeping.run(),
                     self._comparer.run(),
                     self._shadow_status.run(),

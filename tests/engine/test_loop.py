@@ -1,14 +1,15 @@
 """The loop: pods popped, decided, bound or rejected, against an API server on loopback."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import count
+from itertools import count, pairwise
 from typing import Any, ClassVar
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from extending import Answers, extender
 from kube.api_server import ApiServer, Request
 from mooring.engine import loop as loop_module
 from mooring.engine.api import PluginApi
@@ -38,6 +39,7 @@ from mooring.model.pod import Pod, parse_pod
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DEFAULT_LIMIT, DecisionLog, NotedStep, Step
 from mooring.plugins import SHIPPED
+from mooring.policy.rules.expressions import Program
 from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
 from mooring.state.snapshot import Snapshot
@@ -115,13 +117,20 @@ class Engine:
         records: int = DEFAULT_LIMIT,
         trace: Callable[[NotedStep], None] | None = None,
         registry: Registry = PLUGINS,
+        most_per_decision: int | None = None,
+        rules: Sequence[Mapping[str, str]] = (),
     ) -> None:
         state = cluster(*objects)
         snapshot, waiting, writer = Snapshot(state), WaitingPods(), PodWriter(client)
         self.api = PluginApi(client, writer)
         handle = Handle(snapshot, waiting, self.api, state)
         self.metrics = Metrics()
-        profiles = Profiles(registry, handle, metrics=PluginMetrics(self.metrics))
+        profiles = Profiles(
+            registry,
+            handle,
+            metrics=PluginMetrics(self.metrics),
+            most_per_decision=most_per_decision,
+        )
         queue = SchedulingQueue(QueueingHints(handle))
         self.decisions = DecisionLog(
             limit=records, clock=asyncio.get_running_loop().time, trace=trace
@@ -130,7 +139,7 @@ class Engine:
             state, snapshot, queue, profiles, waiting, decisions=self.decisions
         )
         points = {"multiPoint": {"enabled": [{"name": Marked.name}]}}
-        put_profile(self.scheduler_state, registry=registry, plugins=points)
+        put_profile(self.scheduler_state, registry=registry, plugins=points, rules=rules)
         self.reports = reports = Reports(writer, EventRecorder(client, "mooring", "test"))
         self.clock = clock or asyncio.get_running_loop().time
         self.group_reports = group_reports(state, client)
@@ -873,3 +882,142 @@ async def test_attempts_are_counted_by_their_result(client: ApiClient, bindings:
     for result in ("scheduled", "unschedulable"):
         line = f'scheduler_schedule_attempts_total{{profile="default-scheduler",result="{result}"}}'
         assert f"{line} 1.0" in page.decode()
+
+
+SERIALS = tuple(node(f"n{i}", labels={"serial": f"n{i}"}) for i in range(40))
+REGEX = "!node.labels.serial.matches('^x(abc){30}')"
+"""About 1,000 units for each node."""
+
+
+@contextmanager
+def calls_of_the_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """How many calls there were at each turn of the event loop, while this is entered."""
+    made, turns, run = 0, [0], Program.__call__
+
+    def counted(program: Program, data: Any) -> Any:
+        nonlocal made
+        made += 1
+        return run(program, data)
+
+    async def note() -> None:
+        while True:
+            await asyncio.sleep(0)
+            turns.append(made)
+
+    monkeypatch.setattr(Program, "__call__", counted)
+    task = asyncio.create_task(note())
+    try:
+        yield turns
+    finally:
+        task.cancel()
+
+
+def ticking(seconds: float = 0.00025) -> Callable[[], float]:
+    """A clock that goes on by so much whenever it is read."""
+    ticks = count()
+    return lambda: next(ticks) * seconds
+
+
+async def test_a_pod_whose_rules_need_many_values_holds_no_other_pod_up(
+    client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(client, *SERIALS, most_per_decision=5_000, clock=ticking())
+    rules = [{"name": f"r{n}", "filter": REGEX.replace("x", f"x{n}")} for n in range(3)]
+    put_profile(engine.scheduler_state, "ruled", registry=PLUGINS, rules=rules)
+    engine.pending(pod("ruled", priority=10, spec={"schedulerName": "ruled"}))
+    engine.pending(*(pod(f"own-{number}") for number in range(20)))
+    with calls_of_the_library(monkeypatch) as turns, engine.running():
+        await until(lambda: len(bindings.made) == 21 and not engine.loop.binding)
+    assert bindings.made[-1][0] == "ruled", "the others have waited for nothing"
+    assert turns[-1] == 3 * len(SERIALS)
+    most = max(after - before for before, after in pairwise(turns))
+    assert most <= 25, "a decision evaluates 5, and the loop some of a moment"
+    assert engine.decisions.of("default/ruled")[0]["node"] is not None
+
+
+async def test_waiting_for_values_is_no_failed_attempt(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(
+        client, *SERIALS, most_per_decision=5_000, rules=[{"name": "a", "filter": REGEX}]
+    )
+    engine.pending(pod("web"))
+    with engine.running():
+        await until(lambda: len(bindings.made) == 1 and not engine.loop.binding)
+    attempts = measured(engine, "scheduler_schedule_attempts_total")
+    assert attempts["default-scheduler", "error"] == 0
+    assert attempts["default-scheduler", "unschedulable"] == 0
+    assert not bindings.statuses
+
+
+async def test_a_gang_whose_rules_need_many_values_is_placed_when_they_are_there(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(
+        client,
+        *SERIALS,
+        pod_group("gang", minimum=3),
+        most_per_decision=5_000,
+        rules=[{"name": "a", "filter": REGEX}],
+    )
+    engine.pending(*(pod(f"g-{i}", cpu="1", group="gang") for i in range(3)))
+    with engine.running():
+        await until(lambda: len(bindings.made) == 3 and not engine.loop.binding)
+    attempts = measured(engine, "scheduler_podgroup_schedule_attempts_total")
+    assert attempts == {("default-scheduler", "scheduled"): 1}
+
+
+@pytest.mark.parametrize("group", [None, "gang"])
+async def test_with_extenders_the_values_are_evaluated_before_they_are_called(
+    group: str | None, client: ApiClient, bindings: Bindings
+) -> None:
+    answers = Answers(filter=lambda arguments: {"NodeNames": arguments["NodeNames"]})
+    async with answers.serving() as port:
+        gang = pod_group("gang", minimum=3)
+        engine = Engine(client, *SERIALS, gang, most_per_decision=5_000, clock=ticking())
+        match, rules = {"schedulerNames": ["extended"]}, [{"name": "a", "filter": REGEX}]
+        called = [extender(port, "filter")]
+        put_profile(
+            engine.scheduler_state, registry=PLUGINS, match=match, rules=rules, extenders=called
+        )
+        of = {"schedulerName": "extended"}
+        engine.pending(*(pod(f"g-{i}", cpu="1", group=group, spec=of) for i in range(3)))
+        with engine.running():
+            await until(lambda: len(bindings.made) == 3 and not engine.loop.binding)
+    assert not bindings.statuses, "no attempt has failed"
+    assert {len(arguments["NodeNames"]) for _, arguments in answers.asked} == {len(SERIALS)}
+
+
+async def test_values_of_a_profile_that_is_gone_are_evaluated_no_more(
+    client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(client, *SERIALS, most_per_decision=5_000, clock=ticking())
+    rules = [{"name": "a", "filter": REGEX}]
+    put_profile(engine.scheduler_state, "ruled", registry=PLUGINS, rules=rules)
+    engine.pending(pod("ruled", spec={"schedulerName": "ruled"}))
+    with calls_of_the_library(monkeypatch) as turns, engine.running():
+        await until(lambda: turns[-1] > 0)
+        engine.scheduler_state.profiles.remove("ruled")
+        engine.intake.profiles_changed()
+        before = turns[-1]
+        engine.pending(pod("own"))
+        await until(lambda: len(bindings.made) == 1 and not engine.loop.binding)
+    assert turns[-1] <= before + 10
+
+
+async def test_profiles_take_turns_though_one_value_takes_longer_than_a_turn(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, *SERIALS, most_per_decision=0, clock=ticking(0.002))
+    found = []
+    for name, times in (("heavy", 5), ("light", 1)):
+        rules = [{"name": f"r{n}", "filter": REGEX.replace("x", f"{n}x")} for n in range(times)]
+        in_force = put_profile(engine.scheduler_state, name, registry=PLUGINS, rules=rules)
+        found.append(in_force.pipeline.evaluations)
+        engine.pending(pod(name, spec={"schedulerName": name}))
+    heavy, light = found
+    with engine.running():
+        await until(lambda: heavy.is_behind and light.is_behind)
+        await until(lambda: not light.is_behind)
+        assert heavy.is_behind
+        await until(lambda: len(bindings.made) == 2 and not engine.loop.binding)

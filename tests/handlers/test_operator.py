@@ -21,6 +21,7 @@ from handlers.small_api import KOPF, SmallApi
 from kube.api_server import ApiServer, event, status_object
 from kube.virtual_clock import VirtualClock
 from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework import evaluations
 from mooring.handlers.operator import (
     ASK_AGAIN_SECONDS,
     GOOD_SECONDS,
@@ -34,6 +35,7 @@ from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection, load_connection
 from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE
 from mooring.model.events import Kind
+from mooring.model.node import parse_node
 from mooring.model.pod import Pod
 from mooring.testing import builders
 from mooring.testing.builders import priority_class
@@ -262,8 +264,8 @@ def kopfs_tasks() -> list[str]:
     return [task.get_name() for task in asyncio.all_tasks() if is_kopfs_task(task)]
 
 
-def profile_of(name: str) -> Raw:
-    raw = named("SchedulingProfile", "scheduling.mooring.dev/v1alpha1", name, spec={})
+def profile_of(name: str, **spec: Any) -> Raw:
+    raw = named("SchedulingProfile", "scheduling.mooring.dev/v1alpha1", name, spec=spec)
     raw["metadata"] |= {"uid": "u1", "generation": 1, "resourceVersion": "1"}
     return raw
 
@@ -485,3 +487,28 @@ async def test_a_profile_that_conflicts_with_a_new_one_gets_its_status_written_t
         ("a", ["Ready", "Conflicted"]),
         ("a", ["Ready"]),
     ]
+
+
+async def test_a_status_that_the_nodes_have_outdated_is_written_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(evaluations, "MOST_FOR_NODES", 10_000)
+    shared, over = scheduler_state(), asyncio.Event()
+
+    async def sleep(_seconds: float) -> None:
+        await over.wait()
+        over.clear()
+
+    dear = {"name": "dear", "filter": "!node.labels.serial.matches('^x(abc){30}')"}
+    async with small_api() as (api, server), kopf_against(server, shared, sleep=sleep) as operator:
+        await operator.profile_found(profile_of("found", rules=[dear]))
+        task = asyncio.create_task(operator.keep_statuses())
+        for number in range(20):
+            found = parse_node(builders.node(f"n{number}", labels={"serial": f"n{number}"}))
+            shared.state.put(Kind.NODE, found.name, found)
+        over.set()
+        while len(api.patched) < 2:  # noqa: ASYNC110 - the server has no event for it
+            await asyncio.sleep(0)
+        task.cancel()
+        kinds = [[c["type"] for c in r.body["status"]["conditions"]] for r in api.patched]
+    assert kinds == [["Ready"], ["Ready", "OverBudget"]]

@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 
 from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework import evaluations
 from mooring.handlers.profiles import ProfileHandler
+from mooring.model.events import Kind
+from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
-from mooring.testing.builders import pod
+from mooring.testing.builders import node, pod
 from scheduler_states import scheduler_state, silent_intake
 
 Raw = dict[str, Any]
@@ -299,3 +302,59 @@ def test_whoever_reads_a_profile_is_told_that_it_goes_meanwhile(
     with profile_handler.departures.meanwhile() as gone:
         profile_handler.gone("packed", "never-seen")
         assert "never-seen" in gone
+
+
+def over_budget(status: Raw | None) -> str:
+    return str(conditions(status)["OverBudget"]["message"])
+
+
+DEAR = [
+    {"name": f"r{n}", "filter": f"!node.labels.serial.matches('^x{n}(abc){{30}}')"}
+    for n in range(6)
+]
+"""Rules of about 1,000 units for each distinct value."""
+
+
+def relabel(shared: SchedulerState, count: int) -> None:
+    """So many nodes have labels that differ."""
+    for number in range(40):
+        labels = {"serial": str(number % count)}
+        parsed = parse_node(node(f"n{number}", labels=labels))
+        shared.state.put(Kind.NODE, parsed.name, parsed)
+
+
+def test_a_profile_whose_rules_are_too_expensive_for_the_nodes_is_told_when_it_is_applied(
+    profile_handler: ProfileHandler, shared: SchedulerState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluations, "MOST_FOR_NODES", 100_000)
+    relabel(shared, 40)
+    status = profile_handler.applied(profile(rules=DEAR))
+    assert ready(status)[:2] == ("True", "InForce"), "the profile is valid: nodes come and go"
+    condition = conditions(status)["OverBudget"]
+    assert (condition["status"], condition["reason"]) == ("True", "RulesTooExpensive")
+    assert condition["message"].startswith(
+        "rule r2, rule r3, rule r4 and 1 more fail for every pod: the rules of a profile may cost "
+        "100,000 units for the values that nodes have now, and with this rule they cost about "
+    )
+
+
+def test_the_status_follows_the_nodes(
+    profile_handler: ProfileHandler, shared: SchedulerState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluations, "MOST_FOR_NODES", 100_000)
+    status = profile_handler.applied(profile(rules=DEAR))
+    assert "OverBudget" not in conditions(status)
+    assert profile_handler.applied(profile(rules=DEAR, status=status)) is None
+    profile_handler.nodes_changed()
+    assert not [*profile_handler.other_statuses()]
+    relabel(shared, 40)
+    profile_handler.nodes_changed()
+    ((name, patch),) = profile_handler.other_statuses()
+    assert name == "packed"
+    assert "rule r2" in over_budget(patch)
+    merged = {**(status or {}), **patch}
+    assert profile_handler.applied(profile(rules=DEAR, status=merged)) is None
+    relabel(shared, 2)
+    profile_handler.nodes_changed()
+    ((_, patch),) = profile_handler.other_statuses()
+    assert "OverBudget" not in conditions(patch)

@@ -93,6 +93,21 @@ async def test_an_unschedulable_pod_is_told_why_and_what_would_help() -> None:
     assert first["change"] == "if it requested at most 8 of cpu instead of 64"
 
 
+async def test_a_pod_whose_rules_lack_values_is_told_to_try_again() -> None:
+    serials = (node(f"n{i}", labels={"serial": f"n{i}"}) for i in range(40))
+    shared = scheduler_state(*serials, most_per_decision=5_000)
+    rule = {"name": "dear", "filter": "!node.labels.serial.matches('^x(abc){30}')"}
+    evaluations = put_profile(shared, rules=[rule]).pipeline.evaluations
+    trials = Trials(shared, SHIPPED_ONLY, now=lambda: 0.0)
+    (found,) = (await trials.tried(Tried(text(new(pod())))))["results"]
+    assert found["node"] is None
+    assert "values of nodes that rule dear reads are still being evaluated" in found["message"]
+    while evaluations.advance():
+        pass
+    (found,) = (await trials.tried(Tried(text(new(pod())))))["results"]
+    assert found["node"] is not None
+
+
 async def test_nothing_stays_of_a_trial() -> None:
     shared, trials = stage()
     before = shared.cluster.nodes.requested("cpu").tolist()

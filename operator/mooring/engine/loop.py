@@ -59,6 +59,7 @@ from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import BindingUnderWay, SchedulerState
 from mooring.engine.shadow import Shadow
 from mooring.framework.decision import Decision
+from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
 from mooring.framework.plugin_metrics import PluginMetrics
@@ -82,6 +83,8 @@ _Result = TypeVar("_Result")
 _SLICE_SECONDS: Final = 0.002
 _HINT_SECONDS: Final = 0.001
 """How long queueing hints run between two decisions; one hint at least."""
+_EVALUATION_SECONDS: Final = 0.001
+"""How long values of nodes are evaluated between two decisions; one value at least."""
 _PAUSE_SECONDS: Final = 0.002
 """The least time for other tasks between two slices of work about one group."""
 _MOST_BINDING: Final = 256
@@ -188,6 +191,7 @@ class SchedulingLoop:
         self._bindings: set[asyncio.Task[bool]] = set()
         self._start = 0
         self._halted = False
+        self._turns = 0
         self._paused = 0.0
         """Seconds of all pauses in work about groups."""
         self._turned: float | None = None
@@ -225,12 +229,12 @@ class SchedulingLoop:
         slice_end = self._clock() + _SLICE_SECONDS
         while not self._halted:
             self._turned = now = self._clock()
-            more_hints = self._run_hints(now)
+            more_hints, more_values = self._run_hints(now), self._evaluate()
             if self._answered and self._may_bind():
                 await self._decide_answered(self._answered.popleft())
             elif (queued := self._pop(now)) is not None:
                 await self._attempt(queued)
-            elif not more_hints and not self._compare(slice_end):
+            elif not more_hints and not self._compare(slice_end) and not more_values:
                 await self._idle(now)
             if self._clock() >= slice_end:
                 await asyncio.sleep(0)
@@ -263,6 +267,39 @@ class SchedulingLoop:
             if self._clock() >= until:
                 return True
         return False
+
+    def _evaluate(self) -> bool:
+        """Evaluates values that decisions wait for, for a moment; True if there are more.
+
+        Profiles take turns, so that none waits until all values of another one are there.
+        """
+        found = self._scheduler.profiles.evaluations
+        if not found:
+            return False
+        self._turns += 1
+        first, until = self._turns % len(found), self._clock() + _EVALUATION_SECONDS
+        waiting = deque((*found[first:], *found[:first]))
+        while waiting:
+            evaluations = waiting.popleft()
+            if evaluations.advance():
+                waiting.append(evaluations)
+                if self._clock() >= until:
+                    return True
+        return False
+
+    def _wait_for_values(self, queued: QueuedPod) -> bool:
+        """Whether values are evaluated first that a decision about this profile's pods needs.
+
+        The pod is tried again then, and holds up no other one until then.
+        """
+        evaluations = queued.pipeline.evaluations
+        if evaluations.retry_at is None:
+            return False
+        now = self._clock()
+        if now >= evaluations.retry_at:
+            return False
+        self._scheduler.queue.postpone(queued, evaluations.retry_at, now)
+        return True
 
     def _pop(self, now: float) -> QueuedPod | None:
         """The next pod to schedule; None if there is none, or too many bindings are in flight."""
@@ -297,7 +334,7 @@ class SchedulingLoop:
         if pod.terminating or scheduler.cluster.is_placed(pod):
             scheduler.queue.done(queued, self._clock())
             return
-        if not self._settle(queued):
+        if not self._settle(queued) or self._wait_for_values(queued):
             return
         group = group_of(pod, queued.pipeline, scheduler.cluster)
         if group is not None:
@@ -330,6 +367,9 @@ class SchedulingLoop:
                 self._assume(attempt, outcome)
         except PodRejected as rejection:
             self._rejected(attempt, rejection)
+        except StillEvaluating:
+            attempt.pipeline.evaluations.refused(self._clock())
+            self._wait_for_values(attempt.queued)
         except Exception as error:
             if not isinstance(error, PluginFailed):
                 logger.exception("scheduling pod %s failed", pod.key)
@@ -466,12 +506,24 @@ class SchedulingLoop:
         attempt.until = min(attempt.until, now + _CALLING_SECONDS)
         try:
             await attempt.calls.run(pods, attempt.until - now)
+        except StillEvaluating:
+            self._refuse_group(attempt)
+            return
         except (ExtenderError, PluginFailed) as error:
             attempt.failure = text_of(error)
         except Exception as error:
             logger.exception("calling the extenders for pod group %s failed", attempt.group.key)
             attempt.failure = text_of(error)
         self._answered.append(attempt)
+        self.wake()
+
+    def _refuse_group(self, attempt: _GroupAttempt) -> None:
+        """The members are tried again when the values are evaluated that the calls need."""
+        now, queue = self._clock(), self._scheduler.queue
+        attempt.attempts[0].pipeline.evaluations.refused(now)
+        self._calling.discard(attempt.key)
+        for member in attempt.attempts:
+            queue.put_back(member.queued, now)
         self.wake()
 
     async def _decide_answered(self, attempt: _GroupAttempt) -> None:
@@ -535,7 +587,9 @@ class SchedulingLoop:
                 return False
             seconds = self._clock() - attempts[0].began - (self._paused - paused)
             self._metrics.pod_group_attempted(result, profile, seconds)
-        except _GivenUp:
+        except (_GivenUp, StillEvaluating) as ended:
+            if isinstance(ended, StillEvaluating):
+                attempts[0].pipeline.evaluations.refused(self._clock())
             for attempt in attempts:
                 if not attempt.binding:
                     self._scheduler.queue.put_back(attempt.queued, self._clock())
@@ -572,6 +626,7 @@ class SchedulingLoop:
 
         Raises:
             _GivenUp: because the group has changed meanwhile; members may still be in flight.
+            StillEvaluating: because values are evaluated first; the same.
         """
         members = [attempt.queued for attempt in attempts]
         metrics = attempts[0].pipeline.metrics
@@ -602,7 +657,7 @@ class SchedulingLoop:
             by_shapes = decision.by_shapes and self._are_all(group, attempts)
             steps = self._group_unschedulable(left, decision, by_shapes=by_shapes)
             await self._in_slices(steps, metrics)
-        except _GivenUp:
+        except (_GivenUp, StillEvaluating):
             raise
         except Exception as error:
             if not isinstance(error, PluginFailed):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from mooring.framework.evaluations import Evaluations
 from mooring.framework.handle import Handle
 from mooring.framework.pipeline import Pipeline, build_pipeline
 from mooring.framework.plugin_failures import PluginFailures
@@ -43,6 +44,7 @@ class Profiles:
     A profile takes effect whole: `apply` and `put` either replace it, or raise and leave what was
     in force. `failures` records what plugins do wrong; without it that is logged, but not counted.
     `metrics` measures the plugins; without it they are not measured.
+    `most_per_decision` limits what plugins evaluate in one decision, as `Evaluations` says.
     `tls_problem` says why an extender's certificates cannot be used; by default they are not read.
     """
 
@@ -53,12 +55,14 @@ class Profiles:
         failures: PluginFailures | None = None,
         *,
         metrics: PluginMetrics | None = None,
+        most_per_decision: int | None = None,
         tls_problem: Callable[[Extender], str | None] = lambda _extender: None,
     ) -> None:
         self._registry = registry
         self._handle = handle
         self._failures = failures
         self._metrics = metrics
+        self._most_per_decision = most_per_decision
         self._tls_problem = tls_problem
         self._in_force: dict[str, InForce] = {}
         self._conflicts: dict[str, set[str]] = {}
@@ -70,6 +74,8 @@ class Profiles:
         self._shadow_matcher = ProfileMatcher(())
         self.has_shadows = False
         """Whether a profile in mode Shadow is in force."""
+        self.evaluations: tuple[Evaluations, ...] = ()
+        """Those of the profiles in force that have any."""
 
     @property
     def in_force(self) -> Mapping[str, InForce]:
@@ -109,7 +115,13 @@ class Profiles:
         if mistakes:
             raise ProfileInvalid(mistakes)
         pipeline = build_pipeline(
-            profile, effective, self._registry, self._handle, self._failures, self._metrics
+            profile,
+            effective,
+            self._registry,
+            self._handle,
+            self._failures,
+            self._metrics,
+            self._most_per_decision,
         )
         return InForce(profile, effective, pipeline)
 
@@ -237,3 +249,5 @@ class Profiles:
         self._matcher = ProfileMatcher(p for p in profiles if p.spec.mode == "Active")
         self._shadow_matcher = ProfileMatcher(shadows)
         self.has_shadows = bool(shadows)
+        pipelines = [entry.pipeline for entry in self._in_force.values()]
+        self.evaluations = tuple(p.evaluations for p in pipelines if p.evaluations)

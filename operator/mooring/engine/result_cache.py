@@ -301,7 +301,11 @@ class ResultCache:
     def of(
         self, pod: Pod, pipeline: Pipeline, cluster: Snapshot, *, scored: bool = True
     ) -> ShapeResults:
-        """The results for the pod's shape under the pipeline, up to date; scores if `scored`."""
+        """The results for the pod's shape under the pipeline, up to date; scores if `scored`.
+
+        With this every decision begins.
+        """
+        pipeline.evaluations.begin_decision()
         if self._last is not None:
             self._count(self._last)  # a diagnosis may have been added since
         key = (pod.shape, pipeline)

@@ -26,6 +26,7 @@ from mooring.engine.profiles import InForce
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.decision import NodeScore
+from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
 from mooring.kube.client import ApiClient
@@ -171,8 +172,11 @@ class Shadow:
     def compare(self, until: float) -> bool:
         """Decides about some pods, those bound last first; returns False if there are none.
 
-        Begins no decision after `until`, but makes one at least.
+        Begins no decision after `until`, but makes one at least. It is False too while values are
+        evaluated that a decision has needed.
         """
+        if any(evaluations.is_behind for evaluations in self._scheduler.profiles.evaluations):
+            return False
         self._drop_settled()
         if not self._bound:
             return self._decide_pending(self._clock(), until)
@@ -183,7 +187,11 @@ class Shadow:
                 profile, bound.profile = bound.profile, None
                 if profile is None or not self._is_in_force(profile):
                     continue
-                comparison = self._or_error(profile, bound.pod, partial(self._compared, bound))
+                try:
+                    comparison = self._or_error(profile, bound.pod, partial(self._compared, bound))
+                except StillEvaluating:
+                    bound.profile = profile
+                    break
                 self._keep_once_confirmed(bound, comparison)
                 if self._clock() >= until:
                     break
@@ -248,7 +256,11 @@ class Shadow:
         while self._due and not (decided and self._clock() >= until):
             pod = self._due.popleft()
             if pod.uid in self._scheduler.without_profile:
-                self._decide_one_pending(pod)
+                try:
+                    self._decide_one_pending(pod)
+                except StillEvaluating:
+                    self._due.appendleft(pod)
+                    return True
                 decided = True
         return decided
 
@@ -268,9 +280,15 @@ class Shadow:
     def _or_error(
         self, profile: InForce, pod: Pod, compared: Callable[[InForce], _Comparison]
     ) -> _Comparison:
-        """The comparison; with result error if it fails, because a plugin does, for example."""
+        """The comparison; with result error if it fails, because a plugin does, for example.
+
+        Raises:
+            StillEvaluating: by a plugin; it can be made later.
+        """
         try:
             return compared(profile)
+        except StillEvaluating:
+            raise
         except Exception as error:
             if not isinstance(error, PluginFailed):
                 logger.exception("the shadow decision about pod %s failed", pod.key)

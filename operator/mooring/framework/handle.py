@@ -1,9 +1,10 @@
 """The handle that every plugin is built with: cluster, waiting pods, API, volume assume cache."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from mooring.framework.evaluations import Evaluations
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.model.devices import Assignment, CardFormat
 from mooring.model.pod import Pod
@@ -84,3 +85,5 @@ class Handle:
     waiting_pods: WaitingPods
     api: Api
     assume_cache: VolumeAssumeCache
+    evaluations: Evaluations = field(default_factory=Evaluations)
+    """Those of the plugins of this profile."""

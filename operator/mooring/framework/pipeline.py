@@ -1,11 +1,12 @@
 """A profile's plugins, built and sorted by extension point (framework/runtime/framework.go)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic.alias_generators import to_camel
 
+from mooring.framework.evaluations import Evaluations
 from mooring.framework.handle import Api, Handle
 from mooring.framework.placements import GroupPolicy
 from mooring.framework.plugin import (
@@ -116,6 +117,8 @@ class Pipeline:
     """The labels and annotations by which plugins say that pods name their group."""
     metrics: PluginMetrics = field(default_factory=PluginMetrics)
     """Measures the plugins and extension points; one object for all profiles of a process."""
+    evaluations: Evaluations = field(default_factory=Evaluations)
+    """What the plugins evaluate one value at a time."""
 
     def blamed(self, plugin: str, point: ExtensionPoint) -> Blamed:
         """The plugin with its distribution; a name that the profile does not have is not kept."""
@@ -132,16 +135,19 @@ def build_pipeline(
     handle: Handle,
     failures: PluginFailures | None = None,
     metrics: PluginMetrics | None = None,
+    most_per_decision: int | None = None,
 ) -> Pipeline:
     """Build every plugin of the profile, once, with its arguments.
 
     Without `failures` the plugins' failures are logged, but not counted. Without `metrics` nothing
-    is measured.
+    is measured. For `most_per_decision` see `Evaluations`.
 
     Raises:
         ProfileInvalid: with every plugin whose constructor fails.
     """
     failures = failures or PluginFailures()
+    evaluations = Evaluations(most_per_decision)
+    handle = replace(handle, evaluations=evaluations)
     built = _built_plugins(profile, effective, registry, handle, failures)
 
     def at(point: Point) -> tuple[Any, ...]:
@@ -195,6 +201,7 @@ def build_pipeline(
             form for plugin in built.values() for form in getattr(plugin, "pod_group_formats", ())
         ),
         metrics=metrics or PluginMetrics(),
+        evaluations=evaluations,
     )
 
 

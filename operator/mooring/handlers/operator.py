@@ -57,6 +57,9 @@ RETRIES: Final = (1.0, 1.0, 2.0) + (4.0,) * 14
 They add up to a minute, in which an API server restarts or etcd elects a leader.
 """
 
+STATUS_SECONDS: Final = 30.0
+"""How often statuses are compared with what the nodes are now."""
+
 GOOD_SECONDS: Final = 60.0
 """After a run of at least this length the pause before the next one is short again."""
 
@@ -219,8 +222,15 @@ class KopfOperator:
         self._profile_handler.gone(name, uid)
         await self._write_other_statuses()
 
+    async def keep_statuses(self) -> NoReturn:
+        """Write the statuses of profiles that changes of nodes have outdated, from time to time."""
+        while True:
+            await self._sleep(STATUS_SECONDS)
+            self._profile_handler.nodes_changed()
+            await self._write_other_statuses()
+
     async def _write_other_statuses(self) -> None:
-        """Write the statuses of profiles that a change of another one has outdated.
+        """Write the statuses of profiles that something else than they has outdated.
 
         What cannot be written is written when that profile is shown again.
         """

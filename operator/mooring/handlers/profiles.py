@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 _MOST_CHARACTERS = 32_768
 """The API's limit to a condition's message."""
+_MOST_NAMED = 3
+"""Rules that a message names."""
 _MOST_HISTORY = 50
 """Generations that are remembered, of all profiles together."""
 _MOST_SPEC_BYTES = 16 * 1024
@@ -67,6 +69,8 @@ class ProfileHandler:
             verdict = None
         if verdict is None or verdict.generation != metadata["generation"]:
             verdict = self._verdicts[metadata["name"]] = self._judge(raw)
+            if (why := self._over_budget(metadata["name"])) is not None:
+                logger.warning("profile %s: %s", metadata["name"], why)
             in_force = self._profiles.in_force.get(metadata["name"])
             spec = in_force.profile.manifest()["spec"] if in_force is not None else None
             self._remember(metadata["name"], verdict, spec)
@@ -75,11 +79,19 @@ class ProfileHandler:
         after = self._status(metadata["name"], verdict, before)
         return _merge_patch(before, after) or None
 
+    def nodes_changed(self) -> None:
+        """Notes the profiles that have more, or fewer, rules that are too expensive than shown."""
+        for name, shown in self._shown.items():
+            conditions = shown.get("conditions") or ()
+            found = (c["message"] for c in conditions if c.get("type") == "OverBudget")
+            if next(found, None) != self._over_budget(name):
+                self._outdated.add(name)
+
     def other_statuses(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The name of each profile whose status is outdated by another one, and a merge patch.
+        """The name of each profile whose status is outdated by something else, and a merge patch.
 
         They are those that have, or had, the same precedence as a profile that came or went, and
-        may match the same pods.
+        may match the same pods; and those that `nodes_changed` has found.
         """
         names, self._outdated = sorted(self._outdated), set()
         for name in names:
@@ -209,7 +221,7 @@ class ProfileHandler:
     def _conditions(
         self, name: str, verdict: _Verdict, before: Mapping[str, Any]
     ) -> Iterator[Condition]:
-        """Ready, and Conflicted if another profile may match the same pods."""
+        """Ready; Conflicted if another profile may match the same pods; and OverBudget."""
         holds: Literal["True", "False"] = "True" if verdict.ready else "False"
         yield Condition(
             type="Ready",
@@ -229,6 +241,26 @@ class ProfileHandler:
                 reason="SamePods",
                 message=conflict_text(name, others),
             )
+        if (why := self._over_budget(name)) is not None:
+            yield Condition(
+                type="OverBudget",
+                status="True",
+                observed_generation=verdict.generation,
+                last_transition_time=_transition_time("OverBudget", "True", before),
+                reason="RulesTooExpensive",
+                message=why,
+            )
+
+    def _over_budget(self, name: str) -> str | None:
+        """Which rules of the profile in force are too expensive with the nodes as they are."""
+        in_force = self._profiles.in_force.get(name)
+        left_out = in_force.pipeline.evaluations.left_out() if in_force is not None else []
+        if not left_out:
+            return None
+        named = ", ".join(rule for rule, _ in left_out[:_MOST_NAMED])
+        more = len(left_out) - _MOST_NAMED
+        named += f" and {more} more" if more > 0 else ""
+        return f"{named} fail for every pod: {left_out[0][1]} (docs/rules.md, What rules cost)"
 
 
 def _scheduler_names(raw: Mapping[str, Any]) -> tuple[str, ...]:

@@ -24,15 +24,16 @@ class Condition(PolicyModel):
     """A metav1.Condition."""
 
     type: str = Field(max_length=316)
-    """`Ready` or `Conflicted`."""
+    """`Ready`, `Conflicted` or `OverBudget`."""
     status: Literal["True", "False", "Unknown"]
-    """Ready: whether the newest spec is in force. Conflicted: True, else it is absent."""
+    """Ready: whether the newest spec is in force. The others: True, else they are absent."""
     observed_generation: int = Field(0, ge=0)
     """The generation of the spec that the condition describes."""
     last_transition_time: str = Field(json_schema_extra={"format": "date-time"})
     """The time of the last change of `status`."""
     reason: str = Field(max_length=1024)
-    """Of Ready: InForce, Shadow, Invalid or PluginFailed. Of Conflicted: SamePods."""
+    """Of Ready: InForce, Shadow, Invalid or PluginFailed. Of Conflicted: SamePods. Of OverBudget:
+    RulesTooExpensive."""
     message: str = Field(max_length=32768)
     """A text for people: every mistake with the path of its field."""
 

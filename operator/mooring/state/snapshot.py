@@ -13,7 +13,7 @@ from mooring.model.node import Node
 from mooring.model.pod import Pod, Uid
 from mooring.model.workloads import Service
 from mooring.state.cluster import ClusterState, Trial
-from mooring.state.columns import IntArray
+from mooring.state.columns import ChangeLog, IntArray
 from mooring.state.evictions import Evictions
 from mooring.state.nominations import Nominations
 from mooring.state.pod_columns import PodColumns
@@ -59,6 +59,11 @@ class Snapshot:
     def node_set_version(self) -> int:
         """Grows when a node comes or goes, and sometimes otherwise; until then names keep rows."""
         return self._state.nodes.set_version
+
+    @property
+    def node_changes(self) -> ChangeLog:
+        """Which rows got another node, or another version of their node; only to be read."""
+        return self._state.nodes.node_changes
 
     @property
     def node_names(self) -> Sequence[str]:

@@ -1,9 +1,13 @@
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from deciding import Deciding
+from mooring.framework import evaluations
+from mooring.framework.evaluations import Evaluations, StillEvaluating
 from mooring.framework.hints import QueueingHint
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import parse_node
@@ -221,3 +225,86 @@ def test_a_score_of_no_nodes_is_empty() -> None:
     plugin = Rules(rule(score="1", normalize="Max"), handle(state))
     nodes = Snapshot(state).nodes.take(np.zeros(0, np.int64))
     assert plugin.score(parse_pod(pod()), nodes, None).tolist() == []
+
+
+REGEX = "node.labels.serial.matches('^n[0-9]{{40}}{0}')"
+"""About 3,300 units for a node."""
+
+
+def serials(count: int) -> list[Any]:
+    return [node(f"n{number}", labels={"serial": f"n{number}"}) for number in range(count)]
+
+
+def test_all_rules_of_a_profile_share_what_values_of_nodes_may_cost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(evaluations, "MOST_FOR_NODES", 300_000)
+    rules = [{"name": f"r{n}", "filter": f"!{REGEX.format(n)}"} for n in range(10)]
+    deciding = Deciding(*serials(40), rules=rules)
+    left_out = [name for name, _ in deciding.pipeline.evaluations.left_out()]
+    assert left_out == [f"rule r{n}" for n in range(2, 10)]
+    decision = deciding.decision(pod())
+    assert decision.node is None
+    assert {r.plugin for r in decision.rejections.values()} == {"Rules/r2"}
+    (reason,) = decision.rejections["n0"].reasons
+    assert reason.startswith("node(s) on which rule r2 failed: the rules of a profile may cost")
+
+
+def test_a_rule_that_is_too_expensive_is_not_tried_again_with_each_event_of_a_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(evaluations, "MOST_FOR_NODES", 10_000)
+    state = cluster(*serials(40))
+    plugin = Rules(rule(filter=f"!{REGEX.format(1)}"), handle(state))
+    before, after = (parse_node(node("n1", labels={"serial": s})) for s in ("a", "b"))
+    event = ClusterEvent(Kind.NODE, Action.UPDATE, before, after)
+    assert plugin.queueing_hint(parse_pod(pod()), event, Snapshot(state)) is QueueingHint.SKIP
+
+
+def test_a_decision_evaluates_few_new_values_and_the_rest_is_evaluated_afterwards() -> None:
+    rules = [{"name": f"r{n}", "filter": f"!{REGEX.format(n)}"} for n in range(3)]
+    deciding = Deciding(*serials(60), rules=rules, most_per_decision=20_000)
+    with pytest.raises(StillEvaluating, match="rule r0 reads are still being evaluated"):
+        deciding.outcome(pod())
+    shared = deciding.pipeline.evaluations
+    steps = 0
+    while shared.advance():
+        steps += 1
+    assert 3 * 60 - 30 < steps < 3 * 60 + 30
+    assert deciding.decision(pod()).node is not None
+    changed = parse_node(node("n1", labels={"serial": "another"}))
+    deciding.state.put(Kind.NODE, "n1", changed)
+    assert deciding.decision(pod()).node is not None, "one new value is no reason to wait"
+
+
+def test_a_hint_that_would_need_too_many_new_values_is_queue() -> None:
+    state = cluster(*serials(60))
+    limited = replace(handle(state), evaluations=Evaluations(1_000))
+    plugin = Rules(rule(filter=f"!{REGEX.format(1)} || node.labels.serial == 'n1'"), limited)
+    after = parse_node(node("n1", labels={"serial": "n1"}))
+    event = ClusterEvent(Kind.NODE, Action.ADD, None, after)
+    with pytest.raises(StillEvaluating):  # which counts as QUEUE, as any failure of a hint
+        plugin.queueing_hint(parse_pod(pod()), event, Snapshot(state))
+
+
+def test_a_hint_has_a_budget_of_its_own() -> None:
+    state, budget = cluster(*serials(60)), Evaluations(5_000)
+    plugin = Rules(rule(filter=REGEX.format(1)), replace(handle(state), evaluations=budget))
+    for _ in range(60):
+        with suppress(StillEvaluating):
+            budget.begin_decision()
+            plugin.filter(parse_pod(pod()), Snapshot(state).nodes, None)
+    after = parse_node(node("n1", labels={"serial": "another"}))
+    state.put(Kind.NODE, "n1", after)
+    budget.spend(10_000)
+    event = ClusterEvent(Kind.NODE, Action.ADD, None, after)
+    assert plugin.queueing_hint(parse_pod(pod()), event, Snapshot(state)) is QueueingHint.SKIP
+
+
+def test_labels_that_each_pod_has_of_its_own_cost_no_more_than_one_pods_budget() -> None:
+    """Whatever tenants write into their pods, all rules together are bounded."""
+    own = "!pod.labels.a.matches('^(abc){{250}}{0}')"  # about 7,600 units
+    rules = [{"name": f"r{n}", "filter": own.format(n)} for n in range(32)]
+    deciding = Deciding(*serials(2), rules=rules)
+    names = [name for name, _ in deciding.pipeline.evaluations.left_out()]
+    assert names == [f"rule r{n}" for n in range(13, 32)]

@@ -40,6 +40,10 @@ class Errors:
     def __init__(self) -> None:
         self._texts: dict[str, int] = {}
 
+    def __len__(self) -> int:
+        """How many texts there are."""
+        return len(self._texts)
+
     def number(self, text: str) -> int:
         """The number of the text."""
         return self._texts.setdefault(text, len(self._texts) + 1)

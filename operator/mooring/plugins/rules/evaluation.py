@@ -1,19 +1,18 @@
-"""Evaluates a plan for a pod and many nodes.
+"""Evaluates a rule's plan for a pod and many nodes.
 
-Library steps keep their results by the values that they read. What reads labels, taints and names
-of nodes alone is kept by row, until a node is added or deleted or its labels or taints change.
+What the library evaluates from nodes alone is kept in `NodeValues`; what reads the pod too is
+evaluated once per distinct combination of values, and kept while it fits into 512 KiB.
 """
 
-import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from mooring.model.node import Node
+from mooring.framework.evaluations import Cost, Evaluations
 from mooring.model.pod import Pod
 from mooring.plugins.rules.columns import (
     Codes,
@@ -25,8 +24,20 @@ from mooring.plugins.rules.columns import (
     negation,
     selected,
 )
+from mooring.plugins.rules.node_values import DTYPES, EMPTY, NodeValues
+from mooring.plugins.rules.reads import (
+    NO_NODE,
+    OF_NODE,
+    STABLE,
+    codes_of,
+    combined,
+    distinct,
+    evaluated,
+    of_pod,
+    reads_label_map,
+)
 from mooring.plugins.rules.results import Results
-from mooring.policy.rules.expressions import Failed, Type
+from mooring.policy.rules.expressions import Failed
 from mooring.policy.rules.plan import (
     Amount,
     HasLabel,
@@ -46,71 +57,109 @@ from mooring.state.view import NodeView
 
 __all__ = ["Evaluator"]
 
-_MOST_FOR_NODES: Final = 5_000_000
-"""Units of cost for all distinct values, at most 0.5 s; the results are kept."""
-_MOST_FOR_POD: Final = 100_000
-"""The same where the pod is read too, about 10 ms: each pod may have values of its own."""
-_MOST_KEPT: Final = 65_536
-_NONE: Final = -2
-"""The code of a text that no node has."""
-
-_EMPTY: Final[Mapping[str, Any]] = {
-    Type.BOOL: False,
-    Type.INT: 0,
-    Type.DOUBLE: 0.0,
-    Type.STRING: "",
-    Type.OTHER: (),
-}
-"""By type, what stands for the value where there is an error."""
-_DTYPES: Final = {Type.BOOL: np.bool_, Type.INT: np.int64, Type.DOUBLE: np.float64}
-_STABLE: Final = frozenset(("node.name", "node.labels", "node.taints", "node.zone", "node.region"))
-"""Variables that change only together with `NodeView.topology_version`."""
-
-
 _FEW: Final = 8
 """Nodes that the library evaluates one by one: after an event, only its node is evaluated."""
 _MOST_COLUMNS: Final = 16
 """Results for all nodes that are kept for each rule."""
-_POD_MAPS: Final = ("pod.labels", "pod.namespaceLabels")
+_MOST_COLUMN_BYTES: Final = 16 * 2**20
+"""The same for all rules of a profile together; one is kept for each in any case."""
+_BYTES_PER_RESULT: Final = 26
+"""Of one node: its value, error, score and rank."""
+_MOST_KEPT_BYTES: Final = 512 * 1024
+"""Of what the library has given where the pod is read too, for each rule."""
+_USUAL_LABELS: Final = 16
+"""Items of a map on which the cost of an expression is based."""
 _NOT_KEPT: Final = object()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Kept:
-    """The value of a step for all rows, with the texts of its errors."""
-
-    version: int
-    value: Value
-    texts: tuple[str, ...]
-    rows: int
+_NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 class Evaluator:
-    """Evaluates one plan; keeps results of the library between evaluations."""
+    """Evaluates the plan of one rule; keeps results of the library between evaluations."""
 
-    def __init__(self, plan: Plan, cluster: Snapshot) -> None:
+    def __init__(
+        self, plan: Plan, cluster: Snapshot, evaluations: Evaluations | None = None, rule: str = ""
+    ) -> None:
+        self.name = f"rule {rule}"
         self._plan = plan
         self._cluster = cluster
-        self._results: dict[Library, dict[tuple[Any, ...], Any]] = {}
-        self._by_row: dict[Library, _Kept] = {}
+        self._evaluations = evaluations if evaluations is not None else Evaluations()
+        steps = [*_libraries(plan.step)]
+        self._of_nodes = {
+            step: NodeValues(step, cluster) for step in steps if step.of_node and not step.of_pod
+        }
+        self._of_pods = [step for step in steps if step.of_pod]
+        self._of_label_maps = frozenset(s for s in self._of_pods if reads_label_map(s.of_pod))
+        self._kept: dict[tuple[Library, tuple[Any, ...]], Any] = {}
+        self._kept_bytes = 0
+        self._last_pod: tuple[Pod | None, Mapping[str, str]] = (None, _NO_LABELS)
+        self._of_last_pod: dict[tuple[Library, tuple[Any, ...]], Any] = {}
         self._columns: OrderedDict[tuple[Any, ...], Results] = OrderedDict()
         self._columns_of = (-1, -1)
-        self._steps = [step for step in _libraries(plan.step) if step.of_node]
         self._of_pod_reads = [r for r in plan.reads if not r.variable.startswith("node.")]
-        self._keeps_columns = not _has_pod_map(plan.reads) and all(
-            read.variable in _STABLE for read in plan.reads if read not in self._of_pod_reads
+        self._keeps_columns = not reads_label_map(plan.reads) and all(
+            read.variable in STABLE for read in plan.reads if read not in self._of_pod_reads
         )
+        self._evaluations.add(self)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether all values that depend on nodes alone are evaluated."""
+        return all(values.is_current for values in self._of_nodes.values())
+
+    @property
+    def units_left(self) -> int:
+        """About what the rest of them costs."""
+        return sum(values.units_left for values in self._of_nodes.values())
+
+    def cost(self) -> Cost:
+        """What all values cost that the nodes have now."""
+        total = Cost(nodes=sum(values.units for values in self._of_nodes.values()))
+        for step in self._of_pods:
+            units = step.cost * (distinct(step.of_node, self._cluster) if step.of_node else 1)
+            total += Cost(pod=units, pod_maps=units if step in self._of_label_maps else 0)
+        return total
+
+    def advance(self) -> int:
+        """Evaluates one value of nodes; returns what it has cost."""
+        for values in self._of_nodes.values():
+            if not values.is_current:
+                return values.advance()
+        return 1
 
     def run(self, pod: Pod, nodes: NodeView) -> tuple[Results, IntArray | None]:
-        """Results, and the rows of them that are the nodes of the view; None: all, in order."""
+        """Results, and the rows of them that are the nodes of the view; None: all, in order.
+
+        Raises:
+            StillEvaluating: if more new values are needed than one decision may evaluate.
+        """
+        if (why := self._left_out(pod)) is not None:
+            failed = np.ones(len(nodes), np.int16)
+            return Results(np.zeros(len(nodes), np.bool_), failed, (why,)), None
         whole = self._plan.whole
-        if whole is not None and len(nodes) <= _FEW and not self._is_too_dear(nodes):
+        if whole is not None and len(nodes) <= _FEW and self._may_go_one_by_one(whole, nodes):
             return self._one_by_one(whole, pod, nodes), None
+        self._evaluations.bring_up_to_date(self)
         if not self._keeps_columns:
             return self._by_columns(pod, nodes), None
-        key = tuple([self._of_pod(pod, read) for read in self._of_pod_reads])
         everything = self._cluster.nodes
-        as_of = (nodes.topology_version, len(everything))
+        results = self._for_all(pod, everything)
+        return results, None if nodes.rows is everything.rows else nodes.rows
+
+    def _left_out(self, pod: Pod) -> str | None:
+        """Why the rule is not evaluated: that would take too long."""
+        why = self._evaluations.excess(self, self._cluster.node_set_version)
+        if why is None and self._of_label_maps:
+            labels = max(len(pod.labels), len(self._cluster.namespace_labels(pod.namespace)))
+            why = self._evaluations.excess_of_map(self, -(-labels // _USUAL_LABELS))
+        return why
+
+    def _may_go_one_by_one(self, whole: Library, nodes: NodeView) -> bool:
+        return not self._of_label_maps and self._evaluations.affords(whole.cost * len(nodes))
+
+    def _for_all(self, pod: Pod, everything: NodeView) -> Results:
+        """The results for all nodes, kept for the pods that are the same in what is read."""
+        key = tuple([of_pod(pod, read, self._cluster) for read in self._of_pod_reads])
+        as_of = (everything.topology_version, len(everything))
         if self._columns_of != as_of:
             self._columns.clear()
             self._columns_of = as_of
@@ -119,18 +168,13 @@ class Evaluator:
             results = replace(self._by_columns(pod, everything), is_kept=True)
             results.values.flags.writeable = results.errors.flags.writeable = False
             self._columns[key] = results
-            if len(self._columns) > _MOST_COLUMNS:
+            most = _MOST_COLUMN_BYTES // len(self._evaluations)
+            most = min(most // (_BYTES_PER_RESULT * len(everything) + 1), _MOST_COLUMNS)
+            while len(self._columns) > max(most, 1):
                 self._columns.popitem(last=False)
         else:
             self._columns.move_to_end(key)
-        return results, None if nodes.rows is everything.rows else nodes.rows
-
-    def _is_too_dear(self, nodes: NodeView) -> bool:
-        """Whether a step does not run, which the whole expression would hide."""
-        return any(
-            self._too_dear(step, [self._codes(read, nodes) for read in step.of_node])
-            for step in self._steps
-        )
+        return results
 
     def _by_columns(self, pod: Pod, nodes: NodeView) -> Results:
         errors = Errors()
@@ -144,20 +188,20 @@ class Evaluator:
         return _finite(values, numbers, errors)
 
     def _one_by_one(self, whole: Library, pod: Pod, nodes: NodeView) -> Results:
-        errors, of_pod = Errors(), [self._of_pod(pod, read) for read in whole.of_pod]
-        values: list[Any] = [_EMPTY[whole.type]] * len(nodes)
+        errors, pods = Errors(), self._read_pod(whole, pod)
+        values: list[Any] = [EMPTY[whole.type]] * len(nodes)
         numbers = [0] * len(nodes)
         for index in range(len(nodes)):
             node = nodes.node(index)
             if node is None:
                 continue
-            raws = [_OF_NODE[r.variable](node, nodes, index, r.key or "") for r in whole.of_node]
-            result = self._call(whole, (*raws, *of_pod))
+            raws = [OF_NODE[r.variable](node, nodes, index, r.key or "") for r in whole.of_node]
+            result = self._call(whole, (*raws, *pods), pod)
             if isinstance(result, Failed):
                 numbers[index] = errors.number(result.why)
             else:
                 values[index] = result
-        return _finite(np.array(values, _DTYPES[whole.type]), np.array(numbers, np.int16), errors)
+        return _finite(np.array(values, DTYPES[whole.type]), np.array(numbers, np.int16), errors)
 
     def _value(self, step: Step, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
         match step:
@@ -165,7 +209,7 @@ class Evaluator:
                 value = Value(literal)
             case NodeField(variable):
                 unschedulable = variable == "node.unschedulable"
-                codes = self._codes(Read(variable), nodes)
+                codes = codes_of(Read(variable), nodes, self._cluster)
                 value = Value(nodes.unschedulable if unschedulable else codes)
             case Label(key) | HasLabel(key):
                 value = self._label(step, self._value(key, pod, nodes, errors), nodes, errors)
@@ -184,30 +228,6 @@ class Evaluator:
                 value = negation(*values) if is_not else computed(function, values, errors)
         return value
 
-    def _codes(self, read: Read, nodes: NodeView) -> Codes:
-        """What the nodes have for a read of the node, as codes; None for a missing label."""
-        match read.variable:
-            case "node.name":
-                codes = Codes(nodes.rows, self._cluster.node_names, self._row)
-            case "node.zone":
-                codes = Codes(nodes.zone_codes, [zone for _, zone in nodes.zones])
-            case "node.region":
-                codes = Codes(nodes.zone_codes, [region for region, _ in nodes.zones])
-            case "node.taints":
-                codes = Codes(nodes.taint_codes, nodes.taint_sets)
-            case "node.conditions":
-                codes = Codes(nodes.condition_codes, nodes.condition_sets)
-            case "node.unschedulable":
-                codes = Codes(nodes.unschedulable.astype(np.int64), (False, True))
-            case _:
-                key = read.key or ""
-                codes = Codes(nodes.label_codes(key), (*nodes.label(key).values, None))
-        return codes
-
-    def _row(self, name: str) -> int:
-        row = self._cluster.row(name)
-        return _NONE if row is None else row
-
     def _label(self, step: Label | HasLabel, key: Value, nodes: NodeView, errors: Errors) -> Value:
         if key.errors:
             return Value(False if isinstance(step, HasLabel) else "", key.errors)
@@ -217,7 +237,7 @@ class Evaluator:
         absent = codes == ABSENT
         missing = np.where(absent, errors.number(_no_such(key.data)), 0) if absent.any() else 0
         index = column.index
-        return Value(Codes(codes, (*column.values, ""), lambda t: index.get(t, _NONE)), missing)
+        return Value(Codes(codes, (*column.values, ""), lambda t: index.get(t, NO_NODE)), missing)
 
     def _logical(self, step: Operation, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
         """Operands that are the same for every node come first: they may decide alone."""
@@ -237,7 +257,7 @@ class Evaluator:
         chosen, yes, no = step.operands
         condition = self._value(chosen, pod, nodes, errors)
         if condition.is_scalar and condition.errors:
-            return Value(_EMPTY[step.type], condition.errors)
+            return Value(EMPTY[step.type], condition.errors)
         if condition.is_scalar:
             return self._value(yes if condition.data else no, pod, nodes, errors)
         options = [self._value(option, pod, nodes, errors) for option in (yes, no)]
@@ -245,59 +265,67 @@ class Evaluator:
 
     def _library(self, step: Library, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
         if not step.of_node:
-            result = self._call(step, tuple(self._of_pod(pod, read) for read in step.of_pod))
+            result = self._call(step, self._read_pod(step, pod), pod)
             if isinstance(result, Failed):
-                return Value(_EMPTY[step.type], errors.number(result.why))
+                return Value(EMPTY[step.type], errors.number(result.why))
             return Value(result)
-        if step.of_pod or any(read.variable not in _STABLE for read in step.of_node):
+        if step.of_pod:
             return self._distinct(step, pod, nodes, errors)
-        everything = self._cluster.nodes
-        kept, version = self._by_row.get(step), nodes.topology_version
-        if kept is None or kept.version != version or kept.rows != len(everything):
-            own = Errors()
-            value = self._distinct(step, pod, everything, own)
-            kept = self._by_row[step] = _Kept(version, value, tuple(own.texts), len(everything))
-        return _taken(kept, None if nodes.rows is everything.rows else nodes.rows, errors)
+        all_rows = nodes.rows is self._cluster.nodes.rows
+        return self._of_nodes[step].at(None if all_rows else nodes.rows, errors)
 
     def _distinct(self, step: Library, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
         """Runs the library once per distinct combination of what the step reads of the nodes."""
-        columns = [self._codes(read, nodes) for read in step.of_node]
-        if (why := self._too_dear(step, columns)) is not None:
-            return Value(_EMPTY[step.type], errors.number(why))
-        codes, tuples = _combined([column.compact() for column in columns])
-        of_pod = tuple(self._of_pod(pod, read) for read in step.of_pod)
-        results = [self._call(step, (*values, *of_pod)) for values in tuples]
+        columns = [codes_of(read, nodes, self._cluster).compact() for read in step.of_node]
+        codes, tuples = combined(columns)
+        pods = self._read_pod(step, pod)
+        results = [self._call(step, (*values, *pods), pod) for values in tuples]
         return gathered(codes, results, 0, errors, step.type)
 
-    def _too_dear(self, step: Library, columns: Sequence[Codes]) -> str | None:
-        """Why the step does not run; `columns` has the tables of what it reads of the nodes.
+    def _read_pod(self, step: Library, pod: Pod) -> tuple[Any, ...]:
+        """What the step reads of the pod."""
+        return tuple([of_pod(pod, read, self._cluster) for read in step.of_pod])
 
-        As many distinct values count as all nodes may have, so that it does not depend on which
-        nodes are looked at.
+    def _call(self, step: Library, raws: tuple[Any, ...], pod: Pod) -> Any:
+        """The library's result for the values of `step.reads`, which are the pod's in part.
+
+        Pods have too many different maps of labels: there, only results for the last pod are kept.
         """
-        distinct = min(math.prod(len(c.table) for c in columns), len(self._cluster.nodes))
-        most = _MOST_FOR_POD if step.of_pod else _MOST_FOR_NODES
-        if distinct * step.cost <= most:
-            return None
-        return f"{distinct} distinct values at a cost of {step.cost} each exceed {most}"
-
-    def _of_pod(self, pod: Pod, read: Read) -> Any:
-        """A read of the pod or its namespace: a text, a number, or a map's sorted items."""
-        if read.variable == "pod.namespaceLabels":
-            return _part(self._cluster.namespace_labels(pod.namespace), read.key)
-        return _OF_POD[read.variable](pod, read.key)
-
-    def _call(self, step: Library, raws: tuple[Any, ...]) -> Any:
-        """The library's result for the values of `step.reads`."""
-        if _has_pod_map(step.of_pod):
-            return step.program(_data(step.reads, raws))
-        results = self._results.setdefault(step, {})
-        result = results.get(raws, _NOT_KEPT)
+        if step in self._of_label_maps:
+            kept, key = self._kept_for(pod), (step, raws[: len(step.of_node)])
+        else:
+            kept, key = self._kept, (step, raws)
+        result = kept.get(key, _NOT_KEPT)
         if result is _NOT_KEPT:
-            if len(results) >= _MOST_KEPT:
-                results.clear()
-            result = results[raws] = step.program(_data(step.reads, raws))
+            result = evaluated(step, raws)
+            if kept is self._kept:
+                self._evaluations.spend(step.cost if step is self._plan.whole else 0)
+                self._make_space(raws)
+            kept[key] = result
         return result
+
+    def _kept_for(self, pod: Pod) -> dict[tuple[Library, tuple[Any, ...]], Any]:
+        labels = self._cluster.namespace_labels(pod.namespace)
+        if self._last_pod[0] is not pod or self._last_pod[1] != labels:
+            self._last_pod, self._of_last_pod = (pod, labels), {}
+        return self._of_last_pod
+
+    def _make_space(self, raws: Iterable[Any]) -> None:
+        self._kept_bytes += _bytes_of(raws)
+        if self._kept_bytes > _MOST_KEPT_BYTES:
+            self._kept.clear()
+            self._kept_bytes = _bytes_of(raws)
+
+
+def _bytes_of(raws: Iterable[Any]) -> int:
+    """About what a kept result takes with the values that it was made of, at most."""
+    total = 200
+    for raw in raws:
+        if isinstance(raw, tuple | frozenset):
+            total += 300 * len(raw)  # taints and conditions; their texts are short
+        else:
+            total += 60 + 4 * len(raw) if isinstance(raw, str) else 32
+    return total
 
 
 def _finite(values: npt.NDArray[Any], numbers: npt.NDArray[np.int16], errors: Errors) -> Results:
@@ -310,24 +338,6 @@ def _finite(values: npt.NDArray[Any], numbers: npt.NDArray[np.int16], errors: Er
                 numbers[wrong] = errors.number("the number is not finite")
             values = np.where(finite, values, 0.0)
     return Results(values, numbers, errors.texts)
-
-
-_OF_NODE: Final[Mapping[str, Callable[[Node, NodeView, int, str], Any]]] = {
-    "node.name": lambda node, _, __, ___: node.name,
-    "node.labels": lambda node, _, __, key: node.labels.get(key),
-    "node.allocatable": lambda node, _, __, key: (
-        node.pod_slots if key == "pods" else node.allocatable.get(key, 0)
-    ),
-    "node.requested": lambda _, nodes, index, key: (
-        int(nodes.pod_count[index]) if key == "pods" else nodes.requested_at(index, key)
-    ),
-    "node.taints": lambda node, _, __, ___: node.taints,
-    "node.conditions": lambda node, _, __, ___: frozenset(node.conditions.items()),
-    "node.zone": lambda node, _, __, ___: node.zone_key[1],
-    "node.region": lambda node, _, __, ___: node.zone_key[0],
-    "node.unschedulable": lambda node, _, __, ___: node.unschedulable,
-}
-"""By variable, a read of one node; it gets the node, its view, its position there and the key."""
 
 
 def _libraries(step: Step) -> Iterator[Library]:
@@ -357,67 +367,3 @@ def _amounts(variable: str, resource: str, nodes: NodeView) -> IntArray:
     if variable == "node.allocatable":
         return nodes.pod_slots if resource == "pods" else nodes.allocatable(resource)
     return nodes.pod_count if resource == "pods" else nodes.requested(resource)
-
-
-def _part(items: Mapping[str, str], key: str | None) -> Any:
-    """The value of a key, None without it; of the whole map its items."""
-    return items.get(key) if key is not None else tuple(sorted(items.items()))
-
-
-_OF_POD: Final[Mapping[str, Callable[[Pod, str | None], Any]]] = {
-    "pod.namespace": lambda pod, _: pod.namespace,
-    "pod.priority": lambda pod, _: pod.shape.priority,
-    "pod.qosClass": lambda pod, _: pod.shape.qos,
-    "pod.ownerKind": lambda pod, _: pod.owner.kind if pod.owner is not None else "",
-    "pod.requests": lambda pod, key: pod.shape.demand.resources.get(key or "", 0),
-    "pod.labels": lambda pod, key: _part(pod.labels, key),
-}
-
-
-def _has_pod_map(reads: Iterable[Read]) -> bool:
-    """Whether a whole map of the pod is read: pods have too many of them to keep results."""
-    return any(read.key is None and read.variable in _POD_MAPS for read in reads)
-
-
-def _data(reads: Sequence[Read], raws: Sequence[Any]) -> dict[str, Any]:
-    """The variables of an evaluation, from the values of the reads."""
-    data: dict[str, Any] = {}
-    for read, raw in zip(reads, raws, strict=True):
-        if read.key is not None:
-            keyed = data.setdefault(read.variable, {})
-            if raw is not None:
-                keyed[read.key] = raw
-        elif read.variable == "node.taints":
-            data[read.variable] = [
-                {"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in raw
-            ]
-        elif isinstance(raw, tuple | frozenset):
-            data[read.variable] = dict(raw)
-        else:
-            data[read.variable] = raw
-    return data
-
-
-def _combined(columns: Sequence[Codes]) -> tuple[IntArray, list[tuple[Any, ...]]]:
-    """Several columns as one: codes, and by code the values of all columns."""
-    first, *rest = columns
-    codes: Any = first.codes
-    found: list[tuple[Any, ...]] = [(value,) for value in first.table]
-    for column in rest:
-        size = len(column.table)
-        pairs = codes % len(found) * size + column.codes % size
-        used, codes = np.unique(pairs, return_inverse=True)
-        found = [(*found[pair // size], column.table[pair % size]) for pair in used.tolist()]
-    return codes, found
-
-
-def _taken(kept: _Kept, rows: IntArray | None, errors: Errors) -> Value:
-    """The kept value at these rows (None: all), with numbers of its errors in `errors`."""
-    data, found = kept.value.data, kept.value.errors
-    if kept.texts:
-        numbers = np.array([0, *map(errors.number, kept.texts)])
-        found = numbers[found]
-    if rows is None:
-        return Value(data, found)
-    taken = Codes(data.codes[rows], data.table) if isinstance(data, Codes) else data[rows]
-    return Value(taken, found if isinstance(found, int) else found[rows])

@@ -43,7 +43,8 @@ class Rules:
         self.name = args.plugin
         self._rule = args
         plan = plan_filter(args.filter) if args.filter is not None else plan_score(args.score or "")
-        self._evaluator = Evaluator(plan, handle.cluster)
+        self._evaluations = handle.evaluations
+        self._evaluator = Evaluator(plan, handle.cluster, handle.evaluations, args.name)
         self._reads = plan.reads
         self._counts_pods = "node.requested" in plan.variables
         by_shape = plan.variables.isdisjoint(_OF_POD_ALONE)
@@ -81,13 +82,17 @@ class Rules:
         return (results if rows is None else results.take(rows)).proportions(reverse=reverse)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
-        """QUEUE when the rule is true for the event's node now, or the namespace changed."""
+        """QUEUE when the rule is true for the event's node now, or the namespace changed.
+
+        It is QUEUE too if that takes too long to find out, because many nodes have changed.
+        """
         if event.kind is Kind.NAMESPACE:
             after = event.after
             return queue_if(isinstance(after, Namespace) and after.name == pod.namespace)
         name = self._changed_node(event)
         if name is None:
             return QueueingHint.SKIP
+        self._evaluations.begin_decision()
         return queue_if(self.filter(pod, cluster.nodes.only(name), None).any())
 
     def _changed_node(self, event: ClusterEvent) -> str | None:

@@ -1,0 +1,214 @@
+"""Limits what plugins evaluate one value at a time, for all plugins of a profile together.
+
+A rule evaluates an expression once per distinct value that nodes have, and keeps the results. That
+is quick for one value and long for thousands of new ones. So a decision evaluates a few new values
+and no more: if it needs others, it ends with `StillEvaluating`. The loop then evaluates between
+decisions, one value at a time, and the pod is tried again later. What all values of the nodes may
+cost in total is limited too; the plugin that exceeds the limit does not run, and says so.
+
+Costs are in units of about 0.1 us. Nothing here reads a clock: the same cluster gives the same
+answer on every machine.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from mooring.framework.plugin_failures import PluginFailed
+
+__all__ = [
+    "MOST_FOR_NODES",
+    "MOST_FOR_POD",
+    "MOST_PER_DECISION",
+    "Cost",
+    "Evaluation",
+    "Evaluations",
+    "StillEvaluating",
+]
+
+MOST_FOR_NODES: Final = 50_000_000
+"""Units of all values that depend on nodes alone: some seconds, in slices, and then kept."""
+MOST_FOR_POD: Final = 100_000
+"""Units of all values that depend on the pod: about 10 ms in each decision."""
+MOST_PER_DECISION: Final = 100_000
+"""Units of values that one decision evaluates itself: about 10 ms."""
+
+_SECONDS_PER_UNIT: Final = 1e-7
+_SHORTEST_SECONDS: Final = 0.05
+_LONGEST_SECONDS: Final = 2.0
+"""After so long a pod that waits for values is looked at again."""
+
+
+class StillEvaluating(PluginFailed):
+    """A decision needs values that are still being evaluated; it is to be made again later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What the values cost that a plugin needs, in units.
+
+    `nodes` is the cost of all values that depend on nodes alone, `pod` of those that depend on the
+    pod as well, `pod_maps` the part of these that grows with the number of the pod's labels.
+    """
+
+    nodes: int = 0
+    pod: int = 0
+    pod_maps: int = 0
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(self.nodes + other.nodes, self.pod + other.pod, self.pod_maps + other.pod_maps)
+
+    @property
+    def excess(self) -> str | None:
+        """Why this is too much for all plugins of a profile; None if it is not."""
+        for units, most, of in (
+            (self.nodes, MOST_FOR_NODES, "the values that nodes have now"),
+            (self.pod, MOST_FOR_POD, "one pod and the values that nodes have now"),
+        ):
+            if units > most:
+                return (
+                    f"the rules of a profile may cost {most:,} units for {of}, and with this rule "
+                    f"they cost about {_rounded(units):,}"
+                )
+        return None
+
+
+class Evaluation(Protocol):
+    """The values that one plugin needs of the nodes."""
+
+    @property
+    def name(self) -> str:
+        """What messages name, such as `rule cheapest`."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether there is nothing left to evaluate for the nodes as they are."""
+
+    @property
+    def units_left(self) -> int:
+        """About what the rest costs."""
+
+    def cost(self) -> Cost:
+        """What all values cost that the nodes have now, whether they are evaluated or not."""
+
+    def advance(self) -> int:
+        """Evaluates at most one value; returns the units that this has cost, at least 1."""
+
+
+class Evaluations:
+    """The evaluations of all plugins of one pipeline.
+
+    `most_per_decision` is None where nothing else waits for a decision, as in a simulation.
+    """
+
+    def __init__(self, most_per_decision: int | None = None) -> None:
+        self._most = math.inf if most_per_decision is None else most_per_decision
+        self._left = self._most
+        self._all: list[Evaluation] = []
+        self._judged_at: int | None = None
+        self._excess: dict[Evaluation, str] = {}
+        self._up_to: dict[Evaluation, Cost] = {}
+        self._wanted = False
+        self.retry_at: float | None = None
+        """When pods that were refused are to be tried again, on the clock of the caller."""
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, evaluation: Evaluation) -> None:
+        """Counts one more evaluation; those that are added first have the first claim."""
+        self._all.append(evaluation)
+
+    def excess(self, evaluation: Evaluation, node_set_version: int) -> str | None:
+        """Why the evaluation is left out, None if it is not.
+
+        That is decided once per set of nodes, so that results that are kept for a shape do not
+        become wrong without one of the nodes having changed.
+        """
+        if self._judged_at != node_set_version:
+            self._excess, self._up_to = self._judged()
+            self._judged_at = node_set_version
+        return self._excess.get(evaluation)
+
+    def excess_of_map(self, evaluation: Evaluation, times: int) -> str | None:
+        """Why the evaluation fails for a pod with so many times the usual number of labels."""
+        units = times * self._up_to[evaluation].pod_maps
+        return Cost(pod=units).excess if times > 1 else None
+
+    def left_out(self) -> list[tuple[str, str]]:
+        """The evaluations that are too much with the nodes as they are, and why."""
+        return [(evaluation.name, why) for evaluation, why in self._judged()[0].items()]
+
+    def begin_decision(self) -> None:
+        """A decision begins, which may evaluate some new values itself."""
+        self._left = self._most
+
+    def affords(self, units: int) -> bool:
+        """Whether this decision may still evaluate values of so many units."""
+        return units <= self._left
+
+    def spend(self, units: int) -> None:
+        """Counts values that this decision has evaluated."""
+        self._left -= units
+
+    def bring_up_to_date(self, evaluation: Evaluation) -> None:
+        """Evaluates what is missing.
+
+        Raises:
+            StillEvaluating: if that is more than one decision may evaluate.
+        """
+        while not evaluation.is_current:
+            if self._left <= 0:
+                self._wanted = True
+                raise StillEvaluating(
+                    f"the values of nodes that {evaluation.name} reads are still being evaluated; "
+                    "this goes on, and the pod is tried again"
+                )
+            self.spend(evaluation.advance())
+        if self._wanted and next(self._missing(), None) is None:
+            self._wanted = False
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a decision was refused, and values are missing."""
+        return self._wanted and next(self._missing(), None) is not None
+
+    def advance(self) -> bool:
+        """Evaluates one value if a decision was refused; False if nothing is missing."""
+        missing = next(self._missing(), None) if self._wanted else None
+        if missing is None:
+            return False
+        try:
+            missing.advance()
+        except Exception:  # noqa: BLE001 - the next decision fails in the same way, and says so
+            self._wanted = False
+        return self._wanted
+
+    def refused(self, now: float) -> float:
+        """When the pod of a refused decision is to be tried again; `now` is any clock's time."""
+        units = sum(evaluation.units_left for evaluation in self._missing())
+        seconds = min(max(_SECONDS_PER_UNIT * units, _SHORTEST_SECONDS), _LONGEST_SECONDS)
+        self.retry_at = retry_at = now + seconds
+        return retry_at
+
+    def _missing(self) -> Iterator[Evaluation]:
+        """The evaluations that are not left out and lack values."""
+        return (e for e in self._all if e not in self._excess and not e.is_current)
+
+    def _judged(self) -> tuple[dict[Evaluation, str], dict[Evaluation, Cost]]:
+        """The evaluations that are too much, and the cost of the others with all before them."""
+        excess, up_to, total = dict[Evaluation, str](), dict[Evaluation, Cost](), Cost()
+        for evaluation in self._all:
+            with_it = total + evaluation.cost()
+            if (why := with_it.excess) is not None:
+                excess[evaluation] = why
+            else:
+                total = up_to[evaluation] = with_it
+        return excess, up_to
+
+
+def _rounded(units: int) -> int:
+    """The two leading digits, so that a message does not change with each node."""
+    factor: int = 10 ** max(len(str(units)) - 2, 0)
+    return -(-units // factor) * factor

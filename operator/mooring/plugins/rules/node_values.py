@@ -1,0 +1,184 @@
+"""The values of a part of an expression for all nodes, evaluated once per distinct value.
+
+Only parts that read nothing but the node have such values. They are brought up to date from the
+node table's log of changes, one value at a time, so that whoever waits can stop in between. What is
+kept is a number per row and not the values that were read, so that a label that changes all the
+time leaves nothing behind.
+"""
+
+from collections.abc import Generator
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.plugins.rules.columns import Codes, Errors, Value
+from mooring.plugins.rules.reads import OF_NODE, STABLE, codes_of, combined, distinct, evaluated
+from mooring.policy.rules.expressions import Failed, Type
+from mooring.policy.rules.plan import Library
+from mooring.state.columns import IntArray
+from mooring.state.snapshot import Snapshot
+
+__all__ = ["DTYPES", "EMPTY", "NodeValues"]
+
+EMPTY: Final = {
+    Type.BOOL: False,
+    Type.INT: 0,
+    Type.DOUBLE: 0.0,
+    Type.STRING: "",
+    Type.OTHER: (),
+}
+"""By type, what stands for the value where there is an error."""
+DTYPES: Final = {Type.BOOL: np.bool_, Type.INT: np.int64, Type.DOUBLE: np.float64}
+_UNITS_PER_ROW: Final = 20
+"""For each part and node, what reading it and keeping its value costs (about 20 bytes)."""
+_FEW: Final = 16
+"""Nodes that are read one by one."""
+
+
+class NodeValues:
+    """The values of one step of the library for all rows of the node table."""
+
+    def __init__(self, step: Library, cluster: Snapshot) -> None:
+        self._step = step
+        self._cluster = cluster
+        self._is_stable = all(read.variable in STABLE for read in step.of_node)
+        self._position = self._version = -1
+        self._work: Generator[int] | None = None
+        self._left = 0
+        self._marks: IntArray = np.zeros(0, np.int64)
+        """Per row the hash of what was read when its value was evaluated; 0: it was not."""
+        # A text is kept as its number in `_texts`, and an error as its number in `_whys`.
+        self._values: npt.NDArray[Any] = np.zeros(0, DTYPES.get(step.type, np.int64))
+        self._errors: IntArray = np.zeros(0, np.int64)
+        self._texts = Errors()
+        self._whys = Errors()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether no node has changed in what is read since the values were evaluated."""
+        if self._work is not None:
+            return False
+        if self._is_stable and self._version == self._cluster.nodes.topology_version:
+            return True
+        return self._position == self._cluster.node_changes.position
+
+    @property
+    def units_left(self) -> int:
+        """What remains to be evaluated, as far as it is known."""
+        if self.is_current:
+            return 0
+        return self._left if self._work is not None else self.units
+
+    @property
+    def units(self) -> int:
+        """What all values of the nodes cost."""
+        rows = len(self._cluster.nodes)
+        return self._step.cost * distinct(self._step.of_node, self._cluster) + _UNITS_PER_ROW * rows
+
+    def advance(self) -> int:
+        """Evaluates at most one value; returns what it has cost."""
+        if self._work is None:
+            self._work = self._evaluate()
+        try:
+            return next(self._work)
+        except BaseException as ended:
+            self._work = None
+            if isinstance(ended, StopIteration):
+                return 1
+            raise
+
+    def at(self, rows: IntArray | None, errors: Errors) -> Value:
+        """The values at these rows (None: all), with numbers of their errors in `errors`."""
+        self._grow()
+        data, found = self._values, self._errors
+        if rows is not None:
+            data, found = data[rows], found[rows]
+        texts = self._whys.texts
+        found_numbers: Any = 0
+        if texts:
+            found_numbers = np.array([0, *map(errors.number, texts)])[found]
+        if self._step.type == Type.STRING:
+            return Value(Codes(data, ("", *self._texts.texts)), found_numbers)
+        return Value(data, found_numbers)
+
+    def _grow(self) -> None:
+        """Adds rows that the table has got; they have no node, or a change has been logged."""
+        more = len(self._cluster.nodes) - len(self._marks)
+        if more > 0:
+            self._marks = np.append(self._marks, np.zeros(more, self._marks.dtype))
+            self._values = np.append(self._values, np.zeros(more, self._values.dtype))
+            self._errors = np.append(self._errors, np.zeros(more, self._errors.dtype))
+
+    def _evaluate(self) -> Generator[int]:
+        """Evaluates what has changed; yields the units of each step.
+
+        A row that changes meanwhile is looked at again: the log says so afterwards.
+        """
+        changes, nodes = self._cluster.node_changes, self._cluster.nodes
+        position, version = changes.position, nodes.topology_version
+        dirty = changes.since(self._position) if self._position >= 0 else None
+        rows = nodes.rows if dirty is None else np.unique(dirty)
+        rows = rows[nodes.take(rows).present]
+        self._grow()
+        codes, found = self._read(rows)
+        hashes = np.array([hash(raws) or 1 for raws in found], np.int64)
+        marks = hashes[codes]
+        changed = marks != self._marks[rows]
+        rows, marks = rows[changed], marks[changed]
+        used, inverse = np.unique(codes[changed], return_inverse=True)
+        missing = [found[code] for code in used.tolist()]
+        del found, codes
+        self._left = len(missing) * self._step.cost
+        yield 1 + 2 * len(changed)
+        results = list[Any]()
+        for raws in missing:
+            results.append(evaluated(self._step, raws))
+            self._left -= self._step.cost
+            yield self._step.cost
+        self._write(rows, inverse, results)
+        self._marks[rows] = marks
+        self._position, self._version = position, version
+
+    def _read(self, rows: IntArray) -> tuple[IntArray, list[tuple[Any, ...]]]:
+        """What the nodes of these rows have: codes, and the values by code."""
+        nodes, reads = self._cluster.nodes.take(rows), self._step.of_node
+        if len(rows) > _FEW:
+            return combined([codes_of(read, nodes, self._cluster).compact() for read in reads])
+        numbers, codes = dict[tuple[Any, ...], int](), list[int]()
+        for index in range(len(rows)):
+            node = nodes.node(index)
+            if node is None:
+                raise AssertionError("only nodes that exist are read")
+            raws = tuple([OF_NODE[r.variable](node, nodes, index, r.key or "") for r in reads])
+            codes.append(numbers.setdefault(raws, len(numbers)))
+        return np.array(codes, np.int64), [*numbers]
+
+    def _write(self, rows: IntArray, which: IntArray, results: list[Any]) -> None:
+        """Keeps the results; `which` is the position in `results` for each of the rows."""
+        if not len(rows):
+            return
+        failed = [self._whys.number(r.why) if isinstance(r, Failed) else 0 for r in results]
+        values: list[Any]
+        if self._step.type == Type.STRING:
+            values = [0 if isinstance(r, Failed) else self._texts.number(r) for r in results]
+        else:
+            empty = EMPTY[self._step.type]
+            values = [empty if isinstance(r, Failed) else r for r in results]
+        # Copies: who has got the values of all rows keeps them as they were.
+        self._values, self._errors = self._values.copy(), self._errors.copy()
+        self._values[rows] = np.array(values, self._values.dtype)[which]
+        self._errors[rows] = np.array(failed)[which]
+        most = 2 * len(self._marks) + 64
+        if len(self._texts) > most:
+            self._values, self._texts = _renumbered(self._values, self._texts)
+        if len(self._whys) > most:
+            self._errors, self._whys = _renumbered(self._errors, self._whys)
+
+
+def _renumbered(numbers: IntArray, texts: Errors) -> tuple[IntArray, Errors]:
+    """The numbers of the texts that are still used, and these texts alone."""
+    used, inverse = np.unique(numbers, return_inverse=True)
+    known, fewer = ("", *texts.texts), Errors()
+    again = np.array([fewer.number(known[n]) if n else 0 for n in used.tolist()], np.int64)
+    return again[inverse], fewer

@@ -1,0 +1,189 @@
+"""What expressions read of pods and nodes: as codes for many nodes, as values for one.
+
+The library gets the values of a step in the order of `Library.reads`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final
+
+import numpy as np
+
+from mooring.model.node import Node
+from mooring.model.pod import Pod
+from mooring.plugins.rules.columns import Codes
+from mooring.policy.rules.expressions import Failed
+from mooring.policy.rules.plan import Library, Read
+from mooring.state.columns import IntArray
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import NodeView
+
+__all__ = [
+    "LABEL_MAPS",
+    "NO_NODE",
+    "OF_NODE",
+    "STABLE",
+    "codes_of",
+    "combined",
+    "distinct",
+    "evaluated",
+    "of_pod",
+    "part",
+    "reads_label_map",
+]
+
+NO_NODE: Final = -2
+"""The code of a text that no node has."""
+STABLE: Final = frozenset(("node.name", "node.labels", "node.taints", "node.zone", "node.region"))
+"""Variables that change only together with `NodeView.topology_version`."""
+LABEL_MAPS: Final = ("pod.labels", "pod.namespaceLabels")
+"""Maps of which pods may have thousands of different ones."""
+_LONGEST_TEXT: Final = 512
+"""Characters; names and labels are shorter, but a controller's kind is whatever its pod says."""
+_MOST_ITEMS: Final = 100
+"""Taints or conditions of a node."""
+
+OF_NODE: Final[Mapping[str, Callable[[Node, NodeView, int, str], Any]]] = {
+    "node.name": lambda node, _, __, ___: node.name,
+    "node.labels": lambda node, _, __, key: node.labels.get(key),
+    "node.allocatable": lambda node, _, __, key: (
+        node.pod_slots if key == "pods" else node.allocatable.get(key, 0)
+    ),
+    "node.requested": lambda _, nodes, index, key: (
+        int(nodes.pod_count[index]) if key == "pods" else nodes.requested_at(index, key)
+    ),
+    "node.taints": lambda node, _, __, ___: node.taints,
+    "node.conditions": lambda node, _, __, ___: frozenset(node.conditions.items()),
+    "node.zone": lambda node, _, __, ___: node.zone_key[1],
+    "node.region": lambda node, _, __, ___: node.zone_key[0],
+    "node.unschedulable": lambda node, _, __, ___: node.unschedulable,
+}
+"""By variable, a read of one node; it gets the node, its view, its position there and the key."""
+
+_OF_POD: Final[Mapping[str, Callable[[Pod, str | None], Any]]] = {
+    "pod.namespace": lambda pod, _: pod.namespace,
+    "pod.priority": lambda pod, _: pod.shape.priority,
+    "pod.qosClass": lambda pod, _: pod.shape.qos,
+    "pod.ownerKind": lambda pod, _: pod.owner.kind if pod.owner is not None else "",
+    "pod.requests": lambda pod, key: pod.shape.demand.resources.get(key or "", 0),
+    "pod.labels": lambda pod, key: part(pod.labels, key),
+}
+
+
+def of_pod(pod: Pod, read: Read, cluster: Snapshot) -> Any:
+    """A read of the pod or its namespace: a text, a number, or a map's sorted items."""
+    if read.variable == "pod.namespaceLabels":
+        return part(cluster.namespace_labels(pod.namespace), read.key)
+    return _OF_POD[read.variable](pod, read.key)
+
+
+def part(items: Mapping[str, str], key: str | None) -> Any:
+    """The value of a key, None without it; of the whole map its items."""
+    return items.get(key) if key is not None else tuple(sorted(items.items()))
+
+
+def reads_label_map(reads: Iterable[Read]) -> bool:
+    """Whether all labels of the pod or its namespace are read, and not a few by key."""
+    return any(read.key is None and read.variable in LABEL_MAPS for read in reads)
+
+
+def codes_of(read: Read, nodes: NodeView, cluster: Snapshot) -> Codes:
+    """What the nodes have for a read of the node, as codes; None for a missing label."""
+    match read.variable:
+        case "node.name":
+            codes = Codes(nodes.rows, cluster.node_names, lambda name: _row(name, cluster))
+        case "node.zone":
+            codes = Codes(nodes.zone_codes, [zone for _, zone in nodes.zones])
+        case "node.region":
+            codes = Codes(nodes.zone_codes, [region for region, _ in nodes.zones])
+        case "node.taints":
+            codes = Codes(nodes.taint_codes, nodes.taint_sets)
+        case "node.conditions":
+            codes = Codes(nodes.condition_codes, nodes.condition_sets)
+        case "node.unschedulable":
+            codes = Codes(nodes.unschedulable.astype(np.int64), (False, True))
+        case _:
+            key = read.key or ""
+            codes = Codes(nodes.label_codes(key), (*nodes.label(key).values, None))
+    return codes
+
+
+def _row(name: str, cluster: Snapshot) -> int:
+    row = cluster.row(name)
+    return NO_NODE if row is None else row
+
+
+def distinct(reads: Iterable[Read], cluster: Snapshot) -> int:
+    """How many distinct values the nodes have for these reads, at most."""
+    nodes, values = cluster.nodes, 1
+    for read in reads:
+        values *= _values_of(read, nodes)
+    return min(values, len(nodes))
+
+
+def _values_of(read: Read, nodes: NodeView) -> int:
+    """How many values there are for this read, no label included; a little more for some."""
+    match read.variable:
+        case "node.name":
+            return len(nodes)
+        case "node.zone" | "node.region":
+            return len(nodes.zones)
+        case "node.taints":
+            return len(nodes.taint_sets)
+        case "node.conditions":
+            return len(nodes.condition_sets)
+        case "node.unschedulable":
+            return 2
+        case _:
+            return len(nodes.label(read.key or "").index) + 1
+
+
+def combined(columns: Sequence[Codes]) -> tuple[IntArray, list[tuple[Any, ...]]]:
+    """Several columns as one: codes, and by code the values of all columns."""
+    first, *rest = columns
+    codes: Any = first.codes
+    found: list[tuple[Any, ...]] = [(value,) for value in first.table]
+    for column in rest:
+        size = len(column.table)
+        pairs = codes % len(found) * size + column.codes % size
+        used, codes = np.unique(pairs, return_inverse=True)
+        found = [(*found[pair // size], column.table[pair % size]) for pair in used.tolist()]
+    return codes, found
+
+
+def evaluated(step: Library, raws: Sequence[Any]) -> Any:
+    """What the library gives for the values of `step.reads`; Failed if it fails."""
+    for read, raw in zip(step.reads, raws, strict=True):
+        if (why := _too_long(read.variable, raw)) is not None:
+            return Failed(f"{read.variable} has {why} are read")
+    return step.program(_data(step.reads, raws))
+
+
+def _too_long(variable: str, raw: Any) -> str | None:
+    """What is too much to be evaluated quickly; None if nothing is."""
+    if variable in ("node.taints", "node.conditions") and len(raw) > _MOST_ITEMS:
+        return f"{len(raw)} items, at most {_MOST_ITEMS}"
+    texts = chain.from_iterable(raw) if variable == "node.conditions" else (raw,)
+    longest = max((len(text) for text in texts if isinstance(text, str)), default=0)
+    if longest > _LONGEST_TEXT:
+        return f"a text of {longest} characters, at most {_LONGEST_TEXT}"
+    return None
+
+
+def _data(reads: Sequence[Read], raws: Sequence[Any]) -> dict[str, Any]:
+    """The variables of an evaluation, from the values of the reads."""
+    data: dict[str, Any] = {}
+    for read, raw in zip(reads, raws, strict=True):
+        if read.key is not None:
+            keyed = data.setdefault(read.variable, {})
+            if raw is not None:
+                keyed[read.key] = raw
+        elif read.variable == "node.taints":
+            data[read.variable] = [
+                {"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in raw
+            ]
+        elif isinstance(raw, tuple | frozenset):
+            data[read.variable] = dict(raw)
+        else:
+            data[read.variable] = raw
+    return data

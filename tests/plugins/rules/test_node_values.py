@@ -1,0 +1,220 @@
+"""Values per node, evaluated once per distinct value and one at a time."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mooring.model.events import Kind
+from mooring.model.node import parse_node
+from mooring.model.pod import parse_pod
+from mooring.plugins.rules.columns import Codes, Errors
+from mooring.plugins.rules.node_values import NodeValues
+from mooring.policy.rules.expressions import Program
+from mooring.policy.rules.plan import Library, Operation, plan_score
+from mooring.state.cluster import ClusterState
+from mooring.state.snapshot import Snapshot
+from mooring.testing.builders import cluster, node, pod
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the library was called with."""
+    made: list[Any] = []
+    run = Program.__call__
+
+    def counted(program: Program, data: Any) -> Any:
+        made.append(data)
+        return run(program, data)
+
+    monkeypatch.setattr(Program, "__call__", counted)
+    return made
+
+
+def library(source: str) -> Library:
+    """The first step of the library in the plan of a score."""
+    step = plan_score(source).step
+    while isinstance(step, Operation):
+        step = step.operands[0]
+    assert isinstance(step, Library)
+    return step
+
+
+def priced(*prices: str | None) -> ClusterState:
+    return cluster(*(_priced(f"n{i}", price) for i, price in enumerate(prices)))
+
+
+def _priced(name: str, price: str | None) -> dict[str, Any]:
+    return node(name, labels={} if price is None else {"price": price})
+
+
+def put(state: ClusterState, name: str, price: str | None) -> None:
+    state.put(Kind.NODE, name, parse_node(_priced(name, price)))
+
+
+def finish(values: NodeValues) -> int:
+    """Evaluates everything that is missing; the number of steps."""
+    steps = 0
+    while not values.is_current:
+        assert values.advance() > 0
+        steps += 1
+    return steps
+
+
+def found(values: NodeValues, rows: Any = None) -> list[object]:
+    """The value of each row, or the text of its error."""
+    errors = Errors()
+    value = values.at(rows, errors)
+    data = value.data
+    listed = (
+        [data.table[code] for code in data.codes.tolist()]
+        if isinstance(data, Codes)
+        else data.tolist()
+    )
+    numbers = [0] * len(listed) if isinstance(value.errors, int) else value.errors.tolist()
+    return [
+        errors.texts[number - 1] if number else one
+        for one, number in zip(listed, numbers, strict=True)
+    ]
+
+
+def test_each_step_evaluates_at_most_one_value_and_says_what_it_costs(calls: list[Any]) -> None:
+    state, step = priced("3", "1", "3", "2"), library("int(node.labels.price)")
+    values = NodeValues(step, Snapshot(state))
+    units = 0
+    while not values.is_current:
+        before = len(calls)
+        units += values.advance()
+        assert len(calls) <= before + 1
+    assert len(calls) == 3
+    assert units >= 3 * step.cost
+    assert found(values) == [3, 1, 3, 2]
+    assert values.units_left == 0
+
+
+def test_after_a_change_only_the_changed_node_is_evaluated(calls: list[Any]) -> None:
+    state = priced(*map(str, range(40)))
+    values = NodeValues(library("int(node.labels.price)"), Snapshot(state))
+    finish(values)
+    calls.clear()
+    put(state, "n7", "700")
+    assert not values.is_current
+    assert finish(values) < 5
+    assert len(calls) == 1
+    assert found(values)[7] == 700
+
+
+def test_a_node_that_changes_in_something_else_is_not_evaluated_again(calls: list[Any]) -> None:
+    state = priced("1", "2")
+    values = NodeValues(library("int(node.labels.price)"), Snapshot(state))
+    finish(values)
+    calls.clear()
+    changed = node("n0", labels={"price": "1", "other": "x"}, taints=["x:NoSchedule"])
+    state.put(Kind.NODE, "n0", parse_node(changed))
+    finish(values)
+    assert calls == []
+
+
+def test_a_node_that_changes_in_between_gets_its_new_value() -> None:
+    state = priced(*map(str, range(30)))
+    values = NodeValues(library("int(node.labels.price)"), Snapshot(state))
+    for _ in range(10):
+        values.advance()
+    put(state, "n3", "300")
+    put(state, "n29", "290")
+    put(state, "n30", "5")
+    finish(values)
+    assert found(values) == [*range(3), 300, *range(4, 29), 290, 5]
+
+
+def test_progress_is_kept_while_nodes_change_all_the_time(calls: list[Any]) -> None:
+    """Otherwise a pod would wait for ever for the values of nodes that are relabelled."""
+    state = priced(*map(str, range(50)))
+    values = NodeValues(library("int(node.labels.price)"), Snapshot(state))
+    for number in range(100):
+        values.advance()
+        put(state, "n0", f"{1000 + number}")
+    assert finish(values) < 5
+    assert len(calls) < 50 + 100
+    assert found(values)[0] == 1099
+
+
+def test_a_row_without_a_node_is_not_evaluated(calls: list[Any]) -> None:
+    state = priced("1")
+    incoming = parse_pod(pod("early", node="not-yet"))
+    state.put(Kind.POD, incoming.key, incoming)
+    values = NodeValues(library("int(node.labels.price)"), Snapshot(state))
+    finish(values)
+    assert len(calls) == 1
+    assert found(values)[0] == 1
+
+
+def test_an_evaluation_that_fails_is_an_error_of_its_rows() -> None:
+    values = NodeValues(library("int(node.labels.price)"), Snapshot(priced("1", None, "x")))
+    finish(values)
+    assert found(values)[:2] == [1, 'no such key: "price"']
+    assert "x" in str(found(values)[2]) or "int" in str(found(values)[2])
+
+
+def test_texts_are_kept_by_number_and_those_of_the_past_are_forgotten() -> None:
+    state = priced("1", "2")
+    step = library("string(int(node.labels.price)) == 'x' ? 1 : 2")
+    values = NodeValues(step, Snapshot(state))
+    for number in range(500):
+        put(state, "n1", str(number))
+        finish(values)
+        put(state, "n0", f"lost-{number}")
+        finish(values)
+    assert found(values)[1] == "499"
+    assert len(values.at(None, errors := Errors()).data.table) < 100
+    assert len(errors) < 100
+
+
+def test_texts_of_errors_of_the_past_are_forgotten() -> None:
+    state = priced("1", "2")
+    values = NodeValues(library("{'1': 1}[node.labels.price] + 0"), Snapshot(state))
+    for number in range(300):
+        put(state, "n1", f"lost-{number}")
+        finish(values)
+    assert found(values) == [1, 'no such key: "lost-299"']
+    values.at(None, errors := Errors())
+    assert len(errors) < 100
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 40), st.sampled_from(("1", "2", "x", None)), st.booleans()),
+        max_size=60,
+    ),
+    st.sampled_from(("int(node.labels.price)", "size(node.taints)", "size(node.name)")),
+)
+def test_values_follow_any_changes_of_nodes(
+    changes: list[tuple[int, str | None, bool]], source: str
+) -> None:
+    """They are what an evaluation of all nodes from the beginning gives."""
+    state = priced(*["1"] * 20)
+    step = library(source)
+    values = NodeValues(step, Snapshot(state))
+    for number, price, rest in changes:
+        name = f"n{number}"
+        if price is None and name in state.nodes.row_of and number % 2:
+            state.delete(Kind.NODE, name)
+        else:
+            put(state, name, price)
+        if rest:
+            finish(values)
+        else:
+            values.advance()
+    finish(values)
+    again = NodeValues(step, Snapshot(state))
+    finish(again)
+    rows = Snapshot(state).nodes_in_order
+    assert found(values, rows) == found(again, rows)
+
+
+def test_what_each_row_takes_is_a_part_of_the_cost() -> None:
+    few = NodeValues(library("size(node.zone)"), Snapshot(priced(*["1"] * 10)))
+    many = NodeValues(library("size(node.zone)"), Snapshot(priced(*["1"] * 110)))
+    assert many.units - few.units >= 100 * 10, "no row is for nothing"
