@@ -1,0 +1,148 @@
+"""Caches that are bounded in bytes.
+
+What is kept for a pod may be a thousand times as large as for an ordinary one, and a tenant can make
+pods that all differ. So a number of entries bounds nothing; every cache is one of these, or counts
+its bytes itself.
+"""
+
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from functools import wraps
+from typing import Any, Final, Generic, ParamSpec, TypeVar
+
+import numpy as np
+
+__all__ = ["BoundedCache", "bytes_of", "cached"]
+
+_ENTRY: Final = 256
+"""What a cache itself needs for an entry."""
+_ITEM: Final = 16
+"""A place in a list, a tuple or a dict."""
+_ARRAY: Final = 128
+_Key = TypeVar("_Key", bound=Hashable)
+_Value = TypeVar("_Value")
+_Arguments = ParamSpec("_Arguments")
+
+
+def bytes_of(*values: object) -> int:
+    """About how many bytes the values take, with everything they consist of.
+
+    An object with a number `memory` takes that. It looks at every part, so it is for values that
+    took longer to make, and that do not refer to the cluster.
+    """
+    total, left, seen = 0, list(values), set[int]()
+    while left:
+        value = left.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        memory = getattr(value, "memory", None)
+        if type(memory) is int:
+            total += memory
+        elif isinstance(value, np.ndarray):
+            total += _ARRAY + value.nbytes
+        else:
+            total += _ITEM + sys.getsizeof(value)
+            left += _parts(value)
+    return total
+
+
+def _parts(value: object) -> Iterable[object]:
+    if isinstance(value, Mapping):
+        return [*value, *value.values()]
+    if isinstance(value, tuple | list | set | frozenset):
+        return value
+    if isinstance(value, type) or callable(value):
+        return ()
+    names = [name for kind in type(value).__mro__ for name in _slots(kind)]
+    return [*getattr(value, "__dict__", {}).values(), *(getattr(value, n, None) for n in names)]
+
+
+def _slots(kind: type) -> Iterator[str]:
+    slots = kind.__dict__.get("__slots__", ())
+    names = (slots,) if isinstance(slots, str) else slots
+    return (name for name in names if name not in {"__dict__", "__weakref__"})
+
+
+class BoundedCache(Generic[_Key, _Value]):
+    """Values by key: those used last, as many as fit into `most_bytes`.
+
+    `size` says about how many bytes a key and a value take; they are asked for once, so a value
+    must not grow. A value that is larger than the whole cache is not kept.
+    """
+
+    __slots__ = ("_kept", "_size", "bytes", "most_bytes")
+
+    def __init__(
+        self, most_bytes: int, size: Callable[[_Key, _Value], int] = lambda k, v: bytes_of(k, v)
+    ) -> None:
+        self.most_bytes = most_bytes
+        self.bytes = 0
+        """What all entries take."""
+        self._size = size
+        self._kept: OrderedDict[_Key, tuple[_Value, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, key: _Key) -> _Value | None:
+        """The value of the key, which counts as used now; None if it is not kept."""
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        self._kept.move_to_end(key)
+        return found[0]
+
+    def put(self, key: _Key, value: _Value) -> None:
+        """Keeps the value in place of the key's former one, and drops what was not used longest."""
+        self.pop(key)
+        size = _ENTRY + self._size(key, value)
+        if size > self.most_bytes:
+            return
+        self._kept[key] = value, size
+        self.bytes += size
+        while self.bytes > self.most_bytes:
+            _, (_, dropped) = self._kept.popitem(last=False)
+            self.bytes -= dropped
+
+    def pop(self, key: _Key) -> _Value | None:
+        """Removes the key and returns its value; None if it is not kept."""
+        found = self._kept.pop(key, None)
+        if found is None:
+            return None
+        self.bytes -= found[1]
+        return found[0]
+
+    def clear(self) -> None:
+        """Removes everything."""
+        self._kept.clear()
+        self.bytes = 0
+
+
+def cached(
+    most_bytes: int,
+) -> Callable[[Callable[_Arguments, _Value]], Callable[_Arguments, _Value]]:
+    """Keep the results of a function by its arguments, in at most so many bytes.
+
+    It stands for functools.lru_cache, whose bound is a number of entries.
+    """
+
+    def decorate(function: Callable[_Arguments, _Value]) -> Callable[_Arguments, _Value]:
+        cache: BoundedCache[Any, Any] = BoundedCache(most_bytes)
+        get = cache.get
+
+        @wraps(function)
+        def called(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Value:
+            key = (args, *kwargs.items()) if kwargs else args
+            found = get(key)
+            if found is None:
+                result = function(*args, **kwargs)
+                cache.put(key, (result,))
+                return result
+            value: _Value = found[0]
+            return value
+
+        return called
+
+    return decorate
