@@ -7,8 +7,9 @@ families at scrape time.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import accumulate
+from typing import Generic, TypeVar
 
 from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily
 
@@ -55,14 +56,31 @@ class Distribution:
         self.total += value
 
 
-class CounterFamily:
-    """A counter and its series, one per combination of label values."""
+_Series = TypeVar("_Series", Count, Distribution)
 
-    def __init__(self, name: str, documentation: str, labels: Sequence[str] = ()) -> None:
+
+class _Family(Generic[_Series]):
+    """Series by their label values."""
+
+    def __init__(self, name: str, documentation: str, labels: Sequence[str]) -> None:
         self._name = name
         self._documentation = documentation
         self._labels = tuple(labels)
-        self._series: dict[tuple[str, ...], Count] = {}
+        self._series: dict[tuple[str, ...], _Series] = {}
+
+    def keep(self, label: str, values: Container[str]) -> None:
+        """Remove the series with other values of the label, if they have it."""
+        if label not in self._labels:
+            return
+        at = self._labels.index(label)
+        self._series = {key: one for key, one in self._series.items() if key[at] in values}
+
+
+class CounterFamily(_Family[Count]):
+    """A counter and its series, one per combination of label values."""
+
+    def __init__(self, name: str, documentation: str, labels: Sequence[str] = ()) -> None:
+        super().__init__(name, documentation, labels)
 
     def child(self, *values: str) -> Count:
         """The series with these label values, made on first use; keep it on a hot path."""
@@ -79,7 +97,7 @@ class CounterFamily:
         return family
 
 
-class HistogramFamily:
+class HistogramFamily(_Family[Distribution]):
     """A histogram and its series, one per combination of label values.
 
     `bounds` are the finite upper bounds, rising; the bucket `+Inf` is added.
@@ -88,11 +106,8 @@ class HistogramFamily:
     def __init__(
         self, name: str, documentation: str, bounds: tuple[float, ...], labels: Sequence[str] = ()
     ) -> None:
-        self._name = name
-        self._documentation = documentation
-        self._labels = tuple(labels)
+        super().__init__(name, documentation, labels)
         self._bounds = bounds
-        self._series: dict[tuple[str, ...], Distribution] = {}
 
     def child(self, *values: str) -> Distribution:
         """The series with these label values, made on first use; keep it on a hot path."""

@@ -163,9 +163,7 @@ def test_scopes_take_a_bounded_number_of_bytes() -> None:
             others = {"key": "disk", "operator": "NotIn", "values": [f"disk-{i}"]}
             terms = {"nodeSelectorTerms": [{"matchExpressions": [others]}]}
             required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
-            found = counted_nodes(
-                state, shape(affinity={"nodeAffinity": required}), (), inclusion
-            )
+            found = counted_nodes(state, shape(affinity={"nodeAffinity": required}), (), inclusion)
             assert found.rows is not None
             assert len(found.rows) == 3000
         gc.collect()
