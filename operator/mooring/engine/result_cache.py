@@ -293,9 +293,10 @@ class ResultCache:
 
     def __init__(self, table: NodeTable, most_bytes: int = _MOST_BYTES) -> None:
         self._table = table
-        self._most_bytes = most_bytes
+        self.most_bytes = most_bytes
         self._shapes: OrderedDict[tuple[PodShape, Pipeline], ShapeResults] = OrderedDict()
-        self._bytes = 0
+        self.bytes = 0
+        """About how many bytes the results and their shapes take."""
         self._last: ShapeResults | None = None
 
     def of(
@@ -316,12 +317,12 @@ class ResultCache:
                 results.refresh(pod, cluster.nodes, scored=scored)
         finally:  # a plugin may fail for every shape
             self._count(results)
-            while self._bytes > self._most_bytes and len(self._shapes) > 1:
+            while self.bytes > self.most_bytes and len(self._shapes) > 1:
                 _, dropped = self._shapes.popitem(last=False)
-                self._bytes -= dropped.counted_bytes
+                self.bytes -= dropped.counted_bytes
         return results
 
     def _count(self, results: ShapeResults) -> None:
         now = results.bytes
-        self._bytes += now - results.counted_bytes
+        self.bytes += now - results.counted_bytes
         results.counted_bytes = now

@@ -5,10 +5,10 @@ pods that all differ. So a number of entries bounds nothing; every cache is one 
 its bytes itself.
 """
 
-import sys
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from functools import wraps
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import cache, wraps
+from sys import getsizeof
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 import numpy as np
@@ -20,6 +20,8 @@ _ENTRY: Final = 256
 _ITEM: Final = 16
 """A place in a list, a tuple or a dict."""
 _ARRAY: Final = 128
+_LEAVES: Final = frozenset((str, bytes, int, float, bool, type(None)))
+"""Types of values that consist of nothing else."""
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 _Arguments = ParamSpec("_Arguments")
@@ -37,32 +39,34 @@ def bytes_of(*values: object) -> int:
         if id(value) in seen:
             continue
         seen.add(id(value))
-        memory = getattr(value, "memory", None)
-        if type(memory) is int:
+        if type(value) in _LEAVES:
+            total += _ITEM + getsizeof(value)
+        elif type(memory := getattr(value, "memory", None)) is int:
             total += memory
         elif isinstance(value, np.ndarray):
             total += _ARRAY + value.nbytes
         else:
-            total += _ITEM + sys.getsizeof(value)
+            total += _ITEM + getsizeof(value)
             left += _parts(value)
     return total
 
 
 def _parts(value: object) -> Iterable[object]:
-    if isinstance(value, Mapping):
-        return [*value, *value.values()]
     if isinstance(value, tuple | list | set | frozenset):
         return value
+    if isinstance(value, Mapping):
+        return [*value, *value.values()]
     if isinstance(value, type) or callable(value):
         return ()
-    names = [name for kind in type(value).__mro__ for name in _slots(kind)]
-    return [*getattr(value, "__dict__", {}).values(), *(getattr(value, n, None) for n in names)]
+    slots = [getattr(value, name, None) for name in _slots(type(value))]
+    return [*slots, *getattr(value, "__dict__", {}).values()]
 
 
-def _slots(kind: type) -> Iterator[str]:
-    slots = kind.__dict__.get("__slots__", ())
-    names = (slots,) if isinstance(slots, str) else slots
-    return (name for name in names if name not in {"__dict__", "__weakref__"})
+@cache  # of the program's own types
+def _slots(kind: type) -> tuple[str, ...]:
+    declared = [base.__dict__.get("__slots__", ()) for base in kind.__mro__]
+    names = [name for some in declared for name in ((some,) if isinstance(some, str) else some)]
+    return tuple(name for name in names if name not in {"__dict__", "__weakref__"})
 
 
 class BoundedCache(Generic[_Key, _Value]):
@@ -85,6 +89,10 @@ class BoundedCache(Generic[_Key, _Value]):
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    def values(self) -> list[_Value]:
+        """All values, the one used last at the end."""
+        return [value for value, _ in self._kept.values()]
 
     def get(self, key: _Key) -> _Value | None:
         """The value of the key, which counts as used now; None if it is not kept."""

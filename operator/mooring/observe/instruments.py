@@ -9,11 +9,22 @@ families at scrape time.
 from bisect import bisect_left
 from collections.abc import Container, Sequence
 from itertools import accumulate
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily
 
-__all__ = ["Count", "CounterFamily", "Distribution", "HistogramFamily", "exponential_buckets"]
+__all__ = [
+    "Count",
+    "CounterFamily",
+    "Distribution",
+    "HistogramFamily",
+    "LabelValues",
+    "exponential_buckets",
+]
+
+_LONGEST_VALUE: Final = 512
+_VALUE: Final = 256
+"""What a value takes beside its characters."""
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
@@ -25,6 +36,26 @@ def exponential_buckets(start: float, factor: float, count: int) -> tuple[float,
     while len(bounds) < count:
         bounds.append(bounds[-1] * factor)
     return tuple(bounds)
+
+
+class LabelValues:
+    """The values of a label that profiles choose: the first so many of a process."""
+
+    def __init__(self, most: int) -> None:
+        self.most_bytes = most * (_LONGEST_VALUE + _VALUE)
+        self.bytes = 0
+        """About how many bytes the values take."""
+        self._most = most
+        self._values: set[str] = set()
+
+    def of(self, value: str) -> str:
+        """Return the value; "other" for a long one, and for all beyond the first."""
+        if value not in self._values:
+            if len(self._values) >= self._most or len(value) > _LONGEST_VALUE:
+                return "other"
+            self._values.add(value)
+            self.bytes += len(value) + _VALUE
+        return value
 
 
 class Count:

@@ -18,6 +18,7 @@ from mooring.observe.instruments import (
     Count,
     CounterFamily,
     HistogramFamily,
+    LabelValues,
     exponential_buckets,
 )
 from mooring.observe.readings import Readings
@@ -162,7 +163,7 @@ class Metrics(Collector):
             exponential_buckets(0.0001, 2, 12),
             ("event",),
         )
-        self._plugins: set[str] = set()
+        self._plugins = LabelValues(_MOST_PLUGINS)
 
     def _define_pods(self) -> None:
         self._sli_duration = self._histogram(
@@ -270,7 +271,7 @@ class Metrics(Collector):
             exponential_buckets(0.001, 2, 15),
             ("extender", "verb"),
         )
-        self._extenders: set[str] = set()
+        self._extenders = LabelValues(_MOST_EXTENDERS)
 
     def for_profile(self, profile: str) -> ProfileMetrics:
         """The recorder of this profile, the same one as long as it is in force."""
@@ -361,11 +362,7 @@ class Metrics(Collector):
 
     def _plugin_label(self, plugin: str) -> str:
         """The plugin's name; "other" for those beyond the first 500 of a process."""
-        if plugin not in self._plugins:
-            if len(self._plugins) >= _MOST_PLUGINS:
-                return "other"
-            self._plugins.add(plugin)
-        return plugin
+        return self._plugins.of(plugin)
 
     def relisted(self, resource: str) -> None:
         """`resource` (pods, replicasets.apps) was listed again instead of resuming its watch."""
@@ -392,11 +389,7 @@ class Metrics(Collector):
 
         Extenders beyond the first 100 of a process share the label "other".
         """
-        if extender not in self._extenders:
-            if len(self._extenders) >= _MOST_EXTENDERS:
-                extender = "other"
-            else:
-                self._extenders.add(extender)
+        extender = self._extenders.of(extender)
         self._extender_calls.child(extender, verb, result).add()
         if result != "invalid":
             self._extender_duration.child(extender, verb).observe(seconds)

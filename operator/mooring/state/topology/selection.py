@@ -1,6 +1,6 @@
 """Selections of pods by label and namespace, which counts are made for."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 from weakref import WeakValueDictionary
@@ -83,7 +83,8 @@ def selection(parts: tuple[PodSelector, ...], *, terminating: bool) -> Selection
     """
     known = _SELECTIONS.get((parts, terminating))
     if known is None:
-        memory = bytes_of(parts) + _PLACE * sum(1 for _ in _lookup_keys(parts[0]))
+        namespaces, pairs = _places(parts[0])
+        memory = bytes_of(parts) + _PLACE * len(namespaces) * len(pairs)
         known = _SELECTIONS[parts, terminating] = Selection(parts, terminating, memory)
     return known
 
@@ -135,19 +136,20 @@ class SelectionIndex(Generic[_Item]):
 
 def lookup_keys(pods: Selection) -> Iterator[tuple[str | None, Pair | None]]:
     """The namespaces and labels, one of which every selected pod has; None stands for any."""
-    return _lookup_keys(pods.parts[0])
-
-
-def _lookup_keys(part: PodSelector) -> Iterator[tuple[str | None, Pair | None]]:
-    if part.selector is None:
-        return
-    namespaces = part.namespaces if part.namespace_selector is None else (None,)
-    wanted = next((r for r in part.selector.requirements if r.operator == "In"), None)
-    values = set(wanted.values) if wanted is not None else ()
-    pairs: list[Pair | None] = [None]
-    # A term may have thousands of namespaces and of values, but not both times each other.
-    if wanted is not None and len(namespaces) * len(values) <= 2 * (len(namespaces) + len(values)):
-        pairs = [(wanted.key, value) for value in values]
+    namespaces, pairs = _places(pods.parts[0])
     for namespace in namespaces:
         for pair in pairs:
             yield namespace, pair
+
+
+def _places(part: PodSelector) -> tuple[Collection[str | None], Collection[Pair | None]]:
+    """Return the namespaces and the labels of `lookup_keys`."""
+    if part.selector is None:
+        return (), ()
+    namespaces = part.namespaces if part.namespace_selector is None else (None,)
+    wanted = next((r for r in part.selector.requirements if r.operator == "In"), None)
+    values = set(wanted.values) if wanted is not None else ()
+    # A term may have thousands of namespaces and of values, but not both times each other.
+    if wanted is None or len(namespaces) * len(values) > 2 * (len(namespaces) + len(values)):
+        return namespaces, (None,)
+    return namespaces, [(wanted.key, value) for value in values]
