@@ -13,12 +13,11 @@ import sys
 import types
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
-import pytest
 
 from deciding import Deciding
 from handlers.small_api import KOPF, SmallApi
@@ -311,37 +310,41 @@ class Holders:
 
 def _children(where: str, found: object) -> Iterator[tuple[str, object]]:
     """The objects that an object refers to; only objects of Mooring, and containers, have any."""
-    if isinstance(found, WeakValueDictionary):
-        return  # its keys go with its values, which something else has
-    if isinstance(found, Mapping | WeakKeyDictionary):
-        if not isinstance(found, WeakKeyDictionary):
-            yield from ((f"{where}{{}}", key) for key in list(found))
-        yield from ((f"{where}[]", value) for value in list(found.values()))
-    elif isinstance(found, list | tuple | set | frozenset | deque | types.MappingProxyType):
-        yield from ((f"{where}[]", one) for one in list(found))
-    elif isinstance(found, asyncio.Queue):
-        yield f"{where}.queue", found.__dict__["_queue"]
-    elif isinstance(found, functools.partial):
-        yield from ((f"{where}()", one) for one in (found.func, *found.args))
-        yield f"{where}()", found.keywords
-    elif isinstance(found, types.MethodType):
-        yield f"{where}", found.__self__
-    elif isinstance(found, types.FunctionType):
-        yield f"{where}.closure", found.__closure__ or ()
-        yield f"{where}.defaults", found.__defaults__ or ()
-    elif isinstance(found, types.CellType):
-        with_contents = gc.get_referents(found)
-        yield from ((where, one) for one in with_contents)
-    elif isinstance(found, type(_CACHED)) and found.__module__.startswith("mooring"):
-        yield from ((f"{where}.cache", one) for one in gc.get_referents(found))
-    elif isinstance(found, np.ndarray):
-        if found.base is not None:
-            yield where, found.base
-    elif _is_ours(found):
-        yield from ((f"{where}.{name}", value) for name, value in _attributes(found))
+    for kind, of_kind in _PARTS:
+        if isinstance(found, kind):
+            return ((f"{where}{name}", part) for name, part in list(of_kind(found)))
+    attributes = _attributes(found) if _is_ours(found) else ()
+    return ((f"{where}.{name}", value) for name, value in attributes)
 
 
-_CACHED: Final = functools.lru_cache(lambda: None)
+def _items(found: Iterable[object]) -> Iterator[tuple[str, object]]:
+    return (("[]", one) for one in found)
+
+
+def _entries(found: Mapping[Any, object]) -> Iterator[tuple[str, object]]:
+    yield from (("{}", key) for key in found)
+    yield from _items(found.values())
+
+
+def _cached_results(found: Any) -> Iterator[tuple[str, object]]:
+    """Of a function of another library nothing: it is not the program's."""
+    return _items(gc.get_referents(found) if found.__module__.startswith("mooring") else ())
+
+
+_PARTS: Final[tuple[tuple[Any, Any], ...]] = (
+    (WeakValueDictionary, lambda _: ()),  # its keys go with its values, which something else has
+    (WeakKeyDictionary, lambda found: _items(found.values())),
+    (Mapping, _entries),
+    (list | tuple | set | frozenset | deque, _items),
+    (asyncio.Queue, lambda found: _items(vars(found)["_queue"])),
+    (functools.partial, lambda f: _items((f.func, f.args, f.keywords))),
+    (types.MethodType, lambda found: _items((found.__self__,))),
+    (types.FunctionType, lambda f: _items((f.__closure__ or (), f.__defaults__ or ()))),
+    (types.CellType, lambda found: _items(gc.get_referents(found))),
+    (type(functools.lru_cache(lambda: None)), _cached_results),
+    (np.ndarray, lambda found: _items(() if found.base is None else (found.base,))),
+)
+"""By type, the parts of an object and how they are reached."""
 
 
 def _is_ours(found: object) -> bool:
@@ -414,28 +417,26 @@ async def until(holds: Any) -> None:
             await asyncio.sleep(0.02)
 
 
-async def come_and_go(cluster: Cluster, first: int) -> None:
-    """Tenants of ever new names use everything, one after the other."""
-    for number in range(first, first + TENANTS):
-        mark = f"tnt-{number}"
-        around = [(kind_of(raw["kind"]), raw) for raw in surroundings(mark)]
-        fitting, others = [*placed(mark)], [*unplaced(mark)]
-        pods = [*fitting, *others, *waiting(mark)]
-        for resource, raw in around:
-            cluster.put(resource, raw)
-        own = profile(mark)
-        cluster.put(SCHEDULING_PROFILE, own)
-        await until(lambda: _path(SCHEDULING_PROFILE, own) in cluster.reported)
-        for raw in pods:
-            cluster.put(POD, raw)
-        await until(lambda: all(_path(POD, raw) in cluster.bound for raw in fitting))
-        await until(lambda: all(_path(POD, raw) in cluster.refused for raw in others))
-        for raw in pods:
-            cluster.delete(POD, raw)
-        cluster.delete(SCHEDULING_PROFILE, own)
-        for resource, raw in reversed(around):
-            cluster.delete(resource, raw)
-        cluster.forget()
+async def come_and_go(cluster: Cluster, mark: str) -> None:
+    """A tenant of a new name uses everything, and goes."""
+    around = [(kind_of(raw["kind"]), raw) for raw in surroundings(mark)]
+    fitting, others = [*placed(mark)], [*unplaced(mark)]
+    pods = [*fitting, *others, *waiting(mark)]
+    for resource, raw in around:
+        cluster.put(resource, raw)
+    own = profile(mark)
+    cluster.put(SCHEDULING_PROFILE, own)
+    await until(lambda: _path(SCHEDULING_PROFILE, own) in cluster.reported)
+    for raw in pods:
+        cluster.put(POD, raw)
+    await until(lambda: all(_path(POD, raw) in cluster.bound for raw in fitting))
+    await until(lambda: all(_path(POD, raw) in cluster.refused for raw in others))
+    for raw in pods:
+        cluster.delete(POD, raw)
+    cluster.delete(SCHEDULING_PROFILE, own)
+    for resource, raw in reversed(around):
+        cluster.delete(resource, raw)
+    cluster.forget()
 
 
 async def test_whatever_is_kept_of_what_is_gone_has_a_bound_in_bytes() -> None:
@@ -445,15 +446,11 @@ async def test_whatever_is_kept_of_what_is_gone_has_a_bound_in_bytes() -> None:
         cluster.put(kind_of("Node"), node("n2", zone="b"))
         default = profile("default-scheduler") | {"spec": {}}
         cluster.put(SCHEDULING_PROFILE, default)
-        await come_and_go(cluster, 1000)
-        left: dict[str, int] = {}
-        try:
-            async with asyncio.timeout(SECONDS):
-                while left := leftovers(scheduler):
-                    await asyncio.sleep(0.5)
-        except TimeoutError:
-            lines = (f"of {n} tenants: {where}" for where, n in left.items())
-            pytest.fail("\n".join(["these are kept without a bound in bytes", *sorted(lines)]))
+        for number in range(TENANTS):
+            await come_and_go(cluster, f"tnt-{number}")
+        with suppress(TimeoutError):
+            await until(lambda: not leftovers(scheduler))
+        assert leftovers(scheduler) == {}, "kept without a bound in bytes, of how many tenants"
         found = program(scheduler=scheduler)
         counted = {where: (one.bytes, _most_bytes(one)) for where, one in found.bounded}
         own = {where: found.own_bytes(where, one) for where, one in found.bounded}

@@ -141,6 +141,6 @@ def test_an_exception_is_not_kept() -> None:
         raise ValueError
 
     for _ in range(2):
-        with pytest.raises(ValueError, match="^$"):
+        with pytest.raises(ValueError, match=r"^$"):
             function(1)
     assert calls == [1, 1]

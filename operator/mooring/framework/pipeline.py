@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
 
@@ -47,6 +47,10 @@ __all__ = [
     "WeightedScorePlugin",
     "build_pipeline",
 ]
+
+_BYTES_OF_PIPELINE: Final = 64 * 1024
+_PER_CHARACTER: Final = 64
+"""What a pipeline takes for each character of its profile, most of it for rules."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,6 +118,8 @@ class Pipeline:
     """The labels and annotations by which plugins say that pods name their group."""
     metrics: PluginMetrics = field(default_factory=PluginMetrics)
     """Measures the plugins and extension points; one object for all profiles of a process."""
+    memory: int = 0
+    """About how many bytes the pipeline takes, with its plugins."""
 
     def blamed(self, plugin: str, point: ExtensionPoint) -> Blamed:
         """The plugin with its distribution; a name that the profile does not have is not kept."""
@@ -192,6 +198,7 @@ def build_pipeline(
             form for plugin in built.values() for form in getattr(plugin, "pod_group_formats", ())
         ),
         metrics=metrics or PluginMetrics(),
+        memory=_BYTES_OF_PIPELINE + _PER_CHARACTER * len(str(profile.manifest())),
     )
 
 

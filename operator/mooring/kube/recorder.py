@@ -90,8 +90,8 @@ class EventRecorder:
     """Writes events while `run` runs; `record` may be called at any time.
 
     `capacity` bounds the queue (the oldest goes first), `remembered` the bytes of the events that a
-    repeat can be added to, `lanes` the requests in flight. While `gives_way` says that there is more
-    important work, events wait, ten seconds at most: those of a burst are written after its
+    repeat can be added to, `lanes` the requests in flight. While `gives_way` says that there is
+    more important work, events wait, ten seconds at most: those of a burst are written after its
     bindings rather than between them.
     `dropped` and `refused` count events that were lost to a full queue and to the server.
     """

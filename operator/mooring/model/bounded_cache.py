@@ -1,13 +1,13 @@
 """Caches that are bounded in bytes.
 
-What is kept for a pod may be a thousand times as large as for an ordinary one, and a tenant can make
-pods that all differ. So a number of entries bounds nothing; every cache is one of these, or counts
-its bytes itself.
+What is kept for a pod may be a thousand times as large as for an ordinary one, and a tenant can
+make pods that all differ. So a number of entries bounds nothing. Every cache is one of these, or
+counts its bytes itself in `bytes` and has its bound in `most_bytes` (tests/test_caches.py).
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from functools import cache, wraps
+from functools import wraps
 from sys import getsizeof
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
@@ -22,13 +22,15 @@ _ITEM: Final = 16
 _ARRAY: Final = 128
 _LEAVES: Final = frozenset((str, bytes, int, float, bool, type(None)))
 """Types of values that consist of nothing else."""
+_SLOTS: Final[dict[type, tuple[str, ...]]] = {}
+"""The slots of the program's own types."""
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 _Arguments = ParamSpec("_Arguments")
 
 
 def bytes_of(*values: object) -> int:
-    """About how many bytes the values take, with everything they consist of.
+    """Return about how many bytes the values take, with everything they consist of.
 
     An object with a number `memory` takes that. It looks at every part, so it is for values that
     took longer to make, and that do not refer to the cluster.
@@ -62,11 +64,14 @@ def _parts(value: object) -> Iterable[object]:
     return [*slots, *getattr(value, "__dict__", {}).values()]
 
 
-@cache  # of the program's own types
 def _slots(kind: type) -> tuple[str, ...]:
-    declared = [base.__dict__.get("__slots__", ()) for base in kind.__mro__]
-    names = [name for some in declared for name in ((some,) if isinstance(some, str) else some)]
-    return tuple(name for name in names if name not in {"__dict__", "__weakref__"})
+    known = _SLOTS.get(kind)
+    if known is None:
+        declared = [base.__dict__.get("__slots__", ()) for base in kind.__mro__]
+        names = [name for some in declared for name in ((some,) if isinstance(some, str) else some)]
+        known = tuple(name for name in names if name not in {"__dict__", "__weakref__"})
+        _SLOTS[kind] = known
+    return known
 
 
 class BoundedCache(Generic[_Key, _Value]):
@@ -78,9 +83,7 @@ class BoundedCache(Generic[_Key, _Value]):
 
     __slots__ = ("_kept", "_size", "bytes", "most_bytes")
 
-    def __init__(
-        self, most_bytes: int, size: Callable[[_Key, _Value], int] = lambda k, v: bytes_of(k, v)
-    ) -> None:
+    def __init__(self, most_bytes: int, size: Callable[[_Key, _Value], int] = bytes_of) -> None:
         self.most_bytes = most_bytes
         self.bytes = 0
         """What all entries take."""
@@ -91,11 +94,11 @@ class BoundedCache(Generic[_Key, _Value]):
         return len(self._kept)
 
     def values(self) -> list[_Value]:
-        """All values, the one used last at the end."""
+        """Return all values, the one used last at the end."""
         return [value for value, _ in self._kept.values()]
 
     def get(self, key: _Key) -> _Value | None:
-        """The value of the key, which counts as used now; None if it is not kept."""
+        """Return the value of the key, which counts as used now; None if it is not kept."""
         found = self._kept.get(key)
         if found is None:
             return None
@@ -103,7 +106,7 @@ class BoundedCache(Generic[_Key, _Value]):
         return found[0]
 
     def put(self, key: _Key, value: _Value) -> None:
-        """Keeps the value in place of the key's former one, and drops what was not used longest."""
+        """Keep the value in place of the key's former one; drop what was used longest ago."""
         self.pop(key)
         size = _ENTRY + self._size(key, value)
         if size > self.most_bytes:
@@ -115,7 +118,7 @@ class BoundedCache(Generic[_Key, _Value]):
             self.bytes -= dropped
 
     def pop(self, key: _Key) -> _Value | None:
-        """Removes the key and returns its value; None if it is not kept."""
+        """Remove the key and return its value; None if it is not kept."""
         found = self._kept.pop(key, None)
         if found is None:
             return None
@@ -123,7 +126,7 @@ class BoundedCache(Generic[_Key, _Value]):
         return found[0]
 
     def clear(self) -> None:
-        """Removes everything."""
+        """Remove everything."""
         self._kept.clear()
         self.bytes = 0
 

@@ -219,11 +219,6 @@ class ShapeCache:
     def __len__(self) -> int:
         return len(self._live)
 
-    @property
-    def bytes(self) -> int:
-        """What the shapes used last take."""
-        return self._recent.bytes
-
     def of(self, key: bytes) -> PodShape:
         """The shape of this JSON; it drops no others if it takes a hundredth of the bound."""
         shape = self._recent.get(key) or self._live.get(key)
@@ -232,6 +227,11 @@ class ShapeCache:
             if shape.memory * 100 <= self._recent.most_bytes:
                 self._recent.put(key, shape)
         return shape
+
+    @property
+    def recent_bytes(self) -> int:
+        """What the shapes used last take."""
+        return self._recent.bytes
 
 
 def _memory(_key: bytes, shape: PodShape) -> int:

@@ -111,8 +111,8 @@ async def test_a_pod_that_changed_while_its_profile_had_no_extenders_is_read_aga
 async def test_pods_are_kept_up_to_so_many_bytes_and_others_are_read() -> None:
     async with ApiServer() as server, ApiClient(Connection(server.url)) as client:
         objects = ApiObjects(client, wanted=lambda _: True, most_bytes=300_000)
-        large = {"annotations": {"a": "x" * 100_000}}
-        raws = [pod(f"web-{number}", **large) for number in range(5)]
+        large = {"a": "x" * 100_000}
+        raws = [pod(f"web-{number}", annotations=large) for number in range(5)]
         for raw in raws:
             for _ in range(3):
                 objects.seen(parse_pod(raw), raw)

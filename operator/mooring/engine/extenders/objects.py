@@ -2,8 +2,8 @@
 
 The mirror keeps what decisions read and no more, but extenders get whole objects. So pods without a
 node are kept as JSON if their profile has extenders, up to a number of bytes. A pod that came in
-before, has a node or did not find space is read when an extender is called. Nodes, which only extenders without a cache of their own
-get, are watched from the first such call on.
+before, has a node or did not find space is read when an extender is called. Nodes, which only
+extenders without a cache of their own get, are watched from the first such call on.
 """
 
 import asyncio
