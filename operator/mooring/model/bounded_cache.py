@@ -140,19 +140,20 @@ def cached(
     """
 
     def decorate(function: Callable[_Arguments, _Value]) -> Callable[_Arguments, _Value]:
-        cache: BoundedCache[Any, Any] = BoundedCache(most_bytes)
-        get = cache.get
+        cache: BoundedCache[Any, tuple[_Value]] = BoundedCache(most_bytes)
+        kept = cache._kept  # noqa: SLF001 - its own module's; `get` would cost another call
+        find, use = kept.get, kept.move_to_end
 
         @wraps(function)
         def called(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Value:
             key = (args, *kwargs.items()) if kwargs else args
-            found = get(key)
-            if found is None:
-                result = function(*args, **kwargs)
-                cache.put(key, (result,))
-                return result
-            value: _Value = found[0]
-            return value
+            found = find(key)
+            if found is not None:
+                use(key)
+                return found[0][0]
+            result = function(*args, **kwargs)
+            cache.put(key, (result,))
+            return result
 
         return called
 
