@@ -192,7 +192,7 @@ class Scheduler:
         self._extender_client = ApiClient(connection)
         self._extender_objects = ApiObjects(
             self._extender_client,
-            wanted=lambda: any(e.profile.spec.extenders for e in profiles.in_force.values()),
+            wanted=lambda pod: _has_extenders(profiles.of(pod, cluster)),
         )
         self._extenders = Extenders(
             self._extender_objects,
@@ -538,6 +538,11 @@ def _calm_the_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(200_000, 20, 50)
+
+
+def _has_extenders(entry: InForce | None) -> bool:
+    """Whether the pods of this profile are shown to extenders."""
+    return entry is not None and bool(entry.profile.spec.extenders)
 
 
 def _groups_are_scheduled(profile: InForce | None) -> bool:

@@ -92,6 +92,15 @@ class Cached:
         self.pipeline = profiles.put(SchedulingProfile("p", spec), resolve(spec, registry)).pipeline
         self.shared = ResultCache(self.state.nodes, most_bytes)
 
+        self.put = profiles.put
+        self.registry = registry
+
+    def replace_profile(self, name: str = "p", **spec: Any) -> None:
+        """The profile is in force with another spec, as a new pipeline."""
+        changed = read(SchedulingProfileSpec, spec, "spec")
+        resolved = resolve(changed, self.registry)
+        self.pipeline = self.put(SchedulingProfile(name, changed), resolved).pipeline
+
     def rows_run_for(self, raw: dict[str, Any], *, scored: bool = True) -> list[list[int]]:
         """The rows on which the plugin ran for this pod."""
         self.plugin.ran_on.clear()
@@ -278,13 +287,38 @@ def test_the_results_of_many_small_shapes_are_kept() -> None:
 
 
 def test_a_large_shape_takes_the_space_of_many_small_ones() -> None:
-    cached = Cached(Counting, most_bytes=3 * MIB)
+    cached = Cached(Counting, most_bytes=MIB)
     cached.rows_run_for(pod("a", cpu="1m"))
     tolerations = [{"key": f"{'k' * 200}{i}", "operator": "Exists"} for i in range(900)]
     cached.rows_run_for(pod("large", spec={"tolerations": tolerations}))
     assert cached.rows_run_for(pod("b", cpu="1m")) == []
     cached.rows_run_for(pod("large", spec={"tolerations": tolerations[1:]}))
     assert cached.rows_run_for(pod("large", spec={"tolerations": tolerations})) != []
+
+
+def test_nothing_is_kept_of_a_pipeline_that_was_replaced() -> None:
+    cached = Cached(Counting)
+    for _ in range(20):
+        cached.replace_profile()
+        cached.rows_run_for(pod("a", cpu="1m"))
+        cached.rows_run_for(pod("a", cpu="2m"))
+        assert len(cached.shared) == 2
+    first = cached.shared.bytes
+    cached.replace_profile()
+    cached.rows_run_for(pod("a", cpu="1m"))
+    assert cached.shared.bytes < first
+
+
+def test_the_pipelines_of_profiles_that_are_gone_take_space() -> None:
+    cached = Cached(Counting, most_bytes=2 * MIB)
+    expression = " && ".join(f"node.name != 'n{number}'" for number in range(35))
+    for number in range(20):
+        cached.replace_profile(
+            f"p{number}", rules=[{"name": f"r{i}", "filter": expression} for i in range(8)]
+        )
+        cached.rows_run_for(pod("a", cpu="1m"))
+        assert cached.shared.bytes <= 2 * MIB
+    assert 2 <= len(cached.shared) <= 10
 
 
 def test_a_diagnosis_that_is_kept_takes_space() -> None:

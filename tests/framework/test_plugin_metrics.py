@@ -1,7 +1,7 @@
 """What is measured of decisions of the real cycle, on a clock that each plugin moves."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -92,6 +92,9 @@ class Recorded:
     def evaluations(self, plugin: str, point: ExtensionPoint, profile: str) -> Count:
         assert profile == "default-scheduler"
         return self.counters.setdefault((plugin, point.value), Count())
+
+    def keep_profiles(self, profiles: Container[str]) -> None:
+        """Everything recorded is kept."""
 
     def seconds(self, point: str) -> list[tuple[str, float]]:
         """Status and duration of each time that the extension point ran."""

@@ -171,7 +171,7 @@ async def test_a_series_that_the_server_has_forgotten_begins_anew(server: ApiSer
 
 
 async def test_only_the_last_events_are_remembered(server: ApiServer) -> None:
-    async with recording(server, remembered=2) as recorder:
+    async with recording(server, remembered=8000) as recorder:
         for name in ("a", "b", "c", "a"):
             fail(recorder, ObjectRef("Pod", name, "team-a"))
         methods = []

@@ -6,7 +6,7 @@ import pytest
 from kube.api_server import ApiServer, Request
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
-from mooring.kube.reviews import CACHE_ENTRIES, CACHE_SECONDS, Reviews
+from mooring.kube.reviews import CACHE_SECONDS, Reviews
 from mooring.model.access import NonResourceAttributes, ReviewError, User, pod_read
 
 ANN = User("ann", ("sre",))
@@ -91,11 +91,11 @@ async def test_equal_requests_at_once_cost_one_review() -> None:
 
 async def test_the_cache_holds_only_the_latest_answers() -> None:
     async with ApiServer(accepting) as server, ApiClient(Connection(server.url)) as client:
-        reviews = Reviews(client)
-        for number in range(CACHE_ENTRIES + 1):
+        reviews = Reviews(client, cache_bytes=100_000)
+        for number in range(200):
             await reviews.user_of(f"t{number}")
         seen = len(server.seen)
-        await reviews.user_of("t1")
+        await reviews.user_of("t150")
         assert len(server.seen) == seen
         await reviews.user_of("t0")
         assert len(server.seen) == seen + 1

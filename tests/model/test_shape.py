@@ -1,5 +1,6 @@
+import gc
 import tracemalloc
-from typing import Any
+from typing import Any, Final
 
 import orjson
 import pytest
@@ -8,6 +9,13 @@ from mooring.model.errors import ManifestError
 from mooring.model.pod import parse_pod
 from mooring.model.shape import HostPort, PodShape, ShapeCache
 from mooring.testing.builders import pod, toleration
+
+HARD: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+LARGE: Final = {"key": "app", "operator": "In", "values": [f"{n:060}" for n in range(3000)]}
+
+
+def anti_affinity(**term: Any) -> dict[str, Any]:
+    return {"affinity": {"podAntiAffinity": {HARD: [{"topologyKey": "zone", **term}]}}}
 
 
 def shape_of(raw: dict[str, Any]) -> PodShape:
@@ -182,6 +190,40 @@ def test_a_value_that_json_does_not_have_raises_an_error() -> None:
         parse_pod(spec(nodeSelector={1: "a"}))
 
 
+def worst(field: str, number: int) -> dict[str, Any]:
+    return {field: [{} for _ in range(number)]}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        worst("tolerations", 1000),
+        worst("tolerations", 60),
+        worst("containers", 500),
+        {"containers": [{"image": f"a{number}"} for number in range(500)]},
+        {"affinity": {"nodeAffinity": {HARD: {"nodeSelectorTerms": [{}] * 1000}}}},
+        anti_affinity(namespaces=[f"n{number}" for number in range(9000)]),
+        anti_affinity(labelSelector={"matchExpressions": [LARGE]}),
+    ],
+    ids=",".join,
+)
+def test_a_shape_takes_no_more_memory_than_it_says(fields: dict[str, Any]) -> None:
+    key = orjson.dumps({"namespace": "default", "spec": fields})
+    shapes = ShapeCache(2**30)
+    shapes.of(b'{"namespace": "", "spec": {}}')  # what every first shape makes
+    gc.collect()
+    tracemalloc.start()
+    try:
+        shape = shapes.of(key)
+        gc.collect()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken <= shape.memory + 5_000
+    assert shape.memory <= 3 * taken + 50_000
+
+
 class TestShapeCache:
     @staticmethod
     def key(number: int, size: int = 0) -> bytes:
@@ -193,17 +235,28 @@ class TestShapeCache:
         assert cache.of(self.key(1)) is cache.of(self.key(1))
 
     def test_it_keeps_so_many_bytes_and_drops_what_was_used_longest_ago(self) -> None:
-        cache = ShapeCache(10_000)
-        first = cache.of(self.key(0))
-        for number in range(1, 1000):
+        cache = ShapeCache(1_000_000)
+        first = cache.of(self.key(0)).memory
+        for number in range(1, 2000):
             cache.of(self.key(number))
-            assert cache.of(self.key(0)) is first
-        assert cache.bytes <= 10_000
-        assert 100 <= len(cache) < 200
+            cache.of(self.key(0))
+        assert 900_000 <= cache.recent_bytes <= 1_000_000
+        assert 200 <= len(cache) <= 1_000_000 // first
+        before = len(cache)
+        cache.of(self.key(0))
+        assert len(cache) == before
 
-    def test_a_huge_shape_drops_no_others(self) -> None:
-        cache = ShapeCache(10_000)
-        first = cache.of(self.key(0))
-        cache.of(self.key(1, size=9_000))
-        assert cache.of(self.key(0)) is first
+    def test_a_huge_shape_drops_no_others_and_goes_with_its_last_pod(self) -> None:
+        cache = ShapeCache(1_000_000)
+        cache.of(self.key(0))
+        huge = cache.of(self.key(1, size=9_000))
+        assert cache.of(self.key(1, size=9_000)) is huge
+        assert len(cache) == 2
+        del huge
         assert len(cache) == 1
+
+    def test_pods_share_a_shape_for_which_there_is_no_space(self) -> None:
+        cache = ShapeCache(0)
+        first = cache.of(self.key(0))
+        assert cache.of(self.key(0)) is first
+        assert cache.recent_bytes == 0

@@ -8,6 +8,7 @@ from prometheus_client.metrics_core import Metric
 from mooring.observe.instruments import (
     CounterFamily,
     HistogramFamily,
+    LabelValues,
     exponential_buckets,
 )
 
@@ -72,3 +73,21 @@ def test_the_same_labels_give_the_same_series() -> None:
 def test_buckets_grow_by_repeated_multiplication() -> None:
     assert exponential_buckets(0.001, 2, 4) == (0.001, 0.002, 0.004, 0.008)
     assert exponential_buckets(1e-5, 1.5, 3) == (1e-5, 1e-5 * 1.5, 1e-5 * 1.5 * 1.5)
+
+
+def test_the_values_of_a_label_are_the_first_ones_and_short() -> None:
+    values = LabelValues(3)
+    assert [values.of(name) for name in "abacda"] == ["a", "b", "a", "c", "other", "a"]
+    long = LabelValues(3)
+    assert long.of("x" * 10_000) == "other"
+    assert (long.of("x"), long.bytes <= long.most_bytes) == ("x", True)
+
+
+def test_series_of_other_values_of_a_label_are_removed() -> None:
+    family = CounterFamily("a", "", ("profile", "result"))
+    for profile in "abc":
+        family.child(profile, "bound").add()
+    family.keep("profile", {"a", "c"})
+    family.keep("unknown", {"a"})
+    assert [sample.labels["profile"] for sample in family.collect().samples] == ["a", "c"]
+    assert family.child("a", "bound").value == 1

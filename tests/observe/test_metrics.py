@@ -3,7 +3,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mooring import __version__
 from mooring.framework.plugin_failures import ExtensionPoint
-from mooring.framework.plugin_metrics import Status
+from mooring.framework.plugin_metrics import PluginMetrics, Status
 from mooring.observe.metrics import Metrics
 from mooring.observe.readings import Readings
 
@@ -70,6 +70,37 @@ def test_two_profiles_share_the_algorithm_duration_and_nothing_else() -> None:
 def test_a_profile_keeps_its_recorder_when_its_policy_is_replaced() -> None:
     metrics = Metrics()
     assert metrics.for_profile("mooring") is metrics.for_profile("mooring")
+
+
+def test_nothing_is_left_of_profiles_that_are_not_in_force_any_more() -> None:
+    metrics = Metrics()
+    recorded = PluginMetrics(metrics)
+    for profile in ("stays", *(f"tenant-{number}" for number in range(100))):
+        metrics.for_profile(profile).attempt("scheduled", 0.001, 0.002)
+        recorded.ran(ExtensionPoint.BIND, Status.SUCCESS, profile, 0.5)
+        metrics.evaluations("NodeName", ExtensionPoint.FILTER, profile).add()
+        metrics.pod_group_attempted("scheduled", profile, 0.5)
+        metrics.shadow_decided(profile, "agreed")
+        metrics.shadow_node(profile, "bound", 0.5, 0.5)
+        recorded.keep_profiles({"stays", profile})
+    recorded.keep_profiles({"stays"})
+    page = metrics.exposition("")[0].decode()
+    assert "tenant-" not in page
+    assert value(metrics, "scheduler_schedule_attempts_total", result="scheduled", profile="stays")
+    assert value(metrics, "mooring_shadow_node_balance_sum", profile="stays", choice="bound")
+    recorded.ran(ExtensionPoint.BIND, Status.SUCCESS, "stays", 0.5)
+    points = "scheduler_framework_extension_point_duration_seconds_count"
+    labels = {"extension_point": "Bind", "status": "Success", "profile": "stays"}
+    assert value(metrics, points, **labels) == 2
+
+
+def test_failures_of_plugins_with_ever_new_names_share_a_label() -> None:
+    metrics = Metrics()
+    for number in range(600):
+        metrics.plugin_failed(f"Rules/{number}", "Filter", "error")
+    labels = {"extension_point": "Filter", "kind": "error"}
+    assert value(metrics, "mooring_plugin_failures_total", plugin="Rules/7", **labels) == 1
+    assert value(metrics, "mooring_plugin_failures_total", plugin="other", **labels) == 100
 
 
 @pytest.mark.parametrize(("attempts", "label"), [(1, "1"), (14, "14"), (15, "15+"), (900, "15+")])

@@ -91,9 +91,15 @@ class CountedCluster(RuleBasedStateMachine):
         self.asked: dict[tuple[Selection, str], None] = {}
         self.incoming: dict[str, Pod] = {}
 
-    @initialize(most=st.sampled_from((2, 8, 2048)), asked=st.lists(selections, max_size=5))
-    def begin(self, most: int, asked: list[Selection]) -> None:
-        self.state.topology = TopologyCounts(self.state.nodes, self.state.objects, most)
+    @initialize(
+        most=st.sampled_from((2, 8, 2048)),
+        most_bytes=st.sampled_from((1, 5_000, 2**26)),
+        asked=st.lists(selections, max_size=5),
+    )
+    def begin(self, most: int, most_bytes: int, asked: list[Selection]) -> None:
+        self.state.topology = TopologyCounts(
+            self.state.nodes, self.state.objects, most_kept=most, most_bytes=most_bytes
+        )
         self.asked = dict.fromkeys((pods, key) for pods in asked for key in (ZONE, EACH_NODE))
         for name, zone in zip(NODES, "abb", strict=True):
             self.put_node(name, zone, "r1")

@@ -1,6 +1,5 @@
 """The profiles in force, and which of them takes a pod."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -11,6 +10,7 @@ from mooring.framework.pipeline import Pipeline, build_pipeline
 from mooring.framework.plugin_failures import PluginFailures
 from mooring.framework.plugin_metrics import PluginMetrics
 from mooring.framework.registry import Registry
+from mooring.model.bounded_cache import BoundedCache
 from mooring.model.pod import Pod
 from mooring.model.pod_group import GroupFormat
 from mooring.policy.errors import FieldError, ProfileInvalid
@@ -25,8 +25,8 @@ __all__ = ["InForce", "Profiles"]
 
 _MOST_NAMED: Final = 3
 """Profiles that a message names."""
-_MOST_FORMER: Final = 1000
-"""Scheduler names of former profiles that are remembered."""
+_MOST_BYTES: Final = 2**20
+"""For scheduler names of former profiles: enough for 1,000 and more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +67,7 @@ class Profiles:
         self._in_force: dict[str, InForce] = {}
         self._conflicts: dict[str, set[str]] = {}
         self._not_in_force: dict[str, frozenset[str]] = {}
-        self._former: OrderedDict[str, str] = OrderedDict()
+        self._former: BoundedCache[str, str] = BoundedCache(_MOST_BYTES)
         self.version = 0
         """Grows when another profile may take a pod, or the reason why none does has changed."""
         self._matcher = ProfileMatcher(())
@@ -181,9 +181,10 @@ class Profiles:
                     f'SchedulingProfile {name}, for schedulerName "{scheduler_name}", is not in '
                     f"force because it is invalid; see kubectl get sprof {name} -o wide"
                 )
-        if scheduler_name in self._former:
+        former = self._former.get(scheduler_name)
+        if former is not None:
             return (
-                f"SchedulingProfile {self._former[scheduler_name]} was deleted or is no longer for "
+                f"SchedulingProfile {former} was deleted or is no longer for "
                 f'schedulerName "{scheduler_name}"; the pod waits until a profile takes it'
             )
         return None
@@ -217,7 +218,7 @@ class Profiles:
             self._remember(before.profile)
         if entry.profile.spec.mode == "Shadow":  # these pods are another scheduler's now
             for scheduler_name in entry.profile.scheduler_names:
-                self._former.pop(scheduler_name, None)
+                self._former.pop(scheduler_name)
         self._in_force[name] = entry
         self._not_in_force.pop(name, None)
         self._forget_conflicts(name)
@@ -233,10 +234,7 @@ class Profiles:
         if profile.spec.mode == "Shadow":
             return
         for scheduler_name in profile.scheduler_names:
-            self._former.pop(scheduler_name, None)
-            self._former[scheduler_name] = profile.name
-        while len(self._former) > _MOST_FORMER:
-            self._former.popitem(last=False)
+            self._former.put(scheduler_name, profile.name)
 
     def _forget_conflicts(self, name: str) -> None:
         for other in self._conflicts.pop(name, ()):
@@ -244,6 +242,8 @@ class Profiles:
 
     def _rematch(self) -> None:
         self.version += 1
+        if self._metrics is not None:
+            self._metrics.keep_profiles(self._in_force.keys())
         profiles = [entry.profile for entry in self._in_force.values()]
         shadows = [profile for profile in profiles if profile.spec.mode == "Shadow"]
         self._matcher = ProfileMatcher(p for p in profiles if p.spec.mode == "Active")

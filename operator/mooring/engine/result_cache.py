@@ -7,7 +7,7 @@ nodes themselves, for plugins that ignore the pods on a node. The results are al
 running every plugin on all nodes would give; `tests/property/test_shared_work.py` checks that.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -293,10 +293,17 @@ class ResultCache:
 
     def __init__(self, table: NodeTable, most_bytes: int = _MOST_BYTES) -> None:
         self._table = table
-        self._most_bytes = most_bytes
+        self.most_bytes = most_bytes
         self._shapes: OrderedDict[tuple[PodShape, Pipeline], ShapeResults] = OrderedDict()
-        self._bytes = 0
+        self.bytes = 0
+        """About how many bytes the results, their shapes and pipelines take."""
+        self._pipelines = Counter[Pipeline]()
+        """How many of the results are of each; one that is not in force any more goes with them."""
         self._last: ShapeResults | None = None
+
+    def __len__(self) -> int:
+        """Return for how many shapes and pipelines results are kept."""
+        return len(self._shapes)
 
     def of(
         self, pod: Pod, pipeline: Pipeline, cluster: Snapshot, *, scored: bool = True
@@ -312,6 +319,10 @@ class ResultCache:
         results = self._shapes.get(key)
         if results is None:
             results = self._shapes[key] = ShapeResults(pod, pipeline, cluster, self._table)
+            if pipeline not in self._pipelines:
+                self._forget_former(pipeline)
+                self.bytes += pipeline.memory
+            self._pipelines[pipeline] += 1
         else:
             self._shapes.move_to_end(key)
         self._last = results
@@ -320,12 +331,26 @@ class ResultCache:
                 results.refresh(pod, cluster.nodes, scored=scored)
         finally:  # a plugin may fail for every shape
             self._count(results)
-            while self._bytes > self._most_bytes and len(self._shapes) > 1:
-                _, dropped = self._shapes.popitem(last=False)
-                self._bytes -= dropped.counted_bytes
+            while self.bytes > self.most_bytes and len(self._shapes) > 1:
+                self._drop(*self._shapes.popitem(last=False))
         return results
+
+    def _forget_former(self, pipeline: Pipeline) -> None:
+        """Drop the results of the pipelines that the profile had before."""
+        former = [p for p in self._pipelines if p.profile == pipeline.profile]
+        if former:
+            for key in [key for key in self._shapes if key[1] in former]:
+                self._drop(key, self._shapes.pop(key))
+
+    def _drop(self, key: tuple[PodShape, Pipeline], dropped: ShapeResults) -> None:
+        self.bytes -= dropped.counted_bytes
+        _, pipeline = key
+        self._pipelines[pipeline] -= 1
+        if not self._pipelines[pipeline]:
+            del self._pipelines[pipeline]
+            self.bytes -= pipeline.memory
 
     def _count(self, results: ShapeResults) -> None:
         now = results.bytes
-        self._bytes += now - results.counted_bytes
+        self.bytes += now - results.counted_bytes
         results.counted_bytes = now

@@ -57,6 +57,8 @@ A decision takes all pods out that were bound later, which costs about 0.2 ms fo
 keep other pods waiting.
 """
 _MOST_RECORDS: Final = 1000
+_MOST_CHARACTERS: Final = 4096
+"""Of a message: it may name every resource that a tenant invents."""
 _MOST_PENDING: Final = 1000
 """Pending pods that are looked at."""
 _MOST_REMEMBERED: Final = 5000
@@ -430,7 +432,7 @@ class Shadow:
                 for node, score in scores.items()
                 if score is not None
             },
-            "message": message,
+            "message": message if message is None else message[:_MOST_CHARACTERS],
         }
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
 
@@ -48,6 +48,10 @@ __all__ = [
     "WeightedScorePlugin",
     "build_pipeline",
 ]
+
+_BYTES_OF_PIPELINE: Final = 64 * 1024
+_PER_CHARACTER: Final = 64
+"""What a pipeline takes for each character of its profile, most of it for rules."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,6 +123,8 @@ class Pipeline:
     """Measures the plugins and extension points; one object for all profiles of a process."""
     evaluations: Evaluations = field(default_factory=Evaluations)
     """What the plugins evaluate one value at a time."""
+    memory: int = 0
+    """About how many bytes the pipeline takes, with its plugins."""
 
     def blamed(self, plugin: str, point: ExtensionPoint) -> Blamed:
         """The plugin with its distribution; a name that the profile does not have is not kept."""
@@ -202,6 +208,7 @@ def build_pipeline(
         ),
         metrics=metrics or PluginMetrics(),
         evaluations=evaluations,
+        memory=_BYTES_OF_PIPELINE + _PER_CHARACTER * len(str(profile.manifest())),
     )
 
 

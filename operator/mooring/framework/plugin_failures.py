@@ -12,10 +12,12 @@ returned, and its result is used. The clock is an argument, because what decides
 import logging
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from mooring.framework.verdicts import PluginError
+from mooring.model.bounded_cache import BoundedCache
 
 __all__ = [
     "Blamed",
@@ -35,6 +37,8 @@ _FORGET_SECONDS: Final = 3600.0
 """So long after the first of its messages, those of a plugin are forgotten and logged again."""
 _MOST_CHARACTERS: Final = 1024
 """Of the text of an exception."""
+_MOST_BYTES: Final = 16 * 2**20
+"""Of all messages remembered: profiles name their rules, which are plugins."""
 _MOST_FRAMES: Final = 20
 """Of a traceback: the last ones, where the plugin is."""
 _MOST_TRACEBACK: Final = 16_384
@@ -90,6 +94,18 @@ class PluginFailed(PluginError):  # noqa: N818 - says what happened, as BindingF
     """A plugin failed, and that is recorded; the text is one line for users."""
 
 
+@dataclass(slots=True, eq=False)
+class _Told:
+    """What has been logged of a plugin at an extension point since a time."""
+
+    since: float
+    messages: set[str] = field(default_factory=set)
+
+
+def _most_bytes_of(_blamed: Blamed, _told: _Told) -> int:
+    return (_MOST_MESSAGES + 2) * 2 * _MOST_CHARACTERS
+
+
 class PluginFailures:
     """Logs and counts the failures of all plugins.
 
@@ -113,8 +129,7 @@ class PluginFailures:
         self.clock = clock
         self.slow_seconds = slow_seconds
         self.timeout_seconds = timeout_seconds
-        self._messages: dict[Blamed, set[str]] = {}
-        self._since: dict[Blamed, float] = {}
+        self._told: BoundedCache[Blamed, _Told] = BoundedCache(_MOST_BYTES, _most_bytes_of)
 
     def error(self, blamed: Blamed, error: BaseException) -> PluginFailed:
         """Records what a plugin raised; returns the exception to raise instead.
@@ -172,11 +187,11 @@ class PluginFailures:
 
     def _is_new(self, blamed: Blamed, message: str) -> bool:
         """Whether the message is to be logged; it is not for the next hour."""
-        now = self.clock()
-        if now - self._since.setdefault(blamed, now) > _FORGET_SECONDS:
-            self._since[blamed] = now
-            self._messages.pop(blamed, None)
-        messages = self._messages.setdefault(blamed, set())
+        now, told = self.clock(), self._told.get(blamed)
+        if told is None or now - told.since > _FORGET_SECONDS:
+            told = _Told(now)
+            self._told.put(blamed, told)
+        messages = told.messages
         if message in messages or len(messages) > _MOST_MESSAGES:
             return False
         messages.add(message)

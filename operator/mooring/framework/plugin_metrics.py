@@ -12,7 +12,7 @@ Only attempts of the scheduling loop are measured: not the decisions of shadow p
 suggestions of `mooring explain`, and simulations. What preemption tries counts as PostFilter.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Final, Protocol, Self
@@ -76,7 +76,10 @@ class Recorder(Protocol):
         """One queueing hint has run for this event; `hint` is Queue, QueueSkip or Error."""
 
     def evaluations(self, plugin: str, point: ExtensionPoint, profile: str) -> Evaluations:
-        """The counter of these evaluations, always the same one."""
+        """The counter of these evaluations."""
+
+    def keep_profiles(self, profiles: Container[str]) -> None:
+        """No others are in force; nothing more is kept of them."""
 
 
 class PluginMetrics:
@@ -212,6 +215,12 @@ class PluginMetrics:
         if self._recorder is None:
             return ()
         return tuple(self._recorder.evaluations(name, point, profile) for name in plugins)
+
+    def keep_profiles(self, profiles: Container[str]) -> None:
+        """Forget all other profiles, which are not in force any more."""
+        self._notes = {key: note for key, note in self._notes.items() if key[2] in profiles}
+        if self._recorder is not None:
+            self._recorder.keep_profiles(profiles)
 
     def evaluated(self, counters: Iterable[Evaluations]) -> None:
         """The decision uses a result of each of these plugins."""

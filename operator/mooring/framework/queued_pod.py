@@ -66,7 +66,7 @@ class StateTimes:
         return {state: took for state, took in found.items() if took > 0 and state not in _ENDS}
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class QueuedPod:
     """A pod without a node and its scheduling attempts so far (QueuedPodInfo, framework/types.go).
 

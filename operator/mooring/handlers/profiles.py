@@ -1,7 +1,6 @@
 """Puts SchedulingProfiles in force or rejects them, and works out their status."""
 
 import logging
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -12,6 +11,7 @@ from mooring.engine.departures import Departures
 from mooring.engine.intake import Intake
 from mooring.engine.profiles import Profiles
 from mooring.kube.timestamps import time_now
+from mooring.model.bounded_cache import BoundedCache
 from mooring.policy.errors import ProfileInvalid
 from mooring.policy.match import conflict_text
 from mooring.policy.status import Condition, SchedulingProfileStatus
@@ -26,6 +26,7 @@ _MOST_NAMED = 3
 """Rules that a message names."""
 _MOST_HISTORY = 50
 """Generations that are remembered, of all profiles together."""
+_MOST_HISTORY_BYTES = 8 * 2**20
 _MOST_SPEC_BYTES = 16 * 1024
 """A larger spec is not remembered."""
 
@@ -53,7 +54,8 @@ class ProfileHandler:
         self._verdicts: dict[str, _Verdict] = {}
         self._shown: dict[str, Mapping[str, Any]] = {}
         self._outdated: set[str] = set()
-        self._history: deque[dict[str, Any]] = deque(maxlen=_MOST_HISTORY)
+        self._history: BoundedCache[int, dict[str, Any]] = BoundedCache(_MOST_HISTORY_BYTES)
+        self._changes = 0
         self.departures = Departures()
         """The profiles that are deleted, for those who read a profile meanwhile."""
 
@@ -132,7 +134,7 @@ class ProfileHandler:
         Each has `time`, `profile`, `generation`, `ready`, `reason`, `message` and `spec`, the spec
         in force since then; it is None if it is large, or if there is none.
         """
-        return [*reversed(self._history)]
+        return self._history.values()[::-1]
 
     def gone(self, name: str, uid: str) -> None:
         """Take the profile out of force; its pods wait for another profile that matches them."""
@@ -170,17 +172,18 @@ class ProfileHandler:
         return _Verdict(uid, generation, ready=True, reason=reason, message=message)
 
     def _remember(self, name: str, verdict: _Verdict, spec: dict[str, Any] | None) -> None:
-        self._history.append(
-            {
-                "time": time_now(),
-                "profile": name,
-                "generation": verdict.generation,
-                "ready": verdict.ready,
-                "reason": verdict.reason,
-                "message": verdict.message,
-                "spec": spec if len(orjson.dumps(spec)) <= _MOST_SPEC_BYTES else None,
-            }
-        )
+        change = {
+            "time": time_now(),
+            "profile": name,
+            "generation": verdict.generation,
+            "ready": verdict.ready,
+            "reason": verdict.reason,
+            "message": verdict.message,
+            "spec": spec if len(orjson.dumps(spec)) <= _MOST_SPEC_BYTES else None,
+        }
+        self._changes += 1
+        self._history.put(self._changes, change)
+        self._history.pop(self._changes - _MOST_HISTORY)
 
     def _put(self, raw: Mapping[str, Any]) -> None:
         name = raw["metadata"]["name"]

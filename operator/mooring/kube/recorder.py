@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
@@ -21,6 +20,7 @@ import orjson
 from mooring.kube.errors import ApiError, NotFoundError, explain
 from mooring.kube.resources import EVENT
 from mooring.kube.timestamps import micro_time
+from mooring.model.bounded_cache import BoundedCache
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -89,9 +89,9 @@ class _Series:
 class EventRecorder:
     """Writes events while `run` runs; `record` may be called at any time.
 
-    `capacity` bounds the queue (the oldest goes first), `remembered` the events that a repeat
-    can be added to, `lanes` the requests in flight. While `gives_way` says that there is more
-    important work, events wait, ten seconds at most: those of a burst are written after its
+    `capacity` bounds the queue (the oldest goes first), `remembered` the bytes of the events that a
+    repeat can be added to, `lanes` the requests in flight. While `gives_way` says that there is
+    more important work, events wait, ten seconds at most: those of a burst are written after its
     bindings rather than between them.
     `dropped` and `refused` count events that were lost to a full queue and to the server.
     """
@@ -103,7 +103,7 @@ class EventRecorder:
         instance: str,
         *,
         capacity: int = 16_384,
-        remembered: int = 4096,
+        remembered: int = 16 * 2**20,
         lanes: int = 2,
         gives_way: Callable[[], bool] = lambda: False,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -114,14 +114,13 @@ class EventRecorder:
         self.refused = 0
         self._client = client
         self._reporter = {"reportingController": controller, "reportingInstance": instance}
-        self._remembered = remembered
         self._lanes = lanes
         self._gives_way = gives_way
         self._now = now
         self._clock = clock
         self._sleep = sleep
         self._queue: asyncio.Queue[_Series] = asyncio.Queue(capacity)
-        self._series: OrderedDict[_Key, _Series] = OrderedDict()
+        self._series: BoundedCache[_Key, _Series] = BoundedCache(remembered, _memory)
         self._draining = False
         self._last_stamp = 0
         self._last_refusal = ""
@@ -137,17 +136,15 @@ class EventRecorder:
         related: ObjectRef | None = None,
     ) -> None:
         """The event will be written soon, or counted in `dropped`."""
-        key = (regarding, type, reason, action, note, related)
+        key = (regarding, type, reason, action, _cut(note), related)
         at = self._now()
         series = self._series.get(key)
         if series is None:
-            series = self._series[key] = _Series(key, self._event(key, at), at)
-            if len(self._series) > self._remembered:
-                self._series.popitem(last=False)
+            series = _Series(key, self._event(key, at), at)
+            self._series.put(key, series)
         else:
             series.count += 1
             series.last = at
-            self._series.move_to_end(key)
         if not series.pending:
             self._enqueue(series)
 
@@ -188,7 +185,7 @@ class EventRecorder:
             "type": kind,
             "reason": reason,
             "action": action,
-            "note": _cut(note),
+            "note": note,
             "regarding": regarding.as_json(),
             **self._reporter,
         }
@@ -258,11 +255,17 @@ class EventRecorder:
         series.written = 0
         # A repeat becomes a new Event with a new name: this one's may be taken after all.
         if self._series.get(series.key) is series:
-            del self._series[series.key]
+            self._series.pop(series.key)
         text = f"{type(error).__name__}: {error.status}"
         if text != self._last_refusal or self.refused % LOSSES_PER_LOG_LINE == 0:
             logger.warning("an event was not written: %s", explain(error))
             self._last_refusal = text
+
+
+def _memory(key: _Key, _series: _Series) -> int:
+    """About how many bytes an event takes: names are at most 253 characters long."""
+    regarding, _, _, _, note, _ = key
+    return 3000 + len(note.encode()) + 3 * len(regarding.name)
 
 
 def _cut(note: str) -> str:

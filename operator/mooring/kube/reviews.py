@@ -12,7 +12,6 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import orjson
@@ -20,6 +19,7 @@ import orjson
 from mooring.kube.errors import ApiError, NotFoundError, explain
 from mooring.kube.resources import Resource
 from mooring.model.access import Attributes, ReviewError, User
+from mooring.model.bounded_cache import BoundedCache
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -30,7 +30,8 @@ __all__ = ["Reviews"]
 
 CACHE_SECONDS: Final = 10.0
 """How long an answer holds, a denial as well; kube-scheduler's defaults."""
-CACHE_ENTRIES: Final = 1024
+_CACHE_BYTES: Final = 8 * 2**20
+"""Of all users, and of all answers: enough for some 5,000 each."""
 REVIEW_SECONDS: Final = 10.0
 """How long a request waits for its review, the wait for others' reviews included."""
 AT_ONCE: Final = 8
@@ -50,11 +51,11 @@ _V = TypeVar("_V")
 
 
 class _Cache(Generic[_K, _V]):
-    """Values that hold for ten seconds; at most CACHE_ENTRIES, the oldest goes first."""
+    """Values that hold for ten seconds; those used last, as many as fit into `most_bytes`."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], most_bytes: int) -> None:
         self._clock = clock
-        self._entries: OrderedDict[_K, tuple[float, _V]] = OrderedDict()
+        self._entries: BoundedCache[_K, tuple[float, _V]] = BoundedCache(most_bytes)
 
     def get(self, key: _K) -> tuple[_V] | None:
         """The value in a tuple, because None is a value too; None if there is none that holds."""
@@ -65,10 +66,7 @@ class _Cache(Generic[_K, _V]):
 
     def put(self, key: _K, value: _V) -> None:
         """The value holds from now on."""
-        self._entries.pop(key, None)
-        self._entries[key] = (self._clock() + CACHE_SECONDS, value)
-        if len(self._entries) > CACHE_ENTRIES:
-            self._entries.popitem(last=False)
+        self._entries.put(key, (self._clock() + CACHE_SECONDS, value))
 
 
 class Reviews:
@@ -78,14 +76,20 @@ class Reviews:
     no request may be granted.
     """
 
-    def __init__(self, client: ApiClient, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        client: ApiClient,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        cache_bytes: int = _CACHE_BYTES,
+    ) -> None:
         self._client = client
         self._slots = asyncio.Semaphore(AT_ONCE)
         # Keyed by a digest with a key of this process, so that neither the memory nor the time of
         # a look-up tells anything about a token.
         self._key = secrets.token_bytes(32)
-        self._users: _Cache[bytes, User | None] = _Cache(clock)
-        self._answers: _Cache[tuple[User, Attributes], bool] = _Cache(clock)
+        self._users: _Cache[bytes, User | None] = _Cache(clock, cache_bytes)
+        self._answers: _Cache[tuple[User, Attributes], bool] = _Cache(clock, cache_bytes)
 
     async def user_of(self, token: str) -> User | None:
         """The user whose bearer token it is; None if the API server does not accept the token."""

@@ -8,11 +8,11 @@ node, and is a `CardRequestError` on a pod.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 import orjson
 
+from mooring.model.bounded_cache import cached
 from mooring.model.node import Node
 from mooring.model.shape import PodShape
 
@@ -186,7 +186,7 @@ class CardRequest:
         return not any(share.whole for share in self.shares)
 
 
-@lru_cache(maxsize=4096)
+@cached(16 * 2**20)
 def card_request(shape: PodShape, form: CardFormat) -> CardRequest | None:
     """What pods of the shape request of cards; None if nothing.
 
@@ -294,7 +294,7 @@ def _shown(text: str) -> str:
     return repr(text if len(text) <= 40 else f"{text[:40]}...")
 
 
-@lru_cache(maxsize=4096)
+@cached(2**20)
 def parse_assignment(text: str) -> Assignment | None:
     """The cards in a text such as `0,1` or `0;2,3`; None if it cannot be read."""
     if len(text) > 256 or not re.fullmatch(
@@ -421,7 +421,7 @@ def _numbers(text: str) -> tuple[int, ...]:
     return assignment[0] if assignment else ()
 
 
-@lru_cache(maxsize=256)
+@cached(8 * 2**20)
 def _topology(text: str) -> _Topology:
     """The node annotation that docs/gpus.md describes; empty where it cannot be read."""
     if not text or len(text) > _MOST_BYTES:

@@ -162,12 +162,19 @@ def timestamp(raw: Mapping[str, Any], field: str, where: str = "") -> float | No
         ) from None
 
 
-@lru_cache(maxsize=4096)
 def _seconds(value: str) -> float:
+    return _short_time(value) if len(value) <= _SHORT else _time(value)
+
+
+def _time(value: str) -> float:
     time = datetime.fromisoformat(value)
     if time.tzinfo is None:
         raise ValueError(value)
     return time.timestamp()
+
+
+_SHORT: Final = 64
+_short_time: Final = lru_cache(maxsize=4096)(_time)
 
 
 def _called(raw: Mapping[str, Any]) -> str:

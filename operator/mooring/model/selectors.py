@@ -34,6 +34,7 @@ _NODE_OPERATORS: Final = (*_LABEL_OPERATORS, "Gt", "Lt")
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _INT64: Final = range(-(2**63), 2**63)
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,63}")  # no label value is longer
+_LONGEST_INTEGER: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +66,14 @@ class Requirement:
         return have > want if self.operator == "Gt" else have < want
 
 
-@lru_cache(maxsize=4096)
 def parse_int64(value: str | None) -> int | None:
     """The number as Go's strconv.ParseInt(s, 10, 64) reads it, or None."""
-    if value is None or not _INTEGER.fullmatch(value):
+    return _int64(value) if value is not None and len(value) <= _LONGEST_INTEGER else None
+
+
+@lru_cache(maxsize=4096)  # of 64 characters each
+def _int64(value: str) -> int | None:
+    if not _INTEGER.fullmatch(value):
         return None
     number = int(value)
     return number if number in _INT64 else None

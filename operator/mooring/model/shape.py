@@ -5,11 +5,11 @@ So a spec is parsed once per template, and results of plugins can be cached by t
 shape.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import orjson
 
@@ -19,6 +19,7 @@ from mooring.model.affinity import (
     parse_pod_affinity,
     parse_spread_constraints,
 )
+from mooring.model.bounded_cache import BoundedCache, bytes_of
 from mooring.model.demand import Demand, pod_demand, pod_limits, qos_class
 from mooring.model.errors import ManifestError
 from mooring.model.fields import integer, mapping, mappings, optional_mapping, strings, text
@@ -83,7 +84,7 @@ class HostPort:
     ip: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class PodShape:
     """The fields of a pod's spec that decisions read; equal pods share one object."""
 
@@ -116,13 +117,16 @@ class PodShape:
     limit_exceeded: str | None = None
     """The limit of `mooring.model.limits` that these fields exceed, as a sentence."""
     memory: int = 0
-    """About how many bytes this object takes."""
+    """About how many bytes this object takes, with its JSON."""
 
     def selects(self, node: Node) -> bool:
         """Whether the nodeSelector and the required node affinity select the node."""
         return self.node_selector.matches(node.labels) and (
             self.required_nodes is None or self.required_nodes.matches(node.name, node.labels)
         )
+
+
+_FIELDS: Final = tuple(field.name for field in fields(PodShape))
 
 
 def pod_shape(
@@ -202,40 +206,43 @@ def _resize_status(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class ShapeCache:
-    """The shapes that were used last, at most `most_bytes` of JSON.
+    """The shapes of all pods, and those used last, which may take `most_bytes`.
 
-    A pod may be a thousand times as large as an ordinary one, so a number of shapes would be no
-    bound.
+    A shape that some pod has is always found, so that equal pods share it. Of those that no pod
+    has any more, the ones used last are kept for further copies of their templates.
     """
 
     def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
-        self._shapes: OrderedDict[bytes, PodShape] = OrderedDict()
-        self.bytes = 0
-        """The JSON of all shapes that are kept."""
+        self._live: WeakValueDictionary[bytes, PodShape] = WeakValueDictionary()
+        self._recent: BoundedCache[bytes, PodShape] = BoundedCache(most_bytes, _memory)
 
     def __len__(self) -> int:
-        return len(self._shapes)
+        return len(self._live)
 
     def of(self, key: bytes) -> PodShape:
-        """The shape of this JSON; what is larger than a hundredth of the bound is not kept."""
-        shape = self._shapes.get(key)
-        if shape is not None:
-            self._shapes.move_to_end(key)
-            return shape
-        shape = _shape(key)
-        if len(key) * 100 <= self._most_bytes:
-            self._shapes[key] = shape
-            self.bytes += len(key)
-            while self.bytes > self._most_bytes:
-                oldest, _ = self._shapes.popitem(last=False)
-                self.bytes -= len(oldest)
+        """The shape of this JSON; it drops no others if it takes a hundredth of the bound."""
+        shape = self._recent.get(key) or self._live.get(key)
+        if shape is None:
+            shape = self._live[key] = _shape(key)
+            if shape.memory * 100 <= self._recent.most_bytes:
+                self._recent.put(key, shape)
         return shape
 
+    @property
+    def recent_bytes(self) -> int:
+        """What the shapes used last take."""
+        return self._recent.bytes
 
-_MEMORY_PER_BYTE: Final = 10
-"""A shape takes about ten times the memory of its JSON."""
-_SHAPES: Final = ShapeCache(32 * 1024 * 1024)
+
+def _memory(_key: bytes, shape: PodShape) -> int:
+    return shape.memory
+
+
+_MOST_MEMORY_PER_BYTE: Final = 25
+"""A shape takes at most so many times the memory of its JSON, usually a fifth of that."""
+_SMALL: Final = 2048
+"""Up to so many bytes of JSON, looking at every part of a shape takes longer than making it."""
+_SHAPES: Final = ShapeCache(64 * 1024 * 1024)
 
 
 def _shape(key: bytes) -> PodShape:
@@ -279,7 +286,10 @@ def _shape(key: bytes) -> PodShape:
         card_annotations=loaded.get("annotations", {}),
     )
     limit_exceeded = exceeded({Counted.BYTES: len(key), **_counts(shape)})
-    return replace(shape, limit_exceeded=limit_exceeded, memory=_MEMORY_PER_BYTE * len(key))
+    memory = _MOST_MEMORY_PER_BYTE * len(key)
+    if len(key) > _SMALL:
+        memory = bytes_of(key, *(getattr(shape, field) for field in _FIELDS))
+    return replace(shape, limit_exceeded=limit_exceeded, memory=memory)
 
 
 def _counts(shape: PodShape) -> dict[Counted, int]:

@@ -7,12 +7,24 @@ families at scrape time.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import accumulate
+from typing import Final, Generic, TypeVar
 
 from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily
 
-__all__ = ["Count", "CounterFamily", "Distribution", "HistogramFamily", "exponential_buckets"]
+__all__ = [
+    "Count",
+    "CounterFamily",
+    "Distribution",
+    "HistogramFamily",
+    "LabelValues",
+    "exponential_buckets",
+]
+
+_LONGEST_VALUE: Final = 512
+_VALUE: Final = 256
+"""What a value takes beside its characters."""
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
@@ -24,6 +36,26 @@ def exponential_buckets(start: float, factor: float, count: int) -> tuple[float,
     while len(bounds) < count:
         bounds.append(bounds[-1] * factor)
     return tuple(bounds)
+
+
+class LabelValues:
+    """The values of a label that profiles choose: the first so many of a process."""
+
+    def __init__(self, most: int) -> None:
+        self.most_bytes = most * (_LONGEST_VALUE + _VALUE)
+        self.bytes = 0
+        """About how many bytes the values take."""
+        self._most = most
+        self._values: set[str] = set()
+
+    def of(self, value: str) -> str:
+        """Return the value; "other" for a long one, and for all beyond the first."""
+        if value not in self._values:
+            if len(self._values) >= self._most or len(value) > _LONGEST_VALUE:
+                return "other"
+            self._values.add(value)
+            self.bytes += len(value) + _VALUE
+        return value
 
 
 class Count:
@@ -55,14 +87,31 @@ class Distribution:
         self.total += value
 
 
-class CounterFamily:
-    """A counter and its series, one per combination of label values."""
+_Series = TypeVar("_Series", Count, Distribution)
 
-    def __init__(self, name: str, documentation: str, labels: Sequence[str] = ()) -> None:
+
+class _Family(Generic[_Series]):
+    """Series by their label values."""
+
+    def __init__(self, name: str, documentation: str, labels: Sequence[str]) -> None:
         self._name = name
         self._documentation = documentation
         self._labels = tuple(labels)
-        self._series: dict[tuple[str, ...], Count] = {}
+        self._series: dict[tuple[str, ...], _Series] = {}
+
+    def keep(self, label: str, values: Container[str]) -> None:
+        """Remove the series with other values of the label, if they have it."""
+        if label not in self._labels:
+            return
+        at = self._labels.index(label)
+        self._series = {key: one for key, one in self._series.items() if key[at] in values}
+
+
+class CounterFamily(_Family[Count]):
+    """A counter and its series, one per combination of label values."""
+
+    def __init__(self, name: str, documentation: str, labels: Sequence[str] = ()) -> None:
+        super().__init__(name, documentation, labels)
 
     def child(self, *values: str) -> Count:
         """The series with these label values, made on first use; keep it on a hot path."""
@@ -79,7 +128,7 @@ class CounterFamily:
         return family
 
 
-class HistogramFamily:
+class HistogramFamily(_Family[Distribution]):
     """A histogram and its series, one per combination of label values.
 
     `bounds` are the finite upper bounds, rising; the bucket `+Inf` is added.
@@ -88,11 +137,8 @@ class HistogramFamily:
     def __init__(
         self, name: str, documentation: str, bounds: tuple[float, ...], labels: Sequence[str] = ()
     ) -> None:
-        self._name = name
-        self._documentation = documentation
-        self._labels = tuple(labels)
+        super().__init__(name, documentation, labels)
         self._bounds = bounds
-        self._series: dict[tuple[str, ...], Distribution] = {}
 
     def child(self, *values: str) -> Distribution:
         """The series with these label values, made on first use; keep it on a hot path."""

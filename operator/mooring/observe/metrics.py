@@ -4,7 +4,7 @@ Names, labels and buckets are those of kube-scheduler's pkg/scheduler/metrics/me
 existing dashboards and alerts work unchanged. All durations are in seconds.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
@@ -18,6 +18,7 @@ from mooring.observe.instruments import (
     Count,
     CounterFamily,
     HistogramFamily,
+    LabelValues,
     exponential_buckets,
 )
 from mooring.observe.readings import Readings
@@ -31,7 +32,7 @@ _MOST_EXTENDERS = 100
 """Values of the label `extender`, which profiles choose."""
 
 _MOST_PLUGINS = 500
-"""Values of the label `plugin` of durations and evaluations: profiles name their rules."""
+"""Values of the label `plugin`: profiles name their rules."""
 
 ATTEMPTS_LABEL_LIMIT = 15
 """From this many attempts on the label `attempts` says "15+", which bounds its series."""
@@ -162,7 +163,7 @@ class Metrics(Collector):
             exponential_buckets(0.0001, 2, 12),
             ("event",),
         )
-        self._plugins: set[str] = set()
+        self._plugins = LabelValues(_MOST_PLUGINS)
 
     def _define_pods(self) -> None:
         self._sli_duration = self._histogram(
@@ -270,10 +271,10 @@ class Metrics(Collector):
             exponential_buckets(0.001, 2, 15),
             ("extender", "verb"),
         )
-        self._extenders: set[str] = set()
+        self._extenders = LabelValues(_MOST_EXTENDERS)
 
     def for_profile(self, profile: str) -> ProfileMetrics:
-        """The recorder of this profile, always the same one; keep it beside the pipeline."""
+        """The recorder of this profile, the same one as long as it is in force."""
         recorder = self._profiles.get(profile)
         if recorder is None:
             recorder = self._profiles[profile] = ProfileMetrics(
@@ -283,6 +284,14 @@ class Metrics(Collector):
                 algorithm_duration=self._algorithm_duration,
             )
         return recorder
+
+    def keep_profiles(self, profiles: Container[str]) -> None:
+        """Remove the series of all other profiles: their names may be ever new ones."""
+        for family in self._families:
+            family.keep("profile", profiles)
+        self._profiles = {
+            name: recorder for name, recorder in self._profiles.items() if name in profiles
+        }
 
     def pod_bound(self, attempts: int, seconds: float, *, flushed: bool = False) -> None:
         """A pod is bound after `attempts` attempts, `seconds` after it first entered the queue.
@@ -344,7 +353,7 @@ class Metrics(Collector):
         self._hint_duration.child(self._plugin_label(plugin), event, hint).observe(seconds)
 
     def evaluations(self, plugin: str, point: ExtensionPoint, profile: str) -> Count:
-        """The counter of the decisions that used the plugin's result, always the same one."""
+        """The counter of the decisions that used the plugin's result."""
         return self._plugin_evaluations.child(self._plugin_label(plugin), point, profile)
 
     def event_handled(self, event: str, seconds: float) -> None:
@@ -353,11 +362,7 @@ class Metrics(Collector):
 
     def _plugin_label(self, plugin: str) -> str:
         """The plugin's name; "other" for those beyond the first 500 of a process."""
-        if plugin not in self._plugins:
-            if len(self._plugins) >= _MOST_PLUGINS:
-                return "other"
-            self._plugins.add(plugin)
-        return plugin
+        return self._plugins.of(plugin)
 
     def relisted(self, resource: str) -> None:
         """`resource` (pods, replicasets.apps) was listed again instead of resuming its watch."""
@@ -365,7 +370,7 @@ class Metrics(Collector):
 
     def plugin_failed(self, plugin: str, extension_point: str, kind: str) -> None:
         """A call of a plugin failed; `kind` is error, invalid or slow."""
-        self._plugin_failures.child(plugin, extension_point, kind).add()
+        self._plugin_failures.child(self._plugin_label(plugin), extension_point, kind).add()
 
     def shadow_decided(self, profile: str, result: str) -> None:
         """A profile in mode Shadow has decided about a pod, with this result."""
@@ -384,11 +389,7 @@ class Metrics(Collector):
 
         Extenders beyond the first 100 of a process share the label "other".
         """
-        if extender not in self._extenders:
-            if len(self._extenders) >= _MOST_EXTENDERS:
-                extender = "other"
-            else:
-                self._extenders.add(extender)
+        extender = self._extenders.of(extender)
         self._extender_calls.child(extender, verb, result).add()
         if result != "invalid":
             self._extender_duration.child(extender, verb).observe(seconds)

@@ -11,6 +11,7 @@ This module needs the packages of the extra `otlp`; it is imported if an endpoin
 import asyncio
 import hashlib
 import logging
+import sys
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -46,6 +47,8 @@ logger = logging.getLogger(__name__)
 
 _MOST_WAITING: Final = 32_768
 """Steps that wait until spans are made of them; those beyond are lost."""
+_MOST_BYTES: Final = 64 * 2**20
+"""What these steps may take."""
 _MOST_OPEN: Final = 16_384
 """Attempts that have a node and have not ended; when there are more, the oldest is lost."""
 _LONGEST_CAUSE: Final = 1_024
@@ -140,6 +143,9 @@ class Traces:
         self._sleep = sleep
         self._flush_seconds = flush_seconds
         self._waiting = deque[NotedStep]()
+        self.most_bytes = _MOST_BYTES
+        self.bytes = 0
+        """About how many bytes the steps take that wait."""
         self._finished = _Finished()
         self._spans = _PodSpans(self._finished, version, instance, self._lose)
         self._exporting: asyncio.Future[bool] | None = None
@@ -157,10 +163,12 @@ class Traces:
         """A span will be made of the step, if it needs one; returns at once."""
         if noted.step not in _FOLLOWED:
             return
-        if len(self._waiting) >= _MOST_WAITING:
+        size = _size(noted)
+        if len(self._waiting) >= _MOST_WAITING or self.bytes + size > self.most_bytes:
             self._lose(1, "too many at once")
         else:
             self._waiting.append(noted)
+            self.bytes += size
 
     async def run(self) -> None:
         """Sends spans until cancelled, and then what is left, for a bounded time."""
@@ -195,7 +203,9 @@ class Traces:
         offset = self._offset()
         while self._waiting and len(self._finished.spans) < _BATCH:
             for _ in range(min(_SLICE, len(self._waiting))):
-                self._spans.take(self._waiting.popleft(), offset)
+                noted = self._waiting.popleft()
+                self.bytes -= _size(noted)
+                self._spans.take(noted, offset)
             await asyncio.sleep(0)
 
     def _offset(self) -> float:
@@ -411,6 +421,11 @@ class _PodSpans:
         )
         self._identifiers.root = None
         span.end(_nanoseconds(ended.time + offset))
+
+
+def _size(noted: NotedStep) -> int:
+    """About how many bytes the step takes."""
+    return 1000 + sum(map(sys.getsizeof, noted.details)) + len(noted.decision or b"")
 
 
 def _pod_attributes(noted: NotedStep) -> dict[str, str]:

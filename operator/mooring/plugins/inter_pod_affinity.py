@@ -1,9 +1,8 @@
 """Affinity and anti-affinity between pods, in both directions (interpodaffinity/)."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from mooring.framework.plugin import Normalize
 from mooring.framework.scores import MAX_SCORE
 from mooring.framework.verdicts import SKIP, Explanation, Skip
 from mooring.model.affinity import AffinityTerm, PodAffinity
+from mooring.model.bounded_cache import cached
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.shape import PodShape
@@ -26,6 +26,9 @@ from mooring.state.topology.selection import Selection, selection, term_selector
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["InterPodAffinity"]
+
+_MOST_BYTES: Final = 16 * 1024 * 1024
+"""What the terms of pods used last may take, with the pods' shapes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,7 +163,7 @@ def _together(nodes: NodeView, counts: _Counts) -> BoolArray:
     return fits
 
 
-@lru_cache(maxsize=512)
+@cached(_MOST_BYTES)
 def _terms(shape: PodShape) -> _Terms:
     affinity: PodAffinity = shape.affinity
     required: tuple[AffinityTerm, ...] = affinity.required

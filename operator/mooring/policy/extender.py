@@ -7,7 +7,6 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from functools import lru_cache
 from typing import Annotated, Final
 from urllib.parse import urlsplit, urlunsplit
 
@@ -20,6 +19,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from mooring.model.bounded_cache import cached
 from mooring.policy.durations import Duration
 from mooring.policy.errors import FieldError, ProfileInvalid
 from mooring.policy.names import ExtendedResource
@@ -58,7 +58,7 @@ def _url(text: str) -> str:
     return text
 
 
-@lru_cache  # the name is read several times for each pod
+@cached(2**20)  # the name is read several times for each pod
 def _without_user(url: str) -> str:
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

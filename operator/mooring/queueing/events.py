@@ -1,21 +1,33 @@
 """The cluster events that some pod has still to be checked against, in the order they came."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from mooring.model.events import ClusterEvent
+from mooring.model.bounded_cache import bytes_of
+from mooring.model.events import ClusterEvent, Kind
+from mooring.model.pod import Pod
+from mooring.model.shape import PodShape
 
 __all__ = ["MOST_EVENTS", "EventLog"]
 
 MOST_EVENTS: Final = 10_000
 """How many events are kept; a pod that missed an older one is tried again whatever it was."""
+_MOST_BYTES: Final = 64 * 2**20
+_EVENT: Final = 2048
+"""What an ordinary event takes; what pods share, their shapes, is counted once."""
 
 
 class EventLog:
     """Events by number: the first that ever came has number 0. The oldest are dropped."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+        self.most_bytes = most_bytes
+        self.bytes = 0
+        """About how many bytes the events take, with objects that may be gone."""
+        self._shapes = Counter[PodShape]()
         self._events: list[ClusterEvent] = []
+        self._sizes: list[int] = []
         self.start = 0
         """The number of the first event that is kept."""
 
@@ -36,12 +48,54 @@ class EventLog:
         return self.start + len(self._events)
 
     def extend(self, events: Iterable[ClusterEvent]) -> None:
-        """Adds the events, and drops the oldest if there are too many."""
-        self._events += events
+        """Adds the events, and drops the oldest if there are too many or they take too much."""
+        for event in events:
+            self._events.append(event)
+            self._sizes.append(_size(event))
+            self.bytes += self._sizes[-1] + self._shapes_that_come(event)
         self.drop_before(self.end - MOST_EVENTS)
+        while self.bytes > self.most_bytes:
+            self.drop_before(self.start + 1 + len(self._events) // 8)
 
     def drop_before(self, number: int) -> None:
         """Drops the events with smaller numbers."""
         if number > self.start:
-            del self._events[: number - self.start]
+            dropped = slice(number - self.start)
+            for event, size in zip(self._events[dropped], self._sizes[dropped], strict=True):
+                self.bytes -= size + self._shapes_that_go(event)
+            del self._events[dropped], self._sizes[dropped]
             self.start = number
+
+    def _shapes_that_come(self, event: ClusterEvent) -> int:
+        """What the shapes take of which this is the first event."""
+        total = 0
+        for shape in _shapes(event):
+            self._shapes[shape] += 1
+            total += shape.memory if self._shapes[shape] == 1 else 0
+        return total
+
+    def _shapes_that_go(self, event: ClusterEvent) -> int:
+        """What the shapes took of which this was the last event."""
+        total = 0
+        for shape in _shapes(event):
+            self._shapes[shape] -= 1
+            if not self._shapes[shape]:
+                del self._shapes[shape]
+                total += shape.memory
+        return total
+
+
+def _shapes(event: ClusterEvent) -> list[PodShape]:
+    return [pod.shape for pod in (event.before, event.after) if isinstance(pod, Pod)]
+
+
+def _size(event: ClusterEvent) -> int:
+    """About how many bytes the event takes, without the shapes of its pods."""
+    total = _EVENT
+    for found in (event.before, event.after):
+        if isinstance(found, Pod):
+            texts = (found.labels, found.annotations)
+            total += sum(sum(map(len, (*some, *some.values()))) for some in texts)
+        elif found is not None and event.kind is not Kind.NODE:  # no tenant writes nodes
+            total += bytes_of(found)
+    return total

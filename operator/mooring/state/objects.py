@@ -18,6 +18,8 @@ class Objects:
         self._by_kind: dict[Kind, dict[str, Any]] = {kind: {} for kind in Kind}
         self._services: defaultdict[str, dict[str, Service]] = defaultdict(dict)
         self._service_tuples: dict[str, tuple[Service, ...]] = {}
+        self._service_changes = 0
+        self._service_versions: dict[str, int] = {}
 
     def of(self, kind: Kind) -> Mapping[str, Any]:
         """The objects of a kind, read-only."""
@@ -30,7 +32,7 @@ class Objects:
         objects[key] = value
         if kind is Kind.SERVICE and value != before:
             self._services[value.namespace][value.name] = value
-            self._service_tuples.pop(value.namespace, None)
+            self._services_changed(value.namespace)
         return before
 
     def pop(self, kind: Kind, key: str) -> Any | None:
@@ -38,10 +40,19 @@ class Objects:
         before = self._by_kind[kind].pop(key, None)
         if kind is Kind.SERVICE and before is not None:
             del self._services[before.namespace][before.name]
+            self._services_changed(before.namespace)
             if not self._services[before.namespace]:
-                del self._services[before.namespace]
-            self._service_tuples.pop(before.namespace, None)
+                del self._services[before.namespace], self._service_versions[before.namespace]
         return before
+
+    def _services_changed(self, namespace: str) -> None:
+        self._service_tuples.pop(namespace, None)
+        self._service_changes += 1
+        self._service_versions[namespace] = self._service_changes
+
+    def services_version(self, namespace: str) -> int:
+        """Return a number that changes with the Services of the namespace; 0 without any."""
+        return self._service_versions.get(namespace, 0)
 
     def services(self, namespace: str) -> tuple[Service, ...]:
         """The Services of a namespace; the same tuple object until one of them changes."""

@@ -76,7 +76,7 @@ async def test_nodes_are_listed_once_and_then_watched() -> None:
 
 async def test_a_pod_that_was_seen_is_not_read_again() -> None:
     async with ApiServer() as server, ApiClient(Connection(server.url)) as client:
-        objects = ApiObjects(client, wanted=lambda: True)
+        objects = ApiObjects(client, wanted=lambda _: True)
         found = parse_pod(WEB)
         objects.seen(found, {**WEB, "metadata": {**WEB["metadata"], "managedFields": [{}]}})
         assert orjson.loads(await objects.pod(found)) == WEB
@@ -87,25 +87,43 @@ async def test_a_pod_that_was_seen_is_not_read_again() -> None:
         assert orjson.loads(await reading) == WEB
 
 
-async def test_pods_are_not_kept_while_no_profile_has_extenders() -> None:
+async def test_pods_are_not_kept_whose_profile_has_no_extenders() -> None:
     async with ApiServer() as server, ApiClient(Connection(server.url)) as client:
-        objects = ApiObjects(client, wanted=lambda: False)
+        objects = ApiObjects(client, wanted=lambda pod: pod.name != WEB["metadata"]["name"])
         objects.seen(parse_pod(WEB), WEB)
         reading = asyncio.create_task(objects.pod(parse_pod(WEB)))
         (await server.next()).reply(WEB)
         assert orjson.loads(await reading) == WEB
 
 
-async def test_a_pod_that_changed_while_no_profile_had_extenders_is_read_again() -> None:
+async def test_a_pod_that_changed_while_its_profile_had_no_extenders_is_read_again() -> None:
     async with ApiServer() as server, ApiClient(Connection(server.url)) as client:
         wanted = True
-        objects = ApiObjects(client, wanted=lambda: wanted)
+        objects = ApiObjects(client, wanted=lambda _: wanted)
         objects.seen(parse_pod(WEB), {**WEB, "old": True})
         wanted = False
         objects.seen(parse_pod(WEB), WEB)
         reading = asyncio.create_task(objects.pod(parse_pod(WEB)))
         (await server.next()).reply(WEB)
         assert orjson.loads(await reading) == WEB
+
+
+async def test_pods_are_kept_up_to_so_many_bytes_and_others_are_read() -> None:
+    async with ApiServer() as server, ApiClient(Connection(server.url)) as client:
+        objects = ApiObjects(client, wanted=lambda _: True, most_bytes=300_000)
+        large = {"a": "x" * 100_000}
+        raws = [pod(f"web-{number}", annotations=large) for number in range(5)]
+        for raw in raws:
+            for _ in range(3):
+                objects.seen(parse_pod(raw), raw)
+        assert 200_000 <= objects.bytes <= 300_000
+        assert orjson.loads(await objects.pod(parse_pod(raws[0]))) == raws[0]
+        reading = asyncio.create_task(objects.pod(parse_pod(raws[4])))
+        (await server.next()).reply(raws[4])
+        assert orjson.loads(await reading) == raws[4]
+        for raw in raws:
+            objects.forget(raw["metadata"]["uid"])
+        assert objects.bytes == 0
 
 
 def test_an_object_that_is_kept_as_json_occupies_little_more_than_its_length() -> None:

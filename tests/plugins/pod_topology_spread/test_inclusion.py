@@ -1,3 +1,5 @@
+import gc
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -151,11 +153,24 @@ def test_scopes_that_no_policy_narrows_are_shared_by_all_pods() -> None:
     assert counted_nodes(state, shape(cpu="2"), (ZONE,), inclusion) is first
 
 
-def test_a_bounded_number_of_scopes_is_kept() -> None:
-    state, inclusion = cluster(*NODES), NodeInclusion()
-    for i in range(600):
-        counted_nodes(state, shape(node_selector={"disk": str(i)}), (), inclusion)
-    assert len(inclusion._kept) <= 256
+def test_scopes_take_a_bounded_number_of_bytes() -> None:
+    state = cluster(*(node(f"n{i}", zone="a") for i in range(3000)))
+    inclusion = NodeInclusion(200_000)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for i in range(100):
+            others = {"key": "disk", "operator": "NotIn", "values": [f"disk-{i}"]}
+            terms = {"nodeSelectorTerms": [{"matchExpressions": [others]}]}
+            required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+            found = counted_nodes(state, shape(affinity={"nodeAffinity": required}), (), inclusion)
+            assert found.rows is not None
+            assert len(found.rows) == 3000
+        gc.collect()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken <= 1_000_000
 
 
 class CountedSelector(NodeSelector):

@@ -181,8 +181,56 @@ def test_dropped_counts_are_made_again() -> None:
     before = state.topology.counts(chosen(), ZONE)
     state.topology.counts(chosen(), HOSTNAME)
     put(state, web("q", "b1"))
-    assert by_value(before) == {"a": 1}
+    assert state.topology.counts(chosen(), ZONE) is not before
     assert by_value(state.topology.counts(chosen(), ZONE)) == {"a": 1, "b": 1}
+
+
+def test_dropped_counts_that_a_decision_still_holds_are_right_in_its_trials() -> None:
+    state = cluster(*NODES)
+    state.topology = TopologyCounts(state.nodes, state.objects, most_bytes=1)
+    put(state, web("p", "a1"), web("apart", "b1", affinity={"podAntiAffinity": {HARD: [TO_WEB]}}))
+    selected = state.topology.counts(chosen(), ZONE)
+    ((_, avoiding),) = state.topology.owners(Role.FORBIDDEN, parse_pod(pod(labels=WEB)))
+    state.topology.counts(chosen(), HOSTNAME)
+    with state.trial() as trial:
+        trial.remove(uid_of("p"))
+        trial.remove(uid_of("apart"))
+        assert by_value(selected) == by_value(avoiding) == {}
+        trial.add(parse_pod(web("p", "a1")), state.nodes.row_of["b1"])
+        assert by_value(selected) == {"b": 1}
+    assert by_value(selected) == {"a": 1, "b": 1}
+    assert by_value(avoiding) == {"b": 1}
+
+
+def test_counts_are_dropped_when_their_bytes_are_used_up() -> None:
+    state = cluster(*NODES)
+    state.topology = TopologyCounts(state.nodes, state.objects, most_bytes=1_000_000)
+    values = [f"value-{i:050}" for i in range(1000)]
+    for i in range(20):
+        large = {"key": f"n{i}", "operator": "In", "values": values}
+        part = PodSelector(
+            parse_label_selector({"matchExpressions": [large]}), frozenset(("default",))
+        )
+        state.topology.counts(selection((part,), terminating=True), ZONE)
+        assert state.topology.bytes <= 1_000_000
+    assert len(state.topology._counts) == 1
+    for i in range(2000):
+        state.topology.counts(chosen({"n": str(i)}), ZONE)
+        assert state.topology.bytes <= 1_000_000
+    assert 200 <= len(state.topology._counts) <= 1000
+
+
+def test_bytes_are_counted_as_counts_grow_and_go() -> None:
+    state = cluster(*NODES)
+    empty = state.topology.bytes
+    state.topology.counts(chosen(), EACH_NODE)
+    small = state.topology.bytes
+    put(state, *(node(f"n{i}") for i in range(5000)), web("p", "n4999"))
+    assert state.topology.counts(chosen(), EACH_NODE).total == 1
+    assert state.topology.bytes >= small + 4 * 5000
+    state.topology.most_bytes = 0
+    state.topology.counts(chosen({"a": "b"}), ZONE)
+    assert empty < state.topology.bytes <= small + 100
 
 
 def test_nothing_is_remembered_of_pods_and_terms_that_are_gone() -> None:

@@ -1,9 +1,12 @@
+import gc
+import tracemalloc
 from typing import Any
 
 from mooring.model.events import Kind
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.state.cluster import ClusterState
+from mooring.state.topology.default_selectors import DefaultSelectors
 from mooring.state.topology.selection import Selection
 from mooring.testing.builders import api_object, cluster, pod, service
 
@@ -51,6 +54,31 @@ def test_the_selectors_of_all_matching_services_are_merged() -> None:
         service("e", {}),
     )
     assert asked(state.default_selector.of(web())) == {"app": ("web",), "tier": ("front",)}
+
+
+def test_what_is_known_of_pods_that_differ_takes_a_bounded_number_of_bytes() -> None:
+    state = cluster(service("large", WEB))
+    selectors = DefaultSelectors(state.objects, most_bytes=500_000)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(3000):
+            put(state, service("large", {**WEB, f"unique-{number}": "x"}))
+            assert selectors.of(web(labels={**FULL, f"unique-{number}": "x"})) is not None
+        gc.collect()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken <= 700_000
+
+
+def test_the_services_of_a_namespace_may_come_and_go() -> None:
+    state = cluster()
+    for _ in range(2):
+        assert state.default_selector.of(web()) is None
+        put(state, service("a", WEB))
+        assert asked(state.default_selector.of(web())) == {"app": ("web",)}
+        state.delete(Kind.SERVICE, "default/a")
 
 
 def test_the_controller_adds_its_selector() -> None:

@@ -3,7 +3,7 @@ import numpy as np
 from mooring.model.events import Kind
 from mooring.model.node import ZONE, parse_node
 from mooring.state.labels import EACH_NODE
-from mooring.state.topology.domain_counts import MutableDomainCounts
+from mooring.state.topology.domain_counts import MutableDomainCounts, TakenBytes
 from mooring.state.view import NodeView
 from mooring.testing.builders import cluster, node
 
@@ -12,7 +12,7 @@ NODES = NodeView(STATE.nodes)
 
 
 def tally(key: str, **pods: int) -> MutableDomainCounts:
-    counts = MutableDomainCounts(STATE.nodes.domains(key))
+    counts = MutableDomainCounts(STATE.nodes.domains(key), TakenBytes())
     for name, number in pods.items():
         counts.add(STATE.nodes.row_of[name], number)
     return counts
@@ -49,9 +49,24 @@ def test_the_item_after_the_last_code_is_zero_for_absent_to_find() -> None:
 
 def test_domains_that_come_later_have_counts() -> None:
     state = cluster()
-    zones = MutableDomainCounts(state.nodes.domains(ZONE))
+    zones = MutableDomainCounts(state.nodes.domains(ZONE), TakenBytes())
     for i in range(40):
         state.put(Kind.NODE, f"n{i}", parse_node(node(f"n{i}", zone=f"z{i}")))
     assert zones.at(NodeView(state.nodes)).tolist() == [0] * 40
     zones.add(39, 7)
     assert zones.by_code.tolist() == [0] * 39 + [7, 0]
+
+
+def test_what_the_arrays_take_is_counted_until_they_are_dropped() -> None:
+    state = cluster()
+    taken = TakenBytes()
+    zones = MutableDomainCounts(state.nodes.domains(ZONE), taken)
+    for i in range(1000):
+        state.put(Kind.NODE, f"n{i}", parse_node(node(f"n{i}", zone=f"z{i}")))
+    zones.add(999, 7)
+    assert 4_000 <= taken.bytes <= 8_000
+    zones.drop(lambda counts: counts.add(0, 3))
+    assert taken.bytes == 0
+    assert zones.at(NodeView(state.nodes)).sum() == 3
+    assert zones.at(NodeView(state.nodes)).sum() == 3
+    assert taken.bytes == 0

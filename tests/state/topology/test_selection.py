@@ -1,3 +1,5 @@
+import gc
+import tracemalloc
 from collections.abc import Mapping
 from typing import Any
 
@@ -6,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.model.affinity import parse_pod_affinity
+from mooring.model.bounded_cache import bytes_of
 from mooring.model.selectors import parse_label_selector
 from mooring.state.topology.selection import (
     PodSelector,
@@ -94,6 +97,40 @@ def test_a_selection_says_where_to_look_for_its_pods(
     pods: Selection, expected: set[tuple[str | None, tuple[str, str] | None]]
 ) -> None:
     assert set(lookup_keys(pods)) == expected
+
+
+def test_many_namespaces_and_many_values_are_not_multiplied() -> None:
+    values = [f"v{i}" for i in range(5000)]
+    many = parse_label_selector(
+        {"matchExpressions": [{"key": "app", "operator": "In", "values": values}]}
+    )
+    pods = selection(
+        (PodSelector(many, frozenset(f"n{i}" for i in range(5000))),), terminating=True
+    )
+    index: SelectionIndex[Selection] = SelectionIndex()
+    index.add(pods, pods)
+    assert len([*lookup_keys(pods)]) == 5000
+    assert [*index.selecting("n7", None, {"app": "v9"})] == [pods]
+    assert [*index.selecting("n7", None, {"app": "other"})] == []
+    assert [*index.selecting("other", None, {"app": "v9"})] == []
+
+
+def test_the_memory_of_a_selection_has_its_places_in_an_index() -> None:
+    values = [f"value {i}" for i in range(3000)]
+    many = parse_label_selector(
+        {"matchExpressions": [{"key": "app", "operator": "In", "values": values}]}
+    )
+    part = PodSelector(many, frozenset(("a",)))
+    index: SelectionIndex[Selection] = SelectionIndex()
+    pods = selection((part,), terminating=True)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        index.add(pods, pods)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken <= pods.memory - bytes_of(part) <= 2 * taken
 
 
 namespaces = st.sampled_from(("a", "b", "c"))

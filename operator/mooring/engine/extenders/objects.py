@@ -1,9 +1,9 @@
 """The objects that extenders get, read from the API server.
 
 The mirror keeps what decisions read and no more, but extenders get whole objects. So pods without a
-node are kept as JSON while a profile in force has extenders. A pod that came in before, or has a
-node, is read when an extender is called. Nodes, which only extenders without a cache of their own
-get, are watched from the first such call on.
+node are kept as JSON if their profile has extenders, up to a number of bytes. A pod that came in
+before, has a node or did not find space is read when an extender is called. Nodes, which only
+extenders without a cache of their own get, are watched from the first such call on.
 """
 
 import asyncio
@@ -24,15 +24,29 @@ from mooring.model.pod import Pod
 __all__ = ["ApiObjects", "as_json"]
 
 _LISTED_SECONDS: Final = 30.0
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""Enough for some 10,000 ordinary pods."""
+_ENTRY: Final = 256
+"""What a pod takes beside its JSON."""
 
 
 class ApiObjects:
     """Implements `ExtenderObjects` over an API server.
 
-    `wanted` tells whether a profile in force has extenders.
+    `wanted` tells whether the profile that takes a pod has extenders. At most `most_bytes` are
+    kept. Once they are used up no further pods are, because those that came first are tried first.
     """
 
-    def __init__(self, client: ApiClient, *, wanted: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        client: ApiClient,
+        *,
+        wanted: Callable[[Pod], bool] = lambda _pod: False,
+        most_bytes: int = _MOST_BYTES,
+    ) -> None:
+        self.most_bytes = most_bytes
+        self.bytes = 0
+        """What the pods that are kept take."""
         self._client = client
         self._wanted = wanted
         self._pods: dict[str, Json] = {}
@@ -42,14 +56,19 @@ class ApiObjects:
 
     def seen(self, pod: Pod, raw: Mapping[str, Any]) -> None:
         """The API server shows the pod without a node."""
-        if self._wanted():
-            self._pods[pod.uid] = as_json(raw)
-        else:
-            self._pods.pop(pod.uid, None)  # it may have changed since it was kept
+        self.forget(pod.uid)  # it may have changed since it was kept
+        if not self._wanted(pod):
+            return
+        json = as_json(raw)
+        if self.bytes + len(json) + _ENTRY <= self.most_bytes:
+            self._pods[pod.uid] = json
+            self.bytes += len(json) + _ENTRY
 
     def forget(self, uid: str) -> None:
         """The pod has a node, or is gone."""
-        self._pods.pop(uid, None)
+        json = self._pods.pop(uid, None)
+        if json is not None:
+            self.bytes -= len(json) + _ENTRY
 
     async def pod(self, pod: Pod) -> Json:
         """The pod as it was seen last, or as the API server has it now.

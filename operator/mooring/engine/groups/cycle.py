@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
+from weakref import WeakValueDictionary
 
 from mooring.engine.binding import PodRejected
 from mooring.engine.groups.answers import GroupAnswers
@@ -37,8 +38,6 @@ _MOST_DECISIONS: Final = 8
 """In one attempt: Reserve or Permit may reject a member, or the cluster may change in pauses."""
 _ALWAYS_OUTDATED: Final = "the cluster changed each time while nodes were searched for"
 _ALL_ON_NODES: Final = "all members are on nodes"
-_MOST_REMEMBERED: Final = 4_096
-"""Groups of which the member with the latest end of its backoff is remembered."""
 
 
 def group_of(pod: Pod, pipeline: Pipeline, cluster: Snapshot) -> PodGroupState | None:
@@ -112,10 +111,11 @@ class GroupBackoffs:
     """
 
     def __init__(self) -> None:
-        self._latest: dict[tuple[GroupKey, str], QueuedPod] = {}
+        self._latest: WeakValueDictionary[tuple[GroupKey, str], QueuedPod] = WeakValueDictionary()
         """By group and profile the member whose backoff ended last of all when this was looked up.
 
-        It only saves the search: a member that has left, or whose backoff ended, is not used.
+        It only saves the search: a member that has left, or whose backoff ended, is not used, and
+        one that is gone is not kept.
         """
 
     def postpone(
@@ -130,8 +130,6 @@ class GroupBackoffs:
             if latest.backoff_expiration <= now:
                 self._latest.pop(key, None)
                 return False
-            if len(self._latest) >= _MOST_REMEMBERED:
-                self._latest.clear()
             self._latest[key] = latest
         scheduler.queue.postpone(queued, latest.backoff_expiration, now)
         return True

@@ -5,12 +5,12 @@ is an array indexed by the mask, computed once per matrix of links. One set is b
 another if its weakest link has a higher rank, or its links have a higher sum of ranks.
 """
 
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from mooring.model.bounded_cache import BoundedCache, bytes_of, cached
 from mooring.model.devices import MAX_CARDS, Links
 from mooring.state.columns import IntArray
 
@@ -19,10 +19,9 @@ __all__ = ["Subsets", "subsets"]
 _NO_LINK: Final = 127
 """The weakest link of a set that has none, because it has fewer than two cards."""
 _GROUPS: Final = (8, 4, 2)
-_MOST_CHOICES: Final = 16_384
 
 
-@lru_cache(maxsize=32)
+@cached(64 * 2**20)
 def subsets(links: Links, count: int) -> "Subsets":
     """The sets of a node's cards; matrices that many nodes have are looked at once."""
     return Subsets(links, count)
@@ -40,7 +39,10 @@ class Subsets:
         for card in range(count):
             self._add_card(card, links[card] if links else (0,) * count)
         self._best_group = {group: self._best_within(group) for group in _GROUPS}
-        self._chosen: dict[tuple[int, int], int | None] = {}
+        self._chosen: BoundedCache[tuple[int, int], tuple[int | None]] = BoundedCache(2**20)
+        arrays = (self._cards, self._weakest, self._sum, self._best_group)
+        self.memory = self._chosen.most_bytes + bytes_of(*arrays)
+        """How many bytes it takes at most."""
 
     def best(self, free: int, cards: int) -> int | None:
         """The best-connected set of so many of the free cards; None if there are too few.
@@ -49,11 +51,11 @@ class Subsets:
         cards, and of these the one with the lowest numbers.
         """
         key = (free, cards)
-        if key not in self._chosen:
-            if len(self._chosen) >= _MOST_CHOICES:
-                self._chosen.clear()
-            self._chosen[key] = self._choose(free, cards)
-        return self._chosen[key]
+        known = self._chosen.get(key)
+        if known is None:
+            known = (self._choose(free, cards),)
+            self._chosen.put(key, known)
+        return known[0]
 
     def weakest_link(self, chosen: int) -> int:
         """The rank of the weakest link within a set; `_NO_LINK`, more than any, for one card."""

@@ -1,11 +1,14 @@
 """The nodes that a topology spread constraint counts, by its node inclusion policies."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
+from itertools import count
 from typing import Final
 
 import numpy as np
 
 from mooring.model.affinity import SpreadConstraint
+from mooring.model.bounded_cache import BoundedCache, bytes_of, cached
 from mooring.model.node import Node
 from mooring.model.shape import PodShape
 from mooring.model.taints import repelled
@@ -18,7 +21,10 @@ from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["CountedNodes", "NodeInclusion", "includes"]
 
-_MOST_KEPT: Final = 256
+_Key = tuple[str, tuple[str, ...], int | None, int | None]
+
+_MOST_BYTES: Final = 8 * 1024 * 1024
+"""Enough for 200 sets of 5,000 nodes, of each profile."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,14 +53,12 @@ class CountedNodes:
 class NodeInclusion:
     """Finds the nodes that a constraint counts.
 
-    They are kept until a node's labels or taints change.
+    They are kept until a node's labels or taints change, those used last.
     """
 
-    def __init__(self) -> None:
-        self._kept: dict[tuple[object, ...], CountedNodes] = {}
-        self._numbers: dict[object, int] = {}
-        self._numbers_of: dict[PodShape, tuple[int, int]] = {}
-        self._version = -1
+    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+        self._kept: BoundedCache[_Key, tuple[int, CountedNodes]]
+        self._kept = BoundedCache(most_bytes, _bytes_of_nodes)
 
     def counted_nodes(
         self, shape: PodShape, constraint: SpreadConstraint, keys: tuple[str, ...], nodes: NodeView
@@ -65,38 +69,61 @@ class NodeInclusion:
         `keys`, and match its node inclusion policies
         (matchNodeInclusionPolicies in podtopologyspread/common.go).
         """
-        most = max(len(self._kept), len(self._numbers_of))
-        if self._version != nodes.topology_version or most >= _MOST_KEPT:
-            for kept in (self._kept, self._numbers, self._numbers_of):
-                kept.clear()
-            self._version = nodes.topology_version
         selects = bool(shape.required_nodes or shape.node_selector.requirements)
         by_affinity = constraint.honor_affinity and selects
         by_taints = constraint.honor_taints and len(nodes.taint_sets) > 1
         of_shape = shape if by_affinity or by_taints else None
-        selects_like, tolerates_like = (0, 0) if of_shape is None else self._numbers_for(of_shape)
+        selects_like, tolerates_like = (0, 0) if of_shape is None else _numbers_for(of_shape)
         selected = selects_like if by_affinity else None
         tolerated = tolerates_like if by_taints else None
         key = (constraint.topology_key, keys, selected, tolerated)
-        counted = self._kept.get(key)
-        if counted is None:
-            counted = self._kept[key] = _counted_nodes(of_shape, constraint, keys, nodes)
+        known = self._kept.get(key)
+        if known is not None and known[0] == nodes.topology_version:
+            return known[1]
+        counted = _counted_nodes(of_shape, constraint, keys, nodes)
+        self._kept.put(key, (nodes.topology_version, counted))
         return counted
 
-    def _numbers_for(self, shape: PodShape) -> tuple[int, int]:
-        """Numbers that are equal for shapes that select the same nodes, and tolerate the same.
 
-        A selector may be large, so it is hashed once per shape and not for each constraint.
-        """
-        found = self._numbers_of.get(shape)
-        if found is None:
-            selects, tolerates = (shape.node_selector, shape.required_nodes), shape.tolerations
-            numbers = self._numbers
-            found = self._numbers_of[shape] = (
-                numbers.setdefault(selects, len(numbers)),
-                numbers.setdefault(tolerates, len(numbers)),
-            )
-        return found
+def _bytes_of_nodes(key: _Key, value: tuple[int, CountedNodes]) -> int:
+    _, counted = value
+    rows = 0 if counted.rows is None else counted.rows.nbytes
+    return bytes_of(key) + rows + counted.inhabited.nbytes
+
+
+class _HashedOnce:
+    """What selects nodes, which may be large: its hash is kept."""
+
+    __slots__ = ("_hash", "_value")
+
+    def __init__(self, value: Hashable) -> None:
+        self._value = value
+        self._hash = hash(value)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _HashedOnce) and self._value == other._value
+
+
+_numbers: Final = count()
+
+
+@cached(8 * 1024 * 1024)
+def _numbers_for(shape: PodShape) -> tuple[int, int]:
+    """Numbers that are equal for shapes that select the same nodes, and tolerate the same.
+
+    A selector may be large, so it is hashed once per shape and not for each constraint.
+    """
+    selects = _HashedOnce((shape.node_selector, shape.required_nodes))
+    return _number(selects), _number(_HashedOnce(shape.tolerations))
+
+
+@cached(8 * 1024 * 1024)
+def _number(_selecting: _HashedOnce) -> int:
+    """A number of its own for every value; a value that was forgotten gets another one."""
+    return next(_numbers)
 
 
 def _counted_nodes(

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import product
 from typing import ClassVar, Final
 
@@ -16,6 +15,7 @@ from mooring.framework.plugin import Normalize
 from mooring.framework.scores import MAX_SCORE
 from mooring.framework.verdicts import SKIP, Explanation, Skip
 from mooring.model.affinity import SpreadConstraint
+from mooring.model.bounded_cache import cached
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import HOSTNAME, ZONE, Node
 from mooring.model.pod import Pod
@@ -30,6 +30,9 @@ from mooring.state.topology.selection import Pair, PodSelector, Selection, selec
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["PodTopologySpread"]
+
+_MOST_BYTES: Final = 16 * 1024 * 1024
+"""What the constraints of pods used last may take, with the pods' shapes and labels."""
 
 _SYSTEM_DEFAULTS: Final = (
     SpreadConstraint(max_skew=3, topology_key=HOSTNAME, hard=False, selector=None),
@@ -264,7 +267,7 @@ def _missing(nodes: NodeView, keys: tuple[str, ...]) -> BoolArray:
     return missing
 
 
-@lru_cache(maxsize=512)
+@cached(_MOST_BYTES)
 def _own_rules(shape: PodShape, labels: frozenset[Pair], *, hard: bool) -> tuple[_Rule, ...]:
     known = dict(labels)
     return tuple(_rule(c, shape.namespace, known) for c in shape.spread if c.hard is hard)

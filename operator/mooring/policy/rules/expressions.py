@@ -10,11 +10,11 @@ import re
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 from cel_expr_python import cel  # type: ignore[import-untyped] # the wheel has no py.typed
 
+from mooring.model.bounded_cache import cached
 from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean
 
 __all__ = [
@@ -181,7 +181,7 @@ class Checked:
         return mistake_at(line, len(before) - (before.rfind("\n") + 1) + 1, message)
 
 
-@lru_cache(maxsize=512)
+@cached(16 * 2**20)
 def check(source: str) -> Checked:
     """The checked expression.
 

@@ -9,9 +9,9 @@ Amounts may differ on every node, so what reads them must consist of operations 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
+from mooring.model.bounded_cache import cached
 from mooring.policy.errors import FieldError, ProfileInvalid
 from mooring.policy.rules.cost import CALL, cost
 from mooring.policy.rules.expressions import (
@@ -169,7 +169,7 @@ class Plan:
         return frozenset(read.variable for read in self.reads)
 
 
-@lru_cache(maxsize=512)
+@cached(16 * 2**20)
 def plan_filter(source: str) -> Plan:
     """The plan of an expression that is true or false.
 
@@ -179,7 +179,7 @@ def plan_filter(source: str) -> Plan:
     return _plan(source, (Type.BOOL,), "must be true or false")
 
 
-@lru_cache(maxsize=512)
+@cached(16 * 2**20)
 def plan_score(source: str) -> Plan:
     """The plan of an expression that is an int or a double.
 

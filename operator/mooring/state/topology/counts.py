@@ -7,15 +7,21 @@ once, when a decision first needs them, and then updated by every pod, node and 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 from mooring.model.pod import Pod
 from mooring.state.nodes import NodeTable
 from mooring.state.objects import Objects
-from mooring.state.topology.domain_counts import DomainCounts, MutableDomainCounts
+from mooring.state.topology.domain_counts import DomainCounts, MutableDomainCounts, TakenBytes
 from mooring.state.topology.equivalent_pods import EquivalenceTable, EquivalentPods, OwnedTerm, Role
 from mooring.state.topology.selection import Selection, SelectionIndex
 
 __all__ = ["TopologyCounts"]
+
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""Enough for 2,000 counts per node with 5,000 nodes."""
+_BYTES_PER_COUNT: Final = 1024
+"""What a count takes beside its array and the selection."""
 
 _Source = Selection | OwnedTerm
 """The pods that are counted: those selected, or those that have a term in their spec."""
@@ -24,18 +30,33 @@ _Source = Selection | OwnedTerm
 class TopologyCounts:
     """The counts that inter-pod affinity and topology spread read.
 
-    At most `most_kept` are kept, each of 4 bytes per domain. The least recently used is dropped
-    first, and counted again when it is needed again.
+    At most `most_kept` are kept, because each event of a pod may change all of them; with their
+    selections, and 4 bytes per domain, they take at most `most_bytes`. The least recently used is
+    dropped first, and counted again when it is needed again.
     """
 
-    def __init__(self, nodes: NodeTable, objects: Objects, most_kept: int = 2048) -> None:
+    def __init__(
+        self,
+        nodes: NodeTable,
+        objects: Objects,
+        *,
+        most_kept: int = 2048,
+        most_bytes: int = _MOST_BYTES,
+    ) -> None:
         self._nodes = nodes
         self._objects = objects
         self._most_kept = most_kept
+        self.most_bytes = most_bytes
+        self._taken = TakenBytes()
         self._table = EquivalenceTable()
         self._counts: OrderedDict[tuple[_Source, str], MutableDomainCounts] = OrderedDict()
         self._by_source: dict[_Source, list[MutableDomainCounts]] = {}
         self._selections: SelectionIndex[Selection] = SelectionIndex()
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes the counts take, with selections that no pod may have any more."""
+        return self._taken.bytes
 
     def attach(self, pod: Pod, row: int) -> EquivalentPods:
         """Counts the pod on the row; returns the pods it is equivalent to, for `detach`."""
@@ -111,36 +132,41 @@ class TopologyCounts:
         if counts is not None:
             self._counts.move_to_end((source, key))
             return counts
-        counts = self._counts[source, key] = MutableDomainCounts(self._nodes.domains(key))
+        counts = MutableDomainCounts(self._nodes.domains(key), self._taken)
+        self._counts[source, key] = counts
+        self._taken.bytes += _BYTES_PER_COUNT
         if source not in self._by_source and isinstance(source, Selection):
             self._selections.add(source, source)
+            self._taken.bytes += source.memory
         self._by_source.setdefault(source, []).append(counts)
         counted = self._counted_by(source)
         for equivalent in counted:
             equivalent.counted_in.append(counts)
-        # All at once, because a new count may include every pod of the cluster.
-        counts.add_each(
-            [row for equivalent in counted for row in equivalent.pods_on],
-            [number for equivalent in counted for number in equivalent.pods_on.values()],
-        )
-        if len(self._counts) > self._most_kept:
+        _fill(counts, counted)
+        while len(self._counts) > 1 and (
+            len(self._counts) > self._most_kept or self._taken.bytes > self.most_bytes
+        ):
             self._drop(*next(iter(self._counts)))
         return counts
 
     def _drop(self, source: _Source, key: str) -> None:
         counts = self._counts.pop((source, key))
+        self._taken.bytes -= _BYTES_PER_COUNT
         for equivalent in self._counted_by(source):
             equivalent.counted_in.remove(counts)
+        counts.drop(lambda dropped: _fill(dropped, self._counted_by(source)))
         self._by_source[source].remove(counts)
         if not self._by_source[source]:
             del self._by_source[source]
             if isinstance(source, Selection):
                 self._selections.remove(source, source)
+                self._taken.bytes -= source.memory
 
     def _counted_by(self, source: _Source) -> list[EquivalentPods]:
         """The equivalent pods that a source counts, as often as it counts each of the pods."""
         if isinstance(source, OwnedTerm):  # a pod may have the same term twice
-            return [e for e in source.owners for _ in range(e.terms.count(source))]
+            owned = self._table.owned(source)
+            return [e for e in owned.owners for _ in range(e.terms.count(owned))]
         return [e for e in self._table.candidates(source) if self._selected(source, e)]
 
     def _counts_including(self, equivalent: EquivalentPods) -> list[MutableDomainCounts]:
@@ -157,6 +183,14 @@ class TopologyCounts:
             return False
         labels = self._objects.known_namespace_labels(equivalent.namespace)
         return pods.selects(equivalent.namespace, labels, equivalent.labels)
+
+
+def _fill(counts: MutableDomainCounts, counted: Sequence[EquivalentPods]) -> None:
+    """Adds the pods, all at once: a new count may include every pod of the cluster."""
+    counts.add_each(
+        [row for equivalent in counted for row in equivalent.pods_on],
+        [number for equivalent in counted for number in equivalent.pods_on.values()],
+    )
 
 
 def _add_all(counts: MutableDomainCounts, equivalent: EquivalentPods, sign: int) -> None:

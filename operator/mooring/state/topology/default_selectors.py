@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from mooring.model.bounded_cache import BoundedCache, bytes_of
 from mooring.model.events import Kind
 from mooring.model.pod import Pod
 from mooring.model.selectors import LabelSelector, Requirement
@@ -13,8 +14,9 @@ from mooring.state.topology.selection import Pair, PodSelector, Selection, selec
 
 __all__ = ["DefaultSelectors"]
 
-_MOST_KEPT: Final = 262_144
-"""Labels of all pods whose selectors are kept; each takes about 200 bytes."""
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""Enough for some 50,000 pods whose labels differ."""
+_PER_LABEL: Final = 400
 _OWNERS: Final[Mapping[str, Kind]] = {
     "ReplicaSet": Kind.REPLICA_SET,
     "ReplicationController": Kind.REPLICATION_CONTROLLER,
@@ -22,11 +24,15 @@ _OWNERS: Final[Mapping[str, Kind]] = {
 }
 
 
+_Key = tuple[str, frozenset[Pair]]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Known:
     """The selections for a pod, and the objects that they were made from."""
 
-    in_namespace: tuple[Service, ...]
+    version: int
+    """That of the Services of the namespace."""
     owner: Any | None
     services: tuple[Service, ...]
     behind_services: Selection | None
@@ -36,10 +42,9 @@ class _Known:
 class DefaultSelectors:
     """Finds the pods that topology constraints without a selector count for a pod."""
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: Objects, most_bytes: int = _MOST_BYTES) -> None:
         self._objects = objects
-        self._known: dict[tuple[str, frozenset[Pair]], _Known] = {}
-        self._kept = 0
+        self._known: BoundedCache[_Key, _Known] = BoundedCache(most_bytes, _memory)
 
     def of(self, pod: Pod) -> Selection | None:
         """The pods that all selectors of the pod's Services and controller select.
@@ -57,18 +62,16 @@ class DefaultSelectors:
         return self._found(pod).behind_services
 
     def _found(self, pod: Pod) -> _Known:
-        services, owner = self._objects.services(pod.namespace), self._owner(pod)
+        version, owner = self._objects.services_version(pod.namespace), self._owner(pod)
         key = (pod.namespace, frozenset(pod.labels.items()))
         known = self._known.get(key)
-        if known is None or known.in_namespace is not services or known.owner is not owner:
-            self._kept += len(pod.labels) + 1
-            if self._kept > _MOST_KEPT:
-                self._known.clear()
-                self._kept = len(pod.labels) + 1
+        if known is None or known.version != version or known.owner is not owner:
+            services = self._objects.services(pod.namespace)
             own = tuple(sorted((s for s in services if _selects(s, pod)), key=_name))
             behind = _selected_by_all(pod.namespace, own)
             pods = behind if owner is None else _selected_by_all(pod.namespace, (*own, owner))
-            known = self._known[key] = _Known(services, owner, own, behind, pods)
+            known = _Known(version, owner, own, behind, pods)
+            self._known.put(key, known)
         return known
 
     def _owner(self, pod: Pod) -> Any | None:
@@ -76,6 +79,12 @@ class DefaultSelectors:
         if kind is None or pod.owner is None:
             return None
         return self._objects.of(kind).get(f"{pod.namespace}/{pod.owner.name}")
+
+
+def _memory(key: _Key, known: _Known) -> int:
+    """About how many bytes it takes, with Services and a controller that may be gone."""
+    found = bytes_of(known.services, known.owner, known.behind_services, known.pods)
+    return _PER_LABEL * (len(key[1]) + 1) + found
 
 
 def _selects(service: Service, pod: Pod) -> bool:

@@ -1,6 +1,7 @@
 """Counts of pods per topology domain."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -9,25 +10,39 @@ from mooring.state.columns import read_only
 from mooring.state.labels import ABSENT, Domains
 from mooring.state.view import NodeView
 
-__all__ = ["CountArray", "DomainCounts", "MutableDomainCounts"]
+__all__ = ["CountArray", "DomainCounts", "MutableDomainCounts", "TakenBytes"]
 
 CountArray = npt.NDArray[np.int32]
+
+
+class TakenBytes:
+    """How many bytes the arrays of some counts take together."""
+
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes = 0
 
 
 class DomainCounts:
     """What plugins read: how many of the counted pods are in each domain."""
 
-    __slots__ = ("_counts", "domains", "total")
+    __slots__ = ("_counts", "_recount", "_taken", "domains", "total")
 
-    def __init__(self, domains: Domains) -> None:
+    def __init__(self, domains: Domains, taken: TakenBytes) -> None:
+        """What the array takes is added to `taken`."""
         self.domains = domains
         self.total = 0
         """The counted pods in all domains; pods on nodes without the label are in none."""
-        self._counts: CountArray = np.zeros(8, np.int32)
+        self._taken = taken
+        self._recount: Callable[[], None] | None = None
+        self._counts: CountArray = np.zeros(0, np.int32)
 
     @property
     def by_code(self) -> CountArray:
         """int32 per code of `domains.values`; the last item is 0, for nodes in no domain (-1)."""
+        if self._recount is not None:
+            self._recount()
         self._reserve(len(self.domains.values))
         return read_only(self._counts[: len(self.domains.values) + 1])
 
@@ -39,8 +54,9 @@ class DomainCounts:
     def _reserve(self, code: int) -> None:
         """Makes an item for the code, and a 0 behind it."""
         if code + 1 >= len(self._counts):
-            grown = np.zeros(max(code + 2, 2 * len(self._counts)), np.int32)
+            grown = np.zeros(max(code + 2, 8, 2 * len(self._counts)), np.int32)
             grown[: len(self._counts)] = self._counts
+            self._taken.bytes += grown.nbytes - self._counts.nbytes
             self._counts = grown
 
 
@@ -48,6 +64,24 @@ class MutableDomainCounts(DomainCounts):
     """Domain counts as TopologyCounts changes them."""
 
     __slots__ = ()
+
+    def drop(self, count: Callable[["MutableDomainCounts"], None]) -> None:
+        """Free the array; from now on `count` adds the pods anew whenever `by_code` is read.
+
+        A decision that got these counts may read them again after it has put pods elsewhere.
+        """
+        self._recount = partial(self._count_anew, count)
+        self._free()
+        self._taken = TakenBytes()
+
+    def _count_anew(self, count: Callable[["MutableDomainCounts"], None]) -> None:
+        self._free()
+        self.total = 0
+        count(self)
+
+    def _free(self) -> None:
+        self._taken.bytes -= self._counts.nbytes
+        self._counts = np.zeros(0, np.int32)
 
     def add(self, row: int, number: int) -> None:
         """Adds `number` pods on the row, or removes them if it is negative."""

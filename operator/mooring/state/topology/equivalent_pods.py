@@ -109,6 +109,13 @@ class EquivalenceTable:
             self.terms[term.role].remove(term, term.pods)
         return without_owner
 
+    def owned(self, term: OwnedTerm) -> OwnedTerm:
+        """Return the term as placed pods have it now; itself if none has it.
+
+        Its last owner may have left in a trial and come back, which made the term anew.
+        """
+        return self._owned.get((term.role, term.weight, term.term), term)
+
     def in_namespace(self, namespace: str) -> tuple[EquivalentPods, ...]:
         """All placed pods of a namespace."""
         return tuple(self._by_label.get(namespace, {}).get(None, ()))

@@ -1,11 +1,12 @@
 """Selections of pods by label and namespace, which counts are made for."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from mooring.model.affinity import AffinityTerm
+from mooring.model.bounded_cache import bytes_of
 from mooring.model.selectors import LabelSelector
 
 __all__ = [
@@ -58,6 +59,8 @@ class Selection:
 
     parts: tuple[PodSelector, ...]
     terminating: bool
+    memory: int
+    """About how many bytes it takes, with its places in a SelectionIndex."""
 
     def selects(
         self, namespace: str, namespace_labels: Mapping[str, str] | None, labels: Mapping[str, str]
@@ -66,6 +69,8 @@ class Selection:
         return all(part.selects(namespace, namespace_labels, labels) for part in self.parts)
 
 
+_PLACE: Final = 480
+"""What a place in a SelectionIndex takes."""
 _SELECTIONS: Final[WeakValueDictionary[tuple[tuple[PodSelector, ...], bool], Selection]] = (
     WeakValueDictionary()
 )
@@ -78,7 +83,9 @@ def selection(parts: tuple[PodSelector, ...], *, terminating: bool) -> Selection
     """
     known = _SELECTIONS.get((parts, terminating))
     if known is None:
-        known = _SELECTIONS[parts, terminating] = Selection(parts, terminating)
+        namespaces, pairs = _places(parts[0])
+        memory = bytes_of(parts) + _PLACE * len(namespaces) * len(pairs)
+        known = _SELECTIONS[parts, terminating] = Selection(parts, terminating, memory)
     return known
 
 
@@ -129,12 +136,20 @@ class SelectionIndex(Generic[_Item]):
 
 def lookup_keys(pods: Selection) -> Iterator[tuple[str | None, Pair | None]]:
     """The namespaces and labels, one of which every selected pod has; None stands for any."""
-    part = pods.parts[0]
-    if part.selector is None:
-        return
-    namespaces = part.namespaces if part.namespace_selector is None else (None,)
-    wanted = next((r for r in part.selector.requirements if r.operator == "In"), None)
-    pairs = [None] if wanted is None else [(wanted.key, value) for value in set(wanted.values)]
+    namespaces, pairs = _places(pods.parts[0])
     for namespace in namespaces:
         for pair in pairs:
             yield namespace, pair
+
+
+def _places(part: PodSelector) -> tuple[Collection[str | None], Collection[Pair | None]]:
+    """Return the namespaces and the labels of `lookup_keys`."""
+    if part.selector is None:
+        return (), ()
+    namespaces = part.namespaces if part.namespace_selector is None else (None,)
+    wanted = next((r for r in part.selector.requirements if r.operator == "In"), None)
+    values = set(wanted.values) if wanted is not None else ()
+    # A term may have thousands of namespaces and of values, but not both times each other.
+    if wanted is None or len(namespaces) * len(values) > 2 * (len(namespaces) + len(values)):
+        return namespaces, (None,)
+    return namespaces, [(wanted.key, value) for value in values]

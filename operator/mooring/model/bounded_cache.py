@@ -1,0 +1,160 @@
+"""Caches that are bounded in bytes.
+
+What is kept for a pod may be a thousand times as large as for an ordinary one, and a tenant can
+make pods that all differ. So a number of entries bounds nothing. Every cache is one of these, or
+counts its bytes itself in `bytes` and has its bound in `most_bytes` (tests/test_caches.py).
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import wraps
+from sys import getsizeof
+from typing import Any, Final, Generic, ParamSpec, TypeVar
+
+import numpy as np
+
+__all__ = ["BoundedCache", "bytes_of", "cached"]
+
+_ENTRY: Final = 256
+"""What a cache itself needs for an entry."""
+_ITEM: Final = 16
+"""A place in a list, a tuple or a dict."""
+_ARRAY: Final = 128
+_LEAVES: Final = frozenset((str, bytes, int, float, bool, type(None)))
+"""Types of values that consist of nothing else."""
+_SLOTS: Final[dict[type, tuple[str, ...]]] = {}
+"""The slots of the program's own types."""
+_Key = TypeVar("_Key", bound=Hashable)
+_Value = TypeVar("_Value")
+_Arguments = ParamSpec("_Arguments")
+
+
+def bytes_of(*values: object) -> int:
+    """Return about how many bytes the values take, with everything they consist of.
+
+    An object with a number `memory` takes that. It looks at every part, so it is for values that
+    took longer to make, and that do not refer to the cluster.
+    """
+    total, left, seen = 0, list(values), set[int]()
+    while left:
+        value = left.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if type(value) in _LEAVES:
+            total += _ITEM + getsizeof(value)
+        elif type(memory := getattr(value, "memory", None)) is int:
+            total += memory
+        elif isinstance(value, np.ndarray):
+            total += _ARRAY + value.nbytes
+        else:
+            total += _ITEM + getsizeof(value)
+            left += _parts(value)
+    return total
+
+
+def _parts(value: object) -> Iterable[object]:
+    if isinstance(value, tuple | list | set | frozenset):
+        return value
+    if isinstance(value, Mapping):
+        return [*value, *value.values()]
+    if isinstance(value, type) or callable(value):
+        return ()
+    slots = [getattr(value, name, None) for name in _slots(type(value))]
+    return [*slots, *getattr(value, "__dict__", {}).values()]
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    known = _SLOTS.get(kind)
+    if known is None:
+        declared = [base.__dict__.get("__slots__", ()) for base in kind.__mro__]
+        names = [name for some in declared for name in ((some,) if isinstance(some, str) else some)]
+        known = tuple(name for name in names if name not in {"__dict__", "__weakref__"})
+        _SLOTS[kind] = known
+    return known
+
+
+class BoundedCache(Generic[_Key, _Value]):
+    """Values by key: those used last, as many as fit into `most_bytes`.
+
+    `size` says about how many bytes a key and a value take; they are asked for once, so a value
+    must not grow. A value that is larger than the whole cache is not kept.
+    """
+
+    __slots__ = ("_kept", "_size", "bytes", "most_bytes")
+
+    def __init__(self, most_bytes: int, size: Callable[[_Key, _Value], int] = bytes_of) -> None:
+        self.most_bytes = most_bytes
+        self.bytes = 0
+        """What all entries take."""
+        self._size = size
+        self._kept: OrderedDict[_Key, tuple[_Value, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def values(self) -> list[_Value]:
+        """Return all values, the one used last at the end."""
+        return [value for value, _ in self._kept.values()]
+
+    def get(self, key: _Key) -> _Value | None:
+        """Return the value of the key, which counts as used now; None if it is not kept."""
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        self._kept.move_to_end(key)
+        return found[0]
+
+    def put(self, key: _Key, value: _Value) -> None:
+        """Keep the value in place of the key's former one; drop what was used longest ago."""
+        self.pop(key)
+        size = _ENTRY + self._size(key, value)
+        if size > self.most_bytes:
+            return
+        self._kept[key] = value, size
+        self.bytes += size
+        while self.bytes > self.most_bytes:
+            _, (_, dropped) = self._kept.popitem(last=False)
+            self.bytes -= dropped
+
+    def pop(self, key: _Key) -> _Value | None:
+        """Remove the key and return its value; None if it is not kept."""
+        found = self._kept.pop(key, None)
+        if found is None:
+            return None
+        self.bytes -= found[1]
+        return found[0]
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self._kept.clear()
+        self.bytes = 0
+
+
+def cached(
+    most_bytes: int,
+) -> Callable[[Callable[_Arguments, _Value]], Callable[_Arguments, _Value]]:
+    """Keep the results of a function by its arguments, in at most so many bytes.
+
+    It stands for functools.lru_cache, whose bound is a number of entries.
+    """
+
+    def decorate(function: Callable[_Arguments, _Value]) -> Callable[_Arguments, _Value]:
+        cache: BoundedCache[Any, tuple[_Value]] = BoundedCache(most_bytes)
+        kept = cache._kept  # noqa: SLF001 - its own module's; `get` would cost another call
+        find, use = kept.get, kept.move_to_end
+
+        @wraps(function)
+        def called(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Value:
+            key = (args, *kwargs.items()) if kwargs else args
+            found = find(key)
+            if found is not None:
+                use(key)
+                return found[0][0]
+            result = function(*args, **kwargs)
+            cache.put(key, (result,))
+            return result
+
+        return called
+
+    return decorate

@@ -1,0 +1,485 @@
+"""Nothing that is kept of what tenants write is without a bound in bytes.
+
+A whole replica gets objects of every kind with names, labels and texts that nothing else has, and
+all of them go again. What is left of them then is what the program keeps: every cache is found by
+walking over all objects of the program, and is right only if it counts its own bytes.
+"""
+
+import asyncio
+import functools
+import gc
+import re
+import sys
+import types
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+import numpy as np
+
+from deciding import Deciding
+from handlers.small_api import KOPF, SmallApi
+from kube.api_server import ApiServer, Request, bookmark, event
+from mooring.app import Scheduler
+from mooring.engine.outcome import ScheduleResult
+from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
+from mooring.kube.resources import POD, SCHEDULING_PROFILE, Resource
+from mooring.mirroring.mirror import MIRRORED
+from mooring.model.events import Kind
+from mooring.model.node import HOSTNAME, ZONE
+from mooring.model.pod import parse_pod
+from mooring.observe.records import DecisionLog
+from mooring.settings import RunSettings
+from mooring.testing.builders import (
+    api_object,
+    namespace,
+    node,
+    pdb,
+    pod,
+    service,
+    toleration,
+)
+from mooring.testing.storage_builders import (
+    csi_node,
+    pv,
+    pvc,
+    storage_capacity,
+    storage_class,
+    volume_attachment,
+)
+
+Raw = dict[str, Any]
+SECONDS: Final = 60.0
+MARK: Final = re.compile(rb"tnt-(\d+)")
+TENANTS: Final = 16
+_FEW: Final = 4
+"""What a task has in its hands, or what was looked at last, may be left of so many tenants."""
+
+_SHARED: Final = 2**14
+"""What a bounded object may have beside what it counts, such as the code of its functions."""
+
+
+class Cluster:
+    """An API server whose objects come and go as the test says; it binds every pod that it may."""
+
+    def __init__(self) -> None:
+        self._small = SmallApi()
+        self._watches = defaultdict[str, list[Request]](list)
+        self._paths = {resource.path(): resource for resource in MIRRORED}
+        self._version = 10
+        self.pods: dict[str, Raw] = {}
+        """By path, those without a node."""
+        self.bound: dict[str, Raw] = {}
+        self.refused: set[str] = set()
+        """The paths of pods whose status says that they cannot be bound."""
+        self.reported: set[str] = set()
+        """The paths of profiles whose status was written."""
+
+    def __call__(self, request: Request) -> None:
+        if request.path.endswith("/binding"):
+            self._bind(request)
+        elif request.method == "PATCH":
+            path = request.path.removesuffix("/status")
+            (self.refused if "/pods/" in path else self.reported).add(path)
+            request.reply(request.body)
+        elif request.method != "GET":
+            request.reply({}, 201)
+        elif "sendInitialEvents" in request.query and request.path in self._paths:
+            self._watches[request.path].append(request)
+            request.send(bookmark(1, initial_end=True))
+        else:
+            self._small.respond(request)
+
+    def _bind(self, request: Request) -> None:
+        path = request.path.removesuffix("/binding")
+        raw = self.pods.pop(path)
+        request.reply({}, 201)
+        raw["spec"]["nodeName"] = request.body["target"]["name"]
+        self.bound[path] = raw
+        self._tell(self._small.watches(POD), "DELETED", raw)
+        self._tell(self._watches[POD.path()], "ADDED", raw)
+
+    def put(self, resource: Resource, raw: Raw) -> None:
+        """The object exists, and everybody who watches is told."""
+        if resource is POD and not raw["spec"].get("nodeName"):
+            self.pods[_path(POD, raw)] = raw
+            self._tell(self._small.watches(POD), "ADDED", raw)
+        else:
+            self._tell(self._watched(resource), "ADDED", raw)
+
+    def delete(self, resource: Resource, raw: Raw) -> None:
+        """The object is gone."""
+        path = _path(resource, raw)
+        watches = self._small.watches(POD) if path in self.pods else self._watched(resource)
+        self.pods.pop(path, None)
+        self.bound.pop(path, None)
+        self._tell(watches, "DELETED", raw)
+
+    def forget(self) -> None:
+        """Everything that the test needed to know of earlier objects."""
+        self.refused.clear()
+        self.reported.clear()
+
+    def _watched(self, resource: Resource) -> list[Request]:
+        if resource is SCHEDULING_PROFILE:
+            return self._small.watches(resource)
+        return self._watches[resource.path()]
+
+    def _tell(self, watches: Iterable[Request], kind: str, raw: Raw) -> None:
+        self._version += 1
+        raw["metadata"]["resourceVersion"] = str(self._version)
+        for request in watches:
+            request.send(event(kind, raw))
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether the replica sees everything."""
+        kopf = all(self._small.watches(resource) for resource in (POD, SCHEDULING_PROFILE))
+        return kopf and all(self._watches[path] for path in self._paths)
+
+
+def _path(resource: Resource, raw: Raw) -> str:
+    namespace = raw["metadata"].get("namespace")
+    return resource.path(namespace, raw["metadata"]["name"])
+
+
+HARD: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def texts(mark: str) -> dict[str, str]:
+    """Labels or annotations that no other tenant has."""
+    return {f"{mark}/key": f"{mark}-value", "shared": f"{mark}-{'x' * 200}"}
+
+
+def kind_of(name: str) -> Resource:
+    return next(resource for resource in MIRRORED if resource.kind == name)
+
+
+def surroundings(mark: str) -> Iterator[Raw]:
+    """What is there beside the pods, each with names of this tenant."""
+    yield namespace(mark, texts(mark))
+    yield node(
+        f"{mark}-node",
+        labels=texts(mark),
+        annotations=texts(mark),
+        taints=[f"{mark}={mark}:NoSchedule"],
+        images={f"{mark}/image:v1": 1000},
+        resources={f"{mark}.example/card": 4},
+        zone=f"{mark}-zone",
+        conditions={mark: "True"},
+    )
+    yield service(f"{mark}-service", {"app": mark}, namespace=mark)
+    yield pdb(f"{mark}-budget", {"app": mark}, namespace=mark)
+    selected = {"selector": {"matchLabels": {"app": mark}}}
+    yield api_object("ReplicaSet", f"{mark}-set", namespace=mark, spec=selected)
+    yield api_object("StatefulSet", f"{mark}-set", namespace=mark, spec=selected)
+    yield storage_class(f"{mark}-class", provisioner=f"{mark}.example")
+    yield pv(f"{mark}-volume", storage_class=f"{mark}-class", claim=f"{mark}/{mark}-claim")
+    yield pvc(
+        f"{mark}-claim", namespace=mark, storage_class=f"{mark}-class", volume=f"{mark}-volume"
+    )
+    yield csi_node("n1", {f"{mark}.example": 4})
+    yield storage_capacity(f"{mark}-capacity", storage_class=f"{mark}-class", size="1Gi")
+    yield volume_attachment(f"{mark}-attached", f"{mark}.example", "n1", f"{mark}-volume")
+
+
+def apart(mark: str) -> Raw:
+    term = {
+        "labelSelector": {
+            "matchExpressions": [
+                {"key": "app", "operator": "In", "values": [mark, f"{mark}-{'y' * 200}"]},
+                {"key": f"{mark}/key", "operator": "DoesNotExist"},
+            ]
+        },
+        "topologyKey": HOSTNAME,
+    }
+    near = {**term, "topologyKey": f"{mark}/zone"}
+    weighted = [{"weight": 1, "podAffinityTerm": near}]
+    greater = {"key": f"{mark}/n", "operator": "Gt", "values": [f"1{'0' * 300}"]}
+    return {
+        "podAntiAffinity": {HARD: [term], "preferredDuringSchedulingIgnoredDuringExecution": []},
+        "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": weighted},
+        "nodeAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {"weight": 1, "preference": {"matchExpressions": [greater]}}
+            ]
+        },
+    }
+
+
+def spread(mark: str, when: str) -> Raw:
+    return {
+        "maxSkew": 5,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": when,
+        "nodeTaintsPolicy": "Honor",
+        "labelSelector": {"matchLabels": {"app": mark}},
+        "matchLabelKeys": [f"{mark}/key"],
+    }
+
+
+def placed(mark: str) -> Iterator[Raw]:
+    """Pods that fit on a node."""
+    yield pod(
+        f"{mark}-full",
+        namespace=mark,
+        labels={"app": mark, **texts(mark)},
+        annotations={**texts(mark), "scheduling.mooring.dev/gpu-type": mark, "gpu-index": mark},
+        ports=[{"hostPort": 1, "protocol": f"TCP-{mark}"}],
+        images=(f"{mark}/image:v1",),
+        affinity=apart(mark),
+        spread=[spread(mark, "ScheduleAnyway"), spread(mark, "DoNotSchedule")],
+        tolerations=[toleration(mark)],
+        owner={"kind": "ReplicaSet", "name": f"{mark}-set", "uid": mark, "apiVersion": "apps/v1"},
+    )
+    yield pod(f"{mark}-plain", namespace=mark, spec={"schedulerName": f"{mark}-own"})
+
+
+def unplaced(mark: str) -> Iterator[Raw]:
+    """Pods that nothing can be done about."""
+    yield pod(f"{mark}-nowhere", namespace=mark, node_selector={f"{mark}/where": mark})
+    yield pod(f"{mark}-card", namespace=mark, requests={f"{mark}.example/none": 1})
+    yield pod(f"{mark}-claim", namespace=mark, claims=[f"{mark}-missing"])
+    yield pod(f"{mark}-large", namespace=mark, cpu="1000", priority=100, labels=texts(mark))
+
+
+def waiting(mark: str) -> Iterator[Raw]:
+    """Pods that are not tried, or not by Mooring."""
+    yield pod(f"{mark}-gated", namespace=mark, gates=[f"{mark}/gate"])
+    yield pod(f"{mark}-other", namespace=mark, spec={"schedulerName": f"{mark}-scheduler"})
+    yield pod(f"{mark}-member", namespace=mark, group=f"{mark}-group")
+
+
+def profile(mark: str) -> Raw:
+    rule = {"name": mark, "filter": f"node.name != '{mark}' && pod.namespace != '{mark}-no'"}
+    extender = {
+        "urlPrefix": f"http://{mark}.example",
+        "weight": 1,
+        "ignorable": True,
+        "managedResources": [{"name": f"{mark}.example/managed", "ignoredByScheduler": True}],
+    }
+    spec = {
+        "match": {"schedulerNames": [f"{mark}-own"]},
+        "rules": [rule],
+        "extenders": [extender],
+    }
+    return {
+        "apiVersion": SCHEDULING_PROFILE.api_version,
+        "kind": SCHEDULING_PROFILE.kind,
+        "metadata": {"name": mark, "uid": mark, "generation": 1},
+        "spec": spec,
+    }
+
+
+class Holders:
+    """Every object of the program, each reached once, and by which way."""
+
+    def __init__(self, *roots: tuple[str, object]) -> None:
+        self.bounded: list[tuple[str, Any]] = []
+        self._seen: set[int] = set()
+        self._keep: list[object] = []
+        self.marks: dict[str, set[bytes]] = defaultdict(set)
+        self._walk(deque(roots), self.bounded)
+
+    def own_bytes(self, where: str, bounded: object) -> int:
+        """What a bounded object takes that nothing else of the program has."""
+        before = len(self._keep)
+        self._seen.discard(id(bounded))
+        self._walk(deque(_children(where, bounded)), [])
+        return sum(map(_size, self._keep[before:]))
+
+    def _walk(self, left: "deque[tuple[str, object]]", bounded: list[tuple[str, Any]]) -> None:
+        while left:
+            where, found = left.popleft()
+            if id(found) in self._seen:
+                continue
+            self._seen.add(id(found))
+            self._keep.append(found)
+            if isinstance(found, str | bytes):
+                text = found.encode(errors="replace") if isinstance(found, str) else found
+                self.marks[where].update(MARK.findall(text))
+            elif _most_bytes(found) is not None:
+                bounded.append((where, found))
+            else:
+                left.extend(_children(where, found))
+
+
+def _children(where: str, found: object) -> Iterator[tuple[str, object]]:
+    """The objects that an object refers to; only objects of Mooring, and containers, have any."""
+    for kind, of_kind in _PARTS:
+        if isinstance(found, kind):
+            return ((f"{where}{name}", part) for name, part in list(of_kind(found)))
+    attributes = _attributes(found) if _is_ours(found) else ()
+    return ((f"{where}.{name}", value) for name, value in attributes)
+
+
+def _items(found: Iterable[object]) -> Iterator[tuple[str, object]]:
+    return (("[]", one) for one in found)
+
+
+def _entries(found: Mapping[Any, object]) -> Iterator[tuple[str, object]]:
+    yield from (("{}", key) for key in found)
+    yield from _items(found.values())
+
+
+def _cached_results(found: Any) -> Iterator[tuple[str, object]]:
+    """Of a function of another library nothing: it is not the program's."""
+    return _items(gc.get_referents(found) if found.__module__.startswith("mooring") else ())
+
+
+_PARTS: Final[tuple[tuple[Any, Any], ...]] = (
+    (WeakValueDictionary, lambda _: ()),  # its keys go with its values, which something else has
+    (WeakKeyDictionary, lambda found: _items(found.values())),
+    (Mapping, _entries),
+    (list | tuple | set | frozenset | deque, _items),
+    (asyncio.Queue, lambda found: _items(vars(found)["_queue"])),
+    (functools.partial, lambda f: _items((f.func, f.args, f.keywords))),
+    (types.MethodType, lambda found: _items((found.__self__,))),
+    (types.FunctionType, lambda f: _items((f.__closure__ or (), f.__defaults__ or ()))),
+    (types.CellType, lambda found: _items(gc.get_referents(found))),
+    (type(functools.lru_cache(lambda: None)), _cached_results),
+    (np.ndarray, lambda found: _items(() if found.base is None else (found.base,))),
+)
+"""By type, the parts of an object and how they are reached."""
+
+
+def _is_ours(found: object) -> bool:
+    kind = found if isinstance(found, type) else type(found)
+    return kind.__module__.startswith("mooring")
+
+
+def _attributes(found: object) -> Iterator[tuple[str, object]]:
+    yield from list(getattr(found, "__dict__", {}).items())
+    if isinstance(found, type):
+        return
+    for kind in type(found).__mro__:
+        slots = kind.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in {"__dict__", "__weakref__"} and hasattr(found, name):
+                yield name, getattr(found, name)
+
+
+def _most_bytes(found: object) -> int | None:
+    """The bound of an object that counts its bytes; None if it is none."""
+    if not _is_ours(found) or type(getattr(found, "bytes", None)) is not int:
+        return None
+    most = getattr(found, "limit" if isinstance(found, DecisionLog) else "most_bytes", None)
+    return most if type(most) is int else None
+
+
+def _size(found: object) -> int:
+    if isinstance(found, np.ndarray):
+        return 128 + (found.nbytes if found.base is None else 0)
+    return sys.getsizeof(found)
+
+
+def program(**parts: object) -> Holders:
+    """Everything that these parts have, and the modules of the program."""
+    gc.collect()
+    modules = [m for name, m in sorted(sys.modules.items()) if name.startswith("mooring")]
+    return Holders(*parts.items(), *((module.__name__, vars(module)) for module in modules))
+
+
+def leftovers(scheduler: Scheduler) -> dict[str, int]:
+    """Of how many tenants a text is left, by where; without what counts its bytes."""
+    return {
+        where: len(found)
+        for where, found in program(scheduler=scheduler).marks.items()
+        if len(found) > _FEW
+    }
+
+
+@asynccontextmanager
+async def running(cluster: Cluster) -> AsyncIterator[Scheduler]:
+    settings = RunSettings(
+        leader_elect=False, bind_address="127.0.0.1", secure_port=0, stop_seconds=1.0
+    )
+    async with ApiServer(cluster) as server:
+        connection = Connection(server.url, user_agent=KOPF)
+        async with ApiClient(Connection(server.url)) as client:
+            scheduler = Scheduler(settings, connection, client)
+            replica = asyncio.create_task(scheduler.run())
+            try:
+                await until(lambda: cluster.is_watched)
+                yield scheduler
+            finally:
+                replica.cancel()
+                await asyncio.wait([replica])
+
+
+async def until(holds: Any) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not holds():  # noqa: ASYNC110 - the replica has no event for every state
+            await asyncio.sleep(0.02)
+
+
+async def come_and_go(cluster: Cluster, mark: str) -> None:
+    """A tenant of a new name uses everything, and goes."""
+    around = [(kind_of(raw["kind"]), raw) for raw in surroundings(mark)]
+    fitting, others = [*placed(mark)], [*unplaced(mark)]
+    pods = [*fitting, *others, *waiting(mark)]
+    for resource, raw in around:
+        cluster.put(resource, raw)
+    own = profile(mark)
+    cluster.put(SCHEDULING_PROFILE, own)
+    await until(lambda: _path(SCHEDULING_PROFILE, own) in cluster.reported)
+    for raw in pods:
+        cluster.put(POD, raw)
+    await until(lambda: all(_path(POD, raw) in cluster.bound for raw in fitting))
+    await until(lambda: all(_path(POD, raw) in cluster.refused for raw in others))
+    for raw in pods:
+        cluster.delete(POD, raw)
+    cluster.delete(SCHEDULING_PROFILE, own)
+    for resource, raw in reversed(around):
+        cluster.delete(resource, raw)
+    cluster.forget()
+
+
+async def test_whatever_is_kept_of_what_is_gone_has_a_bound_in_bytes() -> None:
+    cluster = Cluster()
+    async with running(cluster) as scheduler:
+        cluster.put(kind_of("Node"), node("n1", zone="a"))
+        cluster.put(kind_of("Node"), node("n2", zone="b"))
+        default = profile("default-scheduler") | {"spec": {}}
+        cluster.put(SCHEDULING_PROFILE, default)
+        for number in range(TENANTS):
+            await come_and_go(cluster, f"tnt-{number}")
+        with suppress(TimeoutError):
+            await until(lambda: not leftovers(scheduler))
+        assert leftovers(scheduler) == {}, "kept without a bound in bytes, of how many tenants"
+        found = program(scheduler=scheduler)
+        counted = {where: (one.bytes, _most_bytes(one)) for where, one in found.bounded}
+        own = {where: found.own_bytes(where, one) for where, one in found.bounded}
+        for where, (counts, most) in counted.items():
+            assert most is not None
+            assert counts <= most, where
+            assert own[where] <= 1.5 * counts + _SHARED, where
+
+
+def bomb(number: int) -> Raw:
+    """A pod of 250 KB within every limit."""
+    values = [f"tnt-{number}-{'z' * 44}-{value:05}" for value in range(3800)]
+    selected = {"matchExpressions": [{"key": "app", "operator": "In", "values": values}]}
+    term = {"labelSelector": selected, "topologyKey": HOSTNAME}
+    return pod(f"bomb-{number}", affinity={"podAntiAffinity": {HARD: [term]}})
+
+
+def test_pods_of_250_kb_that_come_and_go_leave_a_bounded_number_of_bytes() -> None:
+    deciding = Deciding(node("a"), node("b"))
+    for number in range(220):
+        raw = bomb(number)
+        outcome = deciding.outcome(raw)
+        assert isinstance(outcome, ScheduleResult)
+        bound = parse_pod({**raw, "spec": {**raw["spec"], "nodeName": outcome.node}})
+        assert bound.limit_exceeded is None
+        deciding.state.put(Kind.POD, bound.uid, bound)
+        deciding.state.delete(Kind.POD, bound.uid)
+    del raw, outcome, bound
+    found = program(state=deciding.state, results=deciding.shared)
+    kept = sum(one.bytes for _, one in found.bounded)
+    assert 128 * 2**20 <= kept <= 300 * 2**20
+    left = {where: len(marks) for where, marks in found.marks.items() if len(marks) > _FEW}
+    assert left == {}
