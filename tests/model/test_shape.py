@@ -209,6 +209,16 @@ def worst(field: str, number: int) -> dict[str, Any]:
     ids=",".join,
 )
 def test_a_shape_takes_no_more_memory_than_it_says(fields: dict[str, Any]) -> None:
+    taken, said = min(memory_of(fields) for _ in range(3))
+    assert taken <= said + 5_000
+    assert said <= 3 * taken + 50_000
+
+
+def memory_of(fields: dict[str, Any]) -> tuple[int, int]:
+    """The bytes that a new shape takes, and those that it says.
+
+    Another thread, such as that of pytest-xdist, may take some in the same moment.
+    """
     key = orjson.dumps({"namespace": "default", "spec": fields})
     shapes = ShapeCache(2**30)
     shapes.of(b'{"namespace": "", "spec": {}}')  # what every first shape makes
@@ -220,8 +230,7 @@ def test_a_shape_takes_no_more_memory_than_it_says(fields: dict[str, Any]) -> No
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert taken <= shape.memory + 5_000
-    assert shape.memory <= 3 * taken + 50_000
+    return taken, shape.memory
 
 
 class TestShapeCache:

@@ -5,13 +5,13 @@ import pytest
 
 from mooring.model.events import Kind
 from mooring.model.node import HOSTNAME
-from mooring.model.objects import object_key, parse_object
+from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
 from mooring.model.storage import parse_persistent_volume, parse_persistent_volume_claim
 from mooring.plugins.volume_binding.progress import BindingProgress, VolumesLostError
 from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
-from mooring.testing.builders import cluster, node, pod
+from mooring.testing.builders import cluster, node, pod, uid_of
 from mooring.testing.storage_builders import pv, pvc
 
 Raw = Mapping[str, Any]
@@ -127,7 +127,9 @@ def test_a_successor_of_the_pods_name_is_not_the_pod() -> None:
     state = shown(taken(), BOUND)
     successor = pod("web", node="n1")
     successor["metadata"]["uid"] = "another"
-    state.put(Kind.POD, object_key(Kind.POD, successor), parse_object(Kind.POD, successor))
+    state.put(Kind.POD, "another", parse_object(Kind.POD, successor))
+    assert binding(state).done()
+    state.delete(Kind.POD, uid_of("web"))
     assert lost(binding(state)) == "pod does not exist any more"
 
 
