@@ -7,6 +7,7 @@ get, are watched from the first such call on.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -24,6 +25,8 @@ from mooring.model.pod import Pod
 __all__ = ["ApiObjects", "as_json"]
 
 _LISTED_SECONDS: Final = 30.0
+_DEAD_SECONDS: Final = 60.0
+"""A watch that has failed for longer is dead; API servers restart and etcd elects in less."""
 
 
 class ApiObjects:
@@ -32,13 +35,22 @@ class ApiObjects:
     `wanted` tells whether a profile in force has extenders.
     """
 
-    def __init__(self, client: ApiClient, *, wanted: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        client: ApiClient,
+        *,
+        wanted: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._client = client
         self._wanted = wanted
+        self._clock = clock
         self._pods: dict[str, Json] = {}
         self._nodes = _Nodes()
         self._reflector: Reflector | None = None
         self._watch: asyncio.Task[None] | None = None
+        self._troubled_since: float | None = None
+        self._trouble = ""
 
     def seen(self, pod: Pod, raw: Mapping[str, Any]) -> None:
         """The API server shows the pod without a node."""
@@ -75,16 +87,25 @@ class ApiObjects:
         """These nodes by name; the first call waits until all nodes have been listed.
 
         Raises:
-            ExtenderError: if they have not been within 30 seconds.
+            ExtenderError: if they have not been within 30 seconds, or have not been watched for a
+                minute.
         """
         if self._reflector is None:
-            self._reflector = Reflector(self._client, NODE, self._nodes)
+            self._reflector = Reflector(
+                self._client, NODE, self._nodes, on_trouble=self._on_trouble
+            )
             self._watch = asyncio.create_task(self._reflector.run())
         try:
             async with asyncio.timeout(_LISTED_SECONDS):
                 await self._reflector.synced.wait()
         except TimeoutError:
             raise ExtenderError("the nodes cannot be listed for the extenders") from None
+        since = self._troubled_since
+        if since is not None and (dead := self._clock() - since) > _DEAD_SECONDS:
+            raise ExtenderError(
+                f"the nodes have not been watched for the extenders for {dead:.0f} seconds: "
+                f"{self._trouble}"
+            )
         known = self._nodes.json
         return {name: known[name] for name in names if name in known}
 
@@ -93,6 +114,15 @@ class ApiObjects:
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.wait([self._watch])
+
+    def _on_trouble(self, _resource: Resource, error: ApiError | None) -> None:
+        """Note since when the watch of nodes has failed, and why; None says that it works."""
+        if error is None:
+            self._troubled_since = None
+            return
+        self._trouble = explain(error)
+        if self._troubled_since is None:
+            self._troubled_since = self._clock()
 
 
 class _Nodes:
