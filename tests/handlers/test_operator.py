@@ -237,7 +237,7 @@ async def test_kopf_survives_a_minute_of_server_errors_on_one_of_its_watches() -
 async def test_a_lone_refusal_of_the_credentials_costs_no_other_request_of_kopf_anything(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """kopf would log in anew, and close the session of all its watches for that."""
+    """Kopf would log in anew, and close the session of all its watches for that."""
     quickly = [0.0] * len(RETRIES)
     async with small_api() as (api, server):
         api.refusal = (401, "Unauthorized")
@@ -303,16 +303,18 @@ async def test_a_malformed_event_is_one_line_and_the_watch_begins_again_before_i
     async def sleep(seconds: float) -> None:
         paused.append(seconds)
 
-    async with small_api() as (api, server):
-        async with kopf_against(server, scheduler_state(), sleep=sleep) as operator:
-            await until(lambda: api.watches(resource))
-            [watch] = api.watches(resource)
-            metadata = {"name": "a", "uid": "u1", "resourceVersion": "7"}
-            watch.send({"type": "BOOKMARK", "object": {"metadata": metadata}})
-            watch.send_bytes(sent)
-            await until(lambda: api.watches(resource) not in ([], [watch]))
-            assert operator.restarts == 0
-            assert api.watches(resource)[-1].query["resourceVersion"] == "7"
+    async with (
+        small_api() as (api, server),
+        kopf_against(server, scheduler_state(), sleep=sleep) as operator,
+    ):
+        await until(lambda: api.watches(resource))
+        [watch] = api.watches(resource)
+        metadata = {"name": "a", "uid": "u1", "resourceVersion": "7"}
+        watch.send({"type": "BOOKMARK", "object": {"metadata": metadata}})
+        watch.send_bytes(sent)
+        await until(lambda: api.watches(resource) not in ([], [watch]))
+        assert operator.restarts == 0
+        assert api.watches(resource)[-1].query["resourceVersion"] == "7"
     assert paused
     [line] = [record for record in caplog.records if record.levelname != "INFO"]
     assert line.exc_info is None

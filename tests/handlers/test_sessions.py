@@ -132,7 +132,7 @@ async def test_a_connection_that_ends_amid_data_is_not_taken_for_the_end_of_the_
 
     monkeypatch.setattr(aiohttp.ClientRequest, "send", ended)
     session = await session_of(sessions)
-    with pytest.raises(aiohttp.ClientConnectionError, match="^the connection was closed$"):
+    with pytest.raises(aiohttp.ClientConnectionError, match=r"^the connection was closed$"):
         await session.get(f"{server.url}/one")
     await sessions.close()
 

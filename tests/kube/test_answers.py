@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from mooring.kube.answers import check_object, event_of, items_of
+from mooring.kube.answers import event_of, items_of
 from mooring.model.errors import ManifestError
 
 METADATA = {"name": "a", "uid": "u1", "resourceVersion": "7"}
@@ -101,9 +101,3 @@ def test_an_event_that_nobody_could_read_is_one_line(malformed: bytes, words: st
     with pytest.raises(ManifestError) as failure:
         event_of(malformed)
     assert str(failure.value).startswith(words)
-
-
-def test_an_object_needs_a_name_and_a_uid() -> None:
-    check_object(A)
-    with pytest.raises(ManifestError, match=r"metadata\.uid: is missing"):
-        check_object({"metadata": {"name": "a"}})

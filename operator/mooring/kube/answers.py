@@ -12,15 +12,9 @@ import orjson
 from mooring.model.errors import ManifestError
 from mooring.model.fields import integer, mapping, mappings, name_of, required, text
 
-__all__ = ["check_object", "event_of", "items_of", "parsed"]
+__all__ = ["event_of", "items_of", "parsed"]
 
 _VERSION: Final = "resourceVersion"
-
-
-def check_object(raw: Mapping[str, Any]) -> None:
-    """Raise ManifestError unless the object has a name and a uid."""
-    name_of(raw)
-    _needed(raw["metadata"], "uid", "metadata")
 
 
 def items_of(page: Any) -> list[Any]:
@@ -38,7 +32,7 @@ def items_of(page: Any) -> list[Any]:
     items: list[Any] = mappings(page, "items")
     for index, item in enumerate(items):
         try:
-            check_object(item)
+            _check_object(item)
         except ManifestError as error:
             raise error.under(f"items[{index}]") from None
     return items
@@ -56,15 +50,14 @@ def event_of(line: bytes) -> tuple[str, dict[str, Any]]:
     obj: dict[str, Any] = required(event, "object")  # type: ignore[assignment] - JSON makes dicts
     try:
         if kind == "ERROR":
-            if integer(obj, "code") is None:
-                raise ManifestError("code", "is missing; it must be a whole number")
+            _check_status(obj)
             return kind, obj
         metadata = required(obj, "metadata")
         _needed(metadata, _VERSION, "metadata")
         if kind == "BOOKMARK":
             mapping(metadata, "annotations", "metadata")
         else:
-            check_object(obj)
+            _check_object(obj)
     except ManifestError as error:
         raise error.under(f"{kind} object") from None
     return kind, obj
@@ -76,6 +69,17 @@ def parsed(text: bytes) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise ManifestError("", f"not JSON: {text[:100]!r} ({error})") from None
+
+
+def _check_object(raw: Mapping[str, Any]) -> None:
+    """Raise ManifestError unless the object has a name and a uid, which it is known by."""
+    name_of(raw)
+    _needed(raw["metadata"], "uid", "metadata")
+
+
+def _check_status(raw: Mapping[str, Any]) -> None:
+    if integer(raw, "code") is None:
+        raise ManifestError("code", "is missing; it must be a whole number")
 
 
 def _check_mapping(value: object) -> None:
