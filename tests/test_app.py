@@ -18,6 +18,7 @@ from kube.api_server import ApiServer, Request, bookmark, event
 from kube.lease_server import COLLECTION, LeaseServer
 from mooring import app as app_module
 from mooring.app import Scheduler
+from mooring.kube import reviews as reviews_module
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.lease import LeaderElector, Leadership
@@ -184,6 +185,19 @@ async def test_a_replica_that_has_not_seen_the_cluster_lives_but_is_not_ready() 
         assert status == 500
         assert "not listed yet" in words
         assert not running.done()
+        os.kill(os.getpid(), signal.SIGTERM)
+        async with asyncio.timeout(SECONDS):
+            assert await running == 0
+
+
+async def test_a_replica_that_waits_for_the_clients_ca_stops_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The endpoints are not served before the CA is known, or has not come for ten seconds."""
+    monkeypatch.setattr(reviews_module, "REVIEW_SECONDS", 10 * SECONDS)
+    async with ApiServer() as server, replica(server) as (_, running):
+        request = await server.next()
+        assert request.path.endswith("/configmaps/extension-apiserver-authentication")
         os.kill(os.getpid(), signal.SIGTERM)
         async with asyncio.timeout(SECONDS):
             assert await running == 0

@@ -2,7 +2,11 @@
 
 import asyncio
 import logging
+import os
+import signal
+import socket
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -37,6 +41,29 @@ def test_a_server_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
         run(RunSettings(kubeconfig=kubeconfig(tmp_path, "http://127.0.0.1:1"), secure_port=0))
     assert str(failure.value).startswith("cannot reach the API server at http://127.0.0.1:1")
     assert "\n" not in str(failure.value)
+
+
+def test_sigterm_ends_a_replica_that_no_api_server_has_answered_yet(tmp_path: Path) -> None:
+    """The first process of a container does not get SIGTERM at all unless it has a handler."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+
+            def stop_once_asked() -> None:
+                connection, _ = listening.accept()
+                with connection:
+                    connection.recv(1)
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    connection.recv(2**16)
+                    connection.recv(1)  # until the other side closes it
+
+            silent = Thread(target=stop_once_asked)
+            silent.start()
+            url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            assert run(RunSettings(kubeconfig=kubeconfig(tmp_path, url), secure_port=0)) == 0
+            silent.join()
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.parametrize(

@@ -281,17 +281,13 @@ class Scheduler:
         # A client of its own, so that neither --qps nor a queue of bindings holds up a scrape.
         reviews_client = ApiClient(self._connection)
         endpoints = self._endpoints(Reviews(reviews_client))
-        address = self._settings.bind_address
         try:
-            port = await endpoints.start(address, self._settings.secure_port)
-            logger.info(
-                "serving health, metrics and decisions", extra={"address": f"{address}:{port}"}
-            )
-            reflectors = self._start(self._reflectors.run())
-            try:
-                await self._lead_until_stopped()
-            finally:
-                await _cancelled(reflectors)
+            if await self._unless_stopped(self._start_serving(endpoints)):
+                reflectors = self._start(self._reflectors.run())
+                try:
+                    await self._lead_until_stopped()
+                finally:
+                    await _cancelled(reflectors)
         finally:
             await endpoints.stop()
             await reviews_client.close()
@@ -300,6 +296,12 @@ class Scheduler:
             await self._extender_client.close()
         logger.info("stopped")
         return self._exit_code
+
+    async def _start_serving(self, endpoints: Endpoints) -> None:
+        """Start the endpoints, which first wait for the CA of client certificates."""
+        address = self._settings.bind_address
+        port = await endpoints.start(address, self._settings.secure_port)
+        logger.info("serving health, metrics and decisions", extra={"address": f"{address}:{port}"})
 
     async def _lead_until_stopped(self) -> None:
         """Wait for the lease, lead, finish what is in flight, and only then release the lease."""
@@ -380,7 +382,7 @@ class Scheduler:
         if task.done():
             task.result()
             return True
-        task.cancel()
+        await _cancelled(task)
         return False
 
     async def _finish(

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import signal
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
@@ -42,7 +43,21 @@ def run(settings: RunSettings) -> int:
 
 
 async def _serve(settings: RunSettings) -> int:
-    asyncio.get_running_loop().set_exception_handler(on_loop_error)
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(on_loop_error)
+    serving = asyncio.create_task(_run(settings))
+    for number in (signal.SIGTERM, signal.SIGINT):  # until the scheduler takes them over
+        loop.add_signal_handler(number, serving.cancel)
+    try:
+        return await serving
+    except asyncio.CancelledError:
+        if not serving.cancelling():
+            raise
+        logger.info("stopped before it had started")
+        return 0
+
+
+async def _run(settings: RunSettings) -> int:
     try:
         connection = await load_connection(
             kubeconfig=settings.kubeconfig,

@@ -110,7 +110,7 @@ def test_profiles_are_not_read_because_their_plugins_may_be_missing_here(file: P
     stored = {
         "apiVersion": API_VERSION,
         "kind": "SchedulingProfile",
-        "metadata": {"name": "theirs"},
+        "metadata": {"name": "theirs", "uid": "theirs"},
         "spec": {"plugins": enabled},
     }
     for words in ((), ("--plan",)):

@@ -113,6 +113,35 @@ def test_traces_without_their_packages_are_one_line(monkeypatch: pytest.MonkeyPa
         run.invoke(context)
 
 
+@pytest.mark.parametrize(
+    ("variable", "complaint"),
+    [
+        (
+            "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT",
+            "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT must be a non-neg",
+        ),
+        ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT must be a non-neg"),
+        ("OTEL_EXPERIMENTAL_RESOURCE_DETECTORS", "Failed to load resource detector 'x'"),
+    ],
+)
+def test_a_malformed_variable_of_opentelemetry_is_a_usage_error(
+    variable: str, complaint: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(variable, "x")
+    context = run.make_context("run", ["--otlp-endpoint=http://collector:4318"])
+    words = f"an OTEL_ variable in the environment is malformed: {complaint}"
+    with pytest.raises(click.UsageError, match=words):
+        run.invoke(context)
+    assert caplog.records == []
+
+
+def test_a_malformed_variable_that_opentelemetry_reads_first_is_one_line() -> None:
+    done = mooring_run("--otlp-endpoint=http://collector:4318", env={"OTEL_PYTHON_CONTEXT": "x"})
+    assert done.returncode == 2
+    assert "is malformed: Failed to load context: x" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
 def test_without_a_cluster_one_line_says_what_to_do(tmp_path: Path) -> None:
     done = mooring_run("--kubeconfig", str(tmp_path / "none"), env={})
     assert done.returncode == 2

@@ -32,9 +32,10 @@ class SmallApi:
     """The responder of an `ApiServer`; what a list holds and what is refused, the test says."""
 
     def __init__(self) -> None:
-        self.items: dict[Resource, list[dict[str, Any]]] = {resource: [] for resource in SERVED}
+        self.items: dict[Resource, Any] = {resource: [] for resource in SERVED}
         self.refuses: dict[Resource, int] = {}
-        """How many of kopf's next lists and watches of a resource are refused with 503."""
+        """How many of kopf's next lists and watches of a resource are refused."""
+        self.refusal = (503, "ServiceUnavailable")
         self.forbidden: set[Resource] = set()
         self.patched: list[Request] = []
         self.answers_half = False
@@ -63,7 +64,7 @@ class SmallApi:
             request.refuse(403, "Forbidden", words)
         elif of_kopf and self.refuses.get(resource, 0) > 0:
             self.refuses[resource] -= 1
-            request.refuse(503, "ServiceUnavailable", "etcd has no leader")
+            request.refuse(*self.refusal, "etcd has no leader")
         elif "watch" in request.query:
             request.send_bytes(b"\n")
             if of_kopf:

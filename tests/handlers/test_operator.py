@@ -33,7 +33,7 @@ from mooring.handlers.operator import (
 from mooring.handlers.profiles import ProfileHandler
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection, load_connection
-from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE
+from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Resource
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod
@@ -234,6 +234,93 @@ async def test_kopf_survives_a_minute_of_server_errors_on_one_of_its_watches() -
             await until(lambda: api.watches(POD))
             assert api.refuses[POD] == 0
             assert operator.restarts == 0
+
+
+async def test_a_lone_refusal_of_the_credentials_costs_no_other_request_of_kopf_anything(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Kopf would log in anew, and close the session of all its watches for that."""
+    quickly = [0.0] * len(RETRIES)
+    async with small_api() as (api, server):
+        api.refusal = (401, "Unauthorized")
+        async with kopf_against(server, scheduler_state(), retries=quickly) as operator:
+            await until(lambda: api.watches(POD) and api.watches(SCHEDULING_PROFILE))
+            [pods], [profiles] = api.watches(POD), api.watches(SCHEDULING_PROFILE)
+            api.refuses[SCHEDULING_PROFILE] = 2
+            profiles.end()
+            await until(lambda: api.watches(SCHEDULING_PROFILE) not in ([], [profiles]))
+            assert api.refuses[SCHEDULING_PROFILE] == 0
+            assert not pods.gone.is_set()
+            assert operator.restarts == 0
+    assert "Re-authentication" not in caplog.text
+    assert not any(record.exc_info for record in caplog.records)
+
+
+@pytest.mark.parametrize(
+    ("resource", "items"), [(POD, 5), (SCHEDULING_PROFILE, [{}]), (PRIORITY_CLASS, "classes")]
+)
+async def test_a_malformed_list_is_one_line_and_is_asked_for_again(
+    resource: Resource, items: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    paused = list[float]()
+
+    async def sleep(seconds: float) -> None:
+        paused.append(seconds)
+
+    async with small_api() as (api, server):
+        api.items[resource] = items
+        async with kopf_against(server, scheduler_state(), sleep=sleep) as operator:
+            await until(lambda: len(paused) > 2)
+            api.items[resource] = []
+            await until(lambda: api.watches(resource))
+            assert operator.restarts == 0
+    assert paused[0] >= 0.4
+    assert max(paused) > 1.5
+    [line] = [record for record in caplog.records if record.levelname != "INFO"]
+    assert line.exc_info is None
+    assert line.getMessage().startswith(f"kopf's list of {resource} is malformed: ")
+
+
+async def test_a_list_of_nothing_may_be_null() -> None:
+    async with small_api() as (api, server):
+        for resource in api.items:
+            api.items[resource] = None
+        async with kopf_against(server, scheduler_state()):
+            await until(lambda: all(map(api.watches, api.items)))
+
+
+@pytest.mark.parametrize(
+    ("resource", "sent"),
+    [
+        (POD, b"no JSON\n"),
+        (SCHEDULING_PROFILE, b'{"type":"ADDED","object":5}\n'),
+        (PRIORITY_CLASS, b'{"type":"ERROR","object":{}}\n'),
+    ],
+)
+async def test_a_malformed_event_is_one_line_and_the_watch_begins_again_before_it(
+    resource: Resource, sent: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    paused = list[float]()
+
+    async def sleep(seconds: float) -> None:
+        paused.append(seconds)
+
+    async with (
+        small_api() as (api, server),
+        kopf_against(server, scheduler_state(), sleep=sleep) as operator,
+    ):
+        await until(lambda: api.watches(resource))
+        [watch] = api.watches(resource)
+        metadata = {"name": "a", "uid": "u1", "resourceVersion": "7"}
+        watch.send({"type": "BOOKMARK", "object": {"metadata": metadata}})
+        watch.send_bytes(sent)
+        await until(lambda: api.watches(resource) not in ([], [watch]))
+        assert operator.restarts == 0
+        assert api.watches(resource)[-1].query["resourceVersion"] == "7"
+    assert paused
+    [line] = [record for record in caplog.records if record.levelname != "INFO"]
+    assert line.exc_info is None
+    assert line.getMessage().startswith(f"kopf's watch of {resource} is malformed: ")
 
 
 async def test_the_pause_before_a_restart_of_kopf_is_short_again_after_a_minute_of_work() -> None:

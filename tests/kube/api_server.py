@@ -148,7 +148,7 @@ def budget_refusal(message: str = "a budget forbids it") -> dict[str, Any]:
 
 def pod(name: str, version: int, namespace: str = "default", **extra: Any) -> dict[str, Any]:
     """A pod as a list or watch shows it."""
-    metadata = {"name": name, "namespace": namespace, "resourceVersion": str(version)}
+    metadata = {"name": name, "namespace": namespace, "uid": name, "resourceVersion": str(version)}
     return {"metadata": metadata, **extra}
 
 

@@ -110,6 +110,38 @@ async def test_an_empty_collection_may_have_no_items(server: ApiServer, client: 
     assert await answer == Listing([], "4")
 
 
+@pytest.mark.parametrize("items", [5, "pods", [5], [{}], [{"metadata": {"name": "a"}}]])
+async def test_a_malformed_list_is_an_error_of_the_server_in_one_line(
+    server: ApiServer, client: ApiClient, items: Any
+) -> None:
+    answer = asyncio.create_task(client.list_all(NODE))
+    (await server.next()).reply({"metadata": {"resourceVersion": "4"}, "items": items})
+    with pytest.raises(ServerError) as raised:
+        await answer
+    assert explain(raised.value).startswith("list nodes: the answer is malformed: items")
+
+
+@pytest.mark.parametrize("answer", [5, [], None, {}, {"metadata": 5}])
+async def test_a_malformed_object_is_an_error_of_the_server_in_one_line(
+    server: ApiServer, client: ApiClient, answer: Any
+) -> None:
+    reading = asyncio.create_task(client.get(POD, "web", "team-a"))
+    (await server.next()).reply(answer)
+    with pytest.raises(ServerError) as raised:
+        await reading
+    assert explain(raised.value).startswith("get pods team-a/web: the answer is malformed: ")
+
+
+@pytest.mark.parametrize("resources", [5, [5], [{"name": 5}], "podgroups"])
+async def test_a_malformed_discovery_is_an_error_of_the_server_in_one_line(
+    server: ApiServer, client: ApiClient, resources: Any
+) -> None:
+    found = asyncio.create_task(client.serves(POD_GROUP))
+    (await server.next()).reply({"resources": resources})
+    with pytest.raises(ServerError, match="the answer is malformed: resources"):
+        await found
+
+
 async def test_writes_go_where_the_metadata_say(server: ApiServer, client: ApiClient) -> None:
     creation = asyncio.create_task(client.create(LEASE, LEASE_OBJECT))
     created = await server.next()

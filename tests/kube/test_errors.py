@@ -19,6 +19,7 @@ from mooring.kube.errors import (
     UnreachableError,
     denied_by_admission,
     error_from_response,
+    error_from_status,
     exceeds_quota,
     explain,
 )
@@ -63,6 +64,17 @@ def test_an_answer_that_is_no_status_object_still_gives_an_error(body: bytes) ->
     error = error_from_response(BIND, 502, body)
     assert type(error) is ServerError
     assert error.message
+
+
+@pytest.mark.parametrize("field", ["message", "reason", "details", "code"])
+@pytest.mark.parametrize("value", [5, "text", [5], {"causes": 5}, {"causes": [5]}, {"name": 5}])
+def test_a_malformed_status_object_still_gives_an_error(field: str, value: object) -> None:
+    body = orjson.dumps({"kind": "Status", field: value})
+    error = error_from_response(BIND, 429, body)
+    assert type(error) is TooManyRequestsError
+    assert "create pods/binding" in explain(error)
+    event = error_from_status(BIND, {"code": 429, field: value})
+    assert "create pods/binding" in explain(event)
 
 
 def test_the_wait_a_server_asks_for_is_in_seconds() -> None:

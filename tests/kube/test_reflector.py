@@ -158,7 +158,18 @@ async def test_a_version_gone_within_a_watch_is_listed_again(server: ApiServer) 
 
 
 @pytest.mark.parametrize(
-    "line", [b"{broken", b"[]", b'{"type":"ADDED"}', b'{"type":"ADDED","object":{}}', b"\xff"]
+    "line",
+    [
+        b"{broken",
+        b"[]",
+        b'{"type":"ADDED"}',
+        b'{"type":"ADDED","object":{}}',
+        b"\xff",
+        b'{"type":"ADDED","object":{"metadata":{"resourceVersion":"2"}}}',
+        b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"2","annotations":"a"}}}',
+        b'{"type":"ERROR","object":5}',
+        b'{"type":"ERROR","object":{}}',
+    ],
 )
 async def test_after_an_unreadable_line_everything_is_listed_again(
     server: ApiServer, line: bytes

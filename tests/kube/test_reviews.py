@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -136,12 +137,27 @@ async def test_a_token_that_no_api_server_issues_is_not_looked_up() -> None:
     assert server.seen == []
 
 
+CONFIG = {"metadata": {"name": "extension-apiserver-authentication", "uid": "u1"}}
+
+
+@pytest.mark.parametrize("data", [5, "PEM", {"client-ca-file": 5}])
+async def test_a_client_ca_that_is_malformed_is_an_error(data: object) -> None:
+    async with (
+        ApiServer(lambda request: request.reply({**CONFIG, "data": data})) as server,
+        ApiClient(Connection(server.url)) as client,
+    ):
+        with pytest.raises(ReviewError, match="data"):
+            await Reviews(client).client_ca()
+
+
 @pytest.mark.parametrize(
     ("data", "ca"), [({"data": {"client-ca-file": "PEM"}}, "PEM"), ({"data": None}, None)]
 )
-async def test_the_client_ca_is_what_the_cluster_publishes(data: object, ca: str | None) -> None:
+async def test_the_client_ca_is_what_the_cluster_publishes(
+    data: dict[str, Any], ca: str | None
+) -> None:
     async with (
-        ApiServer(lambda request: request.reply(data)) as server,
+        ApiServer(lambda request: request.reply({**CONFIG, **data})) as server,
         ApiClient(Connection(server.url)) as client,
     ):
         assert await Reviews(client).client_ca() == ca

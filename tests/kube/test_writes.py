@@ -369,6 +369,6 @@ async def test_finished_pods_are_counted_by_label_and_phase(
         assert request.path == "/api/v1/namespaces/team-a/pods"
         assert request.query["labelSelector"] == "group=train"
         assert request.query["fieldSelector"] == f"status.phase={phase}"
-        items = [{"metadata": {"name": str(i)}} for i in range(count)]
+        items = [{"metadata": {"name": str(i), "uid": str(i)}} for i in range(count)]
         request.reply({"metadata": {"resourceVersion": "1"}, "items": items})
     assert await task == (2, 1)

@@ -72,6 +72,8 @@ class Streams:
         self.open: dict[str, Request] = {}
         self.served: set[Resource] = set()
         self.groups_allowed = True
+        self.groups_work = True
+        self.groups_answered = True
 
     def __call__(self, request: Request) -> None:
         if request.path in DISCOVERY:
@@ -83,6 +85,11 @@ class Streams:
             return
         if request.path.endswith("/podgroups") and not self.groups_allowed:
             request.refuse(403, "Forbidden", "groups are not for you")
+            return
+        if request.path.endswith("/podgroups") and not self.groups_work:
+            request.refuse(500, "InternalError", "groups cannot be read")
+            return
+        if request.path.endswith("/podgroups") and not self.groups_answered:
             return
         if request.path == NODE.path() and not self.nodes_allowed:
             request.refuse(403, "Forbidden", "nodes are not for you")
@@ -308,17 +315,87 @@ async def test_another_version_of_a_kind_takes_over_without_a_gap(
     assert feeding.seen.names[POD_GROUP_V1ALPHA2] == ["train"]
 
 
-async def test_a_kind_that_may_not_be_listed_holds_up_nothing(
+async def test_another_version_that_cannot_be_listed_leaves_no_definitions_in_force_unnoticed(
     streams: Streams, feeding: Feeding
 ) -> None:
-    """A replica with the rights of an older version serves a cluster that has the kind."""
+    streams.served = {POD_GROUP_V1ALPHA2}
+    feeding.start()
+    await feeding.synced()
+    streams.groups_work = False
+    feeding.clock_read.clear()
+    streams.served = {POD_GROUP_V1ALPHA2, POD_GROUP}
+    await feeding.troubled()
+    lacking = feeding.reflectors.lacking()
+    assert lacking is not None
+    assert lacking.startswith("not listed yet: podgroups.scheduling.k8s.io (")
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+async def test_pod_groups_that_cannot_be_listed_hold_up_nothing(
+    streams: Streams, feeding: Feeding, *, allowed: bool
+) -> None:
+    """A replica with the rights of an older version, or a definition that cannot be converted.
+
+    No definition is in force then, so that these groups wait, and nothing else does.
+    """
     streams.served = set(OPTIONAL)
-    streams.groups_allowed = False
+    streams.groups_allowed, streams.groups_work = allowed, False
     feeding.start()
     await feeding.synced()
     feeding.time += DEAD_SECONDS + 1.0
     assert feeding.reflectors.lacking() is None
     assert feeding.reflectors.lags()["podgroups.scheduling.k8s.io"] > DEAD_SECONDS
+
+
+@pytest.mark.parametrize("resource", OPTIONAL)
+async def test_a_watch_of_pod_groups_that_dies_makes_a_replica_unready(
+    resource: Resource, streams: Streams, feeding: Feeding
+) -> None:
+    """Definitions that nobody updates would stay in force, and nobody would know."""
+    streams.served = {resource}
+    feeding.start()
+    await feeding.synced()
+    streams.groups_work = False
+    feeding.clock_read.clear()
+    streams.open[resource.path()].cut()
+    await feeding.troubled()
+    feeding.time += DEAD_SECONDS
+    assert feeding.reflectors.lacking() is None
+    feeding.time += 1.0
+    lacking = feeding.reflectors.lacking()
+    assert lacking is not None
+    assert lacking.startswith(f"not watched for 61 seconds: {resource} (")
+
+
+async def test_a_right_that_is_taken_away_leaves_no_definitions_in_force_unnoticed(
+    streams: Streams, feeding: Feeding
+) -> None:
+    streams.served = {POD_GROUP}
+    feeding.start()
+    await feeding.synced()
+    streams.groups_allowed = False
+    feeding.clock_read.clear()
+    streams.open[POD_GROUP.path()].cut()
+    await feeding.troubled()
+    feeding.time += DEAD_SECONDS + 1.0
+    lacking = feeding.reflectors.lacking()
+    assert lacking is not None
+    assert lacking.startswith("not watched for 61 seconds: podgroups.scheduling.k8s.io (")
+
+
+async def test_pod_groups_are_waited_for_until_they_are_listed_or_not_served_any_more(
+    streams: Streams, feeding: Feeding
+) -> None:
+    streams.served = {POD_GROUP}
+    streams.groups_answered = False
+    feeding.start()
+    synced = asyncio.create_task(feeding.synced())
+    await feeding.told(len(MIRRORED))
+    assert feeding.reflectors.lacking() == "not listed yet: podgroups.scheduling.k8s.io"
+    assert not synced.done()
+    streams.served = set()
+    await synced
+    assert feeding.reflectors.lacking() is None
 
 
 async def test_a_server_that_does_not_say_what_it_serves_holds_up_nothing(

@@ -66,7 +66,7 @@ def stage(*objects: dict[str, Any]) -> tuple[SchedulerState, Trials]:
 
 
 async def tried(manifests: str, *objects: dict[str, Any], **fields: str) -> dict[str, Any]:
-    return await stage(*objects)[1].tried(Tried(manifests, **fields))
+    return await stage(*objects)[1].tried(Tried(manifests, **fields), everything)
 
 
 def nodes(found: dict[str, Any]) -> list[str | None]:
@@ -99,19 +99,19 @@ async def test_a_pod_whose_rules_lack_values_is_told_to_try_again() -> None:
     rule = {"name": "dear", "filter": "!node.labels.serial.matches('^x(abc){30}')"}
     evaluations = put_profile(shared, rules=[rule]).pipeline.evaluations
     trials = Trials(shared, SHIPPED_ONLY, now=lambda: 0.0)
-    (found,) = (await trials.tried(Tried(text(new(pod())))))["results"]
+    (found,) = (await trials.tried(Tried(text(new(pod()))), everything))["results"]
     assert found["node"] is None
     assert "values of nodes that rule dear reads are still being evaluated" in found["message"]
     while evaluations.advance():
         pass
-    (found,) = (await trials.tried(Tried(text(new(pod())))))["results"]
+    (found,) = (await trials.tried(Tried(text(new(pod()))), everything))["results"]
     assert found["node"] is not None
 
 
 async def test_nothing_stays_of_a_trial() -> None:
     shared, trials = stage()
     before = shared.cluster.nodes.requested("cpu").tolist()
-    await trials.tried(Tried(text(deployment("web", 3, "1"))))
+    await trials.tried(Tried(text(deployment("web", 3, "1"))), everything)
     assert shared.cluster.nodes.requested("cpu").tolist() == before
     assert len(shared.state.pods) == 1
     assert list(shared.queue) == []
@@ -126,7 +126,7 @@ async def test_the_pods_of_a_deployment_see_each_other() -> None:
 
 async def test_the_cluster_may_change_between_two_decisions() -> None:
     shared, trials = stage()
-    waiting = asyncio.create_task(trials.tried(Tried(text(deployment("web", 4, "1")))))
+    waiting = asyncio.create_task(trials.tried(Tried(text(deployment("web", 4, "1"))), everything))
     while not waiting.done():
         shared.state.put_unscheduled(parse_pod(pod("other")))
         await asyncio.sleep(0)
@@ -141,16 +141,18 @@ async def test_a_stored_pod_is_tried_as_if_it_were_new() -> None:
 async def test_a_named_profile_decides_whatever_it_matches() -> None:
     shared, trials = stage()
     put_profile(shared, "other", mode="Active")
-    found = await trials.tried(Tried(text(pod("web")), profile="other"))
+    found = await trials.tried(Tried(text(pod("web")), profile="other"), everything)
     assert found["results"][0]["profile"] == "other"
     with pytest.raises(InputError, match='no profile "none" in force'):
-        await trials.tried(Tried(text(pod("web")), profile="none"))
+        await trials.tried(Tried(text(pod("web")), profile="none"), everything)
 
 
 async def test_an_edited_profile_decides_without_being_put_in_force() -> None:
     shared, trials = stage()
-    spread = await trials.tried(Tried(text(pod("web", cpu="1", memory="1Gi"))))
-    found = await trials.tried(Tried(text(pod("web", cpu="1", memory="1Gi")), profile_text=PACKED))
+    spread = await trials.tried(Tried(text(pod("web", cpu="1", memory="1Gi"))), everything)
+    found = await trials.tried(
+        Tried(text(pod("web", cpu="1", memory="1Gi")), profile_text=PACKED), everything
+    )
     assert (nodes(spread), nodes(found)) == (["b"], ["a"])
     assert list(shared.profiles.in_force) == ["default-scheduler"]
 
@@ -221,7 +223,7 @@ async def gang_tried(*objects: dict[str, Any]) -> dict[str, Any]:
     shared = scheduler_state(*CLUSTER)
     put_profile(shared, plugins={"multiPoint": {"enabled": [{"name": "GangScheduling"}]}})
     trials = Trials(shared, SHIPPED_ONLY, now=lambda: 0.0)
-    return await trials.tried(Tried(text(*objects)))
+    return await trials.tried(Tried(text(*objects)), everything)
 
 
 async def test_a_pod_group_gets_nodes_for_all_members_or_for_none() -> None:
@@ -247,6 +249,30 @@ async def test_an_incomplete_group_says_how_many_members_it_lacks() -> None:
     found = await gang_tried(gang("train", 3), pod("m0", labels={GROUP: "train"}))
     assert nodes(found) == [None]
     assert found["results"][0]["message"]
+
+
+async def only_default(namespaces: Iterable[str]) -> frozenset[str]:
+    return frozenset(namespaces) & {"default"}
+
+
+async def test_a_pod_of_a_namespace_that_the_user_may_not_see_is_not_tried() -> None:
+    """The decision depends on pod groups, claims and a pod of that name there."""
+    definition = {**gang("train", 3), "metadata": {"name": "train", "namespace": "bank"}}
+    shared = scheduler_state(*CLUSTER, definition, pod("vault", namespace="bank", node="a"))
+    put_profile(shared, plugins={"multiPoint": {"enabled": [{"name": "GangScheduling"}]}})
+    trials = Trials(shared, SHIPPED_ONLY, now=lambda: 0.0)
+    member = pod("m0", namespace="bank", labels={GROUP: "train"})
+    wanted = Tried(text(member, pod("vault", namespace="bank"), pod("web")))
+    found = await trials.tried(wanted, only_default)
+    message = "you may not get the pods of namespace bank; choose another namespace"
+    assert [(each["pod"], each["node"], each["message"]) for each in found["results"]] == [
+        ("bank/m0", None, message),
+        ("bank/vault", None, message),
+        ("default/web", "b", None),
+    ]
+    assert found["details"]["pod"] == "default/web"
+    [first, *_] = (await trials.tried(wanted, everything))["results"]
+    assert first["message"] != message
 
 
 async def test_a_runtime_class_is_left_out_with_a_note() -> None:
@@ -286,7 +312,8 @@ async def test_a_million_replicas_are_cut() -> None:
 async def test_only_a_few_requests_wait() -> None:
     trials = stage()[1]
     waiting = [
-        asyncio.create_task(trials.tried(Tried(text(deployment("web", 2, "1"))))) for _ in range(6)
+        asyncio.create_task(trials.tried(Tried(text(deployment("web", 2, "1"))), everything))
+        for _ in range(6)
     ]
     answers = await asyncio.gather(*waiting, return_exceptions=True)
     assert sum(isinstance(answer, TrialsBusy) for answer in answers) == 2
@@ -319,7 +346,7 @@ async def test_nodes_for_a_daemon_set_are_looked_for_beside_the_event_loop() -> 
     del daemons["spec"]["replicas"]
     daemons["spec"]["template"]["spec"]["nodeSelector"] = {"none": "such"}
     with pytest.raises(InputError, match="makes no pods"):
-        await trials.tried(Tried(text(daemons)))
+        await trials.tried(Tried(text(daemons)), everything)
     assert labels.threads
     assert threading.get_ident() not in labels.threads
 

@@ -30,13 +30,17 @@ def test_every_kind_is_listed_once_and_the_objects_know_what_they_are() -> None:
 
     def answer(request: Request) -> None:
         paths.append((request.method, request.path))
-        item = {"metadata": {"name": "n1"}}
+        item = {"metadata": {"name": "n1", "uid": "n1"}}
         request.reply(listing(item) if request.path.endswith("/nodes") else listing())
 
     (found,), notes = read(answer, said)
     once = {(kind.group, kind.kind): kind.path() for kind in reversed(KINDS)}
     assert sorted(paths) == sorted(("GET", path) for path in once.values())
-    assert found.raw == {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+    assert found.raw == {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n1", "uid": "n1"},
+    }
     assert "reading nodes: 1" in said
     assert notes == []
 
@@ -60,7 +64,7 @@ def test_of_a_kind_that_not_every_cluster_has_the_first_version_that_is_served_i
         if not request.path.endswith("/podgroups"):
             request.reply(listing())
         elif "v1alpha2" in request.path:
-            request.reply(listing({"metadata": {"name": "g"}}))
+            request.reply(listing({"metadata": {"name": "g", "uid": "g"}}))
         elif "x-k8s" in request.path:
             request.refuse(403, "Forbidden", "no")
         else:

@@ -1,8 +1,10 @@
 """`mooring run`."""
 
+import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +13,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from mooring import __version__
 from mooring.cli.console import BAD_INPUT
 from mooring.kube.errors import KubeError
 from mooring.kube.lease import JITTER
@@ -206,12 +209,44 @@ def _check_otlp_endpoint(settings: RunSettings) -> None:
             f'--otlp-endpoint: "{given}" is no URL such as http://collector:4318'
         )
     try:
-        import_module("mooring.observe.traces")
+        with _errors_of_opentelemetry():
+            traces = import_module("mooring.observe.traces")
+            traces.Traces(given, version=__version__, instance="")
     except ImportError as error:
         raise click.UsageError(
             "--otlp-endpoint needs OpenTelemetry's packages: pip install 'mooring[otlp]', or an "
             f"image built with LOCK=requirements-run-otlp.lock ({error})"
         ) from None
+    except ValueError as error:
+        raise click.UsageError(
+            f"--otlp-endpoint: an OTEL_ variable in the environment is malformed: {error}"
+        ) from None
+
+
+@contextmanager
+def _errors_of_opentelemetry() -> Iterator[None]:
+    """Raise ValueError at the end if OpenTelemetry has logged an error, instead of logging it.
+
+    Some variables that it cannot read it leaves out, with a traceback in the log.
+    """
+    errors: list[str] = []
+
+    def keep(record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.ERROR:
+            errors.append(record.getMessage())
+        return False
+
+    handler, logger = logging.Handler(), logging.getLogger("opentelemetry")
+    handler.addFilter(keep)
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = True
+    if errors:
+        raise ValueError(errors[0])
 
 
 def _check(settings: RunSettings) -> None:

@@ -297,7 +297,11 @@ class KopfOperator:
         Returns None if kopf was ended to begin again with PriorityClasses, which it may watch now.
         """
         sessions = KopfSessions(
-            self._connection, self._on_watch, self._on_pods, self._client.may_write
+            self._connection,
+            self._on_watch,
+            self._on_pods,
+            self._client.may_write,
+            sleep=self._sleep,
         )
         tasks: Collection[asyncio.Task[Any]] = ()
         granted: asyncio.Task[None] | None = None

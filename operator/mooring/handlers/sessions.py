@@ -13,10 +13,18 @@ asyncio never closes a connection that is cancelled before its TLS handshake has
 of open answers are aborted, because closing a TLS connection waits for the other side: those of
 watches at once, the others last, because kopf logs the broken answer to a write as an error, with a
 traceback.
+
+kopf never sees a 401: it would log in anew, and close the session under all its other requests. The
+credentials are renewed here, and without others kopf tries again later, as after a server error.
+Nor does it see a list or an event that is malformed, which would end it with a TypeError: it sees a
+broken answer, and its next request is sent after a pause.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from random import Random
 from typing import Any, Final, Protocol
 from weakref import WeakSet
 
@@ -25,13 +33,24 @@ import kopf
 import orjson
 from yarl import URL
 
+from mooring.kube.answers import event_of, items_of, parsed
+from mooring.kube.backoff import Backoff
 from mooring.kube.config import Connection
-from mooring.kube.errors import LEASE_NOT_VALID
-from mooring.kube.nesting import cut_nesting, parsed
-from mooring.kube.resources import POD
-from mooring.kube.transport import abort, transport_of
+from mooring.kube.errors import LEASE_NOT_VALID, UnauthorizedError, explain
+from mooring.kube.nesting import cut_nesting
+from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Call, Resource
+from mooring.kube.transport import LineSplitter, abort, transport_of
+from mooring.model.errors import ManifestError
 
 __all__ = ["KopfSessions", "OnPods", "OnWatch"]
+
+logger = logging.getLogger(__name__)
+
+_WATCHED: Final = (POD, SCHEDULING_PROFILE, PRIORITY_CLASS)
+"""What kopf lists and watches."""
+
+_SESSION_CLOSED: Final = "[SSL: APPLICATION_DATA_AFTER_CLOSE_NOTIFY]"
+"""kopf takes an error with these words for the end of the session, as it does a 401."""
 
 _LAST_SECONDS: Final = 1.0
 """How long requests may take to get an answer once kopf has stopped."""
@@ -62,11 +81,15 @@ class KopfSessions:
         on_watch: OnWatch,
         on_pods: OnPods,
         may_write: Callable[[], bool] = lambda: True,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._connection = connection
         self._on_watch = on_watch
         self._on_pods = on_pods
         self._has_watched_pods = False
+        self._sleep = sleep
+        self._reads = {resource.path(): _Read(resource) for resource in _WATCHED}
         self._request_class = _guarded_request(may_write)
         self._base = URL(connection.url).path.rstrip("/")
         self._sessions: list[aiohttp.ClientSession] = []
@@ -117,26 +140,62 @@ class KopfSessions:
     async def _send(
         self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        request.headers.update(await self._connection.credentials.headers())
         path = request.url.path.removeprefix(self._base)
+        is_watch = "watch" in request.url.query
+        read = None
         if request.method == "GET":
             self._on_watch(path, accepted=False)
-        answer = await self._finished(send(request))
-        is_watch = "watch" in request.url.query
+            if (read := self._reads.get(path)) is not None and read.trouble:
+                await self._sleep(read.backoff.pause())
+        answer = await self._authorised(request, send, path)
         (self._watches if is_watch else self._answers).add(answer)
         if self._is_ending:
             _hang_up(answer) if is_watch else self._note_transport(answer)
         # aiohttp declares a StreamReader, of which kopf and the answer itself use two methods.
-        content: _Content = _CutContent(answer.content)
-        if path == POD.path() and not self._has_watched_pods and answer.status == 200:
-            if is_watch:
-                self._has_watched_pods = True
-            else:
-                content = _PodList(answer.content, self._on_pods)
-        answer.content = content  # type: ignore[assignment]
-        if is_watch and answer.status == 200:
+        content: Any = answer.content
+        if read is not None and answer.status == 200:
+            answer.content = self._checked(content, read, is_watch=is_watch)  # type: ignore[assignment]
+        else:
+            answer.content = _CutContent(content)  # type: ignore[assignment]
+        if is_watch and answer.status == 200 and not (read is not None and read.trouble):
             self._on_watch(path, accepted=True)
         return answer
+
+    async def _authorised(
+        self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType, path: str
+    ) -> aiohttp.ClientResponse:
+        """The head of the answer; a 401 is tried once more with renewed credentials.
+
+        Raises:
+            ClientConnectionError: if the server refuses these too.
+        """
+        credentials = self._connection.credentials
+        for _ in range(2):
+            headers = await credentials.headers()
+            request.headers.update(headers)
+            try:
+                answer = await self._finished(send(request))
+            except aiohttp.ClientConnectionError as error:
+                if _SESSION_CLOSED in str(error):
+                    raise aiohttp.ClientConnectionError("the connection was closed") from error
+                raise
+            if answer.status != 401:
+                return answer
+            _hang_up(answer)
+            if not await credentials.renew(headers):
+                break
+        call = Call.parse(request.method, path, watch="watch" in request.url.query)
+        refusal = UnauthorizedError(call, "Unauthorized", server=self._connection.url)
+        raise aiohttp.ClientConnectionError(explain(refusal))
+
+    def _checked(self, content: Any, read: "_Read", *, is_watch: bool) -> "_Content":
+        """The body of a list or watch, which breaks off where it is malformed."""
+        if is_watch:
+            self._has_watched_pods |= read.resource is POD
+            path = read.resource.path()
+            return _Watch(content, read, lambda: self._on_watch(path, accepted=True))
+        hands_over = read.resource is POD and not self._has_watched_pods
+        return _List(content, read, self._on_pods if hands_over else None)
 
     def _note_transport(self, answer: aiohttp.ClientResponse) -> None:
         if (transport := transport_of(answer)) is not None:
@@ -179,9 +238,9 @@ class _Content:
 
 
 class _CutContent(_Content):
-    """The body of an answer, cut where it is nested too deeply to be parsed.
+    """The body of an answer, cut where it is nested too deeply for kopf's parser.
 
-    Any user may write such managed fields into a pod, and kopf would end its watch of all pods.
+    Any user may write such managed fields into a pod.
     """
 
     async def read(self, n: int = -1) -> bytes:
@@ -202,26 +261,82 @@ class _CutContent(_Content):
             yield cut_nesting(last)
 
 
-class _PodList(_Content):
-    """The body of a list of pods, without the pods, which `on_pods` gets."""
+@dataclass(slots=True)
+class _Read:
+    """How reading one resource goes; `trouble` says why its last answer was broken off."""
 
-    def __init__(self, content: aiohttp.StreamReader, on_pods: OnPods) -> None:
+    resource: Resource
+    backoff: Backoff = field(
+        default_factory=lambda: Backoff(Random())  # noqa: S311 - spreads load, hides nothing
+    )
+    trouble: str = ""
+
+    def broken(self, what: str, error: ManifestError) -> aiohttp.ClientPayloadError:
+        """Note and log that the list or watch is malformed; return the error for kopf."""
+        text = f"kopf's {what} of {self.resource} is malformed: {error}"
+        if text != self.trouble:
+            logger.warning("%s; it is asked for again", text)
+        self.trouble = text
+        return aiohttp.ClientPayloadError(text)
+
+    def works(self) -> None:
+        """Note that something could be read."""
+        if self.trouble:
+            logger.info("kopf can read %s again", self.resource)
+        self.trouble = ""
+        self.backoff.reset()
+
+
+class _List(_Content):
+    """The body of a list; where `on_pods` is given, it gets the objects, and kopf gets none."""
+
+    def __init__(self, content: aiohttp.StreamReader, read: _Read, on_pods: OnPods | None) -> None:
         super().__init__(content)
+        self._read = read
         self._on_pods = on_pods
 
     async def read(self, n: int = -1) -> bytes:
-        """The whole body with an empty list, or `n` bytes of it as it is."""
+        """The whole body, or `n` bytes of it as it is."""
         data = await self._content.read(n)
         if n >= 0:
             return data
         try:
             page = parsed(data)
-            pods = page["items"] or []
-        except (orjson.JSONDecodeError, KeyError, TypeError):
-            return data  # kopf says what is wrong with it
+            items = items_of(page)
+        except ManifestError as error:
+            raise self._read.broken("list", error) from None
+        self._read.works()
+        if items and self._on_pods is None:
+            return cut_nesting(data)
         del data  # thousands of pods take megabytes
-        await self._on_pods(pods)
+        if self._on_pods is not None:
+            await self._on_pods(items)
         return orjson.dumps({**page, "items": []})
+
+
+class _Watch(_Content):
+    """The body of a watch; `on_recovery` is called with the first event after a trouble."""
+
+    def __init__(
+        self, content: aiohttp.StreamReader, read: _Read, on_recovery: Callable[[], None]
+    ) -> None:
+        super().__init__(content)
+        self._read = read
+        self._on_recovery = on_recovery
+
+    async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
+        """The body, line by line; an unfinished last one is left out, because it comes again."""
+        splitter = LineSplitter()
+        async for data in self._content.iter_chunked(n):
+            for line in splitter.feed(data):
+                try:
+                    event_of(line)
+                except ManifestError as error:
+                    raise self._read.broken("watch", error) from None
+                if self._read.trouble:
+                    self._read.works()
+                    self._on_recovery()
+                yield cut_nesting(line) + b"\n"
 
 
 def _drop(request: asyncio.Future[aiohttp.ClientResponse]) -> None:

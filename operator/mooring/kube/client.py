@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
+from mooring.kube.answers import items_of
 from mooring.kube.errors import GoneError, NotFoundError, ServerError
 from mooring.kube.nesting import cut_nesting
 from mooring.kube.resources import Call
 from mooring.kube.transport import JSON, Transport
+from mooring.model.errors import ManifestError
+from mooring.model.fields import mappings, required, text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
@@ -61,15 +64,25 @@ class ApiClient(Transport):
         self, resource: Resource, name: str, namespace: str | None = None
     ) -> dict[str, Any]:
         """One object."""
-        return await self._json("GET", resource.path(namespace, name))
+        path = resource.path(namespace, name)
+        raw = await self._json("GET", path)
+        try:
+            required(raw, "metadata")
+        except ManifestError as error:
+            raise self._malformed(path, error) from None
+        return raw
 
     async def serves(self, resource: Resource) -> bool:
         """Whether the server serves the resource in this version (API discovery)."""
+        path = f"/apis/{resource.group}/{resource.version}"
         try:
-            known = await self._json("GET", f"/apis/{resource.group}/{resource.version}")
+            known = await self._json("GET", path)
+            names = [text(entry, "name", "resources") for entry in mappings(known, "resources")]
         except NotFoundError:
             return False
-        return any(entry.get("name") == resource.plural for entry in known.get("resources") or ())
+        except ManifestError as error:
+            raise self._malformed(path, error) from None
+        return resource.plural in names
 
     async def list_pages(
         self,
@@ -95,8 +108,8 @@ class ApiClient(Transport):
         if limit is not None:
             params["limit"] = str(limit)
         while True:
-            page = await self._json("GET", path, params=params, accept=accept)
-            yield Listing(page.get("items") or [], page["metadata"]["resourceVersion"])
+            page = await self._page(path, params, accept)
+            yield Listing(page["items"], page["metadata"]["resourceVersion"])
             if not page["metadata"].get("continue"):
                 return
             params["continue"] = page["metadata"]["continue"]
@@ -174,11 +187,27 @@ class ApiClient(Transport):
         body = orjson.dumps({"preconditions": {"uid": uid}}) if uid else None
         await self.request("DELETE", resource.path(namespace, name), body=body)
 
+    async def _page(self, path: str, params: Mapping[str, str], accept: str) -> dict[str, Any]:
+        """One page of a list, whose objects have a name and a uid."""
+        page = await self._json("GET", path, params=params, accept=accept)
+        try:
+            page["items"] = items_of(page)
+        except ManifestError as error:
+            raise self._malformed(path, error) from None
+        return page
+
+    def _malformed(self, path: str, error: ManifestError) -> ServerError:
+        words = f"the answer is malformed: {error}"
+        return ServerError(Call.parse("GET", path), words, server=self.url)
+
     async def _json(self, method: str, path: str, **options: Any) -> dict[str, Any]:
         answer = await self.request(method, path, **options)
         try:
-            parsed: dict[str, Any] = orjson.loads(cut_nesting(answer))
+            parsed: Any = orjson.loads(cut_nesting(answer))
         except orjson.JSONDecodeError as error:
             words = "the answer is not JSON; is this the URL of an API server?"
             raise ServerError(Call.parse(method, path), words, server=self.url) from error
+        if not isinstance(parsed, dict):
+            words = f"the answer is malformed: it must be an object, not {str(parsed)[:40]}"
+            raise ServerError(Call.parse(method, path), words, server=self.url)
         return parsed

@@ -19,7 +19,7 @@ into the one line a user reads.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import orjson
 
@@ -51,6 +51,8 @@ __all__ = [
     "exceeds_quota",
     "explain",
 ]
+
+_Typed = TypeVar("_Typed", int, str, list[Any], dict[str, Any])
 
 LEASE_NOT_VALID: Final = "the lease of this replica is not valid at the moment"
 """Why a write is not sent."""
@@ -193,21 +195,26 @@ def error_from_status(
     call: Call, status: dict[str, Any], *, server: str = "", retry_after: float | None = None
 ) -> ApiError:
     """The error of a Status object, from an answer or from an ERROR event of a watch."""
-    code = int(status.get("code") or 500)
+    code = _typed(status.get("code"), int) or 500
     kind = _BY_STATUS.get(code, ServerError if code >= 500 else ApiError)
-    details = status.get("details") or {}
-    causes = details.get("causes") or ()
+    details = _typed(status.get("details"), dict)
+    causes = [_typed(cause, dict) for cause in _typed(details.get("causes"), list)]
     if code == 429 and any(cause.get("reason") == _BUDGET_CAUSE for cause in causes):
         kind = DisruptionBudgetError
     return kind(
         call,
-        status.get("message") or f"HTTP {code}",
+        _typed(status.get("message"), str) or f"HTTP {code}",
         server=server,
         status=code,
-        reason=status.get("reason") or "",
+        reason=_typed(status.get("reason"), str),
         retry_after=retry_after,
-        subject=details.get("name") or "",
+        subject=_typed(details.get("name"), str),
     )
+
+
+def _typed(value: object, wanted: type[_Typed]) -> _Typed:
+    """Return the value if it has the wanted type, else the empty value of that type."""
+    return value if isinstance(value, wanted) else wanted()
 
 
 ANONYMOUS: Final = "system:anonymous"

@@ -26,8 +26,7 @@ import time
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Protocol
 
-import orjson
-
+from mooring.kube.answers import event_of
 from mooring.kube.backoff import Backoff
 from mooring.kube.client import SMALL_PAGE_SIZE
 from mooring.kube.errors import (
@@ -38,9 +37,9 @@ from mooring.kube.errors import (
     error_from_status,
     explain,
 )
-from mooring.kube.nesting import parsed
 from mooring.kube.resources import Call
 from mooring.kube.slices import Slices
+from mooring.model.errors import ManifestError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -218,15 +217,14 @@ class Reflector:
     async def _feed(self, lines: list[bytes]) -> None:
         for line in lines:
             try:
-                event = parsed(line)
-                kind, obj = event["type"], event["object"]
-                version = "" if kind == "ERROR" else obj["metadata"]["resourceVersion"]
-            except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+                kind, obj = event_of(line)
+            except ManifestError as error:
                 # What it said is lost, and with it the right to go on from here.
                 self._version = None
-                raise self._broken(f"unreadable event {line[:200]!r}") from error
+                raise self._broken(f"unreadable event: {error}") from error
             if kind == "ERROR":
                 raise error_from_status(self._call, obj, server=self._client.url)
+            version = obj["metadata"]["resourceVersion"]
             if kind == "BOOKMARK":
                 await self._end_initial_if_marked(obj)
             elif self._initial is None:

@@ -20,6 +20,8 @@ from mooring.kube.errors import ApiError, NotFoundError, explain
 from mooring.kube.resources import Resource
 from mooring.model.access import Attributes, ReviewError, User
 from mooring.model.bounded_cache import BoundedCache
+from mooring.model.errors import ManifestError
+from mooring.model.fields import strings
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -120,8 +122,12 @@ class Reviews:
             raise ReviewError(explain(error)) from error
         except TimeoutError as error:
             raise ReviewError(_LATE) from error
-        pem: str | None = (found.get("data") or {}).get("client-ca-file")
-        return pem or None
+        try:
+            return strings(found, "data").get("client-ca-file") or None
+        except ManifestError as error:
+            raise ReviewError(
+                f"ConfigMap kube-system/{found['metadata']['name']} {error}"
+            ) from None
 
     async def _cached(
         self, cache: _Cache[_K, _V], key: _K, review: Callable[[], Awaitable[_V]]

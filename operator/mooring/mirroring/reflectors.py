@@ -37,16 +37,24 @@ class _Served:
     resource: Resource
     reflector: Reflector
     troubled: asyncio.Event
-    """Set once listing or watching has failed."""
+    """Set once listing or watching has failed, or the server does not serve it any more."""
     task: asyncio.Task[NoReturn]
+    takes_over: bool
+    """Whether objects that were read in another version are in force until it is listed."""
+
+    def counts(self) -> bool:
+        """Return whether a replica that does not follow it is unready."""
+        listed = self.takes_over or self.reflector.synced.is_set()
+        return listed or not self.troubled.is_set()
 
 
 class Reflectors:
     """Keep `sink` up to date while `run` runs.
 
-    Kinds that a server may not serve are looked for every `look_seconds`. They never make a replica
-    unready: what names a PodGroup that is not known waits. `relisted` is called with the name of
-    each resource that had to be listed again.
+    Kinds that a server may not serve are looked for every `look_seconds`. One that cannot be listed
+    does not make a replica unready: what names a PodGroup that is not known waits, and nothing else
+    does. Once it has been listed it counts like any other, because what was read stays in force.
+    `relisted` is called with the name of each resource that had to be listed again.
     """
 
     def __init__(
@@ -97,14 +105,13 @@ class Reflectors:
 
     def lacking(self) -> str | None:
         """What has not been listed yet or not been watched for long, and why; None if all is."""
-        unlisted = [
-            self._described(resource)
-            for resource, reflector in self._reflectors.items()
-            if not reflector.synced.is_set()
-        ]
+        counted = self._reflectors | {
+            served.resource: served.reflector for served in self._served.values() if served.counts()
+        }
+        unlisted = [r for r, reflector in counted.items() if not reflector.synced.is_set()]
         if unlisted:
-            return f"not listed yet: {', '.join(unlisted)}"
-        dead = [r for r in self._reflectors if self._lag(r) > DEAD_SECONDS]
+            return f"not listed yet: {', '.join(map(self._described, unlisted))}"
+        dead = [resource for resource in counted if self._lag(resource) > DEAD_SECONDS]
         if dead:
             longest = max(map(self._lag, dead))
             return f"not watched for {longest:.0f} seconds: {', '.join(map(self._described, dead))}"
@@ -123,20 +130,22 @@ class Reflectors:
             self._tell_once(str(kind), f"whether {kind} is served is not known: {explain(error)}")
             return
         self._unanswered.pop(str(kind), None)
-        served = self._served.get(kind)
+        served, takes_over = self._served.get(kind), False
         if served is not None and served.resource != found:
             logger.info("%s is not served any more", _named(served.resource))
             served.task.cancel()
             await asyncio.wait([served.task])
+            served.troubled.set()
             del self._served[kind]
             self._troubles.pop(served.resource, None)
+            takes_over = served.takes_over or served.reflector.synced.is_set()
             if found is None:
                 await Slices().run(self._sink.relist(served.resource).apply())
         if found is not None and kind not in self._served:
             logger.info("%s is served", _named(found))
             reflector = self._reflector(found)
             task = group.create_task(reflector.run())
-            self._served[kind] = _Served(found, reflector, asyncio.Event(), task)
+            self._served[kind] = _Served(found, reflector, asyncio.Event(), task, takes_over)
 
     async def _find(self, kind: Kind) -> Resource | None:
         """The first of the kind's resources that the server serves."""

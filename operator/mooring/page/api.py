@@ -216,7 +216,7 @@ class Page:
         viewer = await self._viewer(request)
         wanted = await _body(request, Tried)
         with _answering():
-            found = await self._trials.tried(wanted)
+            found = await self._trials.tried(wanted, viewer.visible)
         return _json(await viewer.redacted(found))
 
     async def _compare(self, request: web.Request) -> web.Response:

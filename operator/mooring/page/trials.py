@@ -148,11 +148,12 @@ class Trials:
         self._one_at_a_time = asyncio.Lock()
         self._waiting = 0
 
-    async def tried(self, wanted: Tried) -> dict[str, Any]:
+    async def tried(self, wanted: Tried, may_see: Callable[[Iterable[str]], Any]) -> dict[str, Any]:
         """The decisions about the pods of a text, as JSON values.
 
         `details` is the whole decision about the first pod, `suggestions` what would make it fit if
-        it has no node.
+        it has no node. `may_see` returns which of the namespaces the user may see, in an awaitable.
+        Pods of others are not tried, because their groups, claims and namesakes would show.
 
         Raises:
             InputError: for mistakes in the texts.
@@ -161,7 +162,7 @@ class Trials:
         async with self._turn():
             pipeline = await self._pipeline(wanted.profile, wanted.profile_text)
             manifests = await asyncio.to_thread(_new_objects, wanted.manifests)
-            objects = await self._objects(manifests)
+            objects = await self._visible(await self._objects(manifests), may_see)
             if not objects.pods and not objects.rejected:
                 raise InputError("the text makes no pods: write a Pod, a Deployment or the like")
             cache = ResultCache(self._scheduler.state.nodes)
@@ -303,6 +304,21 @@ class Trials:
         except ManifestError as error:
             raise InputError(str(error)) from None
         return _Objects(tuple(made.values()), more, tuple(groups), tuple(rejected), tuple(notes))
+
+    @staticmethod
+    async def _visible(objects: _Objects, may_see: Callable[[Iterable[str]], Any]) -> _Objects:
+        """The objects, with the pods rejected whose namespace the user may not see."""
+        visible = await may_see(pod.namespace for pod in objects.pods)
+        hidden = [
+            (
+                pod.key,
+                f"you may not get the pods of namespace {pod.namespace}; choose another namespace",
+            )
+            for pod in objects.pods
+            if pod.namespace not in visible
+        ]
+        pods = tuple(pod for pod in objects.pods if pod.namespace in visible)
+        return replace(objects, pods=pods, rejected=(*objects.rejected, *hidden))
 
     def _units(self, objects: _Objects, pipeline: Pipeline | None) -> "list[_Unit]":
         """The pods in the order in which they are decided; members of a group together."""

@@ -357,3 +357,22 @@ async def test_a_call_that_is_cancelled_while_it_waits_leaves_its_turn_to_others
     await asyncio.gather(*tasks, return_exceptions=True)
     async with calls:
         pass
+
+
+async def test_a_call_that_is_cancelled_is_no_error_of_the_extender() -> None:
+    """A sibling has failed, the group's time is over, or the replica stops."""
+    seen, arrived, end = Seen(), asyncio.Event(), asyncio.Event()
+
+    async def handler(_request: web.Request) -> web.Response:
+        arrived.set()
+        await end.wait()
+        return web.Response()
+
+    async with serving(app(handler)) as port:
+        calling = asyncio.create_task(call(extender(port), seen=seen))
+        await arrived.wait()
+        calling.cancel()
+        await asyncio.gather(calling, return_exceptions=True)
+        end.set()
+    assert calling.cancelled()
+    assert seen.results == {}

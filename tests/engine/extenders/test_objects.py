@@ -74,6 +74,49 @@ async def test_nodes_are_listed_once_and_then_watched() -> None:
         await objects.close()
 
 
+async def test_nodes_that_have_not_been_watched_for_a_minute_are_not_sent() -> None:
+    """An extender would choose among nodes as they were, and nobody would know."""
+    works, open_watch = True, asyncio.Queue[Request]()
+
+    def answer(request: Request) -> None:
+        if not works:
+            request.refuse(500, "InternalError", "nodes cannot be read")
+            return
+        end = {"k8s.io/initial-events-end": "true"}
+        bookmark = {"metadata": {"resourceVersion": "3", "annotations": end}}
+        request.send({"type": "BOOKMARK", "object": bookmark})
+        open_watch.put_nowait(request)
+
+    clock, troubled = 1000.0, asyncio.Event()
+
+    def read_clock() -> float:
+        troubled.set()
+        return clock
+
+    async with ApiServer(answer) as server, ApiClient(Connection(server.url)) as client:
+        objects = ApiObjects(client, clock=read_clock)
+        assert await objects.nodes(["n1"]) == {}
+        works = False
+        (await open_watch.get()).cut()
+        await troubled.wait()
+        clock += 60.0
+        assert await objects.nodes(["n1"]) == {}
+        clock += 1.0
+        words = "not been watched for the extenders for 61 seconds: "
+        with pytest.raises(ExtenderError, match=words):
+            await objects.nodes(["n1"])
+        works = True
+        await open_watch.get()
+        async with asyncio.timeout(10.0):
+            while True:
+                try:
+                    assert await objects.nodes(["n1"]) == {}
+                    break
+                except ExtenderError:
+                    await asyncio.sleep(0)  # the watch begins to work
+        await objects.close()
+
+
 async def test_a_pod_that_was_seen_is_not_read_again() -> None:
     async with ApiServer() as server, ApiClient(Connection(server.url)) as client:
         objects = ApiObjects(client, wanted=lambda _: True)

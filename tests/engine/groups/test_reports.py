@@ -120,7 +120,8 @@ class Server:
         elif request.path.endswith("/pods"):
             self.lists.append(request)
             phase = request.query["fieldSelector"].removeprefix("status.phase=")
-            items = [{"metadata": {"name": str(i)}} for i in range(self.finished.get(phase, 0))]
+            names = map(str, range(self.finished.get(phase, 0)))
+            items = [{"metadata": {"name": name, "uid": name}} for name in names]
             request.reply({"metadata": {"resourceVersion": "1"}, "items": items})
         else:
             self.events.append(request)

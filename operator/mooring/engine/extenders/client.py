@@ -98,6 +98,9 @@ class ExtenderClient:
             except NoConnectionError as error:
                 why = _words(error.__cause__ or error)
                 raise ExtenderError(f"{self._blamed(what)}: {why}") from error
+            except asyncio.CancelledError:
+                result = ""  # the extender has done nothing wrong
+                raise
             except (BrokenExchangeError, ValueError, AnswerError) as error:
                 raise ExtenderError(f"{self._blamed(what)}: {_words(error)}") from error
             finally:
