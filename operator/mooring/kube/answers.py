@@ -38,7 +38,7 @@ def items_of(page: Any) -> list[Any]:
     return items
 
 
-def event_of(line: bytes) -> tuple[str, dict[str, Any]]:
+def event_of(line: bytes) -> tuple[Any, Any]:
     """Return the type and the object of one event of a watch.
 
     Raises:
@@ -47,7 +47,7 @@ def event_of(line: bytes) -> tuple[str, dict[str, Any]]:
     event = parsed(line)
     _check_mapping(event)
     kind = _needed(event, "type")
-    obj: dict[str, Any] = required(event, "object")  # type: ignore[assignment] - JSON makes dicts
+    obj = required(event, "object")
     try:
         if kind == "ERROR":
             _check_status(obj)
