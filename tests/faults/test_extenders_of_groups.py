@@ -1,5 +1,6 @@
 """Pod groups with extenders that are slow, dead, flapping, or reject members, in the loop."""
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -8,6 +9,8 @@ import pytest
 
 from extending import Answers
 from faults.extender_engine import Engine, Held, Stage, all_pass, staged, until
+from mooring.engine import loop
+from mooring.engine.extenders import two_halves
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
@@ -305,6 +308,79 @@ async def test_a_scheduler_that_stops_gives_up_a_group_that_waits_for_an_extende
     assert not engine.state.state.pods.assumed
     assert stage.api.bound == {}
     assert stage.api.statuses == {}
+
+
+def gangs(count: int, size: int, **fields: Any) -> list[Raw]:
+    """The PodGroups, slow-0 and so on."""
+    return [pod_group(f"slow-{i}", size, **fields) for i in range(count)]
+
+
+def gang_members(group: str, size: int, **fields: Any) -> list[Raw]:
+    return [pod(f"{group}-{i}", group=group, cpu="10m", **fields) for i in range(size)]
+
+
+class SlowForGangs:
+    """A filter that passes all nodes, but of gangs that are slow only when the test lets go."""
+
+    def __init__(self) -> None:
+        self.held: list[asyncio.Event] = []
+
+    async def __call__(self, arguments: Raw) -> object:
+        if arguments["Pod"]["metadata"]["name"].startswith("slow-"):
+            self.held.append(go := asyncio.Event())
+            await go.wait()
+        return all_pass(arguments)
+
+    def go(self) -> None:
+        """The calls that are held now are answered."""
+        for go in self.held:
+            go.set()
+        self.held.clear()
+
+
+async def test_groups_with_slow_extenders_leave_the_places_of_pods_free(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(two_halves, "MOST_ATTEMPTS", 2)
+    monkeypatch.setattr(two_halves, "MOST_GROUPS", 2)
+    slow = SlowForGangs()
+    answers = Answers(filter=slow)
+    engine = await stage.engine(
+        *nodes("a", cpu="8"), *gangs(3, 2), answers=answers, httpTimeout="5m"
+    )
+    for number in range(3):
+        engine.pending(*gang_members(f"slow-{number}", 2, priority=9))
+    await until(lambda: len(slow.held) == 4)
+    engine.pending(pod("web", cpu="10m"))
+    await until(lambda: stage.api.bound)
+    assert [*stage.api.bound] == ["web"]
+    slow.go()
+    await until(lambda: len(slow.held) == 2)
+    slow.go()
+    await until(lambda: len(stage.api.bound) == 7)
+
+
+async def test_a_group_with_fast_extenders_is_placed_while_slow_groups_go_on(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(two_halves, "MOST_GROUPS", 1)
+    monkeypatch.setattr(loop, "_TURN_SECONDS", 0.0)
+    slow = SlowForGangs()
+    answers = Answers(filter=slow)
+    groups = (*gangs(2, 40), pod_group("fast", 2))
+    engine = await stage.engine(*nodes("a", cpu="8"), *groups, answers=answers, httpTimeout="5m")
+    for number in range(2):
+        engine.pending(*gang_members(f"slow-{number}", 40))
+    await until(lambda: len(slow.held) == 16)
+    engine.pending(*gang_members("fast", 2))
+    while len(stage.api.bound) < 2:
+        slow.go()
+        await asyncio.sleep(0)
+    assert {*stage.api.bound} == {"fast-0", "fast-1"}
+    while len(stage.api.bound) < 82:
+        slow.go()
+        await asyncio.sleep(0)
+    assert set(called_about(answers).values()) == {1}
 
 
 async def test_the_failure_of_an_extender_is_the_reason_of_every_member(stage: Stage) -> None:

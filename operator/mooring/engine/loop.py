@@ -12,7 +12,6 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf
 from typing import Final, TypeVar
 
 from mooring.engine.binding import (
@@ -100,6 +99,8 @@ _RECORDED_NODES: Final = 3
 _GANG: Final = frozenset(("GangScheduling",))
 _CALLING_SECONDS: Final = 300.0
 """How long extenders may be called in one attempt about a group, for all of its members."""
+_TURN_SECONDS: Final = 1.0
+"""After so long a group begins no more calls if other groups of its profile wait for their turn."""
 _JOIN_SECONDS: Final = 1.0
 """A new member of a group waits so long while extenders are called about the others."""
 
@@ -131,8 +132,8 @@ class _GroupAttempt:
     definition: PodGroup | None
     attempts: list[_Attempt]
     calls: GroupCalls
-    until: float = inf
-    """When the calls must have ended, once they have begun."""
+    left: float = _CALLING_SECONDS
+    """Seconds that the calls may still take."""
     failure: str = ""
     """Why the last calls have failed."""
 
@@ -498,14 +499,27 @@ class SchedulingLoop:
         """Has the extenders called about the members without an answer, in a task of its own."""
         self._calling.add(attempt.key)
         first = attempt.attempts[0].queued
-        self._two_halves.add(first, partial(self._call_for_group, attempt))
+        self._two_halves.add_group(first, partial(self._call_for_group, attempt))
 
     async def _call_for_group(self, attempt: _GroupAttempt) -> None:
-        """Nothing is held meanwhile; the loop decides about the group afterwards."""
-        now, pods = self._clock(), filter(attempt.calls.lacks, _pods(attempt.attempts))
-        attempt.until = min(attempt.until, now + _CALLING_SECONDS)
+        """Nothing is held meanwhile; the loop decides about the group afterwards.
+
+        A group that needs long gives way to others, and goes on when its next turn comes.
+        """
+        calls, first, began = attempt.calls, attempt.attempts[0].queued, self._clock()
+        pods = (p for p in _pods(attempt.attempts) if calls.lacks(p) and p.uid not in calls.gone)
+
+        def gives_way() -> bool:
+            is_over = self._clock() - began >= _TURN_SECONDS
+            return is_over and self._two_halves.groups_wait(first.pipeline.profile)
+
         try:
-            await attempt.calls.run(pods, attempt.until - now)
+            finished = await calls.run(pods, attempt.left, gives_way)
+            attempt.left -= self._clock() - began
+            if not finished and not self._halted:
+                run = partial(self._call_for_group, attempt)
+                self._two_halves.give_way(first, run)
+                return
         except StillEvaluating:
             self._refuse_group(attempt)
             return

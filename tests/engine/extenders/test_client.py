@@ -315,7 +315,7 @@ async def test_a_time_out_halves_the_calls_in_flight_and_answers_raise_them_agai
 
     async def one() -> None:
         nonlocal inside, most
-        async with calls:
+        async with calls.turn():
             inside += 1
             most = max(most, inside)
             await go.wait()
@@ -347,7 +347,7 @@ async def test_a_call_that_is_cancelled_while_it_waits_leaves_its_turn_to_others
     calls, go = Calls(1), asyncio.Event()
 
     async def one() -> None:
-        async with calls:
+        async with calls.turn():
             await go.wait()
 
     tasks = [asyncio.create_task(one()) for _ in range(3)]
@@ -355,7 +355,7 @@ async def test_a_call_that_is_cancelled_while_it_waits_leaves_its_turn_to_others
     tasks[1].cancel()
     go.set()
     await asyncio.gather(*tasks, return_exceptions=True)
-    async with calls:
+    async with calls.turn():
         pass
 
 
@@ -376,3 +376,16 @@ async def test_a_call_that_is_cancelled_is_no_error_of_the_extender() -> None:
         end.set()
     assert calling.cancelled()
     assert seen.results == {}
+
+
+async def test_calls_about_members_of_groups_and_others_take_turns() -> None:
+    calls, order = Calls(1), list[str]()
+
+    async def one(name: str, *, for_group: bool = False) -> None:
+        async with calls.turn(for_group=for_group):
+            order.append(name)
+            await asyncio.sleep(0)
+
+    members = [one(f"member-{i}", for_group=True) for i in range(5)]
+    await asyncio.gather(one("first"), *members, one("a"), one("b"))
+    assert order == ["first", "a", "member-0", "b", *(f"member-{i}" for i in range(1, 5))]

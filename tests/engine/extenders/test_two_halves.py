@@ -63,3 +63,73 @@ async def test_an_attempt_that_fails_unexpectedly_is_told_to_the_event_loop() ->
 
     attempts.add(queued("a"), run)
     await told.wait()
+
+
+async def test_groups_have_places_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(two_halves, "MOST_ATTEMPTS", 1)
+    monkeypatch.setattr(two_halves, "MOST_GROUPS", 1)
+    attempts, began, go = TwoHalves(), list[str](), asyncio.Event()
+
+    def attempt(name: str) -> two_halves.Run:
+        async def run() -> None:
+            began.append(name)
+            await go.wait()
+
+        return run
+
+    for name in ("group", "waits"):
+        attempts.add_group(queued(name), attempt(name))
+    attempts.add(queued("pod"), attempt("pod"))
+    await asyncio.sleep(0)
+    assert began == ["group", "pod"]
+    assert attempts.groups_wait(PLUGINS.profile)
+    assert not attempts.groups_wait("another")
+    await attempts.cancel(1.0)
+    assert began == ["group", "pod"]
+
+
+async def test_groups_that_give_way_and_new_ones_take_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(two_halves, "MOST_GROUPS", 1)
+    attempts, turns, done = TwoHalves(), list[str](), asyncio.Event()
+
+    def attempt(first: QueuedPod, left: int) -> two_halves.Run:
+        async def run() -> None:
+            turns.append(first.pod.name)
+            await asyncio.sleep(0)
+            if left:
+                attempts.give_way(first, attempt(first, left - 1))
+            if len(turns) == 9:
+                done.set()
+
+        return run
+
+    for name, priority in (("long", 0), ("slow", 0), ("low", 1), ("mid", 5), ("high", 9)):
+        first = queued(name, priority)
+        attempts.add_group(first, attempt(first, 2 if name in ("long", "slow") else 0))
+    async with asyncio.timeout(10.0):
+        await done.wait()
+    assert turns == ["long", "high", "long", "mid", "long", "low", "slow", "slow", "slow"]
+    await asyncio.sleep(0)
+    assert not attempts.groups_wait(PLUGINS.profile)
+
+
+async def test_a_group_whose_first_member_has_left_has_its_turn_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(two_halves, "MOST_GROUPS", 1)
+    attempts, ran = TwoHalves(), asyncio.Event()
+
+    async def soon() -> None:
+        await asyncio.sleep(0)
+
+    async def run() -> None:
+        ran.set()
+
+    attempts.add_group(queued("other"), soon)
+    first = queued("first")
+    attempts.add_group(first, run)
+    first.ticket += 1
+    async with asyncio.timeout(10.0):
+        await ran.wait()

@@ -165,6 +165,22 @@ async def test_an_extender_that_was_ignored_is_called_again_in_the_next_run(stag
     assert stage.passed(calls, members(1)[0]) == []
 
 
+async def test_a_group_that_gives_way_goes_on_where_it_stopped(stage: Stage) -> None:
+    broken, works = Answers(filter=500), Answers(filter=all_pass)
+    calls = await stage.calls(node("a"), extenders=[(broken, {"ignorable": True}), (works, {})])
+    group = members(40)
+    rounds = 0
+    while not await calls.run(filter(calls.lacks, group), SECONDS, lambda: True):
+        rounds += 1
+        assert len(works.asked) == 16 * rounds
+    assert rounds == 2
+    assert not any(map(calls.lacks, group))
+    assert Counter(a["Pod"]["metadata"]["name"] for _, a in works.asked) == {
+        member.name: 1 for member in group
+    }
+    assert len(broken.asked) <= 16
+
+
 async def test_calls_that_take_too_long_end(stage: Stage) -> None:
     go = asyncio.Event()
 

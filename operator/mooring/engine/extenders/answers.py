@@ -44,7 +44,8 @@ class FilterCall:
     With `nominated`, the one node is that to which the pod is nominated: if the extenders pass it,
     it is chosen without looking at others. `evaluated_nodes` counts the nodes that the search for
     feasible ones looked at. `without` are extenders and verbs that are left out as if they failed.
-    `rows` are those of the nodes, if they are known.
+    `rows` are those of the nodes, if they are known. `for_group` says that it is about one of many
+    members of a group.
     """
 
     nodes: tuple[str, ...]
@@ -52,6 +53,7 @@ class FilterCall:
     nominated: bool = False
     without: frozenset[tuple[Extender, str]] = frozenset()
     rows: RowsAsOf | None = field(default=None, compare=False)
+    for_group: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ import tempfile
 import time
 from base64 import b64encode
 from collections import deque
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -67,19 +67,26 @@ class ExtenderClient:
         self._ignored = ""
 
     async def call(
-        self, what: str, verb: str, body: bytes, may_send: Callable[[], bool] | None = None
+        self,
+        what: str,
+        verb: str,
+        body: bytes,
+        may_send: Callable[[], bool] | None = None,
+        *,
+        for_group: bool = False,
     ) -> bytes:
         """The body of the answer to one POST; `what` is the verb's purpose, such as filter.
 
         One attempt, as kube-scheduler makes it. The time limit counts from the sending.
-        `may_send` is called immediately before that.
+        `may_send` is called immediately before that. Calls about members of groups (`for_group`)
+        and others take turns where both wait.
 
         Raises:
             ExtenderError: without an answer in time, for a status other than 200, or for an answer
                 that is too large.
             NotLeading: nothing was sent, because `may_send` returned False.
         """
-        async with self._calls, self._in_all:
+        async with self._calls.turn(for_group=for_group), self._in_all:
             began = time.monotonic()
             result = "error"
             try:
@@ -176,7 +183,9 @@ class ExtenderClient:
 
 
 class _Calls:
-    """A bound on calls in flight, first come first served; entering waits for a turn.
+    """A bound on calls in flight; first come first served among those of groups, and the others.
+
+    Where both wait they take turns, because a group has many members.
 
     A time-out halves the bound, because an extender that serves one call after the other lets each
     wait for all before it. Answers raise it again, one at a time.
@@ -186,23 +195,30 @@ class _Calls:
         self._most = self._bound = most
         self._running = 0
         self._answers = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting = {of_group: deque[asyncio.Future[None]]() for of_group in (False, True)}
+        self._group_is_next = False
 
-    async def __aenter__(self) -> None:
-        if self._running < self._bound and not self._waiting:
+    @asynccontextmanager
+    async def turn(self, *, for_group: bool = False) -> AsyncIterator[None]:
+        """Inside, one call is in flight; entering waits for its turn."""
+        await self._enter(for_group=for_group)
+        try:
+            yield
+        finally:
+            self._leave()
+
+    async def _enter(self, *, for_group: bool) -> None:
+        if self._running < self._bound and not any(self._waiting.values()):
             self._running += 1
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        self._waiting[for_group].append(turn)
         try:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self._leave()  # the turn came, and nothing will be called
             raise
-
-    async def __aexit__(self, *_exc: object) -> None:
-        self._leave()
 
     @property
     def running(self) -> int:
@@ -221,9 +237,13 @@ class _Calls:
 
     def _leave(self) -> None:
         self._running -= 1
-        while self._waiting and self._running < self._bound:
-            turn = self._waiting.popleft()
+        while self._running < self._bound and any(self._waiting.values()):
+            of_group = self._group_is_next
+            if not self._waiting[of_group]:
+                of_group = not of_group
+            turn = self._waiting[of_group].popleft()
             if not turn.done():
+                self._group_is_next = not of_group
                 self._running += 1
                 turn.set_result(None)
 

@@ -127,7 +127,8 @@ class Extenders:
         scores: Mapping[str, IntArray] = {}
         if len(filtered.passed) > 1:
             scoring = [e for e in extenders if (e, "prioritize") not in call.without]
-            scores = await self._prioritize(filtered.passed, scoring, raw, ignored)
+            about = (filtered.passed, raw, ignored)
+            scores = await self._prioritize(scoring, *about, for_group=call.for_group)
         return replace(
             answers,
             filtered=filtered,
@@ -197,7 +198,9 @@ class Extenders:
             client = self._client(extender)
             try:
                 body = await self._nodes_request(extender, raw, passed)
-                result = await client.call("filter", extender.filter_verb, body)
+                result = await client.call(
+                    "filter", extender.filter_verb, body, for_group=call.for_group
+                )
                 try:
                     answer = decode_filter(result, passed, by_name=extender.node_cache_capable)
                 except AnswerError as error:
@@ -214,17 +217,18 @@ class Extenders:
 
     async def _prioritize(
         self,
-        nodes: tuple[str, ...],
         extenders: Iterable[Extender],
+        nodes: tuple[str, ...],
         raw: Json,
         ignored: set[tuple[Extender, str]],
+        *,
+        for_group: bool,
     ) -> dict[str, IntArray]:
         """The weighted scores of the nodes by extender; one that fails is added to `ignored`."""
         scoring = [extender for extender in extenders if extender.prioritize_verb]
-        if len(scoring) == 1:  # most often; without a task of its own
-            found = [await self._scores(scoring[0], nodes, raw, ignored)]
-        else:
-            found = await asyncio.gather(*(self._scores(e, nodes, raw, ignored) for e in scoring))
+        calls = [self._scores(e, nodes, raw, ignored, for_group=for_group) for e in scoring]
+        # Most often there is one; it needs no task of its own.
+        found = [await calls[0]] if len(calls) == 1 else await asyncio.gather(*calls)
         pairs = zip(scoring, found, strict=True)
         return {extender.name: scores for extender, scores in pairs if scores is not None}
 
@@ -234,11 +238,15 @@ class Extenders:
         nodes: tuple[str, ...],
         raw: Json,
         ignored: set[tuple[Extender, str]],
+        *,
+        for_group: bool,
     ) -> IntArray | None:
         client = self._client(extender)
         try:
             body = await self._nodes_request(extender, raw, nodes)
-            result = await client.call("prioritize", extender.prioritize_verb, body)
+            result = await client.call(
+                "prioritize", extender.prioritize_verb, body, for_group=for_group
+            )
             try:
                 scores = _weighted(decode_priorities(result, nodes), extender.weight)
             except AnswerError as error:

@@ -45,8 +45,8 @@ class GroupCalls:
     """The calls in one attempt of a group; members that no extender filters are passed over.
 
     `still_wanted` says whether a member has still to be decided about. An extender that fails for
-    one member and is ignored is not called for the others again by the same `run`, because a group
-    of thousands would wait for its time-out each time.
+    one member and is ignored is not called for the others again by the same `run`, or the next one
+    if that has given way, because a group of thousands would wait for its time-out each time.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class GroupCalls:
         self._cache = cache
         self._still_wanted = still_wanted
         self._ignored: frozenset[tuple[Extender, str]] = frozenset()
+        self._gave_way = False
         self._rounds = 0
 
     def lacks(self, pod: Pod) -> bool:
@@ -93,8 +94,15 @@ class GroupCalls:
             yield from budget.pause()
         return any(lost.values())
 
-    async def run(self, pods: Iterable[Pod], seconds: float) -> None:
+    async def run(
+        self,
+        pods: Iterable[Pod],
+        seconds: float,
+        gives_way: Callable[[], bool] = lambda: False,
+    ) -> bool:
         """Calls the extenders about these members, several at a time.
+
+        Once `gives_way` returns True, no more calls begin. Returns False if that left members out.
 
         Raises:
             ExtenderError: an extender fails and may not be ignored, not all have answered within
@@ -102,19 +110,27 @@ class GroupCalls:
             PluginFailed: by a filter.
         """
         left = deque(pod for pod in pods if is_filtered_or_scored(self._pipeline, pod))
-        members, self._ignored = len(left), frozenset()
+        members = len(left)
+        if not self._gave_way:
+            self._ignored = frozenset()
+        self._gave_way = False
         try:
             async with asyncio.timeout(seconds), asyncio.TaskGroup() as tasks:
                 for _ in range(min(members, _MOST_AT_ONCE)):
-                    tasks.create_task(self._call(left))
+                    tasks.create_task(self._call(left, gives_way))
         except TimeoutError:
             text = f"the extenders have not answered about all {members} members in time"
             raise ExtenderError(text) from None
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
+        self._gave_way = bool(left)
+        return not left
 
-    async def _call(self, left: deque[Pod]) -> None:
-        """Calls the extenders about one member after the other, until none is left."""
+    async def _call(self, left: deque[Pod], gives_way: Callable[[], bool]) -> None:
+        """Calls the extenders about one member after the other, until none is left.
+
+        It calls them about one at least, so that a group that gives way comes to its end.
+        """
         while left:
             pod = left.popleft()
             await asyncio.sleep(0)  # where no extender is called, nothing below waits
@@ -125,7 +141,7 @@ class GroupCalls:
                 self.answers.put(pod, ExtenderAnswers())
                 continue
             extenders = interested(self._pipeline, pod)
-            call = FilterCall(nodes, len(nodes), without=self._ignored)
+            call = FilterCall(nodes, len(nodes), without=self._ignored, for_group=True)
             about = (call, extenders, pod, ExtenderAnswers(), self._cluster)
             try:
                 answers = await self._extenders.answer(*about)
@@ -137,6 +153,8 @@ class GroupCalls:
             if self.answers.too_many:
                 text = f"extenders answer in more than {MOST_DIFFERENT} different ways about its"
                 raise ExtenderError(f"{text} members, which cannot be placed together")
+            if gives_way():
+                return
 
     def _nodes(self, pod: Pod) -> tuple[str, ...]:
         names = self._cluster.node_names
