@@ -224,7 +224,7 @@ def test_a_relist_removes_pods_that_it_does_not_contain_except_assumed_ones() ->
 
 
 def listed(*raws: dict[str, object]) -> dict[str, Pod]:
-    return {found.key: found for found in map(parse_pod, raws)}
+    return {found.uid: found for found in map(parse_pod, raws)}
 
 
 def test_a_pod_that_was_confirmed_while_it_was_listed_stays() -> None:
@@ -241,7 +241,7 @@ def test_a_pod_that_was_confirmed_while_it_was_listed_stays() -> None:
 def test_a_pod_that_was_assumed_while_it_was_listed_stays() -> None:
     state = cluster(node("n1"), pod("web", cpu="1", node="n1"))
     before = state.keys(Kind.POD)
-    state.delete(Kind.POD, "default/web")
+    state.delete(Kind.POD, uid_of("web"))
     state.assume(waiting("web", cpu="1"), 0)
     for _ in state.replacing(Kind.POD, {}, before):
         pass
@@ -250,7 +250,7 @@ def test_a_pod_that_was_assumed_while_it_was_listed_stays() -> None:
 
 def test_what_is_listed_and_unreadable_stays_as_it_is_known() -> None:
     state = cluster(node("n1"), pod("web", cpu="1", node="n1"))
-    state.replace(Kind.POD, {"default/web": None, "default/never-known": None})
+    state.replace(Kind.POD, {uid_of("web"): None, uid_of("never-known"): None})
     assert cpu(state) == [1000]
 
 
