@@ -224,35 +224,27 @@ class ProfileHandler:
     def _conditions(
         self, name: str, verdict: _Verdict, before: Mapping[str, Any]
     ) -> Iterator[Condition]:
-        """Ready; Conflicted if another profile may match the same pods; and OverBudget."""
-        holds: Literal["True", "False"] = "True" if verdict.ready else "False"
-        yield Condition(
-            type="Ready",
-            status=holds,
-            observed_generation=verdict.generation,
-            last_transition_time=_transition_time("Ready", holds, before),
-            reason=verdict.reason,
-            message=verdict.message,
+        """Yield Ready, and Conflicted and OverBudget where they hold."""
+
+        def condition(
+            kind: str, holds: Literal["True", "False"], reason: str, message: str
+        ) -> Condition:
+            return Condition(
+                type=kind,
+                status=holds,
+                observed_generation=verdict.generation,
+                last_transition_time=_transition_time(kind, holds, before),
+                reason=reason,
+                message=message,
+            )
+
+        yield condition(
+            "Ready", "True" if verdict.ready else "False", verdict.reason, verdict.message
         )
-        others = self._profiles.conflicts(name)
-        if others:
-            yield Condition(
-                type="Conflicted",
-                status="True",
-                observed_generation=verdict.generation,
-                last_transition_time=_transition_time("Conflicted", "True", before),
-                reason="SamePods",
-                message=conflict_text(name, others),
-            )
+        if others := self._profiles.conflicts(name):
+            yield condition("Conflicted", "True", "SamePods", conflict_text(name, others))
         if (why := self._over_budget(name)) is not None:
-            yield Condition(
-                type="OverBudget",
-                status="True",
-                observed_generation=verdict.generation,
-                last_transition_time=_transition_time("OverBudget", "True", before),
-                reason="RulesTooExpensive",
-                message=why,
-            )
+            yield condition("OverBudget", "True", "RulesTooExpensive", why)
 
     def _over_budget(self, name: str) -> str | None:
         """Which rules of the profile in force are too expensive with the nodes as they are."""
