@@ -108,7 +108,7 @@ class Cached:
         return list(self.plugin.ran_on)
 
     def bind(self, name: str, on: str) -> None:
-        self.state.put(Kind.POD, f"default/{name}", parse_pod(pod(name, cpu="1", node=on)))
+        self.state.put(Kind.POD, uid_of(name), parse_pod(pod(name, cpu="1", node=on)))
 
 
 def test_a_plugin_runs_once_for_identical_pods() -> None:

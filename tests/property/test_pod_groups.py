@@ -167,7 +167,8 @@ class Groups(RuleBasedStateMachine):
         known = self.model.pods[name]
         if changed:
             known.features = {**given, "spec": known.features["spec"]}
-        self.state.put(Kind.POD, f"default/{name}", known.parsed(name, node="n"))
+        bound = known.parsed(name, node="n")
+        self.state.put(Kind.POD, bound.uid, bound)
         known.unscheduled, known.assumed, known.assigned = False, False, True
 
     @precondition(lambda self: self.known(lambda p: p.assigned))
@@ -176,7 +177,7 @@ class Groups(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(self.known(lambda p: p.assigned)))
         known = self.model.pods.pop(name)
         ended = known.parsed(name, node="n", phase="Succeeded")
-        self.state.put(Kind.POD, f"default/{name}", ended)
+        self.state.put(Kind.POD, ended.uid, ended)
 
     @rule(kept=st.sets(names))
     def bound_pods_relisted(self, kept: set[str]) -> None:

@@ -395,7 +395,7 @@ def test_pods_on_invented_nodes_take_one_row_together() -> None:
     state = cluster(*(node(f"n{number}") for number in range(100)))
     for number in range(20_000):
         lost = waiting(f"p{number}", node=f"invented-{number}", cpu="1")
-        state.put(Kind.POD, lost.key, lost)
+        state.put(Kind.POD, lost.uid, lost)
     assert state.nodes.row_count == 101
     assert state.nodes.requested.at("cpu", state.nodes.unknown_row) == 20_000_000
     for placed in tuple(state.pods):
@@ -407,7 +407,7 @@ def test_pods_are_on_their_node_while_it_exists_whichever_comes_first() -> None:
     state = cluster(pod("early", node="n1", cpu="1"), pod("other", node="n2", cpu="4"))
     state.put(Kind.NODE, "n1", parse_node(node("n1")))
     late = waiting("late", node="n1", cpu="2")
-    state.put(Kind.POD, late.key, late)
+    state.put(Kind.POD, late.uid, late)
     row, unknown = state.nodes.row_of["n1"], state.nodes.unknown_row
     assert (cpu(state)[row], cpu(state)[unknown]) == (3000, 4000)
     state.delete(Kind.NODE, "n1")
@@ -424,7 +424,7 @@ def test_a_pod_that_is_assumed_on_a_node_that_goes_can_be_forgotten_and_confirme
         state.assume(bound, state.nodes.row_of["n1"])
         state.delete(Kind.NODE, "n1")
         if confirmed:
-            state.put(Kind.POD, bound.key, waiting("web", node="n1", cpu="1"))
+            state.put(Kind.POD, bound.uid, waiting("web", node="n1", cpu="1"))
         else:
             state.forget(bound)
         assert cpu(state)[state.nodes.unknown_row] == (1000 if confirmed else 0)

@@ -679,7 +679,7 @@ async def test_a_gang_of_which_one_binding_is_refused_is_bound_whole_once_it_is_
         bound = len(bindings.made)
         assert bound < 8
         for name, target in bindings.made:
-            state.put(Kind.POD, f"default/{name}", parse_pod(pod(name, group="g", node=target)))
+            state.put(Kind.POD, uid_of(name), parse_pod(pod(name, group="g", node=target)))
         assert f"{bound} of 8 members are bound; " in status_of(engine)
         del bindings.refuse["g-3"]
         if code == 404:

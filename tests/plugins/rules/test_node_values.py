@@ -127,7 +127,7 @@ def test_progress_is_kept_while_nodes_change_all_the_time(calls: list[Any]) -> N
 def test_a_row_without_a_node_is_not_evaluated(calls: list[Any]) -> None:
     state = priced("1")
     incoming = parse_pod(pod("early", node="not-yet"))
-    state.put(Kind.POD, incoming.key, incoming)
+    state.put(Kind.POD, incoming.uid, incoming)
     values = NodeValues(library("int(node.labels.price)"), Snapshot(state))
     finish(values)
     assert len(calls) == 1
