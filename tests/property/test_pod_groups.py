@@ -17,6 +17,7 @@ from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import COSCHEDULING_LABEL, GroupFormat, GroupKey, GroupSource
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group
+from relists import replace_all
 
 SITE = GroupFormat("site/group", "site/minimum")
 OTHER = GroupFormat("other/group")
@@ -184,7 +185,7 @@ class Groups(RuleBasedStateMachine):
         bound = set(self.known(lambda p: p.assigned))
         shown = (self.model.pods[name].parsed(name, node="n") for name in bound & kept)
         values: dict[str, Pod] = {pod.uid: pod for pod in shown}
-        self.state.replace(Kind.POD, values)
+        replace_all(self.state, Kind.POD, values)
         for name in bound - kept:
             del self.model.pods[name]
 
@@ -206,7 +207,7 @@ class Groups(RuleBasedStateMachine):
 
     @rule(kind=st.sampled_from(tuple(SOURCES)))
     def a_kind_is_not_served_any_more(self, kind: Kind) -> None:
-        self.state.replace(kind, {})
+        replace_all(self.state, kind, {})
         for key in [key for key in self.model.defined if key.source is SOURCES[kind]]:
             del self.model.defined[key]
 

@@ -10,6 +10,7 @@ from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import CREATED, cluster, namespace, node, pod, uid_of
+from relists import replace_all
 
 
 def delivered(state: ClusterState, what: Callable[[], None]) -> list[ClusterEvent]:
@@ -69,7 +70,9 @@ def test_an_object_that_is_shown_as_it_is_known_causes_no_event(raw: dict[str, o
 
 def test_a_relist_of_known_objects_causes_no_event() -> None:
     state = cluster(node("n1"))
-    assert actions(state, lambda: state.replace(Kind.NODE, {"n1": parse_node(node("n1"))})) == []
+    assert (
+        actions(state, lambda: replace_all(state, Kind.NODE, {"n1": parse_node(node("n1"))})) == []
+    )
 
 
 def test_events_have_one_sink() -> None:
@@ -83,7 +86,7 @@ def test_a_relist_delivers_each_event_when_its_step_is_done_and_removals_last() 
     state = cluster(node("gone"))
     heard: list[tuple[int, list[Action]]] = []
     state.on_events(lambda es: heard.append((state.nodes.present_count, [e.action for e in es])))
-    state.replace(Kind.NODE, {name: parse_node(node(name)) for name in ("n1", "n2")})
+    replace_all(state, Kind.NODE, {name: parse_node(node(name)) for name in ("n1", "n2")})
     assert heard == [(2, [Action.ADD]), (3, [Action.ADD]), (2, [Action.DELETE])]
 
 
@@ -219,7 +222,10 @@ def test_a_relist_removes_pods_that_it_does_not_contain_except_assumed_ones() ->
     state.assume(waiting("assumed", cpu="1"), 0)
     kept, new = parse_pod(pod("kept", cpu="1", node="n1")), parse_pod(pod("new", node="n1"))
     shown: dict[str, Pod] = {kept.uid: kept, new.uid: new}
-    assert actions(state, lambda: state.replace(Kind.POD, shown)) == [Action.ADD, Action.DELETE]
+    assert actions(state, lambda: replace_all(state, Kind.POD, shown)) == [
+        Action.ADD,
+        Action.DELETE,
+    ]
     assert {p.pod.name for p in state.pods} == {"kept", "new", "assumed"}
 
 
@@ -250,7 +256,7 @@ def test_a_pod_that_was_assumed_while_it_was_listed_stays() -> None:
 
 def test_what_is_listed_and_unreadable_stays_as_it_is_known() -> None:
     state = cluster(node("n1"), pod("web", cpu="1", node="n1"))
-    state.replace(Kind.POD, {uid_of("web"): None, uid_of("never-known"): None})
+    replace_all(state, Kind.POD, {uid_of("web"): None, uid_of("never-known"): None})
     assert cpu(state) == [1000]
 
 
@@ -268,7 +274,7 @@ def test_a_bound_pod_that_a_relist_does_not_confirm_is_overdue_at_once() -> None
     for pod_ in (bound, binding):
         state.assume(pod_, 0)
     state.expect_confirmation(bound, 1000.0)
-    state.replace(Kind.POD, {})
+    replace_all(state, Kind.POD, {})
     assert state.overdue(0.0) == [state.pods.assumed[bound.uid].pod]
 
 
@@ -276,7 +282,7 @@ def test_a_bound_pod_that_a_relist_does_not_confirm_is_overdue_at_once() -> None
 def test_a_relist_of_other_kinds_replaces_the_whole_set(kind: Kind) -> None:
     state = cluster(node("gone"), namespace("gone"))
     raw = node("new") if kind is Kind.NODE else namespace("new")
-    events = delivered(state, lambda: state.replace(kind, {"new": parse_object(kind, raw)}))
+    events = delivered(state, lambda: replace_all(state, kind, {"new": parse_object(kind, raw)}))
     assert [(event.kind, event.action) for event in events] == [
         (kind, Action.ADD),
         (kind, Action.DELETE),

@@ -220,7 +220,10 @@ class ShapeCache:
         return len(self._live)
 
     def of(self, key: bytes) -> PodShape:
-        """The shape of this JSON; it drops no others if it takes a hundredth of the bound."""
+        """Return the shape of this JSON.
+
+        One that takes more than a hundredth of the bound goes with its last pod.
+        """
         shape = self._recent.get(key) or self._live.get(key)
         if shape is None:
             shape = self._live[key] = _shape(key)

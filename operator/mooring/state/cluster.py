@@ -163,11 +163,6 @@ class ClusterState:
             return (uid for uid in uids if uid not in assumed)
         return tuple(self.objects.of(kind))
 
-    def replace(self, kind: Kind, values: Mapping[str, Any]) -> None:
-        """Make these all objects of a kind, as `replacing` does, in one go."""
-        for _ in self.replacing(kind, values, self.keys(kind)):
-            pass
-
     def replacing(
         self, kind: Kind, values: Mapping[str, Any], before: Iterable[str]
     ) -> Iterator[None]:
