@@ -1,6 +1,5 @@
 """The state that the parts of the engine share, without a loop that works on it."""
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from mooring.engine.groups.reports import GroupReports
@@ -11,9 +10,7 @@ from mooring.framework.registry import Registry
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.kube.client import ApiClient
 from mooring.kube.recorder import EventRecorder
-from mooring.kube.resources import Resource
 from mooring.kube.writes import PodGroupWriter
-from mooring.mirroring.mirror import Mirror
 from mooring.plugins import SHIPPED
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
@@ -29,21 +26,11 @@ __all__ = [
     "SHIPPED_ONLY",
     "group_reports",
     "put_profile",
-    "relisted",
     "scheduler_state",
     "silent_intake",
 ]
 
 SHIPPED_ONLY: Final = Registry(SHIPPED, {})
-
-
-def relisted(mirror: Mirror, resource: Resource, raws: Iterable[dict[str, Any]]) -> None:
-    """The API server answers with this list, which is taken over at once."""
-    relist = mirror.relist(resource)
-    for raw in raws:
-        relist.add(raw)
-    for _ in relist.apply():
-        pass
 
 
 def scheduler_state(

@@ -21,6 +21,7 @@ from mooring.kube.config import Connection
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod
+from relists import replace_all
 from scheduler_states import put_profile, scheduler_state
 
 WEB = parse_pod(pod("web"))
@@ -160,7 +161,7 @@ async def test_a_relist_that_overtakes_the_answer_leaves_no_pod_that_is_gone(
     house.bound(1.0)
     await house.clock.advance(CONFIRMATION_SECONDS)
     asked = await server.next()
-    house.scheduler_state.state.replace(Kind.POD, {})
+    replace_all(house.scheduler_state.state, Kind.POD, {})
     asked.reply(pod("web", node="a"))
     await house.chores_wait()
     await house.clock.advance(ASK_AGAIN_SECONDS)

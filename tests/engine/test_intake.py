@@ -711,7 +711,7 @@ def test_a_pod_without_a_node_is_a_member_of_its_group_until_it_is_gone(door: Do
 
 def test_an_old_version_of_a_bound_pod_does_not_make_it_unscheduled(open_door: Door) -> None:
     state = open_door.scheduler_state.state
-    state.put(Kind.POD, "default/web", parse_pod(pod("web", group="train", node="a")))
+    state.put(Kind.POD, uid_of("web"), parse_pod(pod("web", group="train", node="a")))
     web = open_door.comes(group="train")
     train = state.pod_groups.of(web)
     assert train is not None

@@ -23,7 +23,7 @@ from mooring.policy.resolve import resolve
 from mooring.state.columns import IntArray
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
-from mooring.testing.builders import cluster, node, pod
+from mooring.testing.builders import cluster, node, pod, uid_of
 from mooring.testing.fakes import handle
 
 MIB = 2**20
@@ -108,7 +108,7 @@ class Cached:
         return list(self.plugin.ran_on)
 
     def bind(self, name: str, on: str) -> None:
-        self.state.put(Kind.POD, f"default/{name}", parse_pod(pod(name, cpu="1", node=on)))
+        self.state.put(Kind.POD, uid_of(name), parse_pod(pod(name, cpu="1", node=on)))
 
 
 def test_a_plugin_runs_once_for_identical_pods() -> None:
@@ -174,7 +174,7 @@ def test_scores_run_only_where_they_are_asked_for_and_then_on_all_rows_that_chan
 def test_a_score_that_failed_leaves_no_old_results_of_filters_behind() -> None:
     cached, raw = Cached(CountingScores), pod("a", cpu="1")
     cached.rows_run_for(raw)
-    cached.state.put(Kind.POD, "default/x", parse_pod(pod("x", cpu="64", node="n1")))
+    cached.state.put(Kind.POD, uid_of("x"), parse_pod(pod("x", cpu="64", node="n1")))
     cached.plugin.broken = True
     with pytest.raises(PluginError):
         cached.rows_run_for(raw)

@@ -27,7 +27,7 @@ from mooring.policy.args import VolumeBindingArgs
 from mooring.testing.builders import node, pod, pod_group
 from mooring.testing.fakes import FakeApi, handle
 from mooring.testing.storage_builders import pvc, storage_class
-from scheduler_states import relisted
+from relists import relisted
 
 Raw = dict[str, Any]
 

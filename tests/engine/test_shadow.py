@@ -256,7 +256,7 @@ def test_pods_that_mooring_binds_are_not_compared_and_not_seen_by_earlier_decisi
     beside.put("mooring", mode="Active", match={"schedulerNames": ["mooring"]})
     beside.bind(pod("theirs", cpu="1"), "n1")
     own = pod("own", cpu="4", node="n2", spec={"schedulerName": "mooring"})
-    beside.scheduler.state.put(Kind.POD, "default/own", parse_pod(own))
+    beside.scheduler.state.put(Kind.POD, uid_of("own"), parse_pod(own))
     # With the pod on n2, n1 would be the only node that fits, and nothing would be scored.
     beside.compare()
     (record,) = beside.records()

@@ -525,7 +525,7 @@ async def test_a_pod_that_the_comparison_found_is_queued_unless_it_was_bound_mea
         await operator.pod_found(builders.pod("web"))
         await operator.pod_found(builders.pod("bound", node="a"))
         await operator.pod_found({"metadata": {"name": "malformed"}, "spec": "none"})
-    assert list(shared.without_profile) == ["default/web"]
+    assert list(shared.without_profile) == [builders.uid_of("web")]
 
 
 async def test_a_terminating_pod_is_not_queued_but_one_that_is_queued_gets_its_newer_version() -> (

@@ -11,7 +11,7 @@ from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED, Mirror
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import node, pod, service
-from scheduler_states import relisted
+from relists import relisted
 
 
 class Mirrored:

@@ -14,7 +14,7 @@ from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
 from mooring.page.api import MOST_STREAMS
 from mooring.page.trials import MOST_BYTES
-from mooring.testing.builders import node, pod
+from mooring.testing.builders import node, pod, uid_of
 from pages import EVERYTHING, Rights, page, served
 from scheduler_states import put_profile, scheduler_state
 
@@ -202,7 +202,7 @@ async def test_a_stream_begins_with_all_nodes_and_goes_on_with_changes() -> None
         name, queue = await anext(events)
         assert (name, queue["active"], queue["leading"]) == ("queue", 2, True)
         placed = parse_object(Kind.POD, pod("more", cpu="500m", node="a"))
-        shared.state.put(Kind.POD, "default/more", placed)
+        shared.state.put(Kind.POD, uid_of("more"), placed)
         name, changes = await anext(events)
         assert (name, changes["at"], changes["pods"]) == ("nodes", [0], [3])
         shared.state.put(Kind.NODE, "b", parse_object(Kind.NODE, node("b")))

@@ -6,7 +6,7 @@ from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.page.nodes import CORDONED, NOT_READY, PODS, TAINTED, Nodes
 from mooring.policy.device_args import PRESETS
-from mooring.testing.builders import node, pod
+from mooring.testing.builders import node, pod, uid_of
 from scheduler_states import scheduler_state
 
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
@@ -55,7 +55,7 @@ def test_only_nodes_that_changed_are_in_the_changes() -> None:
     before = shown.columns("cpu")
     assert shown.columns("cpu").changes(before) is None
     placed = pod("web", cpu="500m", node="b")
-    shared.state.put(Kind.POD, "default/web", parse_object(Kind.POD, placed))
+    shared.state.put(Kind.POD, uid_of("web"), parse_object(Kind.POD, placed))
     changes = shown.columns("cpu").changes(before)
     assert changes is not None
     assert {name: column.tolist() for name, column in changes.items()} == {
@@ -72,7 +72,7 @@ def test_the_version_changes_with_nodes_and_labels_and_not_with_pods() -> None:
     shown = Nodes(shared)
     first = shown.version()
     placed = parse_object(Kind.POD, pod("web", node="a"))
-    shared.state.put(Kind.POD, "default/web", placed)
+    shared.state.put(Kind.POD, uid_of("web"), placed)
     assert shown.version() == first
     shared.state.put(Kind.NODE, "a", parse_object(Kind.NODE, ready("a", labels={"rack": "r1"})))
     assert shown.version() != first

@@ -18,6 +18,7 @@ from mooring.state.cluster import ClusterState
 from mooring.state.columns import IntArray, ResourceColumns
 from mooring.state.labels import ABSENT
 from mooring.testing.builders import node, pod
+from relists import replace_all
 
 NODES = tuple(f"n{i}" for i in range(5))
 PODS = tuple(f"p{i}" for i in range(6))
@@ -186,7 +187,7 @@ class Cluster(RuleBasedStateMachine):
     @rule(kept=st.sets(node_names))
     def nodes_relisted(self, kept: set[str]) -> None:
         values = {name: self.model.nodes[name] for name in kept & self.model.nodes.keys()}
-        self.state.replace(Kind.NODE, values)
+        replace_all(self.state, Kind.NODE, values)
         for name in self.model.nodes.keys() - kept:
             self.drop_node(name)
 
@@ -245,7 +246,7 @@ class Cluster(RuleBasedStateMachine):
         placed = sorted(uid for uid, held in self.model.pods.items() if not held.assumed)
         kept = data.draw(st.sets(st.sampled_from(placed))) if placed else set()
         held = {uid: self.model.pods[uid] for uid in sorted(kept)}
-        self.state.replace(Kind.POD, {uid: h.parsed() for uid, h in held.items()})
+        replace_all(self.state, Kind.POD, {uid: h.parsed() for uid, h in held.items()})
         assumed = {uid: h for uid, h in self.model.pods.items() if h.assumed}
         self.model.pods = held | assumed
 

@@ -14,6 +14,7 @@ from mooring.engine.binding import assume_reserve_and_permit
 from mooring.engine.cycle import decide
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.result_cache import ResultCache
+from mooring.model.bounded_cache import BoundedCache
 from mooring.model.events import Kind
 from mooring.model.objects import identity, parse_object
 from mooring.model.pod import Pod, parse_pod
@@ -33,19 +34,18 @@ from scheduler_states import put_profile, scheduler_state, silent_intake
 
 Raw = dict[str, Any]
 
-BOUNDED: Final = (ResultCache, DecisionLog)
+BOUNDED: Final = (BoundedCache, ResultCache, DecisionLog)
 """Keep what is gone, and have a bound of their own."""
 BOUNDED_WAYS: Final = tuple(
     f"SchedulerState.state.{way}"
     for way in (
-        "default_selector._known",
         "topology._counts",
         "topology._by_source",
         "topology._selections",
         "nodes._labels._unheld",
     )
 )
-"""Counts of pods that were asked for, with their selections and labels; the same."""
+"""Bounded by the class that holds them: counts per domain, their selections, columns of labels."""
 _PLAIN: Final = (str, bytes, int, float, type(None), Enum, type, np.ndarray, memoryview)
 _ROUNDS: Final = 3
 

@@ -17,6 +17,7 @@ from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import COSCHEDULING_LABEL, GroupFormat, GroupKey, GroupSource
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group
+from relists import replace_all
 
 SITE = GroupFormat("site/group", "site/minimum")
 OTHER = GroupFormat("other/group")
@@ -167,7 +168,8 @@ class Groups(RuleBasedStateMachine):
         known = self.model.pods[name]
         if changed:
             known.features = {**given, "spec": known.features["spec"]}
-        self.state.put(Kind.POD, f"default/{name}", known.parsed(name, node="n"))
+        bound = known.parsed(name, node="n")
+        self.state.put(Kind.POD, bound.uid, bound)
         known.unscheduled, known.assumed, known.assigned = False, False, True
 
     @precondition(lambda self: self.known(lambda p: p.assigned))
@@ -176,14 +178,14 @@ class Groups(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(self.known(lambda p: p.assigned)))
         known = self.model.pods.pop(name)
         ended = known.parsed(name, node="n", phase="Succeeded")
-        self.state.put(Kind.POD, f"default/{name}", ended)
+        self.state.put(Kind.POD, ended.uid, ended)
 
     @rule(kept=st.sets(names))
     def bound_pods_relisted(self, kept: set[str]) -> None:
         bound = set(self.known(lambda p: p.assigned))
         shown = (self.model.pods[name].parsed(name, node="n") for name in bound & kept)
         values: dict[str, Pod] = {pod.uid: pod for pod in shown}
-        self.state.replace(Kind.POD, values)
+        replace_all(self.state, Kind.POD, values)
         for name in bound - kept:
             del self.model.pods[name]
 
@@ -205,7 +207,7 @@ class Groups(RuleBasedStateMachine):
 
     @rule(kind=st.sampled_from(tuple(SOURCES)))
     def a_kind_is_not_served_any_more(self, kind: Kind) -> None:
-        self.state.replace(kind, {})
+        replace_all(self.state, kind, {})
         for key in [key for key in self.model.defined if key.source is SOURCES[kind]]:
             del self.model.defined[key]
 

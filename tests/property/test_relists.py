@@ -13,6 +13,7 @@ from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import node, pod
+from relists import replace_all
 
 NODES = ("n0", "n1", "n2")
 UIDS = tuple(f"uid-{number}" for number in range(6))
@@ -145,7 +146,7 @@ def test_a_list_in_steps_ends_like_one_at_once_and_no_node_has_more_left_than_be
     at_once, in_steps = Cluster(old, assumed), Cluster(old, assumed)
     shown: dict[str, Pod] = {p.uid: p for p in (place.pod(uid) for uid, place in new.items())}
     before = at_once.requested()
-    at_once.state.replace(Kind.POD, shown)
+    replace_all(at_once.state, Kind.POD, shown)
     floor = before & at_once.requested()
     steps = in_steps.state.replacing(Kind.POD, shown, in_steps.state.keys(Kind.POD))
     for wait, what, uid, place in meanwhile:

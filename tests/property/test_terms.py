@@ -21,7 +21,7 @@ from mooring.state.topology.counts import TopologyCounts
 from mooring.state.topology.domain_counts import DomainCounts
 from mooring.state.topology.equivalent_pods import Role
 from mooring.state.topology.selection import PodSelector, Selection, selection
-from mooring.testing.builders import namespace, node, pod
+from mooring.testing.builders import namespace, node, pod, uid_of
 
 NAMES = tuple(f"p{i}" for i in range(5))
 NODES = tuple(f"n{i}" for i in range(3))
@@ -154,7 +154,7 @@ class CountedCluster(RuleBasedStateMachine):
 
     @rule(namespace=namespaces, name=st.sampled_from(NAMES))
     def delete_pod(self, namespace: str, name: str) -> None:
-        self.state.delete(Kind.POD, f"{namespace}/{name}")
+        self.state.delete(Kind.POD, uid_of(name, namespace))
 
     @rule(pod=placed)
     def try_in_place_of_the_others(self, pod: Pod) -> None:

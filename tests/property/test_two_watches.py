@@ -17,7 +17,7 @@ from mooring.kube import resources
 from mooring.mirroring.mirror import Mirror
 from mooring.model.pod import Pod, parse_pod
 from mooring.testing.builders import cluster, node, pod
-from scheduler_states import relisted
+from relists import relisted
 
 NAMES = ("web-0", "web-1")
 NODES = ("a", "b")

@@ -20,7 +20,7 @@ from mooring.queueing.hints import QueueingHints
 from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
-from mooring.testing.builders import cluster, node, pod, pod_group, service
+from mooring.testing.builders import cluster, node, pod, pod_group, service, uid_of
 from mooring.testing.fakes import handle, pipeline, queued_pod
 
 
@@ -186,7 +186,7 @@ def test_a_group_of_which_a_member_is_on_a_node_is_equal_to_no_other(
 ) -> None:
     one, other = group_member(state, "g", 1, 1), group_member(state, "h", 1, 1)
     assert queueing_hint.signature(one) == queueing_hint.signature(other)
-    state.put(Kind.POD, "default/h-9", parse_pod(pod("h-9", group="h", node="a")))
+    state.put(Kind.POD, uid_of("h-9"), parse_pod(pod("h-9", group="h", node="a")))
     assert queueing_hint.signature(one) != queueing_hint.signature(other)
 
 

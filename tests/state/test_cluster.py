@@ -10,6 +10,7 @@ from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import CREATED, cluster, namespace, node, pod, uid_of
+from relists import replace_all
 
 
 def delivered(state: ClusterState, what: Callable[[], None]) -> list[ClusterEvent]:
@@ -69,7 +70,9 @@ def test_an_object_that_is_shown_as_it_is_known_causes_no_event(raw: dict[str, o
 
 def test_a_relist_of_known_objects_causes_no_event() -> None:
     state = cluster(node("n1"))
-    assert actions(state, lambda: state.replace(Kind.NODE, {"n1": parse_node(node("n1"))})) == []
+    assert (
+        actions(state, lambda: replace_all(state, Kind.NODE, {"n1": parse_node(node("n1"))})) == []
+    )
 
 
 def test_events_have_one_sink() -> None:
@@ -83,7 +86,7 @@ def test_a_relist_delivers_each_event_when_its_step_is_done_and_removals_last() 
     state = cluster(node("gone"))
     heard: list[tuple[int, list[Action]]] = []
     state.on_events(lambda es: heard.append((state.nodes.present_count, [e.action for e in es])))
-    state.replace(Kind.NODE, {name: parse_node(node(name)) for name in ("n1", "n2")})
+    replace_all(state, Kind.NODE, {name: parse_node(node(name)) for name in ("n1", "n2")})
     assert heard == [(2, [Action.ADD]), (3, [Action.ADD]), (2, [Action.DELETE])]
 
 
@@ -219,12 +222,15 @@ def test_a_relist_removes_pods_that_it_does_not_contain_except_assumed_ones() ->
     state.assume(waiting("assumed", cpu="1"), 0)
     kept, new = parse_pod(pod("kept", cpu="1", node="n1")), parse_pod(pod("new", node="n1"))
     shown: dict[str, Pod] = {kept.uid: kept, new.uid: new}
-    assert actions(state, lambda: state.replace(Kind.POD, shown)) == [Action.ADD, Action.DELETE]
+    assert actions(state, lambda: replace_all(state, Kind.POD, shown)) == [
+        Action.ADD,
+        Action.DELETE,
+    ]
     assert {p.pod.name for p in state.pods} == {"kept", "new", "assumed"}
 
 
 def listed(*raws: dict[str, object]) -> dict[str, Pod]:
-    return {found.key: found for found in map(parse_pod, raws)}
+    return {found.uid: found for found in map(parse_pod, raws)}
 
 
 def test_a_pod_that_was_confirmed_while_it_was_listed_stays() -> None:
@@ -241,7 +247,7 @@ def test_a_pod_that_was_confirmed_while_it_was_listed_stays() -> None:
 def test_a_pod_that_was_assumed_while_it_was_listed_stays() -> None:
     state = cluster(node("n1"), pod("web", cpu="1", node="n1"))
     before = state.keys(Kind.POD)
-    state.delete(Kind.POD, "default/web")
+    state.delete(Kind.POD, uid_of("web"))
     state.assume(waiting("web", cpu="1"), 0)
     for _ in state.replacing(Kind.POD, {}, before):
         pass
@@ -250,7 +256,7 @@ def test_a_pod_that_was_assumed_while_it_was_listed_stays() -> None:
 
 def test_what_is_listed_and_unreadable_stays_as_it_is_known() -> None:
     state = cluster(node("n1"), pod("web", cpu="1", node="n1"))
-    state.replace(Kind.POD, {"default/web": None, "default/never-known": None})
+    replace_all(state, Kind.POD, {uid_of("web"): None, uid_of("never-known"): None})
     assert cpu(state) == [1000]
 
 
@@ -268,7 +274,7 @@ def test_a_bound_pod_that_a_relist_does_not_confirm_is_overdue_at_once() -> None
     for pod_ in (bound, binding):
         state.assume(pod_, 0)
     state.expect_confirmation(bound, 1000.0)
-    state.replace(Kind.POD, {})
+    replace_all(state, Kind.POD, {})
     assert state.overdue(0.0) == [state.pods.assumed[bound.uid].pod]
 
 
@@ -276,7 +282,7 @@ def test_a_bound_pod_that_a_relist_does_not_confirm_is_overdue_at_once() -> None
 def test_a_relist_of_other_kinds_replaces_the_whole_set(kind: Kind) -> None:
     state = cluster(node("gone"), namespace("gone"))
     raw = node("new") if kind is Kind.NODE else namespace("new")
-    events = delivered(state, lambda: state.replace(kind, {"new": parse_object(kind, raw)}))
+    events = delivered(state, lambda: replace_all(state, kind, {"new": parse_object(kind, raw)}))
     assert [(event.kind, event.action) for event in events] == [
         (kind, Action.ADD),
         (kind, Action.DELETE),
@@ -395,7 +401,7 @@ def test_pods_on_invented_nodes_take_one_row_together() -> None:
     state = cluster(*(node(f"n{number}") for number in range(100)))
     for number in range(20_000):
         lost = waiting(f"p{number}", node=f"invented-{number}", cpu="1")
-        state.put(Kind.POD, lost.key, lost)
+        state.put(Kind.POD, lost.uid, lost)
     assert state.nodes.row_count == 101
     assert state.nodes.requested.at("cpu", state.nodes.unknown_row) == 20_000_000
     for placed in tuple(state.pods):
@@ -407,7 +413,7 @@ def test_pods_are_on_their_node_while_it_exists_whichever_comes_first() -> None:
     state = cluster(pod("early", node="n1", cpu="1"), pod("other", node="n2", cpu="4"))
     state.put(Kind.NODE, "n1", parse_node(node("n1")))
     late = waiting("late", node="n1", cpu="2")
-    state.put(Kind.POD, late.key, late)
+    state.put(Kind.POD, late.uid, late)
     row, unknown = state.nodes.row_of["n1"], state.nodes.unknown_row
     assert (cpu(state)[row], cpu(state)[unknown]) == (3000, 4000)
     state.delete(Kind.NODE, "n1")
@@ -424,7 +430,7 @@ def test_a_pod_that_is_assumed_on_a_node_that_goes_can_be_forgotten_and_confirme
         state.assume(bound, state.nodes.row_of["n1"])
         state.delete(Kind.NODE, "n1")
         if confirmed:
-            state.put(Kind.POD, bound.key, waiting("web", node="n1", cpu="1"))
+            state.put(Kind.POD, bound.uid, waiting("web", node="n1", cpu="1"))
         else:
             state.forget(bound)
         assert cpu(state)[state.nodes.unknown_row] == (1000 if confirmed else 0)

@@ -154,9 +154,9 @@ def test_a_bound_pod_may_join_and_leave_a_group_by_its_annotation() -> None:
     state.track_pod_groups((SITE,))
     key = GroupKey(GroupSource.PODS, "default", "train")
     joined = parse_pod(pod("a", node="n", annotations={SITE.name_key: "train"}))
-    state.put(Kind.POD, "default/a", joined)
+    state.put(Kind.POD, uid_of("a"), joined)
     assert counts(state, key) == (0, 0, 1, 0)
-    state.put(Kind.POD, "default/a", parse_pod(pod("a", node="n")))
+    state.put(Kind.POD, uid_of("a"), parse_pod(pod("a", node="n")))
     assert state.pod_groups.get(key) is None
 
 

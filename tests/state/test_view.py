@@ -9,7 +9,7 @@ from mooring.model.selectors import NodeSelectorTerm, Requirement, parse_node_te
 from mooring.model.shape import HostPort
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import NodeView, NodeViewWithNominated
-from mooring.testing.builders import cluster, node, pod
+from mooring.testing.builders import cluster, node, pod, uid_of
 
 STATE = cluster(
     node("a", cpu="2", pods=3, labels={"disk": "ssd", "cores": "2"}, images={"app:v1": 7}),
@@ -142,7 +142,7 @@ def test_a_name_is_a_mask_with_one_node_or_none() -> None:
 def test_a_view_shows_the_state_of_the_moment_it_is_read() -> None:
     state = cluster(node("n1"))
     view = Snapshot(state).nodes
-    state.put(Kind.POD, "default/late", parse_pod(pod("late", cpu="1", node="n1")))
+    state.put(Kind.POD, uid_of("late"), parse_pod(pod("late", cpu="1", node="n1")))
     assert view.requested("cpu").tolist() == [1000]
 
 

@@ -32,7 +32,7 @@ class PluginApi:
             event.set()
 
     def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
-        """The pod's Bindings will carry these annotations, too; with none they will carry none."""
+        """Add annotations to what the pod's Bindings carry; an empty mapping takes all back."""
         if annotations:
             self._annotations.setdefault(pod.uid, {}).update(annotations)
         else:
@@ -44,7 +44,7 @@ class PluginApi:
 
     async def bind(self, pod: Pod, node: str) -> None:
         """Bind the pod with its annotations; see `PodWriter.bind` for the errors."""
-        # They stay: a Binding that fails may be repeated. The engine takes them back.
+        # Not removed here: a Binding that fails may be repeated. The engine takes them back.
         annotations = self._annotations.get(pod.uid)
         await self._writer.bind(pod.namespace, pod.name, pod.uid, node, annotations)
 

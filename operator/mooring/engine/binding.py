@@ -238,7 +238,7 @@ def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.F
 
 
 def _leave_permit(permitted: "asyncio.Future[None]", waiting: WaitingPods, pod: Pod) -> None:
-    """The pod waits no more, and nothing is decided about it."""
+    """End the pod's wait at Permit without a verdict."""
     waiting.leave(pod.uid)
     permitted.cancel()
     if not permitted.cancelled():
@@ -251,7 +251,7 @@ async def bind(
     extenders: Extenders,
     reported: Callable[[Pod], Awaitable[None]],
 ) -> None:
-    """Binds the pod to its node; on any exception it is unreserved and forgotten.
+    """Bind the pod to its node; on any exception it is unreserved and forgotten.
 
     From PreBind on, except while a Binding is under way, `scheduler.in_pre_bind` holds by the pod's
     uid what calls the binding off; the pod's group may call it off at Permit, too. `reported`
@@ -322,7 +322,9 @@ def _measured(assumed: AssumedPod, point: ExtensionPoint) -> Measured:
 
 @contextmanager
 def _may_be_called_off(assumed: AssumedPod, scheduler: SchedulerState) -> Iterator[None]:
-    """Inside, `in_pre_bind` holds what cancels the task that binds the pod; its group may, too.
+    """Allow intake, preemption and the pod's group to cancel its binding inside the block.
+
+    `in_pre_bind` holds what they call.
 
     Raises:
         BindingFailed: the pod has left its watch when nothing could be called off.
@@ -345,7 +347,7 @@ def _may_be_called_off(assumed: AssumedPod, scheduler: SchedulerState) -> Iterat
 
 
 def _its_group_may_call_off(assumed: AssumedPod) -> AbstractContextManager[None]:
-    """Inside, the task is cancelled when the group is called off with which the pod is bound."""
+    """Cancel the task inside the block when the pod's group is called off."""
     return assumed.together.may_call_off() if assumed.together is not None else nullcontext()
 
 

@@ -1,4 +1,4 @@
-"""What has gone while somebody was reading it from the API server."""
+"""Remembers which objects were deleted while somebody read them from the API server."""
 
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ __all__ = ["Departures"]
 
 
 class Departures:
-    """Tells readers the uids that have gone since they began to read.
+    """The uids of objects that have gone, for each reader since it began to read.
 
     An answer may be older than what a watch has told meanwhile. A uid never comes back, so an
     answer about one that has gone is of no use. Nothing is kept while nobody reads.

@@ -24,7 +24,7 @@ CONFIRMATION_SECONDS: Final = 5.0
 REPORT_SECONDS: Final = 5.0
 NOMINATION_SECONDS: Final = 5.0
 ASK_AGAIN_SECONDS: Final = 60.0
-"""A pod that is bound is asked for again after so long, if the watch has not shown it yet."""
+"""How long after an answer a bound pod is read again, if the watch has not shown it yet."""
 FLUSH_SECONDS: Final = 30.0
 """kube-scheduler flushes its unschedulable pods as often (scheduling_queue.go)."""
 
@@ -33,8 +33,8 @@ class Housekeeping:
     """Time-outs at Permit, bindings that the watch never confirms, and calls of intake and loop.
 
     `flush` is that of the queue; `report` tells pods why they wait; `expire_nominations` ends
-    those of groups that wait in vain. `unbound` is called
-    with a pod that an extender claims to have bound, and that is not bound.
+    those of groups that wait in vain. `unbound` is called with a pod that an extender claims to
+    have bound, and that is not bound.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ _GATED_SECONDS: Final = 2.0
 _GATED_AT_ONCE: Final = 200
 """PreEnqueue plugins run again for so many pods without a pause, which takes some milliseconds."""
 _FOUND_AT_ONCE: Final = 100
-"""For so many pods a profile is found without a pause, which takes some milliseconds."""
+"""How many pods get their profile without a pause, which takes some milliseconds."""
 _GROUP_EVENTS: Final = frozenset(
     (Kind.UNSCHEDULED_POD, Kind.POD_GROUP, Kind.COSCHEDULING_POD_GROUP)
 )
@@ -69,7 +69,7 @@ class Intake:
         self._without_profile_since: dict[Uid, float] = {}
         self._told: dict[Uid, tuple[int, str | None]] = {}
         self._unsettled: dict[Uid, Pod] = {}
-        """Pods, by uid, that another profile may take since their profile was found."""
+        """Pods, by uid, whose profile must be found anew."""
         self._is_unsettled = asyncio.Event()
 
     async def run(self) -> NoReturn:
@@ -130,16 +130,16 @@ class Intake:
         self._unsettle(None)
 
     def find_profiles(self) -> Iterator[None]:
-        """Find the profiles of all pods that wait for it; yields after each pod."""
+        """Find the profiles of all pods that wait for it; yield after each pod."""
         while self._unsettled:
             uid, _ = self._unsettled.popitem()
             self._find_profile(uid)
             yield
 
     def settle(self, queued: QueuedPod) -> bool:
-        """Find the profile of a pod that was popped, and of its group, if that is yet to be done.
+        """Find the profile of a popped pod and of its group, if that is yet to be done.
 
-        Returns False if it may not be tried now: no profile takes it, or it is gated.
+        Return False if it may not be tried now: no profile takes it, or it is gated.
         """
         if not self._unsettled:
             return True
@@ -287,7 +287,7 @@ class Intake:
         )
 
     def _unsettle(self, namespace: str | None) -> None:
-        """Have the profile of every pod, or of those in a namespace, found anew."""
+        """Have the profiles of all pods, or of those in a namespace, found anew."""
         queued = (queued.pod for queued in self._scheduler.queue)
         for pod in (*self._scheduler.without_profile.values(), *queued):
             if namespace in (None, pod.namespace):

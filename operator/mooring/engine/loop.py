@@ -83,7 +83,7 @@ _SLICE_SECONDS: Final = 0.002
 _HINT_SECONDS: Final = 0.001
 """How long queueing hints run between two decisions; one hint at least."""
 _EVALUATION_SECONDS: Final = 0.001
-"""How long values of nodes are evaluated between two decisions; one value at least."""
+"""How long values of nodes are evaluated between two decisions, at least one value."""
 _PAUSE_SECONDS: Final = 0.002
 """The least time for other tasks between two slices of work about one group."""
 _MOST_BINDING: Final = 256
@@ -148,7 +148,7 @@ class _GivenUp(Exception):  # noqa: N818 - says what happened
 
 
 class SchedulingLoop:
-    """Schedules pods while `run` runs; `wake` is called when the queue may have work.
+    """Schedules pods while `run` runs; call `wake` when the queue may have work.
 
     `settle` is called with each pod that was popped, and returns whether it may be tried now: its
     profile may have to be found first (`Intake.settle`).
@@ -270,7 +270,7 @@ class SchedulingLoop:
         return False
 
     def _evaluate(self) -> bool:
-        """Evaluates values that decisions wait for, for a moment; True if there are more.
+        """Evaluate for a moment the values that decisions wait for; return whether there are more.
 
         Profiles take turns, so that none waits until all values of another one are there.
         """
@@ -289,9 +289,9 @@ class SchedulingLoop:
         return False
 
     def _wait_for_values(self, queued: QueuedPod) -> bool:
-        """Whether values are evaluated first that a decision about this profile's pods needs.
+        """Postpone the pod if values that its profile needs are still being evaluated.
 
-        The pod is tried again then, and holds up no other one until then.
+        Return whether it was postponed. Until it is tried again it holds up no other pod.
         """
         evaluations = queued.pipeline.evaluations
         if evaluations.retry_at is None:
@@ -532,7 +532,7 @@ class SchedulingLoop:
         self.wake()
 
     def _refuse_group(self, attempt: _GroupAttempt) -> None:
-        """The members are tried again when the values are evaluated that the calls need."""
+        """Put the members back until the values that the calls need are evaluated."""
         now, queue = self._clock(), self._scheduler.queue
         attempt.attempts[0].pipeline.evaluations.refused(now)
         self._calling.discard(attempt.key)
@@ -1018,10 +1018,10 @@ class SchedulingLoop:
             self._group_reports.failed(group, together.called_off)
 
     def _member_called_off(self, attempt: _Attempt, reason: str) -> None:
-        """The attempt ends because others of the group failed.
+        """End the attempt of a member, because others of the group failed.
 
-        A scheduler that stops calls off those at Permit: the next one decides anew, and nothing is
-        written.
+        A scheduler that stops calls off the members at Permit and writes nothing about them,
+        because its successor decides about them anew.
         """
         if self._halted:
             self._scheduler.queue.add_after_error(attempt.queued, self._clock())
@@ -1032,7 +1032,7 @@ class SchedulingLoop:
         self._fail(attempt, reason)
 
     def _member_ended(self, assumed: AssumedPod, bound: Pod | None) -> None:
-        """The pod is bound, or (None) will not be; it may be the last one of its group.
+        """Note that the pod is bound, or (None) will not be; it may be the last one of its group.
 
         Only the first call about a member counts.
         """

@@ -26,7 +26,7 @@ __all__ = ["InForce", "Profiles"]
 _MOST_NAMED: Final = 3
 """Profiles that a message names."""
 _MOST_BYTES: Final = 2**20
-"""For scheduler names of former profiles: enough for 1,000 and more."""
+"""Of the scheduler names of former profiles: enough for more than 1,000."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +75,7 @@ class Profiles:
         self.has_shadows = False
         """Whether a profile in mode Shadow is in force."""
         self.evaluations: tuple[Evaluations, ...] = ()
-        """Those of the profiles in force that have any."""
+        """The `Evaluations` of the profiles in force, without empty ones."""
 
     @property
     def in_force(self) -> Mapping[str, InForce]:

@@ -182,7 +182,7 @@ class Reports:
         return f"{value} ({', '.join(names[:_MOST_CLASSES])})" if names else str(value)
 
     def forget(self, uid: str) -> None:
-        """The pod is gone, bound or about to be: drop what is known and unwritten about it."""
+        """Drop what is unwritten about the pod: it is gone, bound or about to be bound."""
         self._said.pop(uid, None)
         self._pending.pop(uid, None)
 

@@ -298,7 +298,7 @@ class ResultCache:
         self.bytes = 0
         """About how many bytes the results, their shapes and pipelines take."""
         self._pipelines = Counter[Pipeline]()
-        """How many of the results are of each; one that is not in force any more goes with them."""
+        """How many results each pipeline has; a former one is dropped with its last result."""
         self._last: ShapeResults | None = None
 
     def __len__(self) -> int:
@@ -308,9 +308,9 @@ class ResultCache:
     def of(
         self, pod: Pod, pipeline: Pipeline, cluster: Snapshot, *, scored: bool = True
     ) -> ShapeResults:
-        """The results for the pod's shape under the pipeline, up to date; scores if `scored`.
+        """Return the results for the pod's shape and pipeline, up to date; scores if `scored`.
 
-        With this every decision begins.
+        Every decision begins with this call.
         """
         pipeline.evaluations.begin_decision()
         if self._last is not None:

@@ -42,13 +42,13 @@ class SchedulerState:
     profiles: Profiles
     waiting: WaitingPods
     without_profile: dict[Uid, Pod] = field(default_factory=dict)
-    """Pods that no profile takes, by uid; a profile that does may come later."""
+    """Pods that no profile takes, by uid; a profile that takes them may come later."""
     in_pre_bind: dict[Uid, Callable[[], object]] = field(default_factory=dict)
-    """What calls a binding off from PreBind on, while no Binding is under way; by the pod's uid."""
+    """By the pod's uid, what cancels its binding: from PreBind on, while no Binding is sent."""
     being_bound: dict[Uid, BindingUnderWay] = field(default_factory=dict)
     """The last binding of each assumed pod, by the pod's uid, if it has not ended."""
     departures: Departures = field(default_factory=Departures)
-    """The pods that are no longer without a node, for those who read a pod meanwhile."""
+    """The pods that were bound or deleted, for whoever reads a pod meanwhile."""
     decisions: DecisionLog = field(default_factory=DecisionLog)
     """The paths of pods and the last decisions about them."""
 

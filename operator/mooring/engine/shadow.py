@@ -58,7 +58,7 @@ keep other pods waiting.
 """
 _MOST_RECORDS: Final = 1000
 _MOST_CHARACTERS: Final = 4096
-"""Of a message: it may name every resource that a tenant invents."""
+"""How much of a message is kept: it may name every resource that a tenant invents."""
 _MOST_PENDING: Final = 1000
 """Pending pods that are looked at."""
 _MOST_REMEMBERED: Final = 5000
@@ -172,10 +172,10 @@ class Shadow:
                 self._left.popitem(last=False)
 
     def compare(self, until: float) -> bool:
-        """Decides about some pods, those bound last first; returns False if there are none.
+        """Decide about some pods, those bound last first; return False if there are none.
 
-        Begins no decision after `until`, but makes one at least. It is False too while values are
-        evaluated that a decision has needed.
+        Begins no decision after `until`, but makes at least one. Returns False also while values
+        that a decision needs are being evaluated.
         """
         if any(evaluations.is_behind for evaluations in self._scheduler.profiles.evaluations):
             return False
@@ -282,10 +282,10 @@ class Shadow:
     def _or_error(
         self, profile: InForce, pod: Pod, compared: Callable[[InForce], _Comparison]
     ) -> _Comparison:
-        """The comparison; with result error if it fails, because a plugin does, for example.
+        """Return the comparison, or one with the result `error` if, for example, a plugin fails.
 
         Raises:
-            StillEvaluating: by a plugin; it can be made later.
+            StillEvaluating: a plugin needs values that are being evaluated; try again later.
         """
         try:
             return compared(profile)

@@ -100,7 +100,7 @@ class CardPlugin(ABC):
         return None
 
     def unreserve(self, _pod: Pod, _node: str) -> None:  # noqa: B027 - a Reserve plugin has one
-        """Does nothing: the pod's cards go when it is forgotten."""
+        """Do nothing: the pod's cards are freed when it is forgotten."""
 
     async def pre_bind(self, pod: Pod, _node: str) -> None:
         """The pod will be bound with annotations that name its cards."""

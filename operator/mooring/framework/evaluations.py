@@ -1,4 +1,4 @@
-"""Limits what plugins evaluate one value at a time, for all plugins of a profile together.
+"""Limits how much the plugins of a profile together evaluate one value at a time.
 
 A rule evaluates an expression once per distinct value that nodes have, and keeps the results. That
 is quick for one value and long for thousands of new ones. So a decision evaluates a few new values
@@ -37,16 +37,16 @@ MOST_PER_DECISION: Final = 100_000
 _SECONDS_PER_UNIT: Final = 1e-7
 _SHORTEST_SECONDS: Final = 0.05
 _LONGEST_SECONDS: Final = 2.0
-"""After so long a pod that waits for values is looked at again."""
+"""How long a pod that waits for values is postponed, at least and at most."""
 
 
 class StillEvaluating(PluginFailed):
-    """A decision needs values that are still being evaluated; it is to be made again later."""
+    """Raised where a decision needs values that are still being evaluated; try again later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What the values cost that a plugin needs, in units.
+    """The cost, in units, of the values that a plugin needs.
 
     `nodes` is the cost of all values that depend on nodes alone, `pod` of those that depend on the
     pod as well, `pod_maps` the part of these that grows with the number of the pod's labels.
@@ -61,7 +61,7 @@ class Cost:
 
     @property
     def excess(self) -> str | None:
-        """Why this is too much for all plugins of a profile; None if it is not."""
+        """Return why this is too much for all plugins of a profile; None if it is not."""
         for units, most, of in (
             (self.nodes, MOST_FOR_NODES, "the values that nodes have now"),
             (self.pod, MOST_FOR_POD, "one pod and the values that nodes have now"),
@@ -79,21 +79,21 @@ class Evaluation(Protocol):
 
     @property
     def name(self) -> str:
-        """What messages name, such as `rule cheapest`."""
+        """The name in messages, such as `rule cheapest`."""
 
     @property
     def is_current(self) -> bool:
-        """Whether there is nothing left to evaluate for the nodes as they are."""
+        """Whether all values of the present nodes are evaluated."""
 
     @property
     def units_left(self) -> int:
-        """About what the rest costs."""
+        """About how many units the values that are missing cost."""
 
     def cost(self) -> Cost:
-        """What all values cost that the nodes have now, whether they are evaluated or not."""
+        """Return the cost of all values that the nodes have now, evaluated or not."""
 
     def advance(self) -> int:
-        """Evaluates at most one value; returns the units that this has cost, at least 1."""
+        """Evaluate at most one value; return how many units that has cost, at least 1."""
 
 
 class Evaluations:
@@ -111,20 +111,20 @@ class Evaluations:
         self._up_to: dict[Evaluation, Cost] = {}
         self._wanted = False
         self.retry_at: float | None = None
-        """When pods that were refused are to be tried again, on the clock of the caller."""
+        """When pods that wait for values are to be tried again, by the caller's clock."""
 
     def __len__(self) -> int:
         return len(self._all)
 
     def add(self, evaluation: Evaluation) -> None:
-        """Counts one more evaluation; those that are added first have the first claim."""
+        """Add an evaluation; those that are added first have the first claim to the budget."""
         self._all.append(evaluation)
 
     def excess(self, evaluation: Evaluation, node_set_version: int) -> str | None:
-        """Why the evaluation is left out, None if it is not.
+        """Return why the evaluation is left out; None if it is not.
 
-        That is decided once per set of nodes, so that results that are kept for a shape do not
-        become wrong without one of the nodes having changed.
+        That is decided once per version of the node set: results are kept per pod shape, and must
+        not become wrong while their node has not changed.
         """
         if self._judged_at != node_set_version:
             self._excess, self._up_to = self._judged()
@@ -132,16 +132,16 @@ class Evaluations:
         return self._excess.get(evaluation)
 
     def excess_of_map(self, evaluation: Evaluation, times: int) -> str | None:
-        """Why the evaluation fails for a pod with so many times the usual number of labels."""
+        """Return why it fails for a pod with `times` the usual number of labels, or None."""
         units = times * self._up_to[evaluation].pod_maps
         return Cost(pod=units).excess if times > 1 else None
 
     def left_out(self) -> list[tuple[str, str]]:
-        """The evaluations that are too much with the nodes as they are, and why."""
+        """Return the names of the evaluations that are left out with the present nodes, and why."""
         return [(evaluation.name, why) for evaluation, why in self._judged()[0].items()]
 
     def begin_decision(self) -> None:
-        """A decision begins, which may evaluate some new values itself."""
+        """Begin a decision, which may evaluate some new values itself."""
         self._left = self._most
 
     def affords(self, units: int) -> bool:
@@ -149,14 +149,14 @@ class Evaluations:
         return units <= self._left
 
     def spend(self, units: int) -> None:
-        """Counts values that this decision has evaluated."""
+        """Charge this decision with units that it has evaluated."""
         self._left -= units
 
     def bring_up_to_date(self, evaluation: Evaluation) -> None:
-        """Evaluates what is missing.
+        """Evaluate what is missing.
 
         Raises:
-            StillEvaluating: if that is more than one decision may evaluate.
+            StillEvaluating: that is more than one decision may evaluate.
         """
         while not evaluation.is_current:
             if self._left <= 0:
@@ -171,11 +171,11 @@ class Evaluations:
 
     @property
     def is_behind(self) -> bool:
-        """Whether a decision was refused, and values are missing."""
+        """Whether a decision ended with `StillEvaluating`, and values are still missing."""
         return self._wanted and next(self._missing(), None) is not None
 
     def advance(self) -> bool:
-        """Evaluates one value if a decision was refused; False if nothing is missing."""
+        """Evaluate one value if a decision waits for values; return False if nothing is missing."""
         missing = next(self._missing(), None) if self._wanted else None
         if missing is None:
             return False
@@ -186,18 +186,21 @@ class Evaluations:
         return self._wanted
 
     def refused(self, now: float) -> float:
-        """When the pod of a refused decision is to be tried again; `now` is any clock's time."""
+        """Return when the pod of a decision that needs more values is to be tried again.
+
+        `now` is the time of any clock.
+        """
         units = sum(evaluation.units_left for evaluation in self._missing())
         seconds = min(max(_SECONDS_PER_UNIT * units, _SHORTEST_SECONDS), _LONGEST_SECONDS)
         self.retry_at = retry_at = now + seconds
         return retry_at
 
     def _missing(self) -> Iterator[Evaluation]:
-        """The evaluations that are not left out and lack values."""
+        """Yield the evaluations that are not left out and lack values."""
         return (e for e in self._all if e not in self._excess and not e.is_current)
 
     def _judged(self) -> tuple[dict[Evaluation, str], dict[Evaluation, Cost]]:
-        """The evaluations that are too much, and the cost of the others with all before them."""
+        """Return why evaluations are left out, and for each other one the sum of costs up to it."""
         excess, up_to, total = dict[Evaluation, str](), dict[Evaluation, Cost](), Cost()
         for evaluation in self._all:
             with_it = total + evaluation.cost()
@@ -209,6 +212,6 @@ class Evaluations:
 
 
 def _rounded(units: int) -> int:
-    """The two leading digits, so that a message does not change with each node."""
+    """Return the number rounded up to two significant digits, so that messages seldom change."""
     factor: int = 10 ** max(len(str(units)) - 2, 0)
     return -(-units // factor) * factor

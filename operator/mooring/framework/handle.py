@@ -26,7 +26,7 @@ class Api(Protocol):
 
         They are added to those that were given before; an empty mapping takes all of them back. A
         plugin calls this in pre_bind. When the attempt has ended, whether the pod is bound or not,
-        they are taken back without it.
+        the engine takes them back.
         """
 
     def unix_nanoseconds(self) -> int:
@@ -86,4 +86,4 @@ class Handle:
     api: Api
     assume_cache: VolumeAssumeCache
     evaluations: Evaluations = field(default_factory=Evaluations)
-    """Those of the plugins of this profile."""
+    """The evaluations of this profile's plugins."""

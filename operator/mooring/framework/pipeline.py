@@ -51,7 +51,7 @@ __all__ = [
 
 _BYTES_OF_PIPELINE: Final = 64 * 1024
 _PER_CHARACTER: Final = 64
-"""What a pipeline takes for each character of its profile, most of it for rules."""
+"""Bytes of a pipeline per character of its profile; most of them are for rules."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +110,7 @@ class Pipeline:
     failures: PluginFailures
     """Records what the plugins do wrong."""
     api: Api
-    """What the plugins write through; what they annotate there is taken back after each attempt."""
+    """Through this the plugins write; their annotations are taken back after each attempt."""
     extenders: tuple[Extender, ...]
     """The profile's extenders in the order they are called."""
     placement_generate: tuple[PlacementGeneratePlugin, ...] = ()
@@ -122,7 +122,7 @@ class Pipeline:
     metrics: PluginMetrics = field(default_factory=PluginMetrics)
     """Measures the plugins and extension points; one object for all profiles of a process."""
     evaluations: Evaluations = field(default_factory=Evaluations)
-    """What the plugins evaluate one value at a time."""
+    """The evaluations of the plugins, one value at a time."""
     memory: int = 0
     """About how many bytes the pipeline takes, with its plugins."""
 

@@ -38,7 +38,7 @@ _FORGET_SECONDS: Final = 3600.0
 _MOST_CHARACTERS: Final = 1024
 """Of the text of an exception."""
 _MOST_BYTES: Final = 16 * 2**20
-"""Of all messages remembered: profiles name their rules, which are plugins."""
+"""Of all messages that are remembered: each rule of a profile is a plugin with a name."""
 _MOST_FRAMES: Final = 20
 """Of a traceback: the last ones, where the plugin is."""
 _MOST_TRACEBACK: Final = 16_384
@@ -96,7 +96,7 @@ class PluginFailed(PluginError):  # noqa: N818 - says what happened, as BindingF
 
 @dataclass(slots=True, eq=False)
 class _Told:
-    """What has been logged of a plugin at an extension point since a time."""
+    """What has been logged about a plugin at an extension point, and since when."""
 
     since: float
     messages: set[str] = field(default_factory=set)

@@ -76,10 +76,10 @@ class Recorder(Protocol):
         """One queueing hint has run for this event; `hint` is Queue, QueueSkip or Error."""
 
     def evaluations(self, plugin: str, point: ExtensionPoint, profile: str) -> Evaluations:
-        """The counter of these evaluations."""
+        """Return the counter of these evaluations."""
 
     def keep_profiles(self, profiles: Container[str]) -> None:
-        """No others are in force; nothing more is kept of them."""
+        """Forget all profiles but these."""
 
 
 class PluginMetrics:
@@ -217,7 +217,7 @@ class PluginMetrics:
         return tuple(self._recorder.evaluations(name, point, profile) for name in plugins)
 
     def keep_profiles(self, profiles: Container[str]) -> None:
-        """Forget all other profiles, which are not in force any more."""
+        """Forget all profiles but these, which are in force."""
         self._notes = {key: note for key, note in self._notes.items() if key[2] in profiles}
         if self._recorder is not None:
             self._recorder.keep_profiles(profiles)

@@ -223,14 +223,14 @@ class KopfOperator:
         await self._write_other_statuses()
 
     async def keep_statuses(self) -> NoReturn:
-        """Write the statuses of profiles that changes of nodes have outdated, from time to time."""
+        """Write, from time to time, the statuses that changes of nodes have outdated."""
         while True:
             await self._sleep(STATUS_SECONDS)
             self._profile_handler.nodes_changed()
             await self._write_other_statuses()
 
     async def _write_other_statuses(self) -> None:
-        """Write the statuses of profiles that something else than they has outdated.
+        """Write the statuses of profiles that are outdated though the profile has not changed.
 
         What cannot be written is written when that profile is shown again.
         """

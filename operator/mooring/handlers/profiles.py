@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 _MOST_CHARACTERS = 32_768
 """The API's limit to a condition's message."""
 _MOST_NAMED = 3
-"""Rules that a message names."""
+"""How many rules a message names."""
 _MOST_HISTORY = 50
 """Generations that are remembered, of all profiles together."""
 _MOST_HISTORY_BYTES = 8 * 2**20
@@ -57,7 +57,7 @@ class ProfileHandler:
         self._history: BoundedCache[int, dict[str, Any]] = BoundedCache(_MOST_HISTORY_BYTES)
         self._changes = 0
         self.departures = Departures()
-        """The profiles that are deleted, for those who read a profile meanwhile."""
+        """The profiles that were deleted, for whoever reads a profile meanwhile."""
 
     def applied(self, raw: Mapping[str, Any]) -> dict[str, Any] | None:
         """Put the profile in force if it is valid.
@@ -82,7 +82,7 @@ class ProfileHandler:
         return _merge_patch(before, after) or None
 
     def nodes_changed(self) -> None:
-        """Notes the profiles that have more, or fewer, rules that are too expensive than shown."""
+        """Note the profiles whose status no longer names the rules that are too expensive."""
         for name, shown in self._shown.items():
             conditions = shown.get("conditions") or ()
             found = (c["message"] for c in conditions if c.get("type") == "OverBudget")
@@ -90,7 +90,7 @@ class ProfileHandler:
                 self._outdated.add(name)
 
     def other_statuses(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The name of each profile whose status is outdated by something else, and a merge patch.
+        """Yield the name of each profile with an outdated status, and a merge patch for it.
 
         They are those that have, or had, the same precedence as a profile that came or went, and
         may match the same pods; and those that `nodes_changed` has found.
@@ -224,38 +224,30 @@ class ProfileHandler:
     def _conditions(
         self, name: str, verdict: _Verdict, before: Mapping[str, Any]
     ) -> Iterator[Condition]:
-        """Ready; Conflicted if another profile may match the same pods; and OverBudget."""
-        holds: Literal["True", "False"] = "True" if verdict.ready else "False"
-        yield Condition(
-            type="Ready",
-            status=holds,
-            observed_generation=verdict.generation,
-            last_transition_time=_transition_time("Ready", holds, before),
-            reason=verdict.reason,
-            message=verdict.message,
-        )
-        others = self._profiles.conflicts(name)
-        if others:
-            yield Condition(
-                type="Conflicted",
-                status="True",
+        """Yield Ready, and Conflicted and OverBudget where they hold."""
+
+        def condition(
+            kind: str, holds: Literal["True", "False"], reason: str, message: str
+        ) -> Condition:
+            return Condition(
+                type=kind,
+                status=holds,
                 observed_generation=verdict.generation,
-                last_transition_time=_transition_time("Conflicted", "True", before),
-                reason="SamePods",
-                message=conflict_text(name, others),
-            )
-        if (why := self._over_budget(name)) is not None:
-            yield Condition(
-                type="OverBudget",
-                status="True",
-                observed_generation=verdict.generation,
-                last_transition_time=_transition_time("OverBudget", "True", before),
-                reason="RulesTooExpensive",
-                message=why,
+                last_transition_time=_transition_time(kind, holds, before),
+                reason=reason,
+                message=message,
             )
 
+        yield condition(
+            "Ready", "True" if verdict.ready else "False", verdict.reason, verdict.message
+        )
+        if others := self._profiles.conflicts(name):
+            yield condition("Conflicted", "True", "SamePods", conflict_text(name, others))
+        if (why := self._over_budget(name)) is not None:
+            yield condition("OverBudget", "True", "RulesTooExpensive", why)
+
     def _over_budget(self, name: str) -> str | None:
-        """Which rules of the profile in force are too expensive with the nodes as they are."""
+        """Return which of its rules are too expensive for the present nodes; None if none is."""
         in_force = self._profiles.in_force.get(name)
         left_out = in_force.pipeline.evaluations.left_out() if in_force is not None else []
         if not left_out:

@@ -27,7 +27,7 @@ PAGE_SIZE: Final = 500
 """Objects per page of a list, as kubectl and client-go ask; bounds one answer's memory."""
 
 SMALL_PAGE_SIZE: Final = 100
-"""Objects per page where each is handed on at once: parsing 100 pods takes about 20 milliseconds.
+"""Objects per page where each object is parsed at once: 100 pods take about 20 milliseconds.
 
 What is kept of a pod holds on to the memory around it, so that small pages leave smaller gaps.
 """
@@ -95,7 +95,7 @@ class ApiClient(Transport):
     ) -> AsyncGenerator[Listing, None]:
         """Yield the collection page by page, all of it as it is at one version.
 
-        A page has `limit` objects at most; None: it has all.
+        A page has `limit` objects at most; without a limit one page has all.
         `selectors` are the query's `fieldSelector` and `labelSelector`. With `metadata_only` the
         server sends of each object no more than its metadata, if it can.
 
@@ -113,7 +113,7 @@ class ApiClient(Transport):
             if not page["metadata"].get("continue"):
                 return
             params["continue"] = page["metadata"]["continue"]
-            del page  # of which a large cluster has hundreds
+            del page  # before the next one is read: a large cluster has hundreds
 
     async def list_all(
         self,
@@ -124,7 +124,7 @@ class ApiClient(Transport):
         metadata_only: bool = False,
         on_page: Callable[[list[dict[str, Any]]], None] | None = None,
     ) -> Listing:
-        """The whole collection; for the arguments see `list_pages`.
+        """Return the whole collection; for the arguments see `list_pages`.
 
         `on_page` gets the objects of each page, and may take fields out of them.
         """

@@ -19,7 +19,7 @@ DEEPEST: Final = 100
 _TOO_DEEP: Final = b'"(nested too deeply)"'
 _QUOTE: Final = ord('"')
 _LOWER: Final = 0x20
-"""The bit that makes a brace of a bracket: so there are two kinds of bytes and not four."""
+"""The bit that turns a bracket into a brace, so that only braces have to be looked for."""
 _OPENS: Final = ord("{")
 _CLOSES: Final = ord("}")
 
@@ -27,7 +27,7 @@ _CLOSES: Final = ord("}")
 def cut_nesting(text: bytes) -> bytes:
     """Return the JSON text with a string in place of every value nested deeper than `DEEPEST`."""
     # An empty object or list adds one level at most, inside all others. Most of a pod's braces are
-    # such, in its managed fields: without them few pods need the slow way.
+    # such empty ones, in its managed fields: without them few pods need the slow way.
     empty = text.count(b"{}") + text.count(b"[]")
     if text.count(b"{") + text.count(b"[") - empty < DEEPEST:
         return text
@@ -47,7 +47,7 @@ def cut_nesting(text: bytes) -> bytes:
 def _braces(text: bytes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int32]]:
     """Return where braces and brackets are, and 1 for each that opens, -1 for each that closes.
 
-    Those inside of strings are left out. The work is done on arrays, because a user can write a
+    Those inside strings are left out. The work is done on arrays, because a user can write a
     megabyte of braces, again and again.
     """
     if b"\\" in text:

@@ -66,7 +66,7 @@ INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
 class Relist(Protocol):
-    """Takes the objects of one list as they come, and what is kept is replaced at its end.
+    """Takes the objects of one list as they come, and replaces what is kept at its end.
 
     Called on the event loop's thread, must not block. If the list breaks off, nothing more is
     called. An exception of `add` is logged, once per resource, and the list goes on; after one of
@@ -74,13 +74,13 @@ class Relist(Protocol):
     """
 
     def add(self, obj: dict[str, Any]) -> None:
-        """The list has this object (pages omit apiVersion and kind), or a newer version of it."""
+        """Add an object of the list, or a newer version of one; pages omit apiVersion and kind."""
 
     def remove(self, obj: dict[str, Any]) -> None:
-        """The object was deleted before the list was complete."""
+        """Remove an object that was deleted before the list was complete."""
 
     def apply(self) -> Iterator[None]:
-        """The cluster holds exactly the objects that were added; other work runs between steps."""
+        """Replace what is kept by the objects that were added; other work runs between steps."""
 
 
 class Sink(Protocol):

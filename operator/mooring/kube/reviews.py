@@ -33,7 +33,7 @@ __all__ = ["Reviews"]
 CACHE_SECONDS: Final = 10.0
 """How long an answer holds, a denial as well; kube-scheduler's defaults."""
 _CACHE_BYTES: Final = 8 * 2**20
-"""Of all users, and of all answers: enough for some 5,000 each."""
+"""For the users, and as much for the answers: enough for some 5,000 each."""
 REVIEW_SECONDS: Final = 10.0
 """How long a request waits for its review, the wait for others' reviews included."""
 AT_ONCE: Final = 8
@@ -53,7 +53,7 @@ _V = TypeVar("_V")
 
 
 class _Cache(Generic[_K, _V]):
-    """Values that hold for ten seconds; those used last, as many as fit into `most_bytes`."""
+    """Values that are valid for ten seconds; those used last, as many as fit into `most_bytes`."""
 
     def __init__(self, clock: Callable[[], float], most_bytes: int) -> None:
         self._clock = clock

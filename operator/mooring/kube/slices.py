@@ -1,4 +1,4 @@
-"""Long work in slices: other tasks, decisions and lease renewals among them, run in between."""
+"""Does long work in slices, between which decisions, lease renewals and other tasks run."""
 
 import asyncio
 import time
@@ -11,9 +11,9 @@ _SLICE_SECONDS: Final = 0.004
 
 
 class Slices:
-    """Pauses work that takes long as a whole; to be asked after each small step of it.
+    """Divides long work into slices; call `pause` after each small step.
 
-    `seconds` is how long a slice lasts, by the clock.
+    A slice lasts `seconds` by the clock, and until the end of its last step.
     """
 
     def __init__(
@@ -24,7 +24,7 @@ class Slices:
         self._end = clock() + seconds
 
     async def pause(self) -> None:
-        """Let other tasks run if the present slice has lasted long enough."""
+        """Let other tasks run if the present slice is over."""
         if self._clock() >= self._end:
             await asyncio.sleep(0)
             self._end = self._clock() + self._seconds

@@ -117,7 +117,7 @@ class MirroredList:
         self._values: dict[str, Any] = {}
 
     def add(self, obj: dict[str, Any]) -> None:
-        """The list has this object; it stays as it is known if it is malformed."""
+        """Add an object of the list; a malformed one stays as it was known before."""
         key = identity(self._kind, obj)
         self._values.setdefault(key, None)
         if (value := parsed_or_none(self._kind, obj)) is not None:
@@ -125,7 +125,7 @@ class MirroredList:
             self._values[key] = known if _is_equal_pod(known, value) else value
 
     def remove(self, obj: dict[str, Any]) -> None:
-        """The object was deleted before the list was complete."""
+        """Remove an object that was deleted before the list was complete."""
         self._values.pop(identity(self._kind, obj), None)
 
     def apply(self) -> Iterator[None]:

@@ -23,7 +23,7 @@ _ARRAY: Final = 128
 _LEAVES: Final = frozenset((str, bytes, int, float, bool, type(None)))
 """Types of values that consist of nothing else."""
 _SLOTS: Final[dict[type, tuple[str, ...]]] = {}
-"""The slots of the program's own types."""
+"""The names of the slots of each type that was looked at."""
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 _Arguments = ParamSpec("_Arguments")
@@ -32,8 +32,8 @@ _Arguments = ParamSpec("_Arguments")
 def bytes_of(*values: object) -> int:
     """Return about how many bytes the values take, with everything they consist of.
 
-    An object with a number `memory` takes that. It looks at every part, so it is for values that
-    took longer to make, and that do not refer to the cluster.
+    An object with an integer `memory` is taken to have that size. Every part is looked at, so this
+    is for values that took longer to make, and that do not refer to the cluster.
     """
     total, left, seen = 0, list(values), set[int]()
     while left:
@@ -86,7 +86,7 @@ class BoundedCache(Generic[_Key, _Value]):
     def __init__(self, most_bytes: int, size: Callable[[_Key, _Value], int] = bytes_of) -> None:
         self.most_bytes = most_bytes
         self.bytes = 0
-        """What all entries take."""
+        """How many bytes all entries take."""
         self._size = size
         self._kept: OrderedDict[_Key, tuple[_Value, int]] = OrderedDict()
 
@@ -136,7 +136,7 @@ def cached(
 ) -> Callable[[Callable[_Arguments, _Value]], Callable[_Arguments, _Value]]:
     """Keep the results of a function by its arguments, in at most so many bytes.
 
-    It stands for functools.lru_cache, whose bound is a number of entries.
+    It replaces functools.lru_cache, whose bound is a number of entries.
     """
 
     def decorate(function: Callable[_Arguments, _Value]) -> Callable[_Arguments, _Value]:

@@ -1,4 +1,4 @@
-"""Which pods have a namespace/name, for people who ask by it.
+"""Finds the pod of a namespace/name, for people who ask by it.
 
 Everything that Mooring remembers about a pod is kept by its uid, because a name returns: the pods
 of a StatefulSet have fixed ones, and two streams of events need not show the end of a pod and the

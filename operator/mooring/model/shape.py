@@ -220,7 +220,10 @@ class ShapeCache:
         return len(self._live)
 
     def of(self, key: bytes) -> PodShape:
-        """The shape of this JSON; it drops no others if it takes a hundredth of the bound."""
+        """Return the shape of this JSON.
+
+        One that takes more than a hundredth of the bound goes with its last pod.
+        """
         shape = self._recent.get(key) or self._live.get(key)
         if shape is None:
             shape = self._live[key] = _shape(key)
@@ -230,7 +233,7 @@ class ShapeCache:
 
     @property
     def recent_bytes(self) -> int:
-        """What the shapes used last take."""
+        """How many bytes the shapes used last take."""
         return self._recent.bytes
 
 
@@ -239,9 +242,9 @@ def _memory(_key: bytes, shape: PodShape) -> int:
 
 
 _MOST_MEMORY_PER_BYTE: Final = 25
-"""A shape takes at most so many times the memory of its JSON, usually a fifth of that."""
+"""A shape takes at most this many times the memory of its JSON, usually a fifth of that."""
 _SMALL: Final = 2048
-"""Up to so many bytes of JSON, looking at every part of a shape takes longer than making it."""
+"""Up to this many bytes of JSON, measuring a shape takes longer than making it."""
 _SHAPES: Final = ShapeCache(64 * 1024 * 1024)
 
 

@@ -42,7 +42,7 @@ RELOAD_SECONDS: Final = 10.0
 _SLICE: Final = 200
 """Short records that are made at a time; they take some milliseconds."""
 _REST: Final = 3.0
-"""After each slice of the dump the event loop is free for so many times its duration."""
+"""After each slice of the dump the event loop is free for this many times its duration."""
 
 _Answer = TypeVar("_Answer")
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -369,7 +369,7 @@ class Endpoints:
         return web.Response(body=page, content_type="application/json")
 
     async def _show_cache(self, request: web.Request) -> web.StreamResponse:
-        """The cache as lines of JSON, which are made and sent in slices; for one client at a time.
+        """Send the cache as lines of JSON in slices, to one client at a time.
 
         An answer that does not end with the record "end" is not complete.
         """
@@ -391,7 +391,7 @@ class Endpoints:
         return response
 
     async def _send_cache(self, response: web.StreamResponse) -> None:
-        """Send the records; no more of them are in memory than the client has yet to read."""
+        """Send the records, and wait for the client after each slice, so that few are in memory."""
         records = self._cache_dump()
         while True:
             began = time.monotonic()

@@ -24,7 +24,7 @@ __all__ = [
 
 _LONGEST_VALUE: Final = 512
 _VALUE: Final = 256
-"""What a value takes beside its characters."""
+"""Bytes of a value beside its characters."""
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
@@ -39,7 +39,7 @@ def exponential_buckets(start: float, factor: float, count: int) -> tuple[float,
 
 
 class LabelValues:
-    """The values of a label that profiles choose: the first so many of a process."""
+    """The values of a label that profiles choose; only the first `most` have series."""
 
     def __init__(self, most: int) -> None:
         self.most_bytes = most * (_LONGEST_VALUE + _VALUE)
@@ -49,7 +49,7 @@ class LabelValues:
         self._values: set[str] = set()
 
     def of(self, value: str) -> str:
-        """Return the value; "other" for a long one, and for all beyond the first."""
+        """Return the value; "other" for one that is too long or came too late."""
         if value not in self._values:
             if len(self._values) >= self._most or len(value) > _LONGEST_VALUE:
                 return "other"

@@ -32,7 +32,7 @@ _MOST_EXTENDERS = 100
 """Values of the label `extender`, which profiles choose."""
 
 _MOST_PLUGINS = 500
-"""Values of the label `plugin`: profiles name their rules."""
+"""Values of the label `plugin`: each rule of a profile is one."""
 
 ATTEMPTS_LABEL_LIMIT = 15
 """From this many attempts on the label `attempts` says "15+", which bounds its series."""
@@ -274,7 +274,7 @@ class Metrics(Collector):
         self._extenders = LabelValues(_MOST_EXTENDERS)
 
     def for_profile(self, profile: str) -> ProfileMetrics:
-        """The recorder of this profile, the same one as long as it is in force."""
+        """Return the recorder of this profile, the same one as long as it is in force."""
         recorder = self._profiles.get(profile)
         if recorder is None:
             recorder = self._profiles[profile] = ProfileMetrics(
@@ -286,7 +286,7 @@ class Metrics(Collector):
         return recorder
 
     def keep_profiles(self, profiles: Container[str]) -> None:
-        """Remove the series of all other profiles: their names may be ever new ones."""
+        """Remove the series of all profiles but these: users may invent ever new names."""
         for family in self._families:
             family.keep("profile", profiles)
         self._profiles = {
@@ -353,7 +353,7 @@ class Metrics(Collector):
         self._hint_duration.child(self._plugin_label(plugin), event, hint).observe(seconds)
 
     def evaluations(self, plugin: str, point: ExtensionPoint, profile: str) -> Count:
-        """The counter of the decisions that used the plugin's result."""
+        """Return the counter of the decisions that used the plugin's result."""
         return self._plugin_evaluations.child(self._plugin_label(plugin), point, profile)
 
     def event_handled(self, event: str, seconds: float) -> None:

@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 _MOST_WAITING: Final = 32_768
 """Steps that wait until spans are made of them; those beyond are lost."""
 _MOST_BYTES: Final = 64 * 2**20
-"""What these steps may take."""
+"""How many bytes these steps may take."""
 _MOST_OPEN: Final = 16_384
 """Attempts that have a node and have not ended; when there are more, the oldest is lost."""
 _LONGEST_CAUSE: Final = 1_024

@@ -375,7 +375,7 @@ class Trials:
             await asyncio.sleep(REST * (self._clock() - began))
 
     def _replaced(self, pods: Iterable[Pod]) -> Iterator[Uid]:
-        """Return the uids of the pods of the cluster that these would take the names of."""
+        """Yield the uids of the cluster's pods that have the names of these pods."""
         for pod in pods:
             if (queued := self._scheduler.queue.named(pod.key)) is not None:
                 yield queued.pod.uid

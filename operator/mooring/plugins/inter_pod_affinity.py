@@ -28,7 +28,7 @@ from mooring.state.view import BoolArray, NodeView
 __all__ = ["InterPodAffinity"]
 
 _MOST_BYTES: Final = 16 * 1024 * 1024
-"""What the terms of pods used last may take, with the pods' shapes."""
+"""For the terms of the pods seen last, with the pods' shapes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,7 @@ MOST_EVENTS: Final = 10_000
 """How many events are kept; a pod that missed an older one is tried again whatever it was."""
 _MOST_BYTES: Final = 64 * 2**20
 _EVENT: Final = 2048
-"""What an ordinary event takes; what pods share, their shapes, is counted once."""
+"""Bytes of an ordinary event; the shapes that pods share are counted once."""
 
 
 class EventLog:
@@ -48,7 +48,7 @@ class EventLog:
         return self.start + len(self._events)
 
     def extend(self, events: Iterable[ClusterEvent]) -> None:
-        """Adds the events, and drops the oldest if there are too many or they take too much."""
+        """Add the events; drop the oldest if there are too many or they take too many bytes."""
         for event in events:
             self._events.append(event)
             self._sizes.append(_size(event))
@@ -67,7 +67,7 @@ class EventLog:
             self.start = number
 
     def _shapes_that_come(self, event: ClusterEvent) -> int:
-        """What the shapes take of which this is the first event."""
+        """Return how many bytes those shapes take that no earlier event has."""
         total = 0
         for shape in _shapes(event):
             self._shapes[shape] += 1
@@ -75,7 +75,7 @@ class EventLog:
         return total
 
     def _shapes_that_go(self, event: ClusterEvent) -> int:
-        """What the shapes took of which this was the last event."""
+        """Return how many bytes those shapes took that no other event has."""
         total = 0
         for shape in _shapes(event):
             self._shapes[shape] -= 1
@@ -90,7 +90,7 @@ def _shapes(event: ClusterEvent) -> list[PodShape]:
 
 
 def _size(event: ClusterEvent) -> int:
-    """About how many bytes the event takes, without the shapes of its pods."""
+    """Return about how many bytes the event takes, without the shapes of its pods."""
     total = _EVENT
     for found in (event.before, event.after):
         if isinstance(found, Pod):

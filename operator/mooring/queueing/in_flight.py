@@ -25,7 +25,7 @@ class InFlight:
         return (queued for queued, _ in self._pods.values())
 
     def enter(self, queued: QueuedPod, since: int) -> None:
-        """The pod's attempt begins before event number `since`; it is not in flight yet."""
+        """Add a pod whose attempt begins before event number `since`; it is not in flight yet."""
         self._pods[queued.pod.uid] = (queued, since)
 
     def get(self, uid: Uid) -> QueuedPod | None:
@@ -34,7 +34,7 @@ class InFlight:
         return entry[0] if entry is not None else None
 
     def leave(self, uid: Uid) -> int:
-        """Take the pod off; returns the number of the first event that it missed."""
+        """Remove the pod; return the number of the first event that it missed."""
         return self._pods.pop(uid)[1]
 
     def oldest(self) -> int | None:

@@ -172,7 +172,7 @@ class SchedulingQueue:
         self._try_next(queued, now)
 
     def remove(self, uid: Uid, now: float) -> QueuedPod | None:
-        """Take the pod off, also if it is in flight: how its attempt ends then changes nothing."""
+        """Remove the pod, also if it is in flight: the end of its attempt then changes nothing."""
         queued = self._pods.pop(uid, None)
         if queued is not None:
             self._leave(queued)

@@ -139,7 +139,7 @@ class UnschedulablePods:
             self._missed[uid] = _Missed(queued, since, end)
 
     def remove(self, uid: Uid) -> None:
-        """Take the pod off; KeyError if it is not here."""
+        """Remove the pod; KeyError if it is not here."""
         entry = self._entries.pop(uid)
         self._missed.pop(uid, None)
         for rejected_by in entry.rejected_by:

@@ -58,7 +58,7 @@ class ClusterState:
         self._evictions = EvictionsWriter(self.objects, self.pods, self._pod_columns)
         self.evictions = self._evictions.evictions
         self._on_unknown_nodes: dict[str, dict[str, PodState]] = {}
-        """The pods whose node does not exist, by its name and their uid."""
+        """The pods whose node does not exist, by the node's name, then by their uid."""
         self._sink: EventSink = _drop
 
     def on_events(self, sink: EventSink) -> None:
@@ -152,8 +152,8 @@ class ClusterState:
     def keys(self, kind: Kind) -> Iterable[str]:
         """Return the keys of all objects of a kind, of pods without those that are assumed.
 
-        Later changes make no difference. They can be read once: of 150,000 pods they are worked out
-        while they are read.
+        Later changes make no difference. They can be read only once: those of 150,000 pods are
+        found while they are read.
         """
         if kind is Kind.NODE:
             return tuple(node.name for node in self.nodes.nodes if node is not None)
@@ -162,11 +162,6 @@ class ClusterState:
             uids = (placed.pod.uid for placed in tuple(self.pods))
             return (uid for uid in uids if uid not in assumed)
         return tuple(self.objects.of(kind))
-
-    def replace(self, kind: Kind, values: Mapping[str, Any]) -> None:
-        """Make these all objects of a kind, as `replacing` does, in one go."""
-        for _ in self.replacing(kind, values, self.keys(kind)):
-            pass
 
     def replacing(
         self, kind: Kind, values: Mapping[str, Any], before: Iterable[str]
@@ -177,9 +172,9 @@ class ClusterState:
         for: those that are not in `values` are removed, but not pods that are assumed by then.
         A value of None leaves what is known of the object as it is.
 
-        At no step a node has more left than both before the list and after it. So what is new comes
-        first, and what has gone last. In between come the pods that take something else of their
-        node than they did: those of one node in one step. Each step delivers its events.
+        At no step does a node have more left than both before the list and after it. So what is new
+        comes first, and what has gone last. In between come the pods whose requests or node have
+        changed: those of one node in one step. Each step delivers its events.
         """
         changed = list[tuple[str, Pod]]()
         for key, value in values.items():
@@ -199,7 +194,7 @@ class ClusterState:
             self._doubt_assumptions(values)
 
     def _doubt_assumptions(self, listed: Mapping[str, Any]) -> None:
-        """Make the bound pods overdue that a list has not confirmed.
+        """Make those bound pods overdue that a list has not confirmed.
 
         A pod that was bound and deleted between the end of a watch and the list that follows is
         shown by neither.
@@ -209,7 +204,7 @@ class ClusterState:
                 placed.deadline = -math.inf
 
     def _node_it_changes(self, key: str, pod: Pod) -> str | None:
-        """Return the node of which the pod, as it is now, takes something else than is known."""
+        """Return the node on which the pod was counted, if it must be counted differently now."""
         known = self.known(Kind.POD, key)
         if not isinstance(known, Pod):
             return None
@@ -387,7 +382,7 @@ class ClusterState:
         ]
 
     def pods_of(self, node: str) -> Iterable[PodState]:
-        """The pods on the node of this name, also if there is no such node."""
+        """Return the pods on the node of this name, also if the node does not exist."""
         row = self.nodes.row_of.get(node)
         pods = self.pods.on(row) if row is not None else self._on_unknown_nodes.get(node, {})
         return pods.values()
@@ -484,7 +479,7 @@ class ClusterState:
                 self._evictions.stop_waiting(nominee.pod)
 
     def _move(self, pods: Iterable[PodState], row: int) -> None:
-        """The node of these pods has come or gone; nothing else about them has changed."""
+        """Count the pods on another row, because their node has come or gone."""
         for placed in tuple(pods):
             self._leave(placed)
             placed.row = row
@@ -503,7 +498,7 @@ class ClusterState:
         return placed
 
     def _enter(self, placed: PodState) -> None:
-        """Counts the pod on its row; `_leave` is the exact reverse."""
+        """Count the pod on its row; `_leave` is the exact reverse."""
         pod, row = placed.pod, placed.row
         self.pods.put(placed)
         self.nodes.add_pod(row, pod)
@@ -567,7 +562,7 @@ def _in_place(known: Pod, pod: Pod) -> bool:
 
 
 def _by_node(changed: Iterable[tuple[str, Pod]]) -> Iterable[list[Pod]]:
-    """Group pods by their former node, which comes with each; nodes that a pod joins are one."""
+    """Group pods by their former node; where a pod moves, both of its nodes are one group."""
     moved = [(node, pod.node_name) for node, pod in changed if node != pod.node_name]
     joined = {node for both in moved for node in both}
     groups = defaultdict[str, list[Pod]](list)

@@ -77,9 +77,10 @@ class NodeTable:
         """Rows whose node changed."""
         self.set_version = 0
         """Version of the set of nodes: grows when one is added or deleted, or its zone or images
-        change. Until then every row is the same node's, and there are as many rows."""
+        change. Until then every row keeps its node, and the number of rows stays the same."""
         self.topology_version = 0
-        """Grows when a node is added or deleted, or its labels or taints change; rows as above."""
+        """Grows when a node is added or deleted, or its labels or taints change. Until then every
+        row keeps its node, too."""
         self._all_rows: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._order: tuple[int, npt.NDArray[np.int64]] = (-1, np.zeros(0, np.int64))
 
@@ -110,11 +111,11 @@ class NodeTable:
         return self._unknown_row
 
     def is_unknown(self, row: int) -> bool:
-        """Whether it is the row of the pods whose node does not exist."""
+        """Return whether it is the row of the pods whose node does not exist."""
         return row == self._unknown_row
 
     def _new_row(self, name: str) -> int:
-        """Return the lowest free row, so that the last ones can be given up."""
+        """Return the lowest free row, so that the table can shrink at its end."""
         if self._free_rows:
             row = heapq.heappop(self._free_rows)
             self.names[row] = name
@@ -134,7 +135,7 @@ class NodeTable:
         return self._columns.add(dtype, fill)
 
     def remove_column(self, column: Column) -> None:
-        """Removes a column that `add_column` has returned, so that its memory is freed."""
+        """Remove a column that `add_column` has returned, and free its memory."""
         self._columns.remove(column)
 
     @property
@@ -200,7 +201,7 @@ class NodeTable:
         return before
 
     def drop(self, name: str) -> Node | None:
-        """Removes the node, on which no pod is counted any more, and returns it."""
+        """Remove the node, on which no pod is counted any more, and return it."""
         row = self.row_of.pop(name, None)
         before = self.nodes[row] if row is not None else None
         if row is None or before is None:
@@ -225,7 +226,7 @@ class NodeTable:
         return before
 
     def _free(self, row: int) -> None:
-        """The row may serve another node; free rows at the end of the table are given up."""
+        """Free the row for another node; remove free rows at the end of the table."""
         heapq.heappush(self._free_rows, row)
         rows = len(self.names)
         while rows and self.nodes[rows - 1] is None and not self.is_unknown(rows - 1):

@@ -94,7 +94,7 @@ class NominationsWriter:
         self._columns.put(pod, row, nominated=True, backfill_until=backfill_until)
 
     def drop(self, uid: Uid) -> Nominee | None:
-        """Remove the nomination of the pod of this uid; returns it, None if there is none."""
+        """Remove the nomination of the pod of this uid and return it; None if there is none."""
         nominee = self._by_uid.pop(uid, None)
         if nominee is None:
             return None

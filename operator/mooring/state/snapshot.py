@@ -62,7 +62,7 @@ class Snapshot:
 
     @property
     def node_changes(self) -> ChangeLog:
-        """Which rows got another node, or another version of their node; only to be read."""
+        """The log of rows that got another node or another version of it; only to be read."""
         return self._state.nodes.node_changes
 
     @property
@@ -75,9 +75,9 @@ class Snapshot:
         return self._state.pods.on(row).values()
 
     def pods_of(self, node: str) -> Iterable[PodState]:
-        """The pods on the node of this name, assumed ones included, also if there is no such node.
+        """Return the pods on the node of this name, assumed ones too, also if it does not exist.
 
-        `pods_on` has the pods of all nodes that do not exist together, on one row.
+        `pods_on` counts the pods of all nodes that do not exist together, on one row.
         """
         return self._state.pods_of(node)
 

@@ -364,6 +364,14 @@ class Stage:
         """The pod leaves its watch."""
         self.engine.intake.gone(uid_of(name))
 
+    async def status_is_being_written(self, name: str) -> None:
+        """Return when the status of this member's last attempt is held by the API server."""
+        self.bindings.hold = {name}
+        self.engine.reports.error(
+            parse_pod(pod(name, cpu="1", group="g")), "the last attempt failed"
+        )
+        await until(lambda: name in self.bindings.held)
+
     async def at_permit(self, *names: str) -> None:
         """Returns when these members, and no others, are at Permit."""
         await until(lambda: {w.pod.name for w in self.scheduler.waiting} == {*names})
@@ -547,10 +555,7 @@ async def test_a_member_that_is_bound_does_not_keep_its_gang_from_the_next_attem
 async def test_a_member_whose_last_status_is_still_being_written_is_free(
     stage: Stage, why: str
 ) -> None:
-    stage.bindings.hold = {"written"}
-    raw = pod("written", cpu="1", group="g")
-    stage.engine.reports.error(parse_pod(raw), "the last attempt failed")
-    await until(lambda: "written" in stage.bindings.held)
+    await stage.status_is_being_written("written")
     stage.pending(fails="wait", meets="", written="")
     await stage.at_permit("fails")
     await stage.preparing("meets", "written")
@@ -567,10 +572,7 @@ async def test_no_member_is_bound_while_the_last_status_of_one_is_being_written(
     stage: Stage,
 ) -> None:
     """Else the status could say of a bound pod that it is not scheduled."""
-    stage.bindings.hold = {"written"}
-    raw = pod("written", cpu="1", group="g")
-    stage.engine.reports.error(parse_pod(raw), "the last attempt failed")
-    await until(lambda: "written" in stage.bindings.held)
+    await stage.status_is_being_written("written")
     stage.pending(one="", two="", written="")
     await stage.preparing("one", "two", "written")
     await arrived()

@@ -628,7 +628,7 @@ async def test_a_member_that_another_scheduler_binds_in_a_pause_stays_on_its_nod
     with engine.running():
         await until(lambda: in_flight(engine, "g-0"))
         bound = parse_pod(pod("g-1", group="g", ports=(80,), node="d"))
-        state.put(Kind.POD, "default/g-1", bound)
+        state.put(Kind.POD, uid_of("g-1"), bound)
         assert not bindings.made
         await until(lambda: len(bindings.made) == 2 and not engine.loop.binding)
         engine.intake.gone(bound.uid)
@@ -656,7 +656,7 @@ async def test_the_status_of_a_half_bound_gang_says_so_and_why(
     with engine.running():
         await until(lambda: bindings.statuses and not engine.loop.binding)
         bound = parse_pod(pod("g-0", group="g", node="a"))
-        engine.scheduler_state.state.put(Kind.POD, "default/g-0", bound)
+        engine.scheduler_state.state.put(Kind.POD, uid_of("g-0"), bound)
     assert status_of(engine) == (
         "1 of 2 members are bound; member default/g-1 failed: binding rejected: "
         'running Bind plugin "DefaultBinder": create pods/binding default/g-1: no (403 Refused)'
@@ -679,7 +679,7 @@ async def test_a_gang_of_which_one_binding_is_refused_is_bound_whole_once_it_is_
         bound = len(bindings.made)
         assert bound < 8
         for name, target in bindings.made:
-            state.put(Kind.POD, f"default/{name}", parse_pod(pod(name, group="g", node=target)))
+            state.put(Kind.POD, uid_of(name), parse_pod(pod(name, group="g", node=target)))
         assert f"{bound} of 8 members are bound; " in status_of(engine)
         del bindings.refuse["g-3"]
         if code == 404:

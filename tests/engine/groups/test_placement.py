@@ -565,7 +565,7 @@ class Disturbed:
                 self.others[name] = other
                 raw = other.raw(name)
                 raw["spec"]["nodeName"] = target
-                state.put(Kind.POD, f"default/{name}", parse_pod(raw))
+                state.put(Kind.POD, uid_of(name), parse_pod(raw))
         elif what < 0.5 and self.others:
             gone = rng.choice([*self.others])
             del self.others[gone]

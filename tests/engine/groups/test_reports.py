@@ -20,7 +20,7 @@ from mooring.model.pod import parse_pod
 from mooring.model.pod_group import COSCHEDULING_LABEL
 from mooring.state.cluster import ClusterState
 from mooring.state.pod_groups import PodGroupState
-from mooring.testing.builders import cluster, coscheduling_pod_group, node, pod, pod_group
+from mooring.testing.builders import cluster, coscheduling_pod_group, node, pod, pod_group, uid_of
 
 LABEL = {COSCHEDULING_LABEL: "train"}
 SERVED = {
@@ -400,7 +400,7 @@ async def test_a_report_lists_the_members_and_what_keeps_each(groups: Groups) ->
     gated = pod("gated", labels=LABEL, gates=["wait"])
     bound = pod("bound", labels=LABEL, node="n")
     groups.state.put_unscheduled(parse_pod(gated))
-    groups.state.put(Kind.POD, "default/bound", parse_pod(bound))
+    groups.state.put(Kind.POD, uid_of("bound"), parse_pod(bound))
     report = groups.report()
     assert report["members"]["unscheduled"] == 3
     assert report["pods"][2:] == [

@@ -15,7 +15,7 @@ from mooring.plugins.pod_topology_spread.inclusion import CountedNodes, NodeIncl
 from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
 from mooring.state.topology.selection import PodSelector, selection
-from mooring.testing.builders import cluster, node, pod, toleration
+from mooring.testing.builders import cluster, node, pod, toleration, uid_of
 
 WEB = {"app": "web"}
 ALL_WEB = selection(
@@ -134,7 +134,7 @@ def test_scopes_are_kept_until_a_node_changes_its_labels_or_taints() -> None:
         return counted_nodes(state, of, (ZONE,), inclusion, honor_taints=True)
 
     before = found()
-    state.put(Kind.POD, "default/p0", parse_pod(pod("p0", node="a2", labels=WEB)))
+    state.put(Kind.POD, uid_of("p0"), parse_pod(pod("p0", node="a2", labels=WEB)))
     state.put(Kind.NODE, "a1", parse_node(node("a1", zone="a", labels={"disk": "ssd"}, cpu="8")))
     assert found() is before
     assert found(shape()) is not before

@@ -17,7 +17,7 @@ from mooring.plugins.rules import evaluation
 from mooring.plugins.rules.evaluation import Evaluator
 from mooring.plugins.rules.results import Results
 from mooring.policy.errors import ProfileInvalid
-from mooring.policy.rules.expressions import Failed, Program, check
+from mooring.policy.rules.expressions import Failed, check
 from mooring.policy.rules.plan import Plan, plan_filter, plan_score
 from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
@@ -294,20 +294,6 @@ def test_results_of_many_nodes_follow_a_node_and_those_handed_out_do_not(source:
     after = results_of(evaluator, incoming, snapshot.nodes)
     assert before.values.tolist() == [*range(20)]
     assert after.values.tolist() == [0, 900, *range(2, 20)]
-
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What the library was called with."""
-    made: list[Any] = []
-    run = Program.__call__
-
-    def counted(program: Program, data: Any) -> Any:
-        made.append(data)
-        return run(program, data)
-
-    monkeypatch.setattr(Program, "__call__", counted)
-    return made
 
 
 def test_the_library_runs_once_per_distinct_value(calls: list[Any]) -> None:

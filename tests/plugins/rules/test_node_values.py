@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,25 +10,10 @@ from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
 from mooring.plugins.rules.columns import Codes, Errors
 from mooring.plugins.rules.node_values import NodeValues
-from mooring.policy.rules.expressions import Program
 from mooring.policy.rules.plan import Library, Operation, plan_score
 from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import cluster, node, pod
-
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What the library was called with."""
-    made: list[Any] = []
-    run = Program.__call__
-
-    def counted(program: Program, data: Any) -> Any:
-        made.append(data)
-        return run(program, data)
-
-    monkeypatch.setattr(Program, "__call__", counted)
-    return made
 
 
 def library(source: str) -> Library:
@@ -143,7 +127,7 @@ def test_progress_is_kept_while_nodes_change_all_the_time(calls: list[Any]) -> N
 def test_a_row_without_a_node_is_not_evaluated(calls: list[Any]) -> None:
     state = priced("1")
     incoming = parse_pod(pod("early", node="not-yet"))
-    state.put(Kind.POD, incoming.key, incoming)
+    state.put(Kind.POD, incoming.uid, incoming)
     values = NodeValues(library("int(node.labels.price)"), Snapshot(state))
     finish(values)
     assert len(calls) == 1

@@ -134,12 +134,12 @@ def test_typical_demand_follows_the_pods_from_time_to_time_if_a_plugin_reads_it(
     state, cards = books(gpu_node("n", 16, 64))
     version = state.nodes.set_version
     for index in range(20):
-        state.put(Kind.POD, f"default/o{index}", parse_pod(pod(f"o{index}", node="n")))
+        state.put(Kind.POD, uid_of(f"o{index}"), parse_pod(pod(f"o{index}", node="n")))
     assert state.track_cards(GPUSHARE, demand=True) is cards
     assert state.nodes.set_version == version
     version = state.nodes.set_version
     for index in range(16):
-        state.put(Kind.POD, f"default/p{index}", parse_pod(share_pod(f"p{index}", 4, node="n")))
+        state.put(Kind.POD, uid_of(f"p{index}"), parse_pod(share_pod(f"p{index}", 4, node="n")))
     assert cards.typical == {Demand(1, 4): 16}
     assert state.nodes.set_version == version + 1
 

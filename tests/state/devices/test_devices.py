@@ -60,7 +60,7 @@ def test_a_pod_that_is_seen_bound_before_its_annotations_keeps_the_chosen_card()
     state = cluster(gpu_node("n"))
     cards = state.track_cards(FORMAT)
     assumed(state, on=2)
-    state.put(Kind.POD, "default/p", parse_pod(share_pod("p", node="n")))
+    state.put(Kind.POD, uid_of("p"), parse_pod(share_pod("p", node="n")))
     assert owners(cards) == {"default/p": ((2,),)}
     assert state.devices.mismatches == 0
 
@@ -71,7 +71,7 @@ def test_a_device_plugin_that_hands_out_another_card_is_right_and_noticed_once()
     assumed(state, on=2)
     position = state.nodes.changes.position
     for _ in range(2):
-        state.put(Kind.POD, "default/p", parse_pod(share_pod("p", node="n", card=1)))
+        state.put(Kind.POD, uid_of("p"), parse_pod(share_pod("p", node="n", card=1)))
     assert owners(cards) == {"default/p": ((1,),)}
     assert state.devices.mismatches == 1
     assert state.nodes.changes.since(position) is not None
@@ -89,9 +89,9 @@ def test_a_pod_that_an_earlier_binding_gave_another_card_counts_as_the_watch_sho
     seen = parse_pod(share_pod("p", node="n", card=1))
     if forgotten_first:
         state.forget(parse_pod(share_pod("p")))
-        state.put(Kind.POD, "default/p", seen)
+        state.put(Kind.POD, uid_of("p"), seen)
     else:
-        state.put(Kind.POD, "default/p", seen)
+        state.put(Kind.POD, uid_of("p"), seen)
         state.forget(parse_pod(share_pod("p")))
     assert owners(cards) == {"default/p": ((1,),)}
     assert cards.free(np.array([0]))[0, :4].tolist() == [16, 12, 16, 16]
@@ -102,7 +102,7 @@ def test_an_assumed_pod_keeps_its_card_when_the_watch_shows_it_with_other_labels
     cards = state.track_cards(FORMAT)
     assumed(state, on=2)
     seen = share_pod("p", node="n", labels={"new": "label"})
-    state.put(Kind.POD, "default/p", parse_pod(seen))
+    state.put(Kind.POD, uid_of("p"), parse_pod(seen))
     assert owners(cards) == {"default/p": ((2,),)}
 
 
@@ -111,7 +111,7 @@ def test_it_is_noticed_of_a_pod_that_changes_in_other_ways_too() -> None:
     cards = state.track_cards(FORMAT)
     assumed(state, on=2)
     seen = share_pod("p", node="n", card=1, labels={"new": "label"})
-    state.put(Kind.POD, "default/p", parse_pod(seen))
+    state.put(Kind.POD, uid_of("p"), parse_pod(seen))
     assert owners(cards) == {"default/p": ((1,),)}
     assert state.devices.mismatches == 1
 
@@ -132,7 +132,7 @@ def test_books_that_no_plugin_reads_are_not_kept() -> None:
     assert state.track_cards(FORMAT) is cards
     del cards
     gc.collect()
-    state.put(Kind.POD, "default/p", parse_pod(share_pod("p", node="n")))
+    state.put(Kind.POD, uid_of("p"), parse_pod(share_pod("p", node="n")))
     assert owners(state.track_cards(FORMAT)).keys() == {"default/p"}
 
 

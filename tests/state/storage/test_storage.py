@@ -14,6 +14,7 @@ from mooring.state.snapshot import Snapshot
 from mooring.state.storage.storage import StorageView
 from mooring.testing.builders import cluster, node, pod
 from mooring.testing.storage_builders import csi_node, pv, pvc, storage_class
+from relists import replace_all
 
 LIMITS = csi_node("n1", {"csi.example": 3})
 DISK = Disk(DiskKind.AWS_EBS, "vol-1", read_only=False)
@@ -57,9 +58,9 @@ def test_what_a_trial_changes_is_undone() -> None:
 def test_after_a_relist_only_the_listed_objects_are_known() -> None:
     state = cluster(node("n1"), LIMITS, pv("v", storage_class="fast"))
     rows = np.array([state.nodes.row_of["n1"]])
-    state.replace(Kind.CSI_NODE, {})
+    replace_all(state, Kind.CSI_NODE, {})
     other = parse_persistent_volume(pv("other", storage_class="fast"))
-    state.replace(Kind.PERSISTENT_VOLUME, {"other": other})
+    replace_all(state, Kind.PERSISTENT_VOLUME, {"other": other})
     assert storage(state).attach_limits("csi.example", rows)[0] > 3
     assert [volume.name for volume in storage(state).available("fast").items] == ["other"]
     assert storage(state).volume("v") is None

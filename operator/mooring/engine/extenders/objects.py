@@ -2,7 +2,7 @@
 
 The mirror keeps what decisions read and no more, but extenders get whole objects. So pods without a
 node are kept as JSON if their profile has extenders, up to a number of bytes. A pod that came in
-before, has a node or did not find space is read when an extender is called. Nodes, which only
+before, has a node or exceeded that number is read when an extender is called. Nodes, which only
 extenders without a cache of their own get, are watched from the first such call on.
 """
 
@@ -37,7 +37,7 @@ class ApiObjects:
     """Implements `ExtenderObjects` over an API server.
 
     `wanted` tells whether the profile that takes a pod has extenders. At most `most_bytes` are
-    kept. Once they are used up no further pods are, because those that came first are tried first.
+    kept. Then no further pods are kept, because those that came first are tried first.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class ApiObjects:
         self._trouble = ""
 
     def seen(self, pod: Pod, raw: Mapping[str, Any]) -> None:
-        """The API server shows the pod without a node."""
+        """Keep the pod, which the API server shows without a node, if it is wanted."""
         self.forget(pod.uid)  # it may have changed since it was kept
         if not self._wanted(pod):
             return
@@ -72,7 +72,7 @@ class ApiObjects:
             self.bytes += len(json) + _ENTRY
 
     def forget(self, uid: str) -> None:
-        """The pod has a node, or is gone."""
+        """Drop the pod: it has a node, or is gone."""
         json = self._pods.pop(uid, None)
         if json is not None:
             self.bytes -= len(json) + _ENTRY
@@ -166,15 +166,15 @@ class _NodeList:
         self._json: dict[str, Json] = {}
 
     def add(self, obj: dict[str, Any]) -> None:
-        """The list has this node."""
+        """Add a node of the list."""
         self._json[obj["metadata"]["name"]] = as_json(obj)
 
     def remove(self, obj: dict[str, Any]) -> None:
-        """The node was deleted before the list was complete."""
+        """Remove a node that was deleted before the list was complete."""
         self._json.pop(obj["metadata"]["name"], None)
 
     def apply(self) -> Iterator[None]:
-        """The cluster has exactly these nodes."""
+        """Replace the nodes that are kept by those of the list."""
         self._nodes.json = self._json
         yield
 

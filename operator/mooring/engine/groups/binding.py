@@ -48,7 +48,7 @@ class GroupBinding:
         """Members that are bound or may still be."""
         self._needed = group.minimum - self._others
         self._tasks = set[asyncio.Task[object]]()
-        """Those of members that can be called off, and are not."""
+        """Tasks of members that can be called off; one that is called off is removed."""
         self._permitted = _Meeting()
         self._ready = _Meeting()
         self.requests = asyncio.Semaphore(_MOST_REQUESTS)
@@ -70,7 +70,7 @@ class GroupBinding:
 
     @contextmanager
     def may_call_off(self) -> Iterator[None]:
-        """Inside, the task of a member is cancelled when the group is called off.
+        """Cancel the member's task inside the block when the group is called off.
 
         Raises:
             CalledOff: the group is called off. If something else has cancelled the task too, its
@@ -92,11 +92,11 @@ class GroupBinding:
                 raise CalledOff(self.called_off) from None
 
     async def all_permitted(self) -> None:
-        """Returns when every member is permitted, or has failed and is not needed."""
+        """Return when every member is permitted, or has failed and is not needed."""
         await self._meet(self._permitted)
 
     async def all_ready(self) -> None:
-        """Returns when PreBind of every member has ended, or has failed and is not needed."""
+        """Return when PreBind of every member has succeeded, or has failed and is not needed."""
         await self._meet(self._ready)
 
     async def _meet(self, meeting: "_Meeting") -> None:
@@ -116,10 +116,10 @@ class GroupBinding:
         worth_repeating: type[Exception],
         pausing: Callable[[], AbstractContextManager[object]],
     ) -> _Result:
-        """The result of the call, which is repeated a few times when it raises this exception.
+        """Return the result of the call, which is repeated a few times if it raises this exception.
 
-        An exception whose `gone` is True is raised at once. The pause before each repetition is
-        inside of what `pausing` returns.
+        An exception whose `gone` is True is raised at once. `pausing` returns a context manager,
+        inside which the pause before each repetition passes.
 
         Raises:
             CalledOff: too many others have failed, and this call has not begun.
@@ -157,18 +157,18 @@ class GroupBinding:
             self._needed = max(self._needed, self._group.minimum - self._others)
         if self._left < self._needed and self.called_off is None:
             self.called_off = reason
-            # Later: a task that runs now would be cancelled where it waits next.
+            # Not at once: a task that runs now would be cancelled where it waits next.
             asyncio.get_running_loop().call_soon(self._call_off_some)
 
     def _call_off_some(self) -> None:
-        """Cancels the tasks of members, a few at a time, as they pass a meeting."""
+        """Cancel tasks of members, a few in each turn of the event loop."""
         for _ in range(min(_MOST_AT_ONCE, len(self._tasks))):
             self._tasks.pop().cancel()
         if self._tasks:
             asyncio.get_running_loop().call_soon(self._call_off_some)
 
     def _look(self) -> None:
-        """Ends the meetings at which all are that are expected."""
+        """End each meeting to which all members that are left have come."""
         for meeting in (self._permitted, self._ready):
             if self.called_off is None and meeting.came >= self._left:
                 meeting.end()

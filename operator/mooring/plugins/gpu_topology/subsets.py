@@ -42,7 +42,7 @@ class Subsets:
         self._chosen: BoundedCache[tuple[int, int], tuple[int | None]] = BoundedCache(2**20)
         arrays = (self._cards, self._weakest, self._sum, self._best_group)
         self.memory = self._chosen.most_bytes + bytes_of(*arrays)
-        """How many bytes it takes at most."""
+        """How many bytes this object takes at most."""
 
     def best(self, free: int, cards: int) -> int | None:
         """The best-connected set of so many of the free cards; None if there are too few.

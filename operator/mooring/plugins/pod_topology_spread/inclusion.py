@@ -53,7 +53,7 @@ class CountedNodes:
 class NodeInclusion:
     """Finds the nodes that a constraint counts.
 
-    They are kept until a node's labels or taints change, those used last.
+    What was found is kept until a node's labels or taints change, in a bounded number of bytes.
     """
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
@@ -92,7 +92,7 @@ def _bytes_of_nodes(key: _Key, value: tuple[int, CountedNodes]) -> int:
 
 
 class _HashedOnce:
-    """What selects nodes, which may be large: its hash is kept."""
+    """A value that may be large, with its hash, which is computed once."""
 
     __slots__ = ("_hash", "_value")
 
@@ -112,7 +112,7 @@ _numbers: Final = count()
 
 @cached(8 * 1024 * 1024)
 def _numbers_for(shape: PodShape) -> tuple[int, int]:
-    """Numbers that are equal for shapes that select the same nodes, and tolerate the same.
+    """Return two numbers: equal if shapes select the same nodes, and tolerate the same taints.
 
     A selector may be large, so it is hashed once per shape and not for each constraint.
     """
@@ -122,7 +122,7 @@ def _numbers_for(shape: PodShape) -> tuple[int, int]:
 
 @cached(8 * 1024 * 1024)
 def _number(_selecting: _HashedOnce) -> int:
-    """A number of its own for every value; a value that was forgotten gets another one."""
+    """Return a number for the value, equal for equal values until the value is dropped."""
     return next(_numbers)
 
 

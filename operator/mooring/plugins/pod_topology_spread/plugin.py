@@ -32,7 +32,7 @@ from mooring.state.view import BoolArray, NodeView
 __all__ = ["PodTopologySpread"]
 
 _MOST_BYTES: Final = 16 * 1024 * 1024
-"""What the constraints of pods used last may take, with the pods' shapes and labels."""
+"""For the constraints of the pods seen last, with the pods' shapes and labels."""
 
 _SYSTEM_DEFAULTS: Final = (
     SpreadConstraint(max_skew=3, topology_key=HOSTNAME, hard=False, selector=None),

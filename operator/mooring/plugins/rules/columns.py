@@ -41,7 +41,7 @@ class Errors:
         self._texts: dict[str, int] = {}
 
     def __len__(self) -> int:
-        """How many texts there are."""
+        """Return how many texts there are."""
         return len(self._texts)
 
     def number(self, text: str) -> int:

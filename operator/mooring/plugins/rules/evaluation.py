@@ -62,13 +62,13 @@ _FEW: Final = 8
 _MOST_COLUMNS: Final = 16
 """Results for all nodes that are kept for each rule."""
 _MOST_COLUMN_BYTES: Final = 16 * 2**20
-"""The same for all rules of a profile together; one is kept for each in any case."""
+"""Of these results for all rules of a profile together; each rule keeps at least one."""
 _BYTES_PER_RESULT: Final = 26
-"""Of one node: its value, error, score and rank."""
+"""Of one result: the node's value, error, score and rank."""
 _MOST_KEPT_BYTES: Final = 512 * 1024
-"""Of what the library has given where the pod is read too, for each rule."""
+"""For each rule, of the library's results that depend on the pod."""
 _USUAL_LABELS: Final = 16
-"""Items of a map on which the cost of an expression is based."""
+"""How many items a map is assumed to have in the cost of an expression."""
 _NOT_KEPT: Final = object()
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
@@ -108,11 +108,11 @@ class Evaluator:
 
     @property
     def units_left(self) -> int:
-        """About what the rest of them costs."""
+        """About how many units the values that are missing cost."""
         return sum(values.units_left for values in self._of_nodes.values())
 
     def cost(self) -> Cost:
-        """What all values cost that the nodes have now."""
+        """Return the cost of all values that the nodes have now."""
         total = Cost(nodes=sum(values.units for values in self._of_nodes.values()))
         for step in self._of_pods:
             units = step.cost * (distinct(step.of_node, self._cluster) if step.of_node else 1)
@@ -120,17 +120,17 @@ class Evaluator:
         return total
 
     def advance(self) -> int:
-        """Evaluates one value of nodes; returns what it has cost."""
+        """Evaluate one value of nodes; return how many units it has cost."""
         for values in self._of_nodes.values():
             if not values.is_current:
                 return values.advance()
         return 1
 
     def run(self, pod: Pod, nodes: NodeView) -> tuple[Results, IntArray | None]:
-        """Results, and the rows of them that are the nodes of the view; None: all, in order.
+        """Return results, and which of their rows are the nodes of the view; None: all, in order.
 
         Raises:
-            StillEvaluating: if more new values are needed than one decision may evaluate.
+            StillEvaluating: more new values are needed than one decision may evaluate.
         """
         if (why := self._left_out(pod)) is not None:
             failed = np.ones(len(nodes), np.int16)
@@ -146,7 +146,7 @@ class Evaluator:
         return results, None if nodes.rows is everything.rows else nodes.rows
 
     def _left_out(self, pod: Pod) -> str | None:
-        """Why the rule is not evaluated: that would take too long."""
+        """Return why evaluating the rule would take too long; None if it would not."""
         why = self._evaluations.excess(self, self._cluster.node_set_version)
         if why is None and self._of_label_maps:
             labels = max(len(pod.labels), len(self._cluster.namespace_labels(pod.namespace)))
@@ -157,7 +157,7 @@ class Evaluator:
         return not self._of_label_maps and self._evaluations.affords(whole.cost * len(nodes))
 
     def _for_all(self, pod: Pod, everything: NodeView) -> Results:
-        """The results for all nodes, kept for the pods that are the same in what is read."""
+        """Return the results for all nodes; they are kept for pods with the same values read."""
         key = tuple([of_pod(pod, read, self._cluster) for read in self._of_pod_reads])
         as_of = (everything.topology_version, len(everything))
         if self._columns_of != as_of:
@@ -283,13 +283,14 @@ class Evaluator:
         return gathered(codes, results, 0, errors, step.type)
 
     def _read_pod(self, step: Library, pod: Pod) -> tuple[Any, ...]:
-        """What the step reads of the pod."""
+        """Return what the step reads of the pod."""
         return tuple([of_pod(pod, read, self._cluster) for read in step.of_pod])
 
     def _call(self, step: Library, raws: tuple[Any, ...], pod: Pod) -> Any:
-        """The library's result for the values of `step.reads`, which are the pod's in part.
+        """Return the library's result for the values of `step.reads`, some of which are the pod's.
 
-        Pods have too many different maps of labels: there, only results for the last pod are kept.
+        Where a whole map of labels is read, only results for the last pod are kept, because most
+        pods have different ones.
         """
         if step in self._of_label_maps:
             kept, key = self._kept_for(pod), (step, raws[: len(step.of_node)])
@@ -318,7 +319,7 @@ class Evaluator:
 
 
 def _bytes_of(raws: Iterable[Any]) -> int:
-    """About what a kept result takes with the values that it was made of, at most."""
+    """Return about how many bytes a kept result takes at most, with the values it was made of."""
     total = 200
     for raw in raws:
         if isinstance(raw, tuple | frozenset):

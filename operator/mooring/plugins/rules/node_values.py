@@ -28,12 +28,12 @@ EMPTY: Final = {
     Type.STRING: "",
     Type.OTHER: (),
 }
-"""By type, what stands for the value where there is an error."""
+"""By type, the value that is kept where there is an error."""
 DTYPES: Final = {Type.BOOL: np.bool_, Type.INT: np.int64, Type.DOUBLE: np.float64}
 _UNITS_PER_ROW: Final = 20
-"""For each part and node, what reading it and keeping its value costs (about 20 bytes)."""
+"""Units per part and node, for reading it and for the 20 bytes that keep its value."""
 _FEW: Final = 16
-"""Nodes that are read one by one."""
+"""Up to this many nodes are read one by one."""
 
 
 class NodeValues:
@@ -47,7 +47,7 @@ class NodeValues:
         self._work: Generator[int] | None = None
         self._left = 0
         self._marks: IntArray = np.zeros(0, np.int64)
-        """Per row the hash of what was read when its value was evaluated; 0: it was not."""
+        """Per row the hash of what was read when its value was evaluated; 0 if it never was."""
         # A text is kept as its number in `_texts`, and an error as its number in `_whys`.
         self._values: npt.NDArray[Any] = np.zeros(0, DTYPES.get(step.type, np.int64))
         self._errors: IntArray = np.zeros(0, np.int64)
@@ -65,19 +65,19 @@ class NodeValues:
 
     @property
     def units_left(self) -> int:
-        """What remains to be evaluated, as far as it is known."""
+        """How many units remain to be evaluated, as far as that is known."""
         if self.is_current:
             return 0
         return self._left if self._work is not None else self.units
 
     @property
     def units(self) -> int:
-        """What all values of the nodes cost."""
+        """How many units all values of the nodes cost."""
         rows = len(self._cluster.nodes)
         return self._step.cost * distinct(self._step.of_node, self._cluster) + _UNITS_PER_ROW * rows
 
     def advance(self) -> int:
-        """Evaluates at most one value; returns what it has cost."""
+        """Evaluate at most one value; return how many units it has cost."""
         if self._work is None:
             self._work = self._evaluate()
         try:
@@ -89,7 +89,7 @@ class NodeValues:
             raise
 
     def at(self, rows: IntArray | None, errors: Errors) -> Value:
-        """The values at these rows (None: all), with numbers of their errors in `errors`."""
+        """Return the values at these rows (None: all), with numbers of their errors in `errors`."""
         self._grow()
         data, found = self._values, self._errors
         if rows is not None:
@@ -103,7 +103,7 @@ class NodeValues:
         return Value(data, found_numbers)
 
     def _grow(self) -> None:
-        """Adds rows that the table has got; they have no node, or a change has been logged."""
+        """Add rows where the table has grown; they have no node, or a change has been logged."""
         more = len(self._cluster.nodes) - len(self._marks)
         if more > 0:
             self._marks = np.append(self._marks, np.zeros(more, self._marks.dtype))
@@ -111,9 +111,9 @@ class NodeValues:
             self._errors = np.append(self._errors, np.zeros(more, self._errors.dtype))
 
     def _evaluate(self) -> Generator[int]:
-        """Evaluates what has changed; yields the units of each step.
+        """Evaluate what has changed; yield the units of each step.
 
-        A row that changes meanwhile is looked at again: the log says so afterwards.
+        A row that changes meanwhile is evaluated again, because the log of changes has it.
         """
         changes, nodes = self._cluster.node_changes, self._cluster.nodes
         position, version = changes.position, nodes.topology_version
@@ -141,7 +141,7 @@ class NodeValues:
         self._position, self._version = position, version
 
     def _read(self, rows: IntArray) -> tuple[IntArray, list[tuple[Any, ...]]]:
-        """What the nodes of these rows have: codes, and the values by code."""
+        """Return what the nodes of these rows have: a code for each, and the values by code."""
         nodes, reads = self._cluster.nodes.take(rows), self._step.of_node
         if len(rows) > _FEW:
             return combined([codes_of(read, nodes, self._cluster).compact() for read in reads])
@@ -155,7 +155,7 @@ class NodeValues:
         return np.array(codes, np.int64), [*numbers]
 
     def _write(self, rows: IntArray, which: IntArray, results: list[Any]) -> None:
-        """Keeps the results; `which` is the position in `results` for each of the rows."""
+        """Keep the results; `which` has for each row the position in `results`."""
         if not len(rows):
             return
         failed = [self._whys.number(r.why) if isinstance(r, Failed) else 0 for r in results]
@@ -165,7 +165,7 @@ class NodeValues:
         else:
             empty = EMPTY[self._step.type]
             values = [empty if isinstance(r, Failed) else r for r in results]
-        # Copies: who has got the values of all rows keeps them as they were.
+        # Copies, because callers that got the values of all rows must not see them change.
         self._values, self._errors = self._values.copy(), self._errors.copy()
         self._values[rows] = np.array(values, self._values.dtype)[which]
         self._errors[rows] = np.array(failed)[which]
@@ -177,7 +177,7 @@ class NodeValues:
 
 
 def _renumbered(numbers: IntArray, texts: Errors) -> tuple[IntArray, Errors]:
-    """The numbers of the texts that are still used, and these texts alone."""
+    """Return the texts that are still used, and the numbers in terms of these alone."""
     used, inverse = np.unique(numbers, return_inverse=True)
     known, fewer = ("", *texts.texts), Errors()
     again = np.array([fewer.number(known[n]) if n else 0 for n in used.tolist()], np.int64)

@@ -84,7 +84,7 @@ class Rules:
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
         """QUEUE when the rule is true for the event's node now, or the namespace changed.
 
-        It is QUEUE too if that takes too long to find out, because many nodes have changed.
+        Also QUEUE if it would take too long to find that out, because many nodes have changed.
         """
         if event.kind is Kind.NAMESPACE:
             after = event.after

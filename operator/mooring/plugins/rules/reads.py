@@ -1,4 +1,4 @@
-"""What expressions read of pods and nodes: as codes for many nodes, as values for one.
+"""Reads what expressions need of pods and nodes: as codes for many nodes, as values for one.
 
 The library gets the values of a step in the order of `Library.reads`.
 """
@@ -37,11 +37,11 @@ NO_NODE: Final = -2
 STABLE: Final = frozenset(("node.name", "node.labels", "node.taints", "node.zone", "node.region"))
 """Variables that change only together with `NodeView.topology_version`."""
 LABEL_MAPS: Final = ("pod.labels", "pod.namespaceLabels")
-"""Maps of which pods may have thousands of different ones."""
+"""Maps that may differ in thousands of pods."""
 _LONGEST_TEXT: Final = 512
-"""Characters; names and labels are shorter, but a controller's kind is whatever its pod says."""
+"""Characters; names and labels are shorter, but a controller's kind may be any text."""
 _MOST_ITEMS: Final = 100
-"""Taints or conditions of a node."""
+"""Of a node's taints, and of its conditions."""
 
 OF_NODE: Final[Mapping[str, Callable[[Node, NodeView, int, str], Any]]] = {
     "node.name": lambda node, _, __, ___: node.name,
@@ -58,7 +58,7 @@ OF_NODE: Final[Mapping[str, Callable[[Node, NodeView, int, str], Any]]] = {
     "node.region": lambda node, _, __, ___: node.zone_key[0],
     "node.unschedulable": lambda node, _, __, ___: node.unschedulable,
 }
-"""By variable, a read of one node; it gets the node, its view, its position there and the key."""
+"""By variable, a function that reads one node: of the node, its view, position and the key."""
 
 _OF_POD: Final[Mapping[str, Callable[[Pod, str | None], Any]]] = {
     "pod.namespace": lambda pod, _: pod.namespace,
@@ -71,24 +71,24 @@ _OF_POD: Final[Mapping[str, Callable[[Pod, str | None], Any]]] = {
 
 
 def of_pod(pod: Pod, read: Read, cluster: Snapshot) -> Any:
-    """A read of the pod or its namespace: a text, a number, or a map's sorted items."""
+    """Return a value of the pod or its namespace: a text, a number, or a map's sorted items."""
     if read.variable == "pod.namespaceLabels":
         return part(cluster.namespace_labels(pod.namespace), read.key)
     return _OF_POD[read.variable](pod, read.key)
 
 
 def part(items: Mapping[str, str], key: str | None) -> Any:
-    """The value of a key, None without it; of the whole map its items."""
+    """Return the value of the key, or None; without a key the sorted items of the map."""
     return items.get(key) if key is not None else tuple(sorted(items.items()))
 
 
 def reads_label_map(reads: Iterable[Read]) -> bool:
-    """Whether all labels of the pod or its namespace are read, and not a few by key."""
+    """Return whether all labels of the pod or its namespace are read, not a few by key."""
     return any(read.key is None and read.variable in LABEL_MAPS for read in reads)
 
 
 def codes_of(read: Read, nodes: NodeView, cluster: Snapshot) -> Codes:
-    """What the nodes have for a read of the node, as codes; None for a missing label."""
+    """Return what the nodes have for a read, as codes; the value of a missing label is None."""
     match read.variable:
         case "node.name":
             codes = Codes(nodes.rows, cluster.node_names, lambda name: _row(name, cluster))
@@ -114,7 +114,7 @@ def _row(name: str, cluster: Snapshot) -> int:
 
 
 def distinct(reads: Iterable[Read], cluster: Snapshot) -> int:
-    """How many distinct values the nodes have for these reads, at most."""
+    """Return how many distinct values the nodes have at most for these reads."""
     nodes, values = cluster.nodes, 1
     for read in reads:
         values *= _values_of(read, nodes)
@@ -122,7 +122,7 @@ def distinct(reads: Iterable[Read], cluster: Snapshot) -> int:
 
 
 def _values_of(read: Read, nodes: NodeView) -> int:
-    """How many values there are for this read, no label included; a little more for some."""
+    """Return how many values there are for this read, "no label" included; at times a few more."""
     match read.variable:
         case "node.name":
             return len(nodes)
@@ -139,7 +139,7 @@ def _values_of(read: Read, nodes: NodeView) -> int:
 
 
 def combined(columns: Sequence[Codes]) -> tuple[IntArray, list[tuple[Any, ...]]]:
-    """Several columns as one: codes, and by code the values of all columns."""
+    """Return several columns as one: codes, and by code the values of all columns."""
     first, *rest = columns
     codes: Any = first.codes
     found: list[tuple[Any, ...]] = [(value,) for value in first.table]
@@ -152,7 +152,7 @@ def combined(columns: Sequence[Codes]) -> tuple[IntArray, list[tuple[Any, ...]]]
 
 
 def evaluated(step: Library, raws: Sequence[Any]) -> Any:
-    """What the library gives for the values of `step.reads`; Failed if it fails."""
+    """Return the library's result for the values of `step.reads`; `Failed` if it fails."""
     for read, raw in zip(step.reads, raws, strict=True):
         if (why := _too_long(read.variable, raw)) is not None:
             return Failed(f"{read.variable} has {why} are read")
@@ -160,7 +160,7 @@ def evaluated(step: Library, raws: Sequence[Any]) -> Any:
 
 
 def _too_long(variable: str, raw: Any) -> str | None:
-    """What is too much to be evaluated quickly; None if nothing is."""
+    """Return why the value is too large to be evaluated quickly; None if it is not."""
     if variable in ("node.taints", "node.conditions") and len(raw) > _MOST_ITEMS:
         return f"{len(raw)} items, at most {_MOST_ITEMS}"
     texts = chain.from_iterable(raw) if variable == "node.conditions" else (raw,)
@@ -171,7 +171,7 @@ def _too_long(variable: str, raw: Any) -> str | None:
 
 
 def _data(reads: Sequence[Read], raws: Sequence[Any]) -> dict[str, Any]:
-    """The variables of an evaluation, from the values of the reads."""
+    """Return the variables of an evaluation, from the values of the reads."""
     data: dict[str, Any] = {}
     for read, raw in zip(reads, raws, strict=True):
         if read.key is not None:

@@ -140,7 +140,7 @@ class _Row:
         return held
 
     def books(self, without: Uid | None = None) -> "_Books":
-        """What the cards have left, as if there were no pod of the uid `without`."""
+        """Return what the cards have left, as if there were no pod of the uid `without`."""
         used, cores = self.used.copy(), self.cores.copy()
         held = self.held.get(without) if without is not None else None
         if held is not None and held.known is not None and without not in self.elsewhere:
@@ -162,7 +162,7 @@ class _Row:
         return _Books(free, free_cores, free_cards, guessed, over)
 
     def _name(self, uid: Uid) -> tuple[str, Uid]:
-        """Order pods by name, so that a restart guesses alike."""
+        """Return the sort key of a pod: its name, so that a guess is the same after a restart."""
         return self.held[uid].key, uid
 
 
@@ -200,7 +200,7 @@ class Cards:
         return CardsLeft(columns[:, _FREE], columns[:, _FREE_CORES], columns[:, _FREE_CARDS])
 
     def left_without(self, row: int, uid: Uid) -> CardsLeft:
-        """What the row's cards have left as if the pod of this uid were not there."""
+        """Return what the row's cards have left, as if the pod of this uid were not there."""
         books = self._row(row).books(uid)
         return CardsLeft(
             np.array([books.free], np.int64),

@@ -86,11 +86,11 @@ class Devices:
         return changed
 
     def _is_counted(self, placed: PodState) -> bool:
-        """Whether the pod's node exists: without it there are no cards, and many such pods."""
+        """Return whether the pod's node exists; pods without one have no cards, and may be many."""
         return not self._nodes.is_unknown(placed.row)
 
     def node_changed(self, row: int, node: Node | None) -> None:
-        """The row has this node, or has lost its node (None)."""
+        """Update the row: it has this node, or (None) no node any more."""
         for cards in self._cards.values():
             cards.put_node(row, node)
 

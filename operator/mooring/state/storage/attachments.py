@@ -135,7 +135,7 @@ class ObservedAttachments:
 
 
 def _discard(sets: dict[str, set[str]], key: str, item: str) -> None:
-    """Takes the item out of the key's set, and an empty set out of the dictionary."""
+    """Remove the item from the key's set, and the set from the dictionary if it is empty."""
     sets[key].discard(item)
     if not sets[key]:
         del sets[key]

@@ -122,7 +122,7 @@ class BestFitIndex(Generic[_Item]):
         return self._columns
 
     def _renumber(self) -> None:
-        """Drops the numbers of affinities and traits that no item has any more."""
+        """Drop the numbers of affinities and traits that no item has any more."""
         affinities, self._affinities = self._affinities, NodeAffinities(self._nodes)
         traits, self._traits = [*self._traits], {}
         self._numbers = [

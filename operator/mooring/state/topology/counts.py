@@ -21,7 +21,7 @@ __all__ = ["TopologyCounts"]
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """Enough for 2,000 counts per node with 5,000 nodes."""
 _BYTES_PER_COUNT: Final = 1024
-"""What a count takes beside its array and the selection."""
+"""Bytes of a count beside its array and the selection."""
 
 _Source = Selection | OwnedTerm
 """The pods that are counted: those selected, or those that have a term in their spec."""
@@ -186,7 +186,7 @@ class TopologyCounts:
 
 
 def _fill(counts: MutableDomainCounts, counted: Sequence[EquivalentPods]) -> None:
-    """Adds the pods, all at once: a new count may include every pod of the cluster."""
+    """Add the pods, all at once, because a new count may include every pod of the cluster."""
     counts.add_each(
         [row for equivalent in counted for row in equivalent.pods_on],
         [number for equivalent in counted for number in equivalent.pods_on.values()],

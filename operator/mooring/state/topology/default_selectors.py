@@ -32,7 +32,7 @@ class _Known:
     """The selections for a pod, and the objects that they were made from."""
 
     version: int
-    """That of the Services of the namespace."""
+    """The version of the namespace's Services for which it was found."""
     owner: Any | None
     services: tuple[Service, ...]
     behind_services: Selection | None
@@ -82,7 +82,7 @@ class DefaultSelectors:
 
 
 def _memory(key: _Key, known: _Known) -> int:
-    """About how many bytes it takes, with Services and a controller that may be gone."""
+    """Return about how many bytes it takes, with Services and a controller that may be gone."""
     found = bytes_of(known.services, known.owner, known.behind_services, known.pods)
     return _PER_LABEL * (len(key[1]) + 1) + found
 

@@ -30,7 +30,7 @@ class DomainCounts:
     __slots__ = ("_counts", "_recount", "_taken", "domains", "total")
 
     def __init__(self, domains: Domains, taken: TakenBytes) -> None:
-        """What the array takes is added to `taken`."""
+        """The bytes of the array are added to `taken`."""
         self.domains = domains
         self.total = 0
         """The counted pods in all domains; pods on nodes without the label are in none."""
@@ -66,7 +66,7 @@ class MutableDomainCounts(DomainCounts):
     __slots__ = ()
 
     def drop(self, count: Callable[["MutableDomainCounts"], None]) -> None:
-        """Free the array; from now on `count` adds the pods anew whenever `by_code` is read.
+        """Free the array; from now on `count` is called to fill it whenever `by_code` is read.
 
         A decision that got these counts may read them again after it has put pods elsewhere.
         """

@@ -110,9 +110,9 @@ class EquivalenceTable:
         return without_owner
 
     def owned(self, term: OwnedTerm) -> OwnedTerm:
-        """Return the term as placed pods have it now; itself if none has it.
+        """Return the equal term that placed pods have now; the given one if none has it.
 
-        Its last owner may have left in a trial and come back, which made the term anew.
+        If its last owner left and came back in a trial, that made a new object.
         """
         return self._owned.get((term.role, term.weight, term.term), term)
 

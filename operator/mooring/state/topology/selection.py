@@ -70,7 +70,7 @@ class Selection:
 
 
 _PLACE: Final = 480
-"""What a place in a SelectionIndex takes."""
+"""Bytes of a place in a SelectionIndex."""
 _SELECTIONS: Final[WeakValueDictionary[tuple[tuple[PodSelector, ...], bool], Selection]] = (
     WeakValueDictionary()
 )

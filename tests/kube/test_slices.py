@@ -1,0 +1,51 @@
+"""Long work leaves time for other tasks."""
+
+import asyncio
+from collections.abc import Iterator
+
+from mooring.kube.slices import Slices
+
+
+class Work:
+    """Steps of a second each, on a clock of their own, and a task that waits for its turn."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.turns = list[int]()
+        """After how many steps the other task ran."""
+        self.steps = 0
+
+    def run(self, number: int) -> Iterator[None]:
+        """Take so many steps."""
+        for _ in range(number):
+            self.steps += 1
+            self.now += 1.0
+            yield
+
+    async def beside(self) -> None:
+        """Note each turn of the event loop."""
+        while True:
+            self.turns.append(self.steps)
+            await asyncio.sleep(0)
+
+
+async def turns(work: Work, number: int, seconds: float) -> list[int]:
+    """Return after which of so many steps, in slices of so many seconds, another task ran."""
+    beside = asyncio.create_task(work.beside())
+    await Slices(lambda: work.now, seconds).run(work.run(number))
+    beside.cancel()
+    return work.turns
+
+
+async def test_other_tasks_run_after_each_slice() -> None:
+    assert await turns(Work(), 7, seconds=3.0) == [3, 6]
+
+
+async def test_work_of_less_than_a_slice_is_done_without_a_pause() -> None:
+    work = Work()
+    assert await turns(work, 7, seconds=8.0) == []
+    assert work.steps == 7
+
+
+async def test_a_step_longer_than_a_slice_is_followed_by_a_pause() -> None:
+    assert await turns(Work(), 3, seconds=0.5) == [1, 2, 3]
