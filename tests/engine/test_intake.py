@@ -811,6 +811,34 @@ def test_members_of_a_group_get_their_new_profile_together(open_door: Door) -> N
         assert queued.pipeline is popped.pipeline
 
 
+def test_the_newest_version_of_a_pod_counts_when_its_binding_fails_without_a_profile(
+    open_door: Door,
+) -> None:
+    old, state = open_door.comes(), open_door.scheduler_state.state
+    queued = open_door.popped()
+    state.assume(old, 0)
+    state.announce(old)
+    open_door.scheduler_state.profiles.remove("default-scheduler")
+    open_door.intake.profiles_changed()
+    open_door.comes(labels={"new": "yes"})
+    put_profile(open_door.scheduler_state)
+    open_door.intake.profiles_changed()
+    state.forget(old)
+    open_door.scheduler_state.queue.add_after_error(queued, 0.0)
+    found = open_door.scheduler_state.queue.get(old.uid)
+    assert found is not None
+    assert found.pod.labels == {"new": "yes"}
+
+
+def test_attempts_in_flight_do_not_go_on_before_their_profile_is_found(open_door: Door) -> None:
+    many(open_door)
+    in_flight = [open_door.popped() for _ in range(250)]
+    open_door.scheduler_state.profiles.remove("default-scheduler")
+    open_door.intake.profiles_changed()
+    queue = open_door.scheduler_state.queue
+    assert all(each.outdated for each in in_flight if queue.get(each.pod.uid) is each)
+
+
 def test_a_second_change_while_profiles_are_found_has_the_last_word(open_door: Door) -> None:
     names = many(open_door)
     open_door.scheduler_state.profiles.remove("default-scheduler")

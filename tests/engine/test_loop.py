@@ -1021,3 +1021,34 @@ async def test_profiles_take_turns_though_one_value_takes_longer_than_a_turn(
         await until(lambda: not light.is_behind)
         assert heavy.is_behind
         await until(lambda: len(bindings.made) == 2 and not engine.loop.binding)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+async def test_no_pod_whose_extender_is_being_called_is_bound_by_a_profile_that_is_removed(
+    client: ApiClient, bindings: Bindings, size: int
+) -> None:
+    """More pods than one change looks at in one go, alone or in groups of this size."""
+    go, count = asyncio.Event(), 130
+
+    async def answer(arguments: dict[str, Any]) -> object:
+        await go.wait()
+        return {"NodeNames": arguments["NodeNames"]}
+
+    answers = Answers(filter=answer)
+    async with answers.serving() as port:
+        groups = [pod_group(f"g-{number}", size) for number in range(count // size)]
+        engine = Engine(client, node("a", pods=500), *(groups if size > 1 else ()))
+        called, spec = [extender(port, "filter")], {"schedulerName": "extended"}
+        match = {"schedulerNames": ["extended"]}
+        scheduler = engine.scheduler_state
+        put_profile(scheduler, "extended", registry=PLUGINS, match=match, extenders=called)
+        for number in range(count):
+            group = f"g-{number // size}" if size > 1 else None
+            engine.pending(pod(f"web-{number}", group=group, spec=spec))
+        with engine.running():
+            await until(lambda: len(answers.asked) >= 8)
+            scheduler.profiles.remove("extended")
+            engine.intake.profiles_changed()
+            go.set()
+            await until(lambda: len(scheduler.without_profile) == count)
+    assert bindings.made == []

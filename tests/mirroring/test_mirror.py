@@ -9,6 +9,7 @@ import pytest
 from mooring.kube.resources import NODE, POD, SERVICE, Resource
 from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED, Mirror
 from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.pod import parse_pod
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import node, pod, service
 from relists import relisted
@@ -201,3 +202,20 @@ def test_the_end_of_a_predecessor_leaves_its_successor_in_place(mirrored: Mirror
     assert mirrored.actions() == []
     mirrored.mirror.apply(POD, "DELETED", incarnation("second"))
     assert mirrored.state.known(Kind.POD, "second") is None
+
+
+def test_a_list_makes_those_overdue_that_were_bound_before_it_was_asked_for_and_are_not_in_it(
+    mirrored: Mirrored,
+) -> None:
+    mirrored.mirror.apply(NODE, "ADDED", node("a"))
+    before, binding, late = (parse_pod(pod(name)) for name in ("before", "binding", "late"))
+    for waiting in (before, binding):
+        mirrored.state.assume(waiting, 0)
+    mirrored.state.expect_confirmation(before, 60.0)
+    relist = mirrored.mirror.relist(POD)
+    relist.add(pod("other", node="a"))
+    mirrored.state.assume(late, 0)
+    mirrored.state.expect_confirmation(late, 60.0)
+    for _ in relist.apply():
+        pass
+    assert [overdue.name for overdue in mirrored.state.overdue(0.0)] == ["before"]

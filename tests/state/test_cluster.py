@@ -268,16 +268,6 @@ def test_pods_of_a_node_that_were_resized_change_in_one_step() -> None:
     assert {tuple(amounts) for amounts in requested} == {(4000,)}
 
 
-def test_a_bound_pod_that_a_relist_does_not_confirm_is_overdue_at_once() -> None:
-    state = cluster(node("n1"))
-    bound, binding = waiting("bound"), waiting("binding")
-    for pod_ in (bound, binding):
-        state.assume(pod_, 0)
-    state.expect_confirmation(bound, 1000.0)
-    replace_all(state, Kind.POD, {})
-    assert state.overdue(0.0) == [state.pods.assumed[bound.uid].pod]
-
-
 @pytest.mark.parametrize("kind", [Kind.NODE, Kind.NAMESPACE])
 def test_a_relist_of_other_kinds_replaces_the_whole_set(kind: Kind) -> None:
     state = cluster(node("gone"), namespace("gone"))

@@ -41,12 +41,14 @@ def test_a_removed_pod_is_in_no_index() -> None:
     assert table.named("default/a") is None
 
 
-def test_of_two_pods_of_a_name_the_one_placed_last_is_found_by_it() -> None:
+def test_of_two_pods_of_a_name_the_one_created_last_is_found_by_it() -> None:
     table = PodTable()
     first, second = placed("a", 0), placed("a", 1)
-    second.pod = replace(second.pod, uid=Uid("successor"))
+    second.pod = replace(second.pod, uid=Uid("successor"), created=first.pod.created + 1.0)
     for entry in (first, second):
         table.put(entry)
+    table.pop(first.pod.uid)
+    table.put(first)  # as after a trial
     assert table.named("default/a") is second
     assert (table.get(uid_of("a")), table.get(Uid("successor"))) == (first, second)
     table.pop(Uid("successor"))

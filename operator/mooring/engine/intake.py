@@ -85,6 +85,8 @@ class Intake:
         scheduler = self._scheduler
         known = scheduler.queue.get(pod.uid)
         if known is None and scheduler.cluster.is_placed(pod):
+            if pod.uid in scheduler.without_profile:
+                scheduler.without_profile[pod.uid] = pod  # what is tried if its binding fails
             return  # an older version of a pod that is assumed or bound by now
         scheduler.state.put_unscheduled(pod)
         pipeline = self._pipeline_of(pod)
@@ -296,6 +298,8 @@ class Intake:
             pass
         if self._unsettled:
             self._is_unsettled.set()
+            for in_flight in self._scheduler.queue.in_flight:
+                in_flight.outdated |= in_flight.pod.uid in self._unsettled
         self._wake()
 
     def _find_profile(self, uid: Uid) -> None:

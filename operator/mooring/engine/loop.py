@@ -570,7 +570,7 @@ class SchedulingLoop:
         Otherwise the pod is in a queue again, or in none if it has gone or is on a node.
         """
         queued, queue, now = attempt.queued, self._scheduler.queue, self._clock()
-        if self._has_left(attempt):
+        if self._has_left(attempt) or not self._settle(queued):
             return False
         if queued.pod.terminating or queued.pod.uid in gone:
             queue.done(queued, now)

@@ -114,6 +114,7 @@ class MirroredList:
         self._state = state
         self._kind = kind
         self._before = state.keys(kind)
+        self._unconfirmed = state.unconfirmed() if kind is Kind.POD else ()
         self._values: dict[str, Any] = {}
 
     def add(self, obj: dict[str, Any]) -> None:
@@ -130,7 +131,8 @@ class MirroredList:
 
     def apply(self) -> Iterator[None]:
         """Put the objects into the state, and remove those that are not listed."""
-        return self._state.replacing(self._kind, self._values, self._before)
+        yield from self._state.replacing(self._kind, self._values, self._before)
+        self._state.doubt(uid for uid in self._unconfirmed if uid not in self._values)
 
 
 def _is_equal_pod(known: object, value: object) -> bool:

@@ -30,6 +30,10 @@ class Names:
         else:
             del self._uids[key]
 
+    def of(self, key: str) -> tuple[Uid, ...]:
+        """Return the uids with this name, in the order in which they were added."""
+        return self._uids.get(key, ())
+
     def latest(self, key: str) -> Uid | None:
         """Return the uid that was added last of those with this name; None if there is none."""
         uids = self._uids.get(key)

@@ -92,6 +92,11 @@ class SchedulingQueue:
         """All pods, those in flight too, in no particular order."""
         return iter((*self._pods.values(), *self._in_flight))
 
+    @property
+    def in_flight(self) -> Iterable[QueuedPod]:
+        """The pods whose attempts run."""
+        return tuple(self._in_flight)
+
     def get(self, uid: Uid) -> QueuedPod | None:
         """Return the pod of this uid, in a queue or in flight; None if it is in neither."""
         return self._pods.get(uid) or self._in_flight.get(uid)

@@ -190,17 +190,20 @@ class ClusterState:
             if key not in values and not (kind is Kind.POD and Uid(key) in self.pods.assumed):
                 self.delete(kind, key)
             yield
-        if kind is Kind.POD:
-            self._doubt_assumptions(values)
 
-    def _doubt_assumptions(self, listed: Mapping[str, Any]) -> None:
-        """Make those bound pods overdue that a list has not confirmed.
+    def unconfirmed(self) -> tuple[Uid, ...]:
+        """Return the assumed pods whose binding went through."""
+        assumed = self.pods.assumed.items()
+        return tuple(uid for uid, placed in assumed if placed.deadline is not None)
 
-        A pod that was bound and deleted between the end of a watch and the list that follows is
-        shown by neither.
+    def doubt(self, uids: Iterable[Uid]) -> None:
+        """Make those of these pods overdue that are still assumed.
+
+        A list has not shown them that was asked for after they were bound. A pod that was bound and
+        deleted between the end of a watch and the list that follows is shown by neither.
         """
-        for uid, placed in self.pods.assumed.items():
-            if uid not in listed and placed.deadline is not None:
+        for uid in uids:
+            if (placed := self.pods.assumed.get(uid)) is not None:
                 placed.deadline = -math.inf
 
     def _node_it_changes(self, key: str, pod: Pod) -> str | None:

@@ -68,10 +68,10 @@ class PodTable:
     def named(self, key: str) -> PodState | None:
         """Return the placed pod of this namespace/name, for people who ask by it.
 
-        If there are several, it is the one that was placed last.
+        If there are several, it is the one that was created last.
         """
-        uid = self._names.latest(key)
-        return self._by_uid[uid] if uid is not None else None
+        found = [self._by_uid[uid] for uid in reversed(self._names.of(key))]
+        return max(found, key=lambda placed: placed.pod.created, default=None)
 
     def on(self, row: int) -> dict[Uid, PodState]:
         """The pods of a row by uid; not to be changed by the caller."""

@@ -141,7 +141,7 @@ class Snapshot:
     def pod_named(self, key: str) -> PodState | None:
         """Return the placed pod of this namespace/name, for people who ask by it.
 
-        If there are several, it is the one that was placed last.
+        If there are several, it is the one that was created last.
         """
         return self._state.pods.named(key)
 
