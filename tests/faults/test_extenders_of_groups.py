@@ -16,6 +16,7 @@ from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
 from mooring.model.pod_group import COSCHEDULING_LABEL
 from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group, uid_of
+from scheduler_states import put_profile
 
 Raw = dict[str, Any]
 
@@ -381,6 +382,28 @@ async def test_a_group_with_fast_extenders_is_placed_while_slow_groups_go_on(
         slow.go()
         await asyncio.sleep(0)
     assert set(called_about(answers).values()) == {1}
+
+
+async def test_a_group_that_gives_way_after_its_profile_was_replaced_is_decided_by_the_new_one(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(two_halves, "MOST_GROUPS", 1)
+    monkeypatch.setattr(loop, "_TURN_SECONDS", 0.0)
+    slow = SlowForGangs()
+    answers = Answers(filter=slow)
+    groups = (*gangs(1, 20), pod_group("fast", 2))
+    engine = await stage.engine(*nodes("a", cpu="8"), *groups, answers=answers, httpTimeout="5m")
+    engine.pending(*gang_members("slow-0", 20))
+    await until(lambda: len(slow.held) == 16)
+    engine.pending(*gang_members("fast", 2))
+    await until(lambda: not engine.state.queue.counts()["active"])
+    engine.state.profiles.remove("default-scheduler")
+    put_profile(engine.state, "another", match={"schedulerNames": ["default-scheduler"]})
+    engine.intake.profiles_changed()
+    while len(stage.api.bound) < 22:
+        slow.go()
+        await asyncio.sleep(0)
+    assert not any(record.exc_info for record in caplog.records)
 
 
 async def test_the_failure_of_an_extender_is_the_reason_of_every_member(stage: Stage) -> None:

@@ -498,27 +498,26 @@ class SchedulingLoop:
     def _begin_calls(self, attempt: _GroupAttempt) -> None:
         """Has the extenders called about the members without an answer, in a task of its own."""
         self._calling.add(attempt.key)
-        first = attempt.attempts[0].queued
-        self._two_halves.add_group(first, partial(self._call_for_group, attempt))
+        first, run = attempt.attempts[0], partial(self._call_for_group, attempt)
+        self._two_halves.add_group(first.pipeline.profile, first.queued, run)
 
     async def _call_for_group(self, attempt: _GroupAttempt) -> None:
         """Nothing is held meanwhile; the loop decides about the group afterwards.
 
         A group that needs long gives way to others, and goes on when its next turn comes.
         """
-        calls, first, began = attempt.calls, attempt.attempts[0].queued, self._clock()
+        calls, profile, began = attempt.calls, attempt.attempts[0].pipeline.profile, self._clock()
         pods = (p for p in _pods(attempt.attempts) if calls.lacks(p) and p.uid not in calls.gone)
 
         def gives_way() -> bool:
             is_over = self._clock() - began >= _TURN_SECONDS
-            return is_over and self._two_halves.groups_wait(first.pipeline.profile)
+            return is_over and self._two_halves.groups_wait(profile)
 
         try:
             finished = await calls.run(pods, attempt.left, gives_way)
             attempt.left -= self._clock() - began
             if not finished and not self._halted:
-                run = partial(self._call_for_group, attempt)
-                self._two_halves.give_way(first, run)
+                self._two_halves.give_way(profile, partial(self._call_for_group, attempt))
                 return
         except StillEvaluating:
             self._refuse_group(attempt)

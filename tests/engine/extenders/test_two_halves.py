@@ -78,7 +78,7 @@ async def test_groups_have_places_of_their_own(monkeypatch: pytest.MonkeyPatch) 
         return run
 
     for name in ("group", "waits"):
-        attempts.add_group(queued(name), attempt(name))
+        attempts.add_group(PLUGINS.profile, queued(name), attempt(name))
     attempts.add(queued("pod"), attempt("pod"))
     await asyncio.sleep(0)
     assert began == ["group", "pod"]
@@ -99,7 +99,7 @@ async def test_groups_that_give_way_and_new_ones_take_turns(
             turns.append(first.pod.name)
             await asyncio.sleep(0)
             if left:
-                attempts.give_way(first, attempt(first, left - 1))
+                attempts.give_way(PLUGINS.profile, attempt(first, left - 1))
             if len(turns) == 9:
                 done.set()
 
@@ -107,7 +107,9 @@ async def test_groups_that_give_way_and_new_ones_take_turns(
 
     for name, priority in (("long", 0), ("slow", 0), ("low", 1), ("mid", 5), ("high", 9)):
         first = queued(name, priority)
-        attempts.add_group(first, attempt(first, 2 if name in ("long", "slow") else 0))
+        attempts.add_group(
+            PLUGINS.profile, first, attempt(first, 2 if name in ("long", "slow") else 0)
+        )
     async with asyncio.timeout(10.0):
         await done.wait()
     assert turns == ["long", "high", "long", "mid", "long", "low", "slow", "slow", "slow"]
@@ -127,9 +129,9 @@ async def test_a_group_whose_first_member_has_left_has_its_turn_all_the_same(
     async def run() -> None:
         ran.set()
 
-    attempts.add_group(queued("other"), soon)
+    attempts.add_group(PLUGINS.profile, queued("other"), soon)
     first = queued("first")
-    attempts.add_group(first, run)
+    attempts.add_group(PLUGINS.profile, first, run)
     first.ticket += 1
     async with asyncio.timeout(10.0):
         await ran.wait()

@@ -43,17 +43,16 @@ class TwoHalves:
             self._pods[name] = places
         places.add(queued, run)
 
-    def add_group(self, first: QueuedPod, run: Run) -> None:
+    def add_group(self, profile: str, first: QueuedPod, run: Run) -> None:
         """Runs the attempt of a group, now or when its turn comes; `first` is its first member."""
-        name = first.pipeline.profile
-        if (places := self._groups.get(name)) is None:
-            places = _Places(MOST_GROUPS, _Groups(), lambda: self._groups.pop(name, None))
-            self._groups[name] = places
+        if (places := self._groups.get(profile)) is None:
+            places = _Places(MOST_GROUPS, _Groups(), lambda: self._groups.pop(profile, None))
+            self._groups[profile] = places
         places.add(first, run)
 
-    def give_way(self, first: QueuedPod, run: Run) -> None:
+    def give_way(self, profile: str, run: Run) -> None:
         """Runs the attempt of a group after others; to be called by its `run` before that ends."""
-        self._groups[first.pipeline.profile].waiting.add_again(run)
+        self._groups[profile].waiting.add_again(run)
 
     def groups_wait(self, profile: str) -> bool:
         """Whether groups of this profile wait for their turn."""
