@@ -6,6 +6,7 @@ from typing import Any
 from mooring.engine.cache_dump import cache_dump
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.model.devices import CardFormat
+from mooring.model.events import Kind
 from mooring.model.pod import Pod, parse_pod
 from mooring.testing.builders import node, pod
 from scheduler_states import put_profile, scheduler_state
@@ -89,3 +90,42 @@ def test_pending_pods_are_told_with_their_queue_and_the_end_with_the_number_of_r
         (stray.uid, "without a profile"),
     }
     assert [*cache_dump(scheduler)][-1] == {"kind": "end", "records": 2}
+
+
+def test_the_dump_goes_on_when_the_last_nodes_of_the_table_go_meanwhile() -> None:
+    scheduler = scheduler_state(*(node(f"n{i}") for i in range(5)))
+    dump = cache_dump(scheduler)
+    assert next(dump)["node"] == "n0"
+    for name in ("n3", "n4"):
+        scheduler.state.delete(Kind.NODE, name)
+    assert [one.get("node") for one in dump] == ["n1", "n2", None]
+
+
+def test_the_pods_of_a_node_that_goes_meanwhile_are_told_without_it() -> None:
+    scheduler = scheduler_state(node("n0"), node("n1"), pod("left", node="n1"))
+    dump = cache_dump(scheduler)
+    assert next(dump)["node"] == "n0"
+    scheduler.state.delete(Kind.NODE, "n1")
+    assert [(one["kind"], one.get("pod")) for one in dump] == [
+        ("pod", "default/left"),
+        ("end", None),
+    ]
+
+
+def test_a_nomination_to_a_node_that_goes_meanwhile_is_left_out() -> None:
+    scheduler = scheduler_state(*(node(f"n{i}") for i in range(3)))
+    for name in ("n1", "n2"):
+        scheduler.state.nominate(parse_pod(pod(f"to-{name}")), name)
+    dump = cache_dump(scheduler)
+    while (first := next(dump))["kind"] == "node":
+        pass
+    assert first["pod"] == "default/to-n1"
+    scheduler.state.delete(Kind.NODE, "n2")
+    assert [one["kind"] for one in dump] == ["end"]
+
+
+def test_the_dump_changes_nothing() -> None:
+    scheduler = scheduler_state(node("a"))
+    rows = scheduler.state.nodes.row_count
+    assert [one["kind"] for one in cache_dump(scheduler)] == ["node", "end"]
+    assert scheduler.state.nodes.row_count == rows

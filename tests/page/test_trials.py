@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from mooring.engine.scheduler_state import SchedulerState
+from mooring.model.events import Kind
 from mooring.model.limits import LIMITS, Counted
 from mooring.model.pod import parse_pod
 from mooring.page.trials import MOST_PODS, Compared, Trials, TrialsBusy, Tried
@@ -249,6 +250,21 @@ async def test_an_incomplete_group_says_how_many_members_it_lacks() -> None:
     found = await gang_tried(gang("train", 3), pod("m0", labels={GROUP: "train"}))
     assert nodes(found) == [None]
     assert found["results"][0]["message"]
+
+
+async def test_a_node_may_go_when_a_group_has_got_it() -> None:
+    shared = scheduler_state(*CLUSTER)
+    put_profile(shared, plugins={"multiPoint": {"enabled": [{"name": "GangScheduling"}]}})
+    trials = Trials(shared, SHIPPED_ONLY, now=lambda: 0.0)
+
+    async def last(namespaces: Iterable[str]) -> frozenset[str]:
+        """The node goes when the trial pauses, which it does after the decision."""
+        asyncio.get_running_loop().call_soon(shared.state.delete, Kind.NODE, "b")
+        return frozenset(namespaces)
+
+    manifests = text(gang("train", 1), pod("m0", cpu="6", labels={GROUP: "train"}))
+    assert nodes(await trials.tried(Tried(manifests), last)) == ["b"]
+    assert "b" not in shared.state.nodes.row_of
 
 
 async def only_default(namespaces: Iterable[str]) -> frozenset[str]:

@@ -71,10 +71,11 @@ _LONGEST_WAIT_SECONDS: Final = 15 * 60.0
 class PodRejected(Exception):  # noqa: N818 - a verdict of a plugin, not a fault
     """A Reserve or Permit plugin rejected the pod on the chosen node."""
 
-    def __init__(self, plugin: str, reason: str, pod: Pod | None = None) -> None:
+    def __init__(self, plugin: str, reason: str, node: str, pod: Pod | None = None) -> None:
         super().__init__(reason)
         self.plugin = plugin
         self.reason = reason
+        self.node = node
         self.pod = pod
         """The pod; None if it was rejected after the decision about it had ended."""
 
@@ -156,7 +157,7 @@ def assume_and_reserve(pod: Pod, row: int, pipeline: Pipeline, state: ClusterSta
                 answer = run_reserve(pipeline, plugin, pod, node)
                 if answer is not None:
                     point.status = status_of(answer)
-                    raise PodRejected(plugin.name, answer.reason, pod)
+                    raise PodRejected(plugin.name, answer.reason, node, pod)
         return undo.pop_all()
 
 
@@ -214,7 +215,7 @@ def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.F
             if answer is not None:
                 point.status = status_of(answer)
             if isinstance(answer, Unschedulable):
-                raise PodRejected(plugin.name, answer.reason, pod)
+                raise PodRejected(plugin.name, answer.reason, node, pod)
             if isinstance(answer, Wait):
                 pending[plugin.name] = now + min(answer.seconds, _LONGEST_WAIT_SECONDS)
     if not pending:
@@ -230,7 +231,7 @@ def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.F
             # The plugin chose both, and the queue and the API server must be able to use them.
             known = isinstance(plugin, str) and plugin in pipeline.distributions
             reason = one_line(rejection.reason)
-            permitted.set_exception(PodRejected(plugin if known else "", reason))
+            permitted.set_exception(PodRejected(plugin if known else "", reason, node))
 
     waiting.enter(pod, node, pending, now, decided)
     assumed.undo.callback(_leave_permit, permitted, waiting, pod)

@@ -36,12 +36,17 @@ def cache_dump(scheduler: SchedulerState) -> Iterator[Record]:
 def _nodes(scheduler: SchedulerState) -> Iterator[Record]:
     """Yield each node, and after it the pods on it; those whose node does not exist without one."""
     state = scheduler.state
-    for row in range(state.nodes.row_count):
+    # Between two records nodes come and go, and their rows with them.
+    for name in tuple(state.nodes.row_of):
+        row = state.nodes.row_of.get(name)
+        if row is None or (node := state.nodes.nodes[row]) is None:
+            continue
         placed = tuple(state.pods.on(row).values())
-        if (node := state.nodes.nodes[row]) is not None:
-            yield _node(scheduler, row, node)
+        yield _node(scheduler, row, node)
         for each in placed:
             yield _pod(scheduler, each)
+    for each in state.pods_without_node():
+        yield _pod(scheduler, each)
 
 
 def _node(scheduler: SchedulerState, row: int, node: Node) -> Record:
@@ -88,6 +93,8 @@ def _nominations(scheduler: SchedulerState) -> Iterator[Record]:
     """Yield where pods are nominated, and whether a victim of theirs is still on its node."""
     state = scheduler.state
     for nominee in state.nominations:
+        if state.nominations.get(nominee.pod.uid) is not nominee:
+            continue  # withdrawn meanwhile, maybe with its node and row
         yield {
             "kind": "nomination",
             **_identity(nominee.pod),

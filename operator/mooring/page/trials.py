@@ -436,9 +436,9 @@ class Trials:
         steps = decide_group(
             group, unit.pods, pipeline, cluster, cache, seed=0, rejected={}, budget=budget
         )
-        decision: GroupDecision | None = None
-        while decision is None:
+        while True:
             began = self._clock()
+            decision: GroupDecision | None = None
             try:
                 with self._overlaid(overlay):
                     next(steps)
@@ -446,8 +446,10 @@ class Trials:
                 decision = ended.value
             except DecisionOutdated:
                 decision = GroupDecision({}, message=_OUTDATED)
+            if decision is not None:
+                # Before the pause that the caller makes: a row may be another node's after it.
+                return [self._member(pod, pipeline, decision, overlay) for pod in unit.pods]
             await asyncio.sleep(REST * (self._clock() - began))
-        return [self._member(pod, pipeline, decision, overlay) for pod in unit.pods]
 
     def _member(
         self, pod: Pod, pipeline: Pipeline, decision: GroupDecision, overlay: _Overlay

@@ -390,6 +390,10 @@ class ClusterState:
         pods = self.pods.on(row) if row is not None else self._on_unknown_nodes.get(node, {})
         return pods.values()
 
+    def pods_without_node(self) -> list[PodState]:
+        """Return the pods whose node does not exist."""
+        return [placed for pods in self._on_unknown_nodes.values() for placed in pods.values()]
+
     def _put_pod(self, pod: Pod) -> tuple[ClusterEvent, ...]:
         if pod.node_name is None or pod.finished:
             return self._delete_pod(pod.uid)

@@ -1,7 +1,7 @@
 """Groups in the loop: all members at once or none, against an API server on loopback."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from itertools import count, pairwise
 from typing import Any, ClassVar
 
@@ -10,6 +10,7 @@ import pytest
 from deciding import Deciding
 from engine.test_loop import PLUGINS, Bindings, Engine, Marked, until
 from kube.api_server import ApiServer
+from mooring.engine.binding import PodRejected
 from mooring.engine.groups.cycle import GroupBackoffs, place_group
 from mooring.engine.groups.decision import GroupDecision
 from mooring.engine.groups.placement import DecisionOutdated, MemberCheck
@@ -440,6 +441,27 @@ def test_a_decision_does_not_begin_again_once_the_budget_is_spent() -> None:
     assert decision.message == "the cluster changed each time while nodes were searched for"
     assert not decision.rows
     assert next(begun) == 1
+
+
+def test_a_node_that_rejects_a_member_may_go_before_the_group_is_decided_about_again() -> None:
+    deciding = Deciding(node("small", cpu="1"), node("large"), pod_group("g", 1))
+    member = parse_pod(pod("m", cpu="2", group="g"))
+    deciding.state.put_unscheduled(member)
+    group = deciding.state.pod_groups.of(member)
+    assert group is not None
+
+    def rejecting(_decision: GroupDecision, _check: MemberCheck) -> Iterator[None]:
+        """Permit rejects the member after a pause."""
+        yield
+        raise PodRejected("Limits", "no", "large", member)
+
+    about = (group, [member], deciding.pipeline, deciding.cluster, deciding.shared)
+    steps = place_group(*about, seed=0, assume=rejecting)
+    next(steps)
+    deciding.state.delete(Kind.NODE, "large")
+    decision = run_whole(steps)
+    assert not decision.rows
+    assert decision.message == "member default/m: 0/1 nodes are available: 1 no."
 
 
 class Counting:

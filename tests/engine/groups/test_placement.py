@@ -24,7 +24,7 @@ from mooring.engine.groups.placement import (
 )
 from mooring.engine.groups.slices import SearchBudget, Slices
 from mooring.model.events import Kind
-from mooring.model.node import HOSTNAME
+from mooring.model.node import HOSTNAME, parse_node
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.testing.builders import node, pod, pod_group, uid_of
@@ -35,7 +35,7 @@ Raw = dict[str, Any]
 def search_for(
     deciding: Deciding,
     members: list[Raw],
-    rejected: dict[str, list[int]] | None = None,
+    rejected: dict[str, list[str]] | None = None,
     budget: SearchBudget | None = None,
     answers: GroupAnswers | None = None,
 ) -> GroupSearch:
@@ -54,7 +54,7 @@ def search_for(
 def placed(
     deciding: Deciding,
     members: list[Raw],
-    rejected: dict[str, list[int]] | None = None,
+    rejected: dict[str, list[str]] | None = None,
     answers: GroupAnswers | None = None,
 ) -> Assignment:
     return search_for(deciding, members, rejected, answers=answers).place()
@@ -210,13 +210,25 @@ def test_what_is_nominated_to_a_node_is_not_free() -> None:
     assert not placed(deciding, [pod("x", cpu="1"), pod("y", cpu="1")]).complete
 
 
-def test_a_row_that_reserve_rejected_is_not_chosen_again() -> None:
-    deciding = Deciding(node("a"), node("b"))
-    members = [pod("x", cpu="1"), pod("y", cpu="1")]
-    row = deciding.state.nodes.row_of["a"]
-    rejected: dict[str, list[int]] = {parse_pod(raw).uid: [row] for raw in members}
-    found = by_name(deciding, placed(deciding, members, rejected))
-    assert set(found.values()) == {"b"}
+@pytest.mark.parametrize("fields", [{}, {"ports": [80]}], ids=["counted", "one by one"])
+def test_a_node_that_reserve_rejected_is_not_chosen_again(fields: dict[str, Any]) -> None:
+    deciding = Deciding(node("a"), node("b"), node("c"))
+    members = [pod("x", cpu="1", **fields), pod("y", cpu="1", **fields)]
+    rejected: dict[str, list[str]] = {parse_pod(raw).uid: ["a"] for raw in members}
+    assert "a" not in by_name(deciding, placed(deciding, members, rejected)).values()
+
+
+@pytest.mark.parametrize("fields", [{}, {"ports": [80]}], ids=["counted", "one by one"])
+def test_a_node_that_gets_the_row_of_one_that_reserve_rejected_may_be_chosen(
+    fields: dict[str, Any],
+) -> None:
+    deciding = Deciding(node("small", cpu="1"), node("rejected"))
+    members = [pod("x", cpu="2", **fields)]
+    rejected: dict[str, list[str]] = {parse_pod(members[0]).uid: ["rejected"]}
+    deciding.state.delete(Kind.NODE, "rejected")
+    assert not placed(deciding, members, rejected).rows
+    deciding.state.put(Kind.NODE, "new", parse_node(node("new")))
+    assert by_name(deciding, placed(deciding, members, rejected)) == {"x": "new"}
 
 
 def test_the_cause_is_what_all_members_lack_together() -> None:

@@ -296,6 +296,19 @@ def test_results_of_many_nodes_follow_a_node_and_those_handed_out_do_not(source:
     assert after.values.tolist() == [0, 900, *range(2, 20)]
 
 
+@pytest.mark.parametrize("source", ["size(node.name)", "size(node.name + node.labels.price) + 0"])
+def test_results_are_of_the_nodes_that_are_left_when_the_table_has_given_up_its_last_rows(
+    source: str,
+) -> None:
+    state = cluster(*(node(f"n{i}", labels={"price": f"{i}"}) for i in range(20)))
+    evaluator, snapshot = Evaluator(plan_score(source), Snapshot(state)), Snapshot(state)
+    incoming = parse_pod(INCOMING)
+    before = results_of(evaluator, incoming, snapshot.nodes).values.tolist()
+    for name in ("n19", "n18"):
+        state.delete(Kind.NODE, name)
+    assert results_of(evaluator, incoming, snapshot.nodes).values.tolist() == before[:18]
+
+
 def test_the_library_runs_once_per_distinct_value(calls: list[Any]) -> None:
     nodes = [node(f"n{i}", labels={"price": str(i % 3)}) for i in range(60)]
     state = cluster(*nodes)

@@ -196,6 +196,33 @@ def test_values_follow_any_changes_of_nodes(
     finish(again)
     rows = Snapshot(state).nodes_in_order
     assert found(values, rows) == found(again, rows)
+    assert len(found(values)) == len(Snapshot(state).nodes), "also if it has given up rows"
+
+
+def test_a_row_that_was_given_up_has_the_value_of_the_node_that_gets_it_next() -> None:
+    state = priced("1", "2", "3")
+    values = NodeValues(library("int(node.labels.price)"), Snapshot(state))
+    finish(values)
+    state.delete(Kind.NODE, "n2")
+    finish(values)
+    assert found(values) == [1, 2]
+    put(state, "n3", "4")
+    assert not values.is_current
+    finish(values)
+    assert found(values) == [1, 2, 4]
+
+
+def test_nodes_may_go_and_others_get_their_rows_while_values_are_evaluated() -> None:
+    state = priced("1", "2", "3")
+    values = NodeValues(library("int(node.labels.price)"), Snapshot(state))
+    for _ in range(2):
+        values.advance()
+    for name in ("n2", "n1"):
+        state.delete(Kind.NODE, name)
+    assert len(found(values)) == 1
+    put(state, "n3", "4")
+    finish(values)
+    assert found(values) == [1, 4]
 
 
 def test_what_each_row_takes_is_a_part_of_the_cost() -> None:

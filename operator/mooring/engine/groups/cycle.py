@@ -175,13 +175,13 @@ def place_group(
     """The decision about the group, after `assume` has assumed its members on the rows.
 
     With a `clock` (seconds) there are pauses; `assume` pauses each time it yields. If it raises
-    PodRejected, the group is decided about again without that row for that member. It raises
+    PodRejected, the group is decided about again without that node for that member. It raises
     DecisionOutdated if a member does not fit any more, which the MemberCheck says, and the group is
     decided about again. All these decisions share one budget. The decision has no rows if nothing
     is assumed. `answers` are those of extenders about the members that they filter or score nodes
     for.
     """
-    rejected: dict[str, set[int]] = {}
+    rejected: dict[str, set[str]] = {}
     budget = SearchBudget(clock=clock)
     message, plugins = _ALWAYS_OUTDATED, frozenset(pipeline.resource_filters)
     for _ in range(_MOST_DECISIONS):
@@ -210,7 +210,7 @@ def place_group(
                 raise
             uid = rejection.pod.uid
             plugins = (plugins if rejected else frozenset()) | {rejection.plugin}
-            rejected.setdefault(uid, set()).add(decision.rows[uid])
+            rejected.setdefault(uid, set()).add(rejection.node)
             message = f"member {rejection.pod.key}: {rejection.message}"
         else:
             return decision

@@ -108,16 +108,16 @@ def decide_group(
     cache: ResultCache,
     *,
     seed: int,
-    rejected: Mapping[str, Collection[int]],
+    rejected: Mapping[str, Collection[str]],
     budget: SearchBudget | None = None,
     extended: Mapping[str, ExtendedNodes] | None = None,
 ) -> Slices[GroupDecision]:
     """Nodes for all these members, or for as many as the group's minimum needs beside the others.
 
-    `members` are without a node. `rejected` has by uid the rows that a Reserve or Permit plugin
-    rejected since the attempt began. If the minimum has its nodes already, as many members get
-    one as fit. `budget` bounds the decisions of one attempt together. `extended` is what extenders
-    say of the nodes, by uid.
+    `members` are without a node. `rejected` has by uid the names of the nodes that a Reserve or
+    Permit plugin rejected since the attempt began. If the minimum has its nodes already, as many
+    members get one as fit. `budget` bounds the decisions of one attempt together. `extended` is
+    what extenders say of the nodes, by uid.
 
     Raises:
         DecisionOutdated: in a pause.

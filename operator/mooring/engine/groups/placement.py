@@ -55,7 +55,7 @@ _Fields = tuple[
     frozenset[tuple[str, str]],
     tuple[PodVolume, ...],
     Any,
-    frozenset[int],
+    frozenset[str],
     ExtendedNodes | None,
 ]
 
@@ -89,11 +89,11 @@ class Assignment:
 class _Class:
     """Members that every filter and extender treats alike.
 
-    `rejected` are rows that Reserve or Permit reject; `extended` is None if no extender filters or
+    `rejected` are nodes that Reserve or Permit reject; `extended` is None if no extender filters or
     scores nodes for them.
     """
 
-    rejected: frozenset[int]
+    rejected: frozenset[str]
     extended: ExtendedNodes | None = None
     pods: list[Pod] = field(default_factory=list)
 
@@ -224,7 +224,8 @@ def _version(cluster: Snapshot) -> tuple[int, int]:
 class GroupSearch:
     """The search for nodes for these members, which are not placed and have one pipeline.
 
-    `rejected` has the rows on which a Reserve or Permit plugin rejected a member, by its uid.
+    `rejected` has the names of the nodes on which a Reserve or Permit plugin rejected a member, by
+    its uid: another node may have got the row since.
     `budget` bounds what all calls of `place` cost together; without one, the search has its own.
     `others` are members that no nodes are searched for: their nominations do not count either. The
     pods in `ended` count as if they had left their nodes. `extended` is what extenders say of the
@@ -239,7 +240,7 @@ class GroupSearch:
         cache: ResultCache,
         *,
         seed: int,
-        rejected: Mapping[str, Collection[int]],
+        rejected: Mapping[str, Collection[str]],
         budget: SearchBudget | None = None,
         others: Sequence[Pod] = (),
         ended: Collection[Pod] = (),
@@ -572,10 +573,16 @@ class GroupSearch:
         eligible = search.results.fits_without_pods
         if pre_filtered.restricted_by:
             eligible &= _mask(pre_filtered.candidate_rows, len(eligible))
-        eligible[list(members.rejected)] = False
+        self._exclude_rejected(eligible, members)
         if members.extended is not None:
             eligible &= members.extended.passed
         return _Counted(search, resource_filter[1], eligible)
+
+    def _exclude_rejected(self, fits: BoolArray, members: _Class) -> None:
+        """Clear the rows (bool[rows]) that Reserve or Permit reject for these members."""
+        if members.rejected:
+            rows = self._cluster.rows(members.rejected)
+            fits[rows[rows >= 0]] = False
 
     def _requesting(self, members: _Class) -> _Counted:
         """The class as if only the requests that are filtered depended on other pods."""
@@ -824,7 +831,7 @@ class GroupSearch:
         fits = fits & allowed
         for group in taken:
             fits[group.rows] = False
-        fits[list(members.rejected)] = False
+        self._exclude_rejected(fits, members)
         if members.extended is not None:
             fits &= members.extended.passed
         return search, np.flatnonzero(fits)
@@ -929,8 +936,8 @@ class _Left:
 
 
 def _merged(by_fields: Mapping[_Fields, _Class]) -> list[_Class]:
-    """The classes by shape, rejected rows and what extenders say alone."""
-    by_shape: dict[tuple[PodShape, frozenset[int], ExtendedNodes | None], _Class] = {}
+    """The classes by shape, rejected nodes and what extenders say alone."""
+    by_shape: dict[tuple[PodShape, frozenset[str], ExtendedNodes | None], _Class] = {}
     for (shape, *_), found in by_fields.items():
         key = (shape, found.rejected, found.extended)
         members = by_shape.setdefault(key, _Class(found.rejected, found.extended))

@@ -91,9 +91,9 @@ class NodeValues:
     def at(self, rows: IntArray | None, errors: Errors) -> Value:
         """Return the values at these rows (None: all), with numbers of their errors in `errors`."""
         self._grow()
-        data, found = self._values, self._errors
-        if rows is not None:
-            data, found = data[rows], found[rows]
+        # The arrays also have the rows that the table has given up; an evaluation may hold some.
+        at = slice(len(self._cluster.nodes)) if rows is None else rows
+        data, found = self._values[at], self._errors[at]
         texts = self._whys.texts
         found_numbers: Any = 0
         if texts:
