@@ -134,7 +134,8 @@ async def _healthy(_request: web.Request) -> web.Response:
 @asynccontextmanager
 async def serving(served: web.Application, ssl_context: Any = None) -> AsyncIterator[int]:
     """The port of 127.0.0.1 on which the application is served inside."""
-    runner = web.AppRunner(served, access_log=None, shutdown_timeout=0)
+    # A timeout of 0 would wait for ever for handlers that do not answer, as after a failed test.
+    runner = web.AppRunner(served, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=ssl_context)

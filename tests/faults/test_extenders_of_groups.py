@@ -125,7 +125,7 @@ async def test_no_other_pod_waits_and_nothing_is_assumed_during_the_calls(stage:
     engine.pending(*members(2, requests={GPU: 1}, priority=9), pod("plain", cpu="100m"))
     await until(lambda: held.calls == 2 and stage.api.bound)
     assert stage.api.bound == {"plain": "a"}
-    assert [*engine.state.state.pods.assumed] == ["default/plain"]
+    assert [*engine.state.state.pods.assumed] == [uid_of("default/plain")]
     held.go()
     await until(lambda: len(stage.api.bound) == 3)
 
