@@ -123,7 +123,7 @@ class Proxy:
 
     async def _listen(self, app: web.Application, port: int) -> int:
         # With cancellation, a client that hangs up ends what is being held back for it.
-        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0)
         await runner.setup()
         self._running.push_async_callback(runner.cleanup)
         await web.TCPSite(runner, "127.0.0.1", port).start()

@@ -125,7 +125,7 @@ async def test_no_other_pod_waits_and_nothing_is_assumed_during_the_calls(stage:
     engine.pending(*members(2, requests={GPU: 1}, priority=9), pod("plain", cpu="100m"))
     await until(lambda: held.calls == 2 and stage.api.bound)
     assert stage.api.bound == {"plain": "a"}
-    assert [*engine.state.state.pods.assumed] == [uid_of("default/plain")]
+    assert [*engine.state.state.pods.assumed] == [uid_of("plain")]
     held.go()
     await until(lambda: len(stage.api.bound) == 3)
 
@@ -531,3 +531,21 @@ async def test_a_group_does_not_preempt_if_an_extender_takes_part_in_preemption(
     text = "has a preemptVerb, and is not called for pod groups"
     assert stage.api.message("g-0").endswith(text)
     assert stage.api.deleted == []
+
+
+async def test_a_new_group_does_not_wait_for_the_calls_about_a_former_one_of_its_name(
+    stage: Stage,
+) -> None:
+    slow = SlowForGangs()
+    answers = Answers(filter=slow)
+    engine = await stage.engine(*nodes("a"), *gangs(1, 2), answers=answers, httpTimeout="5m")
+    engine.pending(*gang_members("slow-0", 2))
+    await until(lambda: len(slow.held) == 2)
+    for number in range(2):
+        engine.intake.gone(uid_of(f"slow-0-{number}"))
+    engine.state.state.delete(Kind.POD_GROUP, "default/slow-0")
+    group_changes(engine, pod_group("slow-0", 2))
+    engine.pending(*(pod(f"new-{number}", group="slow-0", cpu="10m") for number in range(2)))
+    await until(lambda: len(stage.api.bound) == 2)
+    assert len(slow.held) == 2
+    slow.go()

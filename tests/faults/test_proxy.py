@@ -84,7 +84,7 @@ async def server() -> AsyncIterator[tuple[Server, int]]:
     server = Server()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", server.respond)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     yield server, runner.addresses[0][1]

@@ -67,7 +67,7 @@ from mooring.framework.queued_pod import PodState, QueuedPod
 from mooring.framework.slow_decisions import SlowDecisions
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
-from mooring.model.pod_group import GroupKey, PodGroup
+from mooring.model.pod_group import PodGroup
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import Step
 from mooring.policy.extender import Extender
@@ -138,9 +138,9 @@ class _GroupAttempt:
     """Why the last calls have failed."""
 
     @property
-    def key(self) -> tuple[GroupKey, str]:
-        """The group and the profile of these members."""
-        return self.group.key, self.attempts[0].pipeline.profile
+    def key(self) -> tuple[int, str]:
+        """The number of the group, and the profile of these members."""
+        return self.group.number, self.attempts[0].pipeline.profile
 
 
 class _GivenUp(Exception):  # noqa: N818 - says what happened
@@ -181,10 +181,8 @@ class SchedulingLoop:
         self._shared = ResultCache(scheduler.state.nodes)
         self._reservation = GroupReservation(scheduler, self._shared, clock)
         self._group_backoffs = GroupBackoffs()
-        self._group_bindings: dict[GroupKey, GroupBinding] = {}
-        """The bindings of groups that are not over."""
-        self._calling = set[tuple[GroupKey, str]]()
-        """The groups about which extenders are called, by the profile of the members."""
+        self._calling = set[tuple[int, str]]()
+        """The numbers of groups about which extenders are called, by the profile of the members."""
         self._answered = deque[_GroupAttempt]()
         """Those of them about which all extenders have answered, or failed."""
         self._slow = SlowDecisions()
@@ -465,7 +463,7 @@ class SchedulingLoop:
         It has ended when this returns, unless extenders must be called first.
         """
         scheduler, now, pipeline = self._scheduler, self._clock(), queued.pipeline
-        if (group.key, pipeline.profile) in self._calling:
+        if (group.number, pipeline.profile) in self._calling:
             scheduler.queue.postpone(queued, now + _JOIN_SECONDS, now)
             return
         if self._group_backoffs.postpone(group, queued, scheduler, now):
@@ -611,9 +609,21 @@ class SchedulingLoop:
             metrics.end_attempt(outer)
         return True
 
+    def _binding_of(self, group: PodGroupState) -> GroupBinding | None:
+        """Return the binding of members of the group that is not over; None if there is none.
+
+        It is found by the uids of the members: the name of a group returns, and a group that is
+        named by labels is known anew when the profile that knows the label returns.
+        """
+        for uid, under_way in self._scheduler.being_bound.items():
+            together = under_way.together
+            if together is not None and not together.over and group.has_on_node(uid):
+                return together
+        return None
+
     def _called_off(self, group: PodGroupState) -> str:
         """Why the binding of the group's members was called off; "" if it was not."""
-        together = self._group_bindings.get(group.key)
+        together = self._binding_of(group)
         return (together.called_off or "") if together is not None else ""
 
     async def _group_failed(
@@ -765,7 +775,8 @@ class SchedulingLoop:
         chosen = [a for a in attempts if a.queued.pod.uid in decision.rows]
         if check.budget.pauses and not _still_wanted(group, definition, len(chosen)):
             raise _GivenUp
-        together = self._group_bindings.get(group.key) or GroupBinding(group)
+        joined = self._binding_of(group)
+        together = joined or GroupBinding(group)
         assumed = yield from assume_together(
             [(a.queued, decision.rows[a.queued.pod.uid]) for a in chosen],
             together,
@@ -778,12 +789,11 @@ class SchedulingLoop:
             all(is_current(a.queued, scheduler) for a in chosen)
             and _still_wanted(group, definition, 0)
         )
-        if changed or together.called_off is not None:
+        if changed or together.called_off is not None or (joined is not None and joined.over):
             for one in assumed:
                 one.undo.close()
             raise _GivenUp
         together.join(len(assumed))
-        self._group_bindings[group.key] = together
         left = deque(zip(chosen, assumed, strict=True))
         try:
             while left:
@@ -977,7 +987,7 @@ class SchedulingLoop:
             self._decisions.note(assumed.pod.uid, Step.WAITING_AT_PERMIT, now, *details)
         if assumed.permitted is not None:
             assumed.permitted.add_done_callback(partial(self._permitted, queued, now))
-        under_way = self._scheduler.being_bound[assumed.pod.uid] = BindingUnderWay()
+        under_way = self._scheduler.being_bound[assumed.pod.uid] = BindingUnderWay(assumed.together)
         task = asyncio.create_task(self._bind(attempt, assumed))
         self._bindings.add(task)
         task.add_done_callback(partial(self._bound, assumed, under_way))
@@ -1012,11 +1022,10 @@ class SchedulingLoop:
         if together is None:
             return
         together.failed(f"member {assumed.pod.key} failed: {reason}")
-        group = self._scheduler.state.pod_groups.of(assumed.pod)
-        if together.called_off is not None and group is not None and not self._halted:
-            self._group_reports.failed(group, together.called_off)
+        if together.called_off is not None and not self._halted:
+            self._report_called_off(together, together.called_off)
 
-    def _member_called_off(self, attempt: _Attempt, reason: str) -> None:
+    def _member_called_off(self, attempt: _Attempt, assumed: AssumedPod, reason: str) -> None:
         """End the attempt of a member, because others of the group failed.
 
         A scheduler that stops calls off the members at Permit and writes nothing about them,
@@ -1025,29 +1034,30 @@ class SchedulingLoop:
         if self._halted:
             self._scheduler.queue.add_after_error(attempt.queued, self._clock())
             return
-        group = self._scheduler.state.pod_groups.of(attempt.queued.pod)
-        if group is not None:
-            self._group_reports.failed(group, reason)
+        if assumed.together is not None:
+            self._report_called_off(assumed.together, reason)
         self._fail(attempt, reason)
+
+    def _report_called_off(self, together: GroupBinding, reason: str) -> None:
+        """Report why the group failed, unless it has gone; another group may have its name."""
+        if self._is_known(together.group):
+            self._group_reports.failed(together.group, reason)
+
+    def _is_known(self, group: PodGroupState) -> bool:
+        """Whether the group still has a definition or a member."""
+        return self._scheduler.state.pod_groups.get(group.key) is group
 
     def _member_ended(self, assumed: AssumedPod, bound: Pod | None) -> None:
         """Note that the pod is bound, or (None) will not be; it may be the last one of its group.
 
         Only the first call about a member counts.
         """
-        together, groups = assumed.together, self._scheduler.state.pod_groups
-        assumed.together = None
-        key = groups.key_of(assumed.pod)
-        if together is None or key is None:
+        together, assumed.together = assumed.together, None
+        if together is None:
             return
         half = together.ended(bound)
-        if not together.over:
-            return
-        if self._group_bindings.get(key) is together:
-            del self._group_bindings[key]
-        group = groups.get(key)
-        if together.called_off is not None and group is not None:
-            self._delete_half_group(group, assumed.pipeline, half)
+        if together.over and together.called_off is not None and self._is_known(together.group):
+            self._delete_half_group(together.group, assumed.pipeline, half)
 
     def _delete_half_group(
         self, group: PodGroupState, pipeline: Pipeline, bound: Sequence[Pod] = ()
@@ -1063,7 +1073,7 @@ class SchedulingLoop:
         half = {pod.uid: pod for pod in bound}
         if definition.uid and not definition.initially_scheduled:
             half |= {placed.pod.uid: placed.pod for placed in group.assigned.values()}
-        if half and len(half) < group.minimum and group.key not in self._group_bindings:
+        if half and len(half) < group.minimum and self._binding_of(group) is None:
             self._preemptions.delete_members(tuple(half.values()))
 
     async def _bind(self, attempt: _Attempt, assumed: AssumedPod) -> bool:
@@ -1076,7 +1086,7 @@ class SchedulingLoop:
             self._member_failed(assumed, rejection.message)
             self._rejected(attempt, rejection)
         except CalledOff as called_off:
-            self._member_called_off(attempt, str(called_off))
+            self._member_called_off(attempt, assumed, str(called_off))
         except BindingFailed as failure:
             self._member_failed(assumed, str(failure))
             if failure.gone:

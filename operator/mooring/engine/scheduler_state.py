@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mooring.engine.departures import Departures
+from mooring.engine.groups.binding import GroupBinding
 from mooring.engine.profiles import Profiles
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.model.pod import Pod, Uid
@@ -25,10 +26,13 @@ __all__ = [
 class BindingUnderWay:
     """A binding that has not ended.
 
+    `together` is the binding of the group that the pod was assumed with, if any.
+
     `left_watch`: the pod left its watch when a Binding of it may have been sent. The watch may be
     faster than the answer, which tells whether the pod is bound or gone.
     """
 
+    together: GroupBinding | None = None
     left_watch: bool = False
 
 

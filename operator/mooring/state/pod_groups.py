@@ -139,6 +139,10 @@ class PodGroupState:
         """How many members are placed together or not at all; 0 without a definition."""
         return self.definition.minimum if self.definition is not None else 0
 
+    def has_on_node(self, uid: Uid) -> bool:
+        """Return whether the pod of this uid is a member on a node, and not terminating."""
+        return uid in self._assumed or uid in self._assigned
+
     @property
     def missing(self) -> int:
         """How many members must still be created before the group can be placed."""

@@ -9,7 +9,8 @@ import pytest
 
 from deciding import Deciding
 from engine.test_loop import PLUGINS, Bindings, Engine, Marked, until
-from kube.api_server import ApiServer
+from kube.api_server import ApiServer, Request
+from mooring.engine import loop as loop_module
 from mooring.engine.binding import PodRejected
 from mooring.engine.groups.cycle import GroupBackoffs, place_group
 from mooring.engine.groups.decision import GroupDecision
@@ -1021,3 +1022,161 @@ class Attempts:
         """The parent."""
         Attempts.made += 1
         return (parent,)
+
+
+BY_LABELS: dict[str, Any] = {
+    "registry": PLUGINS,
+    "plugins": {"multiPoint": {"enabled": [{"name": Marked.name}]}},
+    "pluginConfig": [
+        {
+            "name": "GangScheduling",
+            "args": {"podGroupLabels": [{"name": "team/gang", "minimum": "team/min"}]},
+        }
+    ],
+}
+"""A profile whose gangs have no object: labels of the members name them."""
+
+
+def by_labels(name: str, does: str = "") -> dict[str, object]:
+    """A member of a gang of two that labels name."""
+    return pod(name, labels={"team/gang": "g", "team/min": "2", "does": does})
+
+
+async def test_a_gang_named_by_labels_is_bound_when_its_profile_has_gone_and_returned(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a"))
+    scheduler = engine.scheduler_state
+    put_profile(scheduler, **BY_LABELS)
+    engine.intake.profiles_changed()
+    engine.pending(by_labels("m-0", "wait"), by_labels("m-1"))
+    with engine.running():
+        await until(lambda: len(scheduler.waiting) == 1 and engine.loop.binding == 2)
+        scheduler.profiles.remove("default-scheduler")
+        engine.intake.profiles_changed()
+        await until(lambda: not engine.loop.binding)
+        put_profile(scheduler, **BY_LABELS)
+        engine.intake.profiles_changed()
+        await until(lambda: scheduler.waiting or bindings.statuses)
+        assert not bindings.statuses
+        scheduler.waiting.allow(uid_of("m-0"), Marked.name)
+        await until(lambda: len(bindings.made) == 2)
+
+
+async def test_a_member_joins_those_whose_binding_has_begun_before_their_profile_went(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a"))
+    scheduler = engine.scheduler_state
+    put_profile(scheduler, **BY_LABELS)
+    engine.intake.profiles_changed()
+    engine.pending(by_labels("m-0", "wait in pre_bind"), by_labels("m-1"))
+    with engine.running():
+        await until(lambda: len(scheduler.in_pre_bind) == 2)
+        scheduler.profiles.remove("default-scheduler")
+        engine.intake.profiles_changed()
+        put_profile(scheduler, **BY_LABELS)
+        engine.intake.profiles_changed()
+        engine.pending(by_labels("m-2"))
+        await until(lambda: len(scheduler.in_pre_bind) == 3 or bindings.made)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not bindings.made
+        engine.intake.gone(uid_of("m-0"))
+        await until(lambda: len(bindings.made) == 2)
+
+
+class Answering(Bindings):
+    """Keeps the answer to the Binding of `old-1` back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[Request] = []
+
+    def __call__(self, request: Request) -> None:
+        if request.path.endswith("old-1/binding"):
+            self.held.append(request)
+        else:
+            super().__call__(request)
+
+
+def is_gone(engine: Engine, *names: str) -> None:
+    """The watches show these members of the gang g bound, and then deleted."""
+    state = engine.scheduler_state.state
+    for name in names:
+        state.put(Kind.POD, uid_of(name), parse_pod(pod(name, node="a", group="g", ports=(80,))))
+        engine.intake.gone(uid_of(name))
+        state.delete(Kind.POD, uid_of(name))
+
+
+@pytest.mark.parametrize("status", [201, 404])
+async def test_a_new_gang_has_nothing_of_a_former_one_of_its_name(status: int) -> None:
+    """The watches are faster than the answer to the last Binding of the former gang."""
+    bindings = Answering()
+    async with ApiServer(bindings) as server, ApiClient(Connection(server.url)) as client:
+        engine = Engine(client, node("a"), pod_group("g", 2))
+        scheduler = engine.scheduler_state
+        engine.pending(pod("old-0", group="g"), pod("old-1", group="g"))
+        with engine.running():
+            await until(lambda: bindings.held and len(bindings.made) == 1)
+            is_gone(engine, "old-0", "old-1")
+            scheduler.state.delete(Kind.POD_GROUP, "default/g")
+            defined = parse_object(Kind.POD_GROUP, pod_group("g", 2))
+            scheduler.state.put(Kind.POD_GROUP, "default/g", defined)
+            engine.pending(
+                pod("new-0", group="g", labels={"does": "wait"}), pod("new-1", group="g")
+            )
+            await until(lambda: len(scheduler.waiting) == 1 and scheduler.in_pre_bind)
+            bindings.held[0].reply({}, status)
+            await until(lambda: engine.loop.binding == 2)
+            assert [name for name, _ in bindings.made] == ["old-0"]
+            (report,) = engine.group_reports.report("default", "g")
+            assert "old-1" not in str(report)
+            scheduler.waiting.allow(uid_of("new-0"), Marked.name)
+            await until(lambda: len(bindings.made) == 3)
+
+
+async def test_an_attempt_is_given_up_whose_members_are_outdated_in_a_pause(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    """As when their profile has gone, and it is yet to be found which one takes them now."""
+    engine = Engine(client, *(node(n) for n in "abc"), pod_group("g", 3), clock=ticking())
+    engine.pending(*members("g", 3, ports=(80,)))
+    queue = engine.scheduler_state.queue
+    with engine.running():
+        await until(lambda: not queue.counts()[SubQueue.ACTIVE])
+        tried = [*queue]
+        for queued in tried:
+            queued.outdated = True
+        await until(lambda: len(bindings.made) == 3)
+    assert [queued.attempts for queued in tried] == [2, 2, 2]
+
+
+async def test_a_group_does_not_join_members_whose_binding_ends_while_it_is_assumed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are all bound then, and gone: they say nothing of those that come later."""
+    bindings, seconds = Answering(), count()
+    async with ApiServer(bindings) as server, ApiClient(Connection(server.url)) as client:
+        objects = node("a"), node("b"), pod_group("g", 2)
+        engine = Engine(client, *objects, clock=lambda: float(next(seconds)))
+        state, being_bound = engine.scheduler_state.state, engine.scheduler_state.being_bound
+        engine.pending(pod("old-0", group="g"), pod("old-1", group="g"))
+        with engine.running():
+            await until(lambda: bindings.held and len(bindings.made) == 1)
+            # One more than there are nodes; that others have gone is a reason to try it again.
+            engine.pending(pod("last", group="g", ports=(80,)))
+            marked: dict[str, Any] = {"group": "g", "ports": (80,), "priority": 1}
+            engine.pending(pod("waits", labels={"does": "wait"}, **marked), pod("meets", **marked))
+            await until(lambda: len(state.pods.assumed) == 3)
+            # The next pause is the last one; the answer arrives in it.
+            monkeypatch.setattr(loop_module, "_PAUSE_SECONDS", 0.5)
+            await until(lambda: len(state.pods.assumed) == 4)
+            assert uid_of("meets") not in being_bound
+            bindings.held[0].reply({}, 201)
+            await until(lambda: uid_of("old-1") not in being_bound)
+            is_gone(engine, "old-0", "old-1")
+            await until(lambda: uid_of("meets") in being_bound)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert [name for name, _ in bindings.made] == ["old-0"]

@@ -483,6 +483,28 @@ def test_nothing_is_reserved_for_a_group_that_changed_in_a_pause(change: str) ->
     assert not scene.reservation.holds(group)
 
 
+def test_a_new_group_has_neither_the_nodes_nor_the_times_of_a_former_one_of_its_name() -> None:
+    scene = Scene(*full(), pod_group("g", 2))
+    group, members = scene.waits("g", 2)
+    scene.update(group, members, AFTER)
+    assert scene.reservation.holds(group)
+    scene.reservation.expire(AFTER)
+    state = scene.scheduler.state
+    for member in members:
+        scene.scheduler.queue.remove(member.pod.uid, AFTER)
+        state.withdraw(member.pod.uid)
+        state.delete_unscheduled(member.pod.uid)
+    state.delete(Kind.POD_GROUP, "default/g")
+    state.put(Kind.POD_GROUP, "default/g", parse_object(Kind.POD_GROUP, pod_group("g", 2)))
+    successor, _ = scene.waits("g", 2)
+    assert not scene.reservation.holds(successor)
+    state.nominate(next(iter(successor.unscheduled.values())), "b")
+    scene.reservation.expire(2 * AFTER)
+    assert scene.nominated() == {"g0": "b"}
+    scene.reservation.expire(3 * AFTER)
+    assert not scene.nominated()
+
+
 def groups_of(scene: Scene, name: str) -> tuple[PodGroupState, list[QueuedPod]]:
     """The group that waits, as an attempt sees it."""
     pods = [n.pod for n in scene.scheduler.state.nominations if n.pod.scheduling_group == name]

@@ -42,7 +42,7 @@ class GroupBinding:
     """
 
     def __init__(self, group: PodGroupState, members: int = 0) -> None:
-        self._group = group
+        self.group = group
         self._others = group.scheduled_pods_count
         self._left = members
         """Members that are bound or may still be."""
@@ -101,7 +101,7 @@ class GroupBinding:
 
     async def _meet(self, meeting: "_Meeting") -> None:
         meeting.came += 1
-        self._call_off_if_too_few(f"the minimum of the group is {self._group.minimum} now")
+        self._call_off_if_too_few(f"the minimum of the group is {self.group.minimum} now")
         self._look()
         try:
             await meeting.wait()
@@ -154,7 +154,7 @@ class GroupBinding:
 
     def _call_off_if_too_few(self, reason: str) -> None:
         if not self._ready.over:
-            self._needed = max(self._needed, self._group.minimum - self._others)
+            self._needed = max(self._needed, self.group.minimum - self._others)
         if self._left < self._needed and self.called_off is None:
             self.called_off = reason
             # Not at once: a task that runs now would be cancelled where it waits next.

@@ -144,7 +144,6 @@ def _others(
         if (
             other is not None
             and other.pipeline is queued.pipeline
-            and other.pod.uid == pod.uid
             and other.queue not in (None, SubQueue.GATED)
         ):
             yield other

@@ -28,7 +28,6 @@ from mooring.framework.pipeline import Pipeline
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod, Uid
-from mooring.model.pod_group import GroupKey
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
 from mooring.state.pods import PodState
@@ -67,19 +66,19 @@ class GroupReservation:
         self._state = scheduler.state
         self._cluster = scheduler.cluster
         self._cache = cache
-        self._group: GroupKey | None = None
+        self._group: PodGroupState | None = None
         self._since = 0.0
-        self._nominated_since: dict[GroupKey, float] = {}
+        self._nominated_since: dict[PodGroupState, float] = {}
         """Since when groups are known to have nominated members that wait for no victims."""
-        self._ended: tuple[GroupKey, float] | None = None
-        """The group whose reservation ran out last, and when."""
-        self._not_found: dict[GroupKey, _NotFound] = {}
+        self._ended: tuple[int, float] | None = None
+        """The number of the group whose reservation ran out last, and when."""
+        self._not_found: dict[PodGroupState, _NotFound] = {}
         """Groups for which no nodes were found."""
         self._backfill_until = -math.inf
 
     def holds(self, group: PodGroupState) -> bool:
         """Whether the reservation is this group's."""
-        return self._group == group.key
+        return self._group is group
 
     def update(
         self,
@@ -102,13 +101,13 @@ class GroupReservation:
             return  # the nodes that preemption frees are the members' already
         if self.holds(group):
             if now - self._since >= after:
-                self._ended = (group.key, now)
+                self._ended = (group.number, now)
                 self.withdraw(group)
             else:
                 self._update_backfill(group)
             return
         since = min(member.initial_attempt_timestamp for member in members)
-        if self._ended is not None and self._ended[0] == group.key:
+        if self._ended is not None and self._ended[0] == group.number:
             since = max(since, self._ended[1])
         if now - since < after or not self._is_due(group, after, now) or self._is_taken():
             return
@@ -117,10 +116,10 @@ class GroupReservation:
         if not is_unchanged(group, definition, members, self._scheduler):
             return
         if rows is None:
-            self._not_found[group.key] = _NotFound(now, self._cluster.nodes.topology_version)
+            self._not_found[group] = _NotFound(now, self._cluster.nodes.topology_version)
             return
-        self._not_found.pop(group.key, None)
-        self._group, self._since = group.key, now
+        self._not_found.pop(group, None)
+        self._group, self._since = group, now
         reserved = [(pod, rows[pod.uid]) for pod in pods if pod.uid in rows]
         self._reserve(reserved, self._busy_until(group, reserved))
 
@@ -142,7 +141,7 @@ class GroupReservation:
 
     def _is_due(self, group: PodGroupState, after: float, now: float) -> bool:
         """Whether nodes are searched for, after a search that found none."""
-        last = self._not_found.get(group.key)
+        last = self._not_found.get(group)
         if last is None:
             return True
         changed = last.topology_version != self._cluster.nodes.topology_version
@@ -204,40 +203,46 @@ class GroupReservation:
         members or the PodGroup are missing, and those that have lasted as long as a reservation
         may. Those of a former leader, whose reservation is not known, run out in the same way.
         """
-        groups = self._cluster.pod_groups
-        self._not_found = {
-            key: last
-            for key, last in self._not_found.items()
-            if (waiting := groups.get(key)) is not None and waiting.unscheduled
-        }
+        self._forget_gone()
         nominated, known = self._nominated_groups(), self._nominated_since
-        since = self._nominated_since = {key: known.get(key, now) for key in nominated}
+        since = self._nominated_since = {group: known.get(group, now) for group in nominated}
         if self._group in since:
             since[self._group] = self._since
         withdrawn = list[Pod]()
-        for key, (group, pipeline) in nominated.items():
+        for group, pipeline in nominated.items():
             after = _after(pipeline)
             if any(map(self._cluster.evictions.awaits_victims, group.unscheduled.values())):
-                since[key], after = now, None
+                since[group], after = now, None
                 if self.holds(group):
                     self._group = None  # the nodes that preemption frees are the members' now
             # A reservation ends too if the profile reserves no nodes any more.
-            ran_out = self.holds(group) if after is None else now - since[key] >= after
+            ran_out = self.holds(group) if after is None else now - since[group] >= after
             if ran_out and self.holds(group):
-                self._ended = (key, now)
+                self._ended = (group.number, now)
             if ran_out or group.incomplete is not None:
                 withdrawn += self.withdraw(group)
         return withdrawn
 
-    def _nominated_groups(self) -> dict[GroupKey, tuple[PodGroupState, Pipeline]]:
+    def _forget_gone(self) -> None:
+        """Forget the groups that have gone; another group may have the name of one."""
+        groups = self._cluster.pod_groups
+        self._not_found = {
+            group: last
+            for group, last in self._not_found.items()
+            if groups.get(group.key) is group and group.unscheduled
+        }
+        if self._group is not None and groups.get(self._group.key) is not self._group:
+            self._group = None
+
+    def _nominated_groups(self) -> dict[PodGroupState, Pipeline]:
         """The groups with nominated members, and the pipeline of one of these."""
-        found: dict[GroupKey, tuple[PodGroupState, Pipeline]] = {}
+        found: dict[PodGroupState, Pipeline] = {}
         for nominee in self._cluster.nominations:
             queued = self._scheduler.queue.get(nominee.pod.uid)
             if queued is not None:
                 group = group_of(queued.pod, queued.pipeline, self._cluster)
                 if group is not None:
-                    found[group.key] = (group, queued.pipeline)
+                    found[group] = queued.pipeline
         return found
 
     def withdraw(self, group: PodGroupState) -> list[Pod]:
@@ -255,10 +260,9 @@ class GroupReservation:
 
     def _is_taken(self) -> bool:
         """Whether another group that still waits has nodes reserved."""
-        group = self._cluster.pod_groups.get(self._group) if self._group is not None else None
-        if group is not None:
+        if self._group is not None:
             nominations = self._cluster.nominations
-            if any(map(nominations.get, group.unscheduled)):
+            if any(map(nominations.get, self._group.unscheduled)):
                 return True
         self._group = None
         return False
