@@ -11,9 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from mooring.engine.binding import assume_and_reserve
-from mooring.engine.groups.cycle import GroupBackoffs, group_of, place_group, take_members
+from mooring.engine.assumed import assume_and_reserve
 from mooring.engine.groups.decision import GroupDecision
+from mooring.engine.groups.members import GroupBackoffs, group_of, place_group, take_members
 from mooring.engine.groups.placement import MemberCheck
 from mooring.engine.groups.slices import run_whole
 from mooring.engine.intake import Intake

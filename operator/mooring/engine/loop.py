@@ -14,15 +14,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
 
-from mooring.engine.binding import (
-    AssumedPod,
-    BindingFailed,
-    PodRejected,
-    after_binding,
-    assume_reserve_and_permit,
-    assume_together,
-    bind,
-)
+from mooring.engine.assumed import AssumedPod, PodRejected, assume_reserve_and_permit
+from mooring.engine.binding import BindingFailed, after_binding, bind
 from mooring.engine.cycle import decide, tie_break_seed
 from mooring.engine.extenders.answers import (
     MOST_CALLS,
@@ -34,11 +27,13 @@ from mooring.engine.extenders.answers import (
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders, PodGone
 from mooring.engine.extenders.two_halves import TwoHalves
+from mooring.engine.group_binding import CalledOff, GroupBinding
 from mooring.engine.groups.answers import GroupAnswers
-from mooring.engine.groups.binding import CalledOff, GroupBinding
 from mooring.engine.groups.calls import GroupCalls
-from mooring.engine.groups.cycle import (
+from mooring.engine.groups.decision import GroupDecision, preempt_for_group
+from mooring.engine.groups.members import (
     GroupBackoffs,
+    assume_together,
     group_of,
     has_same_requirements,
     is_current,
@@ -46,7 +41,6 @@ from mooring.engine.groups.cycle import (
     place_group,
     take_members,
 )
-from mooring.engine.groups.decision import GroupDecision, preempt_for_group
 from mooring.engine.groups.placement import MemberCheck
 from mooring.engine.groups.reports import GroupReports
 from mooring.engine.groups.reservation import GroupReservation

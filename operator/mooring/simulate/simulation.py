@@ -7,13 +7,13 @@ from functools import partial
 from math import inf
 from typing import Final
 
-from mooring.engine.binding import PodRejected, assume_and_reserve
+from mooring.engine.assumed import PodRejected, assume_and_reserve
 from mooring.engine.cycle import decide, tie_break_seed
 from mooring.engine.extenders.answers import interested
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.groups.answers import GroupAnswers
-from mooring.engine.groups.cycle import group_of, place_group
 from mooring.engine.groups.decision import GroupDecision, preempt_for_group
+from mooring.engine.groups.members import group_of, place_group
 from mooring.engine.groups.placement import MemberCheck
 from mooring.engine.groups.slices import run_whole
 from mooring.engine.outcome import FitError, Outcome, decision_of

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from deciding import Deciding
 from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFailure
 from mooring.engine.groups.answers import GroupAnswers
-from mooring.engine.groups.cycle import place_group
 from mooring.engine.groups.decision import GroupDecision
+from mooring.engine.groups.members import place_group
 from mooring.engine.groups.placement import (
     Assignment,
     DecisionOutdated,

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mooring.engine.groups.answers import GroupAnswers
-from mooring.engine.groups.cycle import group_of, is_unchanged
 from mooring.engine.groups.decision import placements_of
+from mooring.engine.groups.members import group_of, is_unchanged
 from mooring.engine.groups.placement import Assignment, DecisionOutdated, GroupSearch
 from mooring.engine.groups.slices import SearchBudget, Slices
 from mooring.engine.result_cache import ResultCache

@@ -1,11 +1,13 @@
 """The members of a group leave the queue together, get nodes together, and wait together."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
 from weakref import WeakValueDictionary
 
-from mooring.engine.binding import PodRejected
+from mooring.engine.assumed import AssumedPod, PodRejected, assume_and_reserve, permit
+from mooring.engine.group_binding import GroupBinding
 from mooring.engine.groups.answers import GroupAnswers
 from mooring.engine.groups.decision import GroupDecision, decide_group
 from mooring.engine.groups.placement import (
@@ -26,6 +28,7 @@ from mooring.state.snapshot import Snapshot
 
 __all__ = [
     "GroupBackoffs",
+    "assume_together",
     "group_of",
     "has_same_requirements",
     "is_current",
@@ -214,3 +217,41 @@ def place_group(
         else:
             return decision
     return GroupDecision({}, message=message, plugins=plugins, bounded=True)
+
+
+def assume_together(
+    members: Sequence[tuple[QueuedPod, int]],
+    together: GroupBinding,
+    pipeline: Pipeline,
+    scheduler: SchedulerState,
+    check: MemberCheck,
+    *,
+    now: float,
+) -> Slices[list[AssumedPod]]:
+    """All members are assumed on their rows and reserved, and permitted or waiting to be.
+
+    They must join `together`, and each must be announced when its binding begins. If this is closed
+    in a pause, no member is assumed any more.
+
+    Raises:
+        PodRejected: by a Reserve or Permit plugin; no member is assumed any more, and no event
+            about any was delivered.
+        PluginFailed: if one of them fails; the same.
+        DecisionOutdated: a member does not fit any more; the same.
+    """
+    assumed = list[AssumedPod]()
+    with ExitStack() as undo:
+        for queued, row in members:
+            if not check.fits(queued.pod, row):
+                raise DecisionOutdated
+            stack = assume_and_reserve(queued.pod, row, pipeline, scheduler.state)
+            undo.callback(stack.close)
+            node = scheduler.state.nodes.names[row]
+            one = AssumedPod(queued, queued.pod, node, pipeline, stack, together=together)
+            one.sampled = pipeline.metrics.sampled
+            assumed.append(one)
+            yield from check.budget.pause()
+        for one in assumed:
+            one.permitted = permit(one, scheduler.waiting, now)
+        undo.pop_all()
+    return assumed
