@@ -64,6 +64,20 @@ class AssumedPod:
     sampled: bool = False
     """Whether each call of a plugin in this attempt is measured."""
 
+    def failed(self, reason: str) -> None:
+        """Tell the group that the pod was assumed with, if any, that it will not be bound."""
+        if self.together is not None:
+            self.together.failed(f"member {self.pod.key} failed: {reason}")
+
+    def ended(self, bound: Pod | None) -> None:
+        """Tell the group that the binding has ended; only the first call counts.
+
+        `bound` is the pod if it is bound, else None.
+        """
+        together, self.together = self.together, None
+        if together is not None:
+            together.ended(bound, self.pipeline)
+
 
 def assume_reserve_and_permit(
     queued: QueuedPod, row: int, pipeline: Pipeline, scheduler: SchedulerState, *, now: float

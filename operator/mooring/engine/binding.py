@@ -1,6 +1,7 @@
 """Binds an assumed pod: the end of its wait at Permit, PreBind, Bind and PostBind."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import (
     AbstractContextManager,
@@ -12,23 +13,35 @@ from contextlib import (
 from functools import partial
 from typing import Any, Final
 
-from mooring.engine.assumed import AssumedPod
+from mooring.engine.assumed import AssumedPod, PodRejected
+from mooring.engine.attempts import Attempt, Attempts
 from mooring.engine.extenders.answers import interested
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders
-from mooring.engine.reports import PodScheduledReason, failure_reason
-from mooring.engine.scheduler_state import SchedulerState
+from mooring.engine.group_binding import CalledOff
+from mooring.engine.reports import PodScheduledReason, Reports, failure_reason
+from mooring.engine.scheduler_state import BindingUnderWay, SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import Plugin
-from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed
+from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed, text_of
 from mooring.framework.plugin_metrics import Measured, Status
+from mooring.framework.queued_pod import PodState, QueuedPod
 from mooring.framework.registry import SHIPPED_WITH
 from mooring.framework.runtime import check_async, status_of
 from mooring.framework.verdicts import SKIP
 from mooring.kube.errors import KubeError, NotFoundError, explain
 from mooring.model.pod import Pod
+from mooring.observe.metrics import Metrics
+from mooring.observe.records import Step
 
-__all__ = ["BindingFailed", "after_binding", "bind"]
+__all__ = ["BindingCycle", "BindingFailed", "after_binding", "bind"]
+
+logger = logging.getLogger(__name__)
+
+_CONFIRMATION_SECONDS: Final = 60.0
+"""How long the watch may take to show a pod bound; then the API server is asked."""
+_CANCELLED_SECONDS: Final = 1.0
+"""How long bindings that are cancelled may take to undo what they did."""
 
 _TO_END_SECONDS: Final = 0.5
 """How long a cancelled call of a plugin may take to end before it is left alone."""
@@ -50,6 +63,155 @@ class BindingFailed(Exception):  # noqa: N818 - says what happened; its text is 
         super().__init__(reason)
         self.gone = gone
         self.condition = condition
+
+
+class BindingCycle:
+    """Binds each assumed pod in a task of its own; `wake` is called when one has ended."""
+
+    def __init__(
+        self,
+        scheduler: SchedulerState,
+        attempts: Attempts,
+        *,
+        extenders: Extenders,
+        reports: Reports,
+        metrics: Metrics,
+        wake: Callable[[], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._scheduler = scheduler
+        self._attempts = attempts
+        self._extenders = extenders
+        self._reports = reports
+        self._metrics = metrics
+        self._wake = wake
+        self._clock = clock
+        self._decisions = scheduler.decisions
+        self._tasks: set[asyncio.Task[bool]] = set()
+
+    def __len__(self) -> int:
+        """How many pods are on their way from a decision to a bound pod."""
+        return len(self._tasks)
+
+    @property
+    def requesting(self) -> int:
+        """How many bindings have a request in flight; those at Permit or PreBind have none."""
+        return len(self._tasks) - len(self._scheduler.waiting) - len(self._scheduler.in_pre_bind)
+
+    def begin(self, attempt: Attempt, assumed: AssumedPod, now: float) -> None:
+        """Begin the task that binds the assumed pod."""
+        attempt.binding = True
+        queued = attempt.queued
+        self._scheduler.queue.assumed(queued, now)
+        waiting = self._scheduler.waiting.get(assumed.pod.uid)
+        if assumed.permitted is None or waiting is None:
+            queued.times.enter(PodState.BINDING, now)
+        else:
+            queued.times.enter(PodState.PERMIT, now)
+            details = assumed.node, *waiting.pending
+            self._decisions.note(assumed.pod.uid, Step.WAITING_AT_PERMIT, now, *details)
+        if assumed.permitted is not None:
+            assumed.permitted.add_done_callback(partial(self._permitted, queued, now))
+        under_way = self._scheduler.being_bound[assumed.pod.uid] = BindingUnderWay(assumed.together)
+        task = asyncio.create_task(self._bind(attempt, assumed))
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._ended, assumed, under_way))
+
+    async def finish(self, seconds: float) -> None:
+        """End all bindings, those at Permit at once; cancel what takes more than `seconds`."""
+        for waiting in self._scheduler.waiting:
+            self._scheduler.waiting.reject(waiting.pod.uid, "", "the scheduler is stopping")
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=seconds)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=_CANCELLED_SECONDS)
+
+    def _permitted(
+        self, queued: QueuedPod, since: float, permitted: "asyncio.Future[None]"
+    ) -> None:
+        now = self._clock()
+        rejected = permitted.cancelled() or permitted.exception() is not None
+        result = "Unschedulable" if rejected else "Success"
+        self._metrics.permit_waited(result, now - since)
+        if not rejected and queued.times.state is PodState.PERMIT:
+            queued.times.enter(PodState.BINDING, now)
+
+    def _ended(
+        self, assumed: AssumedPod, under_way: BindingUnderWay, task: "asyncio.Task[bool]"
+    ) -> None:
+        self._tasks.discard(task)
+        bound = not task.cancelled() and task.exception() is None and task.result()
+        pod, being_bound = assumed.pod, self._scheduler.being_bound
+        if being_bound.get(pod.uid) is under_way:  # else the next attempt has begun
+            del being_bound[pod.uid]
+        unknown = self._attempts.halted and task.cancelled()
+        if under_way.left_watch and not bound and not unknown:
+            self._decisions.gone(pod.uid, self._clock())
+        assumed.ended(pod if bound else None)
+        self._wake()
+
+    async def _bind(self, attempt: Attempt, assumed: AssumedPod) -> bool:
+        """Bind the pod, or put it in a queue again; return whether it is bound."""
+        attempts, pod = self._attempts, assumed.pod
+        try:
+            self._reports.forget(pod.uid)
+            await bind(assumed, self._scheduler, self._extenders, self._reports.written)
+        except PodRejected as rejection:
+            assumed.failed(rejection.message)
+            attempts.reject(attempt, rejection)
+        except CalledOff as called_off:
+            self._called_off(attempt, str(called_off))
+        except BindingFailed as failure:
+            assumed.failed(str(failure))
+            if failure.gone:
+                self._gone(attempt)
+            else:
+                attempts.fail(attempt, str(failure), failure.condition)
+        except asyncio.CancelledError:
+            assumed.undo.close()
+            assumed.failed("its binding was called off")
+            self._scheduler.queue.add_after_error(attempt.queued, self._clock())
+            raise
+        except Exception as error:
+            logger.exception("binding pod %s failed", pod.key)
+            assumed.undo.close()
+            assumed.failed(text_of(error))
+            attempts.fail(attempt, text_of(error))
+        else:
+            self._bound(attempt, assumed)
+            await after_binding(assumed)
+            return True
+        return False
+
+    def _bound(self, attempt: Attempt, assumed: AssumedPod) -> None:
+        scheduler, queued, pod, now = self._scheduler, attempt.queued, assumed.pod, self._clock()
+        scheduler.state.expect_confirmation(pod, now + _CONFIRMATION_SECONDS)
+        scheduler.queue.done(queued, now)
+        self._decisions.bound(pod.uid, assumed.node, now)
+        self._reports.scheduled(pod, assumed.node)
+        self._attempts.count(attempt, "scheduled")
+        seconds = now - queued.initial_attempt_timestamp
+        self._metrics.pod_bound(queued.attempts, seconds, flushed=queued.flushed)
+        assumed.ended(pod)  # its group may be tried again during PostBind
+
+    def _gone(self, attempt: Attempt) -> None:
+        pod, now = attempt.queued.pod, self._clock()
+        self._scheduler.queue.done(attempt.queued, now)
+        self._decisions.gone(pod.uid, now)
+        self._reports.forget(pod.uid)
+
+    def _called_off(self, attempt: Attempt, reason: str) -> None:
+        """End the attempt of a member, because others of the group failed.
+
+        A scheduler that stops calls off the members at Permit and writes nothing about them,
+        because its successor decides about them anew.
+        """
+        if self._attempts.halted:
+            self._scheduler.queue.add_after_error(attempt.queued, self._clock())
+        else:
+            self._attempts.fail(attempt, reason)
 
 
 async def bind(

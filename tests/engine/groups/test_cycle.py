@@ -10,8 +10,8 @@ import pytest
 from deciding import Deciding
 from engine.test_loop import PLUGINS, Bindings, Engine, Marked, until
 from kube.api_server import ApiServer, Request
-from mooring.engine import loop as loop_module
 from mooring.engine.assumed import PodRejected
+from mooring.engine.groups import cycle
 from mooring.engine.groups.decision import GroupDecision
 from mooring.engine.groups.members import place_group
 from mooring.engine.groups.placement import DecisionOutdated, MemberCheck
@@ -1135,7 +1135,7 @@ async def test_a_group_does_not_join_members_whose_binding_ends_while_it_is_assu
             engine.pending(pod("waits", labels={"does": "wait"}, **marked), pod("meets", **marked))
             await until(lambda: len(state.pods.assumed) == 3)
             # The next pause is the last one; the answer arrives in it.
-            monkeypatch.setattr(loop_module, "_PAUSE_SECONDS", 0.5)
+            monkeypatch.setattr(cycle, "_PAUSE_SECONDS", 0.5)
             await until(lambda: len(state.pods.assumed) == 4)
             assert uid_of("meets") not in being_bound
             bindings.held[0].reply({}, 201)

@@ -1,0 +1,659 @@
+"""The scheduling cycle of pod groups: from the queue to the bindings of all members.
+
+The members of a group are taken from the queue together, extenders are called about them, and nodes
+for all of them are searched for at once. Without nodes, victims are searched for, or nodes are
+reserved. Only one group is decided about at a time; the search pauses, so that other tasks run.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, TypeVar
+
+from mooring.engine.assumed import AssumedPod
+from mooring.engine.attempts import Attempt, Attempts
+from mooring.engine.binding import BindingCycle
+from mooring.engine.cycle import tie_break_seed
+from mooring.engine.extenders.answers import interested
+from mooring.engine.extenders.client import ExtenderError
+from mooring.engine.extenders.extenders import Extenders
+from mooring.engine.extenders.two_halves import TwoHalves
+from mooring.engine.group_binding import GroupBinding
+from mooring.engine.groups.answers import GroupAnswers
+from mooring.engine.groups.calls import GroupCalls
+from mooring.engine.groups.decision import GroupDecision, preempt_for_group
+from mooring.engine.groups.members import (
+    GroupBackoffs,
+    assume_together,
+    group_of,
+    has_same_requirements,
+    is_current,
+    is_unchanged,
+    place_group,
+    take_members,
+)
+from mooring.engine.groups.placement import MemberCheck
+from mooring.engine.groups.reports import GroupReports
+from mooring.engine.groups.reservation import GroupReservation
+from mooring.engine.groups.slices import SearchBudget, Slices
+from mooring.engine.preemption_executor import PreemptionExecutor
+from mooring.engine.reports import Reports
+from mooring.engine.result_cache import ResultCache
+from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.decision import Decision
+from mooring.framework.evaluations import StillEvaluating
+from mooring.framework.pipeline import Pipeline
+from mooring.framework.plugin_failures import PluginFailed, text_of
+from mooring.framework.plugin_metrics import PluginMetrics
+from mooring.framework.post_filter import GroupNomination
+from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.slow_decisions import SlowDecisions
+from mooring.framework.verdicts import Unschedulable
+from mooring.model.pod import Pod
+from mooring.model.pod_group import PodGroup
+from mooring.observe.metrics import Metrics
+from mooring.state.pod_groups import PodGroupState
+
+__all__ = ["GroupCycle"]
+
+logger = logging.getLogger(__name__)
+
+_Result = TypeVar("_Result")
+
+_PAUSE_SECONDS: Final = 0.002
+"""The least time for other tasks between two slices of work about one group."""
+_GANG: Final = frozenset(("GangScheduling",))
+_CALLING_SECONDS: Final = 300.0
+"""How long extenders may be called in one attempt about a group, for all of its members."""
+_TURN_SECONDS: Final = 1.0
+"""After so long a group begins no more calls if other groups of its profile wait for their turn."""
+_JOIN_SECONDS: Final = 1.0
+"""A new member of a group waits so long while extenders are called about the others."""
+
+
+@dataclass(slots=True, eq=False)
+class _GroupAttempt:
+    """One attempt about the members of a group that were in the queue when it began.
+
+    They are in flight from its beginning to its end, and `definition` is what was required of the
+    group then. `calls` are those of extenders, if any is interested in a member.
+    """
+
+    group: PodGroupState
+    definition: PodGroup | None
+    members: list[Attempt]
+    calls: GroupCalls | None = None
+    seconds_left: float = _CALLING_SECONDS
+    """Seconds that the calls may still take."""
+    failure: str = ""
+    """Why the last calls have failed."""
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The pipeline of all members."""
+        return self.members[0].pipeline
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """The number of the group, and the profile of these members."""
+        return self.group.number, self.pipeline.profile
+
+    @property
+    def queued(self) -> list[QueuedPod]:
+        """The members in the queue."""
+        return [member.queued for member in self.members]
+
+    @property
+    def pods(self) -> list[Pod]:
+        """The pods as they are now."""
+        return [member.queued.pod for member in self.members]
+
+    @property
+    def seed(self) -> int:
+        """What breaks ties."""
+        first = self.members[0].queued
+        return tie_break_seed(first.pod.uid, first.attempts)
+
+    @property
+    def answers(self) -> GroupAnswers | None:
+        """What extenders have answered about the members; None if none was called."""
+        return self.calls.answers if self.calls is not None else None
+
+
+class _GivenUp(Exception):  # noqa: N818 - says what happened
+    """The attempt about a group ends without a result."""
+
+
+class GroupCycle:
+    """Runs attempts about groups; `settle` and `wake` are those of the scheduling loop."""
+
+    def __init__(
+        self,
+        scheduler: SchedulerState,
+        attempts: Attempts,
+        bindings: BindingCycle,
+        cache: ResultCache,
+        *,
+        slow: SlowDecisions,
+        two_halves: TwoHalves,
+        extenders: Extenders,
+        preemptions: PreemptionExecutor,
+        reports: Reports,
+        group_reports: GroupReports,
+        metrics: Metrics,
+        settle: Callable[[QueuedPod], bool],
+        wake: Callable[[], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._scheduler = scheduler
+        self._attempts = attempts
+        self._bindings = bindings
+        self._cache = cache
+        self._slow = slow
+        self._two_halves = two_halves
+        self._extenders = extenders
+        self._preemptions = preemptions
+        self._reports = reports
+        self._group_reports = group_reports
+        self._metrics = metrics
+        self._settle = settle
+        self._wake = wake
+        self._clock = clock
+        self._reservation = GroupReservation(scheduler, cache, clock)
+        self._backoffs = GroupBackoffs()
+        self._calling = set[tuple[int, str]]()
+        """The numbers of groups about which extenders are called, by the profile of the members."""
+        self._answered = deque[_GroupAttempt]()
+        """Those of them about which all extenders have answered, or failed."""
+        self._paused = 0.0
+        """Seconds of all pauses."""
+        self.turned = -math.inf
+        """When the last pause was over, which shows that the work goes on."""
+
+    @property
+    def answered(self) -> bool:
+        """Whether a group waits to be decided about because extenders have answered."""
+        return bool(self._answered)
+
+    def expire_nominations(self) -> None:
+        """End nominations of members that no attempt ends; to be called sometimes."""
+        for pod in self._reservation.expire(self._clock()):
+            self._reports.nomination_cleared(pod)
+
+    async def attempt(self, group: PodGroupState, queued: QueuedPod) -> None:
+        """Begin one attempt about all members of a group that have no node.
+
+        It has ended when this returns, unless extenders must be called first.
+        """
+        scheduler, now, pipeline = self._scheduler, self._clock(), queued.pipeline
+        if (group.number, pipeline.profile) in self._calling:
+            scheduler.queue.postpone(queued, now + _JOIN_SECONDS, now)
+            return
+        if self._backoffs.postpone(group, queued, scheduler, now):
+            return
+        members = take_members(group, queued, scheduler, now)
+        attempts = [Attempt(member, pipeline, now) for member in members]
+        attempt = _GroupAttempt(group, group.definition, attempts)
+        if group.incomplete is None and any(interested(pipeline, m.pod) for m in members):
+            wanted = partial(self._is_wanted, attempt, pipeline)
+            about = (self._extenders, pipeline, scheduler.cluster, self._cache, wanted)
+            attempt.calls = GroupCalls(*about)
+            self._begin_calls(attempt)
+        else:
+            await self._decide(attempt)
+
+    def _is_wanted(self, attempt: _GroupAttempt, pipeline: Pipeline, pod: Pod) -> bool:
+        """Return whether extenders are still to be called about the pod.
+
+        It is in flight with its group then, of which as much is required as before.
+        """
+        queued = self._scheduler.queue.get(pod.uid)
+        if queued is None or queued.queue is not None:
+            return False
+        is_member = self._is_member(queued, attempt.group, pipeline)
+        return is_member and has_same_requirements(attempt.group, attempt.definition)
+
+    def _is_member(self, queued: QueuedPod, group: PodGroupState, pipeline: Pipeline) -> bool:
+        """Return whether the pod is still scheduled with this group, by this pipeline."""
+        found = group_of(queued.pod, pipeline, self._scheduler.cluster)
+        return queued.pipeline is pipeline and found is group
+
+    def _begin_calls(self, attempt: _GroupAttempt) -> None:
+        """Have the extenders called about the members without an answer, in a task of its own."""
+        self._calling.add(attempt.key)
+        first, run = attempt.members[0].queued, partial(self._call_extenders, attempt)
+        self._two_halves.add_group(attempt.pipeline.profile, first, run)
+
+    async def _call_extenders(self, attempt: _GroupAttempt) -> None:
+        """Call the extenders; nothing is held meanwhile, and the loop decides afterwards.
+
+        A group that needs long gives way to others, and goes on when its next turn comes.
+        """
+        calls, profile, began = attempt.calls, attempt.pipeline.profile, self._clock()
+        if calls is None:
+            raise RuntimeError("no extender is interested in the group")
+        pods = (pod for pod in attempt.pods if calls.lacks(pod) and pod.uid not in calls.gone)
+
+        def gives_way() -> bool:
+            is_over = self._clock() - began >= _TURN_SECONDS
+            return is_over and self._two_halves.groups_wait(profile)
+
+        try:
+            finished = await calls.run(pods, attempt.seconds_left, gives_way)
+            attempt.seconds_left -= self._clock() - began
+            if not finished and not self._attempts.halted:
+                self._two_halves.give_way(profile, partial(self._call_extenders, attempt))
+                return
+        except StillEvaluating:
+            self._calling.discard(attempt.key)
+            self._put_back(attempt, refused=True)
+            self._wake()
+            return
+        except (ExtenderError, PluginFailed) as error:
+            attempt.failure = text_of(error)
+        except Exception as error:
+            logger.exception("calling the extenders for pod group %s failed", attempt.group.key)
+            attempt.failure = text_of(error)
+        self._answered.append(attempt)
+        self._wake()
+
+    def _put_back(self, attempt: _GroupAttempt, *, refused: bool = False) -> None:
+        """Put the members that no task binds back in the queue.
+
+        With `refused` they wait until the values that they need are evaluated.
+        """
+        now = self._clock()
+        if refused:
+            attempt.pipeline.evaluations.refused(now)
+        for member in attempt.members:
+            if not member.binding:
+                self._scheduler.queue.put_back(member.queued, now)
+
+    async def decide_answered(self) -> None:
+        """Decide about a group with what extenders have answered about its members.
+
+        If the group has changed or its members have another pipeline, the attempt is given up. If a
+        member has changed, or what the extenders passed was taken, they are called again.
+        """
+        attempt = self._answered.popleft()
+        self._calling.discard(attempt.key)
+        attempt.members = [member for member in attempt.members if self._goes_on(member, attempt)]
+        if not attempt.members:
+            return
+        if not has_same_requirements(attempt.group, attempt.definition):
+            self._put_back(attempt)
+            return
+        for queued in attempt.queued:
+            queued.outdated = False  # the decision begins now, with what the pod is now
+        calls = attempt.calls
+        lacking = calls is not None and any(calls.lacks(pod) for pod in attempt.pods)
+        if (lacking and not attempt.failure) or not await self._decide(attempt):
+            self._begin_calls(attempt)
+
+    def _goes_on(self, member: Attempt, attempt: _GroupAttempt) -> bool:
+        """Return whether the attempt about the member goes on after extenders were called.
+
+        Otherwise the pod is in a queue again, or in none if it has gone or is on a node.
+        """
+        queued, queue, now = member.queued, self._scheduler.queue, self._clock()
+        if self._attempts.has_left(member) or not self._settle(queued):
+            return False
+        gone = attempt.calls is not None and queued.pod.uid in attempt.calls.gone
+        if queued.pod.terminating or gone:
+            queue.done(queued, now)
+            return False
+        if queued.gated or not self._is_member(queued, attempt.group, member.pipeline):
+            queue.put_back(queued, now)
+            return False
+        return True
+
+    async def _decide(self, attempt: _GroupAttempt) -> bool:
+        """Decide about the members, with the answers that extenders have given in the calls.
+
+        Return False if what the extenders passed was taken, so that they must be called again.
+        """
+        metrics, profile = attempt.pipeline.metrics, attempt.pipeline.profile
+        paused, outer = self._paused, metrics.begin_attempt()
+        metrics.begin_decision()
+        try:
+            result = await self._try_group(attempt)
+            if result is None:
+                return False
+            seconds = self._clock() - attempt.members[0].began - (self._paused - paused)
+            self._metrics.pod_group_attempted(result, profile, seconds)
+        except (_GivenUp, StillEvaluating) as ended:
+            self._put_back(attempt, refused=isinstance(ended, StillEvaluating))
+        finally:
+            metrics.end_decision(profile)
+            metrics.end_attempt(outer)
+        return True
+
+    def _binding_of(self, group: PodGroupState) -> GroupBinding | None:
+        """Return the binding of members of the group that is not over; None if there is none.
+
+        It is found by the uids of the members: the name of a group returns, and a group that is
+        named by labels is known anew when the profile that knows the label returns.
+        """
+        for uid, under_way in self._scheduler.being_bound.items():
+            together = under_way.together
+            if together is not None and not together.over and group.has_on_node(uid):
+                return together
+        return None
+
+    def _called_off(self, group: PodGroupState) -> str:
+        """Return why the binding of the group's members was called off; "" if it was not."""
+        together = self._binding_of(group)
+        return (together.called_off or "") if together is not None else ""
+
+    async def _failed(self, attempt: _GroupAttempt, message: str) -> None:
+        """End the attempt in an error for all members that no task binds."""
+        self._group_reports.failed(attempt.group, message)
+        left = [member for member in attempt.members if not member.binding]
+        await self._in_slices(self._fail_members(left, message), attempt.pipeline.metrics)
+
+    async def _try_group(self, attempt: _GroupAttempt) -> str | None:
+        """Decide about the members; each is handed to its binding, or is in a queue again.
+
+        Return the result as metrics name it. It is None if nothing is decided, because extenders
+        must be called again; the members are in flight then.
+
+        Raises:
+            _GivenUp: because the group has changed meanwhile; members may still be in flight.
+            StillEvaluating: because values are evaluated first; the same.
+        """
+        group, members = attempt.group, attempt.queued
+        metrics = attempt.pipeline.metrics
+        if failure := attempt.failure or self._called_off(group):
+            await self._failed(attempt, failure)
+            return "error"
+        try:
+            obstacle, definition = group.incomplete, group.definition
+            as_before = partial(is_unchanged, group, definition, members, self._scheduler)
+            decision = await self._group_decision(attempt, obstacle)
+            result = "scheduled" if decision.rows else "unschedulable"
+            fails = not decision.rows and obstacle is None
+            if fails and as_before() and await self._lost(attempt):
+                return None
+            if decision.tries and not decision.rows and as_before():
+                decision, waits = await self._preempt(attempt, decision)
+                result = "waiting_on_preemption" if waits else result
+            if fails and as_before():
+                steps = self._reservation.update(group, members, self._clock(), attempt.answers)
+                await self._in_slices(steps, metrics)
+                nominated = any(map(self._attempts.nominated_node, attempt.members))
+                if not nominated and as_before():
+                    self._delete_half_group(group, attempt.pipeline)
+            self._group_reports.decided(group, decision)
+            await self._in_slices(self._unschedulable(attempt, decision), metrics)
+        except (_GivenUp, StillEvaluating):
+            raise
+        except Exception as error:
+            if not isinstance(error, PluginFailed):
+                logger.exception("scheduling the pod group %s failed", group.key)
+            await self._failed(attempt, text_of(error))
+            return "error"
+        else:
+            return result
+
+    async def _lost(self, attempt: _GroupAttempt) -> bool:
+        """Return whether a node that extenders passed fits no more.
+
+        The answers about it are dropped then.
+        """
+        if attempt.calls is None:
+            return False
+        steps = attempt.calls.drop_lost(attempt.pods, self._clock)
+        return await self._in_slices(steps, attempt.pipeline.metrics)
+
+    async def _in_slices(self, work: Slices[_Result], metrics: PluginMetrics) -> _Result:
+        """Return the result of work about a group; other tasks run in its pauses.
+
+        Raises:
+            _GivenUp: this scheduler decides nothing more.
+        """
+        with closing(work):
+            while True:
+                try:
+                    next(work)
+                except StopIteration as ended:
+                    result: _Result = ended.value
+                    return result
+                paused = self._clock()
+                with metrics.suspended():
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                self.turned = self._clock()
+                self._paused += self.turned - paused
+                if self._attempts.halted:
+                    raise _GivenUp
+
+    async def _group_decision(self, attempt: _GroupAttempt, obstacle: str | None) -> GroupDecision:
+        """Return the decision, with the members assumed; without one if there is an obstacle."""
+        if obstacle is None:
+            return await self._assume(attempt)
+        for pod in self._reservation.withdraw(attempt.group):
+            self._reports.nomination_cleared(pod)
+        return GroupDecision({}, message=obstacle, plugins=_GANG)
+
+    async def _assume(self, attempt: _GroupAttempt) -> GroupDecision:
+        """Assume the members that fit together, and begin the tasks that bind them.
+
+        Return the decision; nothing is assumed if it has no rows.
+        """
+        group, pipeline = attempt.group, attempt.pipeline
+        steps = place_group(
+            group,
+            attempt.pods,
+            self._slow.pipeline_for(pipeline),
+            self._scheduler.cluster,
+            self._cache,
+            seed=attempt.seed,
+            assume=partial(self._assume_together, attempt, group.definition),
+            clock=self._clock,
+            answers=attempt.answers,
+        )
+        began, paused = self._clock(), self._paused
+        decision = await self._in_slices(steps, pipeline.metrics)
+        took = self._clock() - began - (self._paused - paused)
+        self._metrics.pod_group_decided(took)
+        self._slow.decided(pipeline, str(group.key), took / len(attempt.members))
+        for member in attempt.members:
+            member.took = took / len(attempt.members)
+        return decision
+
+    def _assume_together(
+        self,
+        attempt: _GroupAttempt,
+        definition: PodGroup | None,
+        decision: GroupDecision,
+        check: MemberCheck,
+    ) -> Slices[None]:
+        """Assume the members on their rows, and begin their bindings.
+
+        Raises:
+            _GivenUp: in a pause the group or one of these members was changed.
+        """
+        group, scheduler, now = attempt.group, self._scheduler, self._clock()
+        chosen = [a for a in attempt.members if a.queued.pod.uid in decision.rows]
+        if check.budget.pauses and not _still_wanted(group, definition, len(chosen)):
+            raise _GivenUp
+        joined = self._binding_of(group)
+        together = joined or self._new_binding(group)
+        assumed = yield from assume_together(
+            [(a.queued, decision.rows[a.queued.pod.uid]) for a in chosen],
+            together,
+            attempt.pipeline,
+            scheduler,
+            check,
+            now=now,
+        )
+        changed = check.budget.pauses and not (
+            all(is_current(a.queued, scheduler) for a in chosen)
+            and _still_wanted(group, definition, 0)
+        )
+        if changed or together.called_off is not None or (joined is not None and joined.over):
+            for one in assumed:
+                one.undo.close()
+            raise _GivenUp
+        together.join(len(assumed))
+        yield from self._begin_bindings(zip(chosen, assumed, strict=True), check.budget, now)
+
+    def _begin_bindings(
+        self, assumed: Iterable[tuple[Attempt, AssumedPod]], budget: SearchBudget, now: float
+    ) -> Slices[None]:
+        """Begin the bindings of all these members; a member that has gone meanwhile is undone."""
+        scheduler, left = self._scheduler, deque(assumed)
+        try:
+            while left:
+                attempt, one = left.popleft()
+                if scheduler.queue.get(one.pod.uid) is not attempt.queued:
+                    _give_up(one, "it was deleted")
+                    continue
+                scheduler.state.announce(one.pod)
+                self._record(attempt, one.node, None)
+                self._bindings.begin(attempt, one, now)
+                yield from budget.pause()
+        finally:
+            for _, one in left:
+                _give_up(one, "the scheduler is stopping")
+
+    def _new_binding(self, group: PodGroupState) -> GroupBinding:
+        return GroupBinding(
+            group, on_called_off=self._report_called_off, on_half_bound=self._half_bound
+        )
+
+    async def _preempt(
+        self, attempt: _GroupAttempt, decision: GroupDecision
+    ) -> tuple[GroupDecision, bool]:
+        """Nominate the members where preemption makes space for all, or withdraw what they have.
+
+        Nobody is evicted if the group or a member has changed in a pause. Return the decision with
+        its message, and whether the members wait for victims.
+        """
+        scheduler, group, members = self._scheduler, attempt.group, attempt.queued
+        definition = group.definition
+        steps = preempt_for_group(
+            group,
+            attempt.pods,
+            attempt.pipeline,
+            scheduler.cluster,
+            self._cache,
+            seed=attempt.seed,
+            now=time.time(),
+            clock=self._clock,
+            answers=attempt.answers,
+        )
+        answer = await self._in_slices(steps, attempt.pipeline.metrics)
+        if not is_unchanged(group, definition, members, scheduler):
+            return decision, False
+        if isinstance(answer, GroupNomination):
+            victims, now = [victim.key for victim in answer.victims], self._clock()
+            for member in members:
+                if (node := answer.nodes.get(member.pod.uid)) is not None:
+                    scheduler.decisions.nominated(member.pod.uid, node, victims, now)
+            self._metrics.preemption_attempted()
+            self._metrics.preempted(self._preemptions.begin_group(members, answer))
+            return decision, True
+        if isinstance(answer, Unschedulable) and not self._reservation.holds(group):
+            for member in members:
+                scheduler.state.withdraw(member.pod.uid)
+        return replace(decision, message=f"{decision.message} {answer.reason}".rstrip()), False
+
+    def _fail_members(self, attempts: Iterable[Attempt], message: str) -> Slices[None]:
+        """End the attempt in an error for each of these members."""
+        budget = SearchBudget(clock=self._clock)
+        for attempt in attempts:
+            if not self._attempts.has_left(attempt):
+                self._attempts.fail(attempt, message)
+            yield from budget.pause()
+
+    def _unschedulable(self, attempt: _GroupAttempt, decision: GroupDecision) -> Slices[None]:
+        """End the attempt for the members that get no node; their backoff is that of the group."""
+        members = [m for m in attempt.members if m.queued.pod.uid not in decision.rows]
+        by_shapes = decision.by_shapes and self._are_all(attempt)
+        budget = SearchBudget(clock=self._clock)
+        count = max((member.queued.unschedulable_count for member in members), default=0)
+        for member in members:
+            if self._attempts.has_left(member):
+                continue
+            self._attempts.count(member, "unschedulable")
+            queued = member.queued
+            queued.unschedulable_count, queued.decided_by_shapes = count, by_shapes
+            # Before the pod is in a queue again: its state says when the attempt began.
+            self._record(member, None, decision.message)
+            self._attempts.unschedulable(member, decision.plugins, decision.message)
+            yield from budget.pause()
+
+    def _are_all(self, attempt: _GroupAttempt) -> bool:
+        """Return whether these are all members of the group without a node, and none nominated."""
+        return attempt.group.unscheduled.keys() == {pod.uid for pod in attempt.pods} and not any(
+            map(self._attempts.nominated_node, attempt.members)
+        )
+
+    def _record(self, attempt: Attempt, node: str | None, message: str | None) -> None:
+        """Keep the decision about a member of a group, which was not scored by itself."""
+        decision = Decision(
+            pod=attempt.queued.pod.key,
+            profile=attempt.pipeline.profile,
+            profile_generation=attempt.pipeline.generation,
+            node=node,
+            nominated_node=None,
+            victims=(),
+            scores=None,
+            rejections={},
+            message=message,
+        )
+        uid, now = attempt.queued.pod.uid, self._clock()
+        self._scheduler.decisions.decided(uid, decision, now, cause=message or "")
+
+    def _report_called_off(self, group: PodGroupState, reason: str) -> None:
+        """Report why the group failed, unless the scheduler stops or the group has gone."""
+        if not self._attempts.halted and self._is_known(group):
+            self._group_reports.failed(group, reason)
+
+    def _is_known(self, group: PodGroupState) -> bool:
+        """Return whether the group still has a definition or a member; names of groups return."""
+        return self._scheduler.state.pod_groups.get(group.key) is group
+
+    def _half_bound(self, group: PodGroupState, pipeline: Pipeline, bound: Sequence[Pod]) -> None:
+        """Delete these members, unless the group has gone."""
+        if self._is_known(group):
+            self._delete_half_group(group, pipeline, bound)
+
+    def _delete_half_group(
+        self, group: PodGroupState, pipeline: Pipeline, bound: Sequence[Pod] = ()
+    ) -> None:
+        """Delete the members that are bound though the group could not be, if the profile says so.
+
+        They are those that were `bound` just now, and if the group was never bound whole, those
+        that were bound before, maybe by a former leader.
+        """
+        policy, definition = pipeline.group_policy, group.definition
+        if policy is None or not policy.delete_bound_members or definition is None:
+            return
+        half = {pod.uid: pod for pod in bound}
+        if definition.uid and not definition.initially_scheduled:
+            half |= {placed.pod.uid: placed.pod for placed in group.assigned.values()}
+        if half and len(half) < group.minimum and self._binding_of(group) is None:
+            self._preemptions.delete_members(tuple(half.values()))
+
+
+def _give_up(assumed: AssumedPod, reason: str) -> None:
+    """Unreserve and forget a member of a group that no task binds yet."""
+    assumed.undo.close()
+    assumed.failed(reason)
+    assumed.ended(None)
+
+
+def _still_wanted(group: PodGroupState, before: PodGroup | None, more: int) -> bool:
+    """Return whether the group has its minimum with so many more members on nodes.
+
+    Its definition must be what it was before, but for the status.
+    """
+    enough = group.minimum <= group.scheduled_pods_count + more
+    return enough and has_same_requirements(group, before)
