@@ -1,21 +1,15 @@
 """Groups in the loop: all members at once or none, against an API server on loopback."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator
 from itertools import count, pairwise
 from typing import Any, ClassVar
 
 import pytest
 
-from deciding import Deciding
 from engine.test_loop import PLUGINS, Bindings, Engine, Marked, until
 from kube.api_server import ApiServer, Request
-from mooring.engine.assumed import PodRejected
 from mooring.engine.groups import cycle
-from mooring.engine.groups.decision import GroupDecision
-from mooring.engine.groups.members import place_group
-from mooring.engine.groups.placement import DecisionOutdated, MemberCheck
-from mooring.engine.groups.slices import run_whole
 from mooring.framework.handle import Handle
 from mooring.framework.placements import Placement
 from mooring.framework.post_filter import (
@@ -362,72 +356,6 @@ async def test_a_new_member_waits_for_the_backoff_of_its_group_and_moves_no_othe
         attempts = {queued.pod.name: queued.attempts for queued in queue}
         assert attempts == {"g-0": 2, "g-1": 2, "late0": 1, "late1": 1, "late2": 1}
         await until(lambda: len(bindings.statuses) == 7)
-
-
-def attempted(assume: Callable[[MemberCheck], None]) -> GroupDecision:
-    """The decision about a group of two that fit, in an attempt that assumes them like this."""
-    deciding = Deciding(node("a"), pod_group("g", 2))
-    pods = [parse_pod(raw) for raw in members("g", 2)]
-    for member in pods:
-        deciding.state.put_unscheduled(member)
-    group = deciding.state.pod_groups.of(pods[0])
-    assert group is not None
-
-    def assumed(_decision: GroupDecision, check: MemberCheck) -> tuple[None, ...]:
-        assume(check)
-        return ()
-
-    about = (group, pods, deciding.pipeline, deciding.cluster, deciding.shared)
-    return run_whole(place_group(*about, seed=0, assume=assumed))
-
-
-def test_a_decision_that_begins_again_has_what_is_left_of_the_budget_and_knows_the_pauses() -> None:
-    left = list[int]()
-
-    def outdated_twice(check: MemberCheck) -> None:
-        left.append(check.budget.left)
-        assert check.budget.pauses == len(left) - 1
-        check.budget.resumed()
-        if len(left) < 3:
-            raise DecisionOutdated
-
-    assert attempted(outdated_twice).rows
-    assert left[0] > left[1] > left[2]
-
-
-def test_a_decision_does_not_begin_again_once_the_budget_is_spent() -> None:
-    begun = count()
-
-    def outdated(check: MemberCheck) -> None:
-        next(begun)
-        check.budget.spend(check.budget.left + 1)
-        raise DecisionOutdated
-
-    decision = attempted(outdated)
-    assert decision.message == "the cluster changed each time while nodes were searched for"
-    assert not decision.rows
-    assert next(begun) == 1
-
-
-def test_a_node_that_rejects_a_member_may_go_before_the_group_is_decided_about_again() -> None:
-    deciding = Deciding(node("small", cpu="1"), node("large"), pod_group("g", 1))
-    member = parse_pod(pod("m", cpu="2", group="g"))
-    deciding.state.put_unscheduled(member)
-    group = deciding.state.pod_groups.of(member)
-    assert group is not None
-
-    def rejecting(_decision: GroupDecision, _check: MemberCheck) -> Iterator[None]:
-        """Permit rejects the member after a pause."""
-        yield
-        raise PodRejected("Limits", "no", "large", member)
-
-    about = (group, [member], deciding.pipeline, deciding.cluster, deciding.shared)
-    steps = place_group(*about, seed=0, assume=rejecting)
-    next(steps)
-    deciding.state.delete(Kind.NODE, "large")
-    decision = run_whole(steps)
-    assert not decision.rows
-    assert decision.message == "member default/m: 0/1 nodes are available: 1 no."
 
 
 class Counting:

@@ -1,7 +1,7 @@
 """Groups placed in a trial, against a checker that tries every placement of small groups."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, TypeVar
@@ -15,18 +15,17 @@ from deciding import Deciding
 from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFailure
 from mooring.engine.groups.answers import GroupAnswers
 from mooring.engine.groups.decision import GroupDecision
-from mooring.engine.groups.members import place_group
 from mooring.engine.groups.placement import (
     Assignment,
     DecisionOutdated,
     GroupSearch,
-    MemberCheck,
 )
+from mooring.engine.groups.plan import GroupPlanner, reserve_members
 from mooring.engine.groups.slices import SearchBudget, Slices
 from mooring.model.events import Kind
 from mooring.model.node import HOSTNAME, parse_node
 from mooring.model.objects import parse_object
-from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod, pod_group, uid_of
 
 Raw = dict[str, Any]
@@ -307,13 +306,6 @@ def test_a_search_ends_when_another_scheduler_binds_a_member_in_a_pause() -> Non
     assert [placed.pod for placed in deciding.state.pods] == [bound]
 
 
-def test_a_member_that_another_scheduler_bound_does_not_fit_any_more() -> None:
-    deciding = Deciding(node("a"), node("b"))
-    check, pods = checked(deciding, [pod("m")])
-    deciding.place(pod("m"), "b")
-    assert not check.fits(pods[0], deciding.state.nodes.row_of["a"])
-
-
 def test_a_search_that_is_closed_in_a_pause_leaves_nothing() -> None:
     deciding = Deciding(node("a"), node("b"))
     members = [pod(f"x{i}", cpu="1", ports=(80,)) for i in range(2)]
@@ -322,56 +314,6 @@ def test_a_search_that_is_closed_in_a_pause_leaves_nothing() -> None:
     next(steps)
     steps.close()
     assert len(deciding.state.pods) == 0
-
-
-def checked(deciding: Deciding, members: list[Raw]) -> tuple[MemberCheck, list[Pod]]:
-    """The check of members after a pause."""
-    budget = pausing()
-    search = search_for(deciding, members, budget=budget)
-    check = MemberCheck(search)
-    budget.resumed()
-    return check, [parse_pod(raw) for raw in members]
-
-
-def test_members_that_are_counted_are_checked_beside_those_before_them() -> None:
-    deciding = Deciding(node("a", cpu="2"))
-    check, pods = checked(deciding, [pod(f"m{i}", cpu="1") for i in range(3)])
-    row = deciding.state.nodes.row_of["a"]
-    fits = []
-    for member in pods:
-        fits.append(check.fits(member, row))
-        if fits[-1]:
-            deciding.state.assume(member, row)
-    assert fits == [True, True, False]
-
-
-def test_a_member_with_a_port_is_checked_against_the_pods_of_now() -> None:
-    deciding = Deciding(node("a"), node("b"))
-    check, pods = checked(deciding, [pod(f"m{i}", ports=(80,)) for i in range(2)])
-    deciding.place(pod("other", ports=(80,)), "a")
-    rows = deciding.state.nodes.row_of
-    assert [check.fits(pods[0], rows["a"]), check.fits(pods[1], rows["b"])] == [False, True]
-
-
-@pytest.mark.parametrize("ports", [(), (80,)])
-def test_what_another_pod_is_nominated_to_is_not_free_but_what_a_member_is(
-    ports: tuple[int, ...],
-) -> None:
-    deciding = Deciding(node("a", cpu="1"), node("b", cpu="1"))
-    raws = [pod(f"m{i}", cpu="1", ports=ports) for i in range(2)]
-    deciding.nominate(raws[1], "a")
-    deciding.nominate(pod("other", cpu="1"), "b")
-    check, pods = checked(deciding, raws)
-    rows = deciding.state.nodes.row_of
-    assert [check.fits(pods[0], rows["a"]), check.fits(pods[1], rows["b"])] == [True, False]
-
-
-def test_no_member_fits_any_more_when_the_labels_of_a_node_changed() -> None:
-    deciding = Deciding(node("a", labels={"rack": "r1"}))
-    check, pods = checked(deciding, [pod("m")])
-    raw = node("a", labels={"rack": "r2"})
-    deciding.state.put(Kind.NODE, "a", parse_object(Kind.NODE, raw))
-    assert not check.fits(pods[0], deciding.state.nodes.row_of["a"])
 
 
 @dataclass(frozen=True)
@@ -593,37 +535,35 @@ class Disturbed:
         known = {**self.others, **self.members}
         return [known[placed.pod.name] for placed in self.deciding.cluster.pods_on(row)]
 
-    def assume(self, decision: GroupDecision, check: MemberCheck) -> Iterator[None]:
-        """As the loop does: one after the other, with a pause after each; or none."""
-        state, assumed = self.deciding.state, list[Pod]()
-        for member in self.pods:
-            row = decision.rows.get(member.uid)
-            if row is None:
-                continue
-            if not check.fits(member, row):
-                for other in assumed:
-                    state.forget(other)
-                raise DecisionOutdated
-            state.assume(member, row)
-            assumed.append(member)
-            yield from check.budget.pause()
-
     def run(self) -> tuple[GroupDecision, int]:
         """The decision, and how many pauses there were."""
         group = self.deciding.state.pod_groups.of(self.pods[0])
         assert group is not None
         seconds = count()
-        steps = place_group(
+        planner = GroupPlanner(
             group,
             self.pods,
             self.deciding.pipeline,
             self.deciding.cluster,
             self.deciding.shared,
             seed=0,
-            assume=self.assume,
             clock=lambda: float(next(seconds)),
         )
-        return driven(steps, self.disturb)
+        return driven(self.committed(planner), self.disturb)
+
+    def committed(self, planner: GroupPlanner) -> Slices[GroupDecision]:
+        """Plan until the members of a plan can be assumed, with a pause after each; or none."""
+        while True:
+            plan = yield from planner.plan()
+            if isinstance(plan, GroupDecision):
+                return plan
+            try:
+                pipeline, state = self.deciding.pipeline, self.deciding.state
+                yield from reserve_members(plan, pipeline, state)
+            except DecisionOutdated as outdated:
+                planner.failed(outdated)
+            else:
+                return plan.decision
 
 
 def test_a_group_is_placed_rightly_or_not_at_all_while_the_cluster_changes() -> None:

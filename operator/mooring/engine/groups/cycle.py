@@ -11,12 +11,12 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
 
-from mooring.engine.assumed import AssumedPod
+from mooring.engine.assumed import AssumedPod, PodRejected, permit
 from mooring.engine.attempts import Attempt, Attempts
 from mooring.engine.binding import BindingCycle
 from mooring.engine.cycle import tie_break_seed
@@ -30,15 +30,13 @@ from mooring.engine.groups.calls import GroupCalls
 from mooring.engine.groups.decision import GroupDecision, preempt_for_group
 from mooring.engine.groups.members import (
     GroupBackoffs,
-    assume_together,
     group_of,
     has_same_requirements,
-    is_current,
     is_unchanged,
-    place_group,
     take_members,
 )
-from mooring.engine.groups.placement import MemberCheck
+from mooring.engine.groups.placement import DecisionOutdated
+from mooring.engine.groups.plan import GroupPlan, GroupPlanner, reserve_members
 from mooring.engine.groups.reports import GroupReports
 from mooring.engine.groups.reservation import GroupReservation
 from mooring.engine.groups.slices import SearchBudget, Slices
@@ -367,27 +365,25 @@ class GroupCycle:
             _GivenUp: because the group has changed meanwhile; members may still be in flight.
             StillEvaluating: because values are evaluated first; the same.
         """
-        group, members = attempt.group, attempt.queued
-        metrics = attempt.pipeline.metrics
+        group, metrics = attempt.group, attempt.pipeline.metrics
         if failure := attempt.failure or self._called_off(group):
             await self._failed(attempt, failure)
             return "error"
         try:
-            obstacle, definition = group.incomplete, group.definition
-            as_before = partial(is_unchanged, group, definition, members, self._scheduler)
+            obstacle = group.incomplete
             decision = await self._group_decision(attempt, obstacle)
             result = "scheduled" if decision.rows else "unschedulable"
             fails = not decision.rows and obstacle is None
-            if fails and as_before() and await self._lost(attempt):
+            if fails and self._is_unchanged(attempt) and await self._lost(attempt):
                 return None
-            if decision.tries and not decision.rows and as_before():
+            if decision.tries and not decision.rows and self._is_unchanged(attempt):
                 decision, waits = await self._preempt(attempt, decision)
                 result = "waiting_on_preemption" if waits else result
-            if fails and as_before():
-                steps = self._reservation.update(group, members, self._clock(), attempt.answers)
-                await self._in_slices(steps, metrics)
+            if fails and self._is_unchanged(attempt):
+                about = (group, attempt.queued, self._clock(), attempt.answers)
+                await self._in_slices(self._reservation.update(*about), metrics)
                 nominated = any(map(self._attempts.nominated_node, attempt.members))
-                if not nominated and as_before():
+                if not nominated and self._is_unchanged(attempt):
                     self._delete_half_group(group, attempt.pipeline)
             self._group_reports.decided(group, decision)
             await self._in_slices(self._unschedulable(attempt, decision), metrics)
@@ -400,6 +396,11 @@ class GroupCycle:
             return "error"
         else:
             return result
+
+    def _is_unchanged(self, attempt: _GroupAttempt) -> bool:
+        """Return whether the group and all members are as they were when the attempt began."""
+        about = (attempt.group, attempt.definition, attempt.queued, self._scheduler)
+        return is_unchanged(*about)
 
     async def _lost(self, attempt: _GroupAttempt) -> bool:
         """Return whether a node that extenders passed fits no more.
@@ -435,29 +436,26 @@ class GroupCycle:
     async def _group_decision(self, attempt: _GroupAttempt, obstacle: str | None) -> GroupDecision:
         """Return the decision, with the members assumed; without one if there is an obstacle."""
         if obstacle is None:
-            return await self._assume(attempt)
+            return await self._place(attempt)
         for pod in self._reservation.withdraw(attempt.group):
             self._reports.nomination_cleared(pod)
         return GroupDecision({}, message=obstacle, plugins=_GANG)
 
-    async def _assume(self, attempt: _GroupAttempt) -> GroupDecision:
-        """Assume the members that fit together, and begin the tasks that bind them.
-
-        Return the decision; nothing is assumed if it has no rows.
-        """
+    async def _place(self, attempt: _GroupAttempt) -> GroupDecision:
+        """Decide about the group, and have the members bound that get nodes."""
         group, pipeline = attempt.group, attempt.pipeline
-        steps = place_group(
+        planner = GroupPlanner(
             group,
             attempt.pods,
             self._slow.pipeline_for(pipeline),
             self._scheduler.cluster,
             self._cache,
             seed=attempt.seed,
-            assume=partial(self._assume_together, attempt, group.definition),
             clock=self._clock,
             answers=attempt.answers,
         )
         began, paused = self._clock(), self._paused
+        steps = self._plan_and_commit(attempt, planner)
         decision = await self._in_slices(steps, pipeline.metrics)
         took = self._clock() - began - (self._paused - paused)
         self._metrics.pod_group_decided(took)
@@ -466,42 +464,58 @@ class GroupCycle:
             member.took = took / len(attempt.members)
         return decision
 
-    def _assume_together(
-        self,
-        attempt: _GroupAttempt,
-        definition: PodGroup | None,
-        decision: GroupDecision,
-        check: MemberCheck,
-    ) -> Slices[None]:
-        """Assume the members on their rows, and begin their bindings.
+    def _plan_and_commit(
+        self, attempt: _GroupAttempt, planner: GroupPlanner
+    ) -> Slices[GroupDecision]:
+        """Return the decision whose plan was committed, or why there is none.
+
+        Raises:
+            _GivenUp: the group or one of its members was changed in a pause.
+        """
+        while True:
+            plan = yield from planner.plan()
+            if isinstance(plan, GroupDecision):
+                return plan
+            try:
+                yield from self._commit(plan, attempt)
+            except (DecisionOutdated, PodRejected) as failure:
+                planner.failed(failure)
+            else:
+                return plan.decision
+
+    def _commit(self, plan: GroupPlan, attempt: _GroupAttempt) -> Slices[None]:
+        """Assume the members on their nodes, and begin their bindings; or change nothing.
 
         Raises:
             _GivenUp: in a pause the group or one of these members was changed.
+            PodRejected: by a Reserve or Permit plugin.
+            PluginFailed: if one of them fails.
+            DecisionOutdated: a member does not fit any more.
         """
         group, scheduler, now = attempt.group, self._scheduler, self._clock()
-        chosen = [a for a in attempt.members if a.queued.pod.uid in decision.rows]
-        if check.budget.pauses and not _still_wanted(group, definition, len(chosen)):
-            raise _GivenUp
         joined = self._binding_of(group)
         together = joined or self._new_binding(group)
-        assumed = yield from assume_together(
-            [(a.queued, decision.rows[a.queued.pod.uid]) for a in chosen],
-            together,
-            attempt.pipeline,
-            scheduler,
-            check,
-            now=now,
-        )
-        changed = check.budget.pauses and not (
-            all(is_current(a.queued, scheduler) for a in chosen)
-            and _still_wanted(group, definition, 0)
-        )
-        if changed or together.called_off is not None or (joined is not None and joined.over):
+        reserved = yield from reserve_members(plan, attempt.pipeline, scheduler.state)
+        members = {member.queued.pod.uid: member for member in attempt.members}
+        chosen = [members[pod.uid] for pod, _, _ in reserved]
+        with ExitStack() as undo:
+            for _, _, stack in reserved:
+                undo.callback(stack.close)
+            names, pipeline = scheduler.state.nodes.names, attempt.pipeline
+            assumed = [
+                AssumedPod(member.queued, pod, names[row], pipeline, stack, together=together)
+                for member, (pod, row, stack) in zip(chosen, reserved, strict=True)
+            ]
             for one in assumed:
-                one.undo.close()
-            raise _GivenUp
+                one.sampled = pipeline.metrics.sampled
+                one.permitted = permit(one, scheduler.waiting, now)
+            queued = [member.queued for member in chosen]
+            unchanged = is_unchanged(group, attempt.definition, queued, scheduler, assumed=True)
+            if not unchanged or together.called_off is not None or (joined and joined.over):
+                raise _GivenUp
+            undo.pop_all()
         together.join(len(assumed))
-        yield from self._begin_bindings(zip(chosen, assumed, strict=True), check.budget, now)
+        yield from self._begin_bindings(zip(chosen, assumed, strict=True), plan.budget, now)
 
     def _begin_bindings(
         self, assumed: Iterable[tuple[Attempt, AssumedPod]], budget: SearchBudget, now: float
@@ -536,7 +550,6 @@ class GroupCycle:
         its message, and whether the members wait for victims.
         """
         scheduler, group, members = self._scheduler, attempt.group, attempt.queued
-        definition = group.definition
         steps = preempt_for_group(
             group,
             attempt.pods,
@@ -549,7 +562,7 @@ class GroupCycle:
             answers=attempt.answers,
         )
         answer = await self._in_slices(steps, attempt.pipeline.metrics)
-        if not is_unchanged(group, definition, members, scheduler):
+        if not self._is_unchanged(attempt):
             return decision, False
         if isinstance(answer, GroupNomination):
             victims, now = [victim.key for victim in answer.victims], self._clock()
@@ -648,12 +661,3 @@ def _give_up(assumed: AssumedPod, reason: str) -> None:
     assumed.undo.close()
     assumed.failed(reason)
     assumed.ended(None)
-
-
-def _still_wanted(group: PodGroupState, before: PodGroup | None, more: int) -> bool:
-    """Return whether the group has its minimum with so many more members on nodes.
-
-    Its definition must be what it was before, but for the status.
-    """
-    enough = group.minimum <= group.scheduled_pods_count + more
-    return enough and has_same_requirements(group, before)

@@ -309,7 +309,7 @@ class _GroupDryRun:
             DecisionOutdated: what was found before is of no use.
         """
         self._paused = True
-        if self._search.is_outdated:
+        if self._search.is_outdated():
             raise DecisionOutdated
 
     def place(self, without: Collection[Pod]) -> Slices[Mapping[Uid, int] | None]:

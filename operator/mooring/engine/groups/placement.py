@@ -6,7 +6,7 @@ constraints, volumes or devices, the members are placed in trials, and such memb
 Every filter of the profile holds for each member beside all those placed before it.
 
 A long search pauses (`slices`). Its trial is closed then, because other tasks change the cluster,
-and made again afterwards. What it finds may not fit any more: `MemberCheck` says whether it does.
+and made again afterwards. What it finds may not fit any more: the plan knows (`plan`).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ from mooring.state.columns import IntArray
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["Assignment", "DecisionOutdated", "GroupSearch", "MemberCheck", "without_node"]
+__all__ = ["Assignment", "DecisionOutdated", "FreeForMembers", "GroupSearch", "without_node"]
 
 _MOST_TRIES: Final = 24
 _COUNTING: Final = 5
@@ -247,7 +247,7 @@ class GroupSearch:
         extended: Mapping[str, ExtendedNodes] | None = None,
     ) -> None:
         self.budget = budget or SearchBudget()
-        self._members = members
+        self.members = members
         self._others = others
         self._ended = ended
         self._pipeline = pipeline
@@ -272,17 +272,17 @@ class GroupSearch:
     def place_in_slices(self, candidates: IntArray | None = None) -> Slices[Assignment]:
         """The result of `place`.
 
-        After a pause it may not fit any more, which `MemberCheck` finds out.
+        After a pause it may not fit any more, which the plan finds out (`plan`).
 
         Raises:
             DecisionOutdated: in a pause.
         """
         extended = self._extended
-        shapes = len({(pod.shape, extended.get(pod.uid)) for pod in self._members})
+        shapes = len({(pod.shape, extended.get(pod.uid)) for pod in self.members})
         if shapes > _MOST_SHAPES:
             what = "specs or answers of extenders" if extended else "specs"
             cause = f"its members have {shapes} different {what}, and at most {_MOST_SHAPES} can be"
-            return Assignment({}, len(self._members), 0, cause=f"{cause} placed together")
+            return Assignment({}, len(self.members), 0, cause=f"{cause} placed together")
         with self.beside() as beside:
             yield from beside.pause()
             yield from _pausing(self._find_classes(), beside)
@@ -297,7 +297,7 @@ class GroupSearch:
     def beside(self) -> _Beside:
         """A trial in which no member is nominated or placed yet."""
         return _Beside(
-            self._members,
+            self.members,
             self._others,
             self._ended,
             self._pipeline,
@@ -313,7 +313,7 @@ class GroupSearch:
         microseconds for each pod and trial.
         """
         return GroupSearch(
-            self._members,
+            self.members,
             self._pipeline,
             self._cluster,
             self._cache,
@@ -335,23 +335,19 @@ class GroupSearch:
         """Whether extenders have filtered out any node for any member."""
         return any((nodes.reason_at > 0).any() for nodes in {*self._extended.values()})
 
-    @property
-    def is_outdated(self) -> bool:
-        """Whether the search cannot go on after a pause, as DecisionOutdated says."""
-        waiting = without_node(self._members, self._cluster)
-        return self.nodes_changed or len(waiting) < len(self._members)
+    def is_outdated(self, members: Sequence[Pod] | None = None) -> bool:
+        """Return whether what was found before a pause is of no use, as DecisionOutdated says.
 
-    @property
-    def nodes_changed(self) -> bool:
-        """Whether nodes came or went, or their labels or taints changed, since the beginning."""
-        return _version(self._cluster) != self._version
+        That is so if nodes came or went, or their labels or taints changed, or if one of these
+        members, or of all, is on a node now.
+        """
+        if _version(self._cluster) != self._version:
+            return True
+        searched = self.members if members is None else members
+        return len(without_node(searched, self._cluster)) < len(searched)
 
-    def is_on_node(self, pod: Pod) -> bool:
-        """Whether the member is on a node now."""
-        return not without_node((pod,), self._cluster)
-
-    def left(self, slots: IntArray | None = None) -> "_Left | None":
-        """What is left for the members now; None if they are not all counted.
+    def free_for_members(self, slots: IntArray | None = None) -> "FreeForMembers | None":
+        """Return what is free for the members now; None if they are not all counted.
 
         The pods of these pod columns' slots (int64) count as if they had left their nodes.
         """
@@ -367,7 +363,7 @@ class GroupSearch:
             for members, c in zip(self._classes, counted, strict=True):
                 item = self._item_of(members, c, resources, free, present)
                 items |= dict.fromkeys((pod.uid for pod in members.pods), item)
-            return _Left(free, items)
+            return FreeForMembers(free, items)
 
     def fits(self, pod: Pod, row: int) -> bool:
         """Whether every filter accepts the member on the row, also with pods nominated to it.
@@ -389,7 +385,7 @@ class GroupSearch:
 
     @cached_property
     def _uids(self) -> frozenset[Uid]:
-        return frozenset(pod.uid for pod in chain(self._members, self._others))
+        return frozenset(pod.uid for pod in chain(self.members, self._others))
 
     def is_counted(self) -> Slices[bool]:
         """Whether the filters of all members depend on other pods through requests alone.
@@ -440,10 +436,10 @@ class GroupSearch:
         Raises:
             DecisionOutdated: in a pause.
         """
-        by_uid = {pod.uid: pod for pod in self._members}
+        by_uid = {pod.uid: pod for pod in self.members}
         if (yield from self.is_counted()):
-            left = self.left(self._cluster.pod_columns.slots_of(pods))
-            return left is not None and all(left.take(by_uid[uid], rows[uid]) for uid in rows)
+            free = self.free_for_members(self._cluster.pod_columns.slots_of(pods))
+            return free is not None and all(free.take(by_uid[uid], rows[uid]) for uid in rows)
         search = self.without(pods)
         with search.beside() as beside:
             for uid, row in rows.items():
@@ -466,11 +462,11 @@ class GroupSearch:
 
         None if all members are placed.
         """
-        left = next((pod for pod in self._members if pod.uid not in placed), None)
+        left = next((pod for pod in self.members if pod.uid not in placed), None)
         if left is None:
             return None
         with self.beside() as beside:
-            others = (pod for pod in self._members if pod.uid in placed)
+            others = (pod for pod in self.members if pod.uid in placed)
             for pod in islice(others, _MOST_DIAGNOSED):
                 beside.add(pod, placed[pod.uid])
             return self._why_not(left, self._allowed(candidates))
@@ -513,7 +509,7 @@ class GroupSearch:
         if self._known_classes is not None:
             return
         by_fields: dict[_Fields, _Class] = {}
-        for pod in self._members:
+        for pod in self.members:
             rejected = frozenset(self._rejected.get(pod.uid, ()))
             labels, extended = frozenset(pod.labels.items()), self._extended.get(pod.uid)
             fields = (pod.shape, labels, pod.volumes, pod.owner, rejected, extended)
@@ -642,7 +638,7 @@ class GroupSearch:
             chosen = np.flatnonzero(on_rows)
             at = np.repeat(chosen, on_rows[chosen]).tolist()
             rows |= {pod.uid: row for pod, row in zip(members.pods, at, strict=False)}
-        wanted = len(self._members)
+        wanted = len(self.members)
         return Assignment(rows, wanted, packing.tries, packing.impossible, cause)
 
     def _free(self, resources: Sequence[str], at: NodeView | None = None) -> IntArray:
@@ -693,7 +689,7 @@ class GroupSearch:
         """
         if len(rows) < 2:
             return rows, False
-        total, most = _scored(search, rows, members.extended).total, len(self._members)
+        total, most = _scored(search, rows, members.extended).total, len(self.members)
         if most < len(rows):
             least = np.partition(total, -most)[-most]
             better, equal = np.flatnonzero(total > least), np.flatnonzero(total == least)
@@ -736,19 +732,19 @@ class GroupSearch:
                     why = self._why_not(self._classes[left[0]].pods[-1], allowed)
                 beside.clear()
                 if not left:
-                    return Assignment(rows, len(self._members), tries)
+                    return Assignment(rows, len(self.members), tries)
                 if len(rows) > len(best):
                     best = rows
             order.failed(left)
             if tries >= _MOST_TRIES or self.budget.spent:
                 break
-        if len(self._members) <= _MOST_BACKTRACKED and not self.budget.spent:
+        if len(self.members) <= _MOST_BACKTRACKED and not self.budget.spent:
             tries += 1
             found = yield from self._backtrack(allowed, beside)
             if found is not None:
-                return Assignment(found, len(self._members), tries)
+                return Assignment(found, len(self.members), tries)
         cause = why.message if why is not None else ""
-        return Assignment(best, len(self._members), tries, cause=cause)
+        return Assignment(best, len(self.members), tries, cause=cause)
 
     def _orders(self) -> Iterator[Order]:
         """The orders of classes to start from: largest first, those with inter-pod terms last."""
@@ -889,38 +885,8 @@ class GroupSearch:
         return None
 
 
-class MemberCheck:
-    """Whether members of a group still fit where a search placed them.
-
-    It is for the time in which they are assumed one after the other: a member that fits counts as
-    assumed. Other tasks may change the cluster in each pause of the search's budget.
-    """
-
-    def __init__(self, search: GroupSearch) -> None:
-        """Made before the search begins; the decision's search has the same budget."""
-        self.budget = search.budget
-        self._search = search
-        self._pauses = -1
-        self._left: _Left | None = None
-
-    def fits(self, pod: Pod, row: int) -> bool:
-        """Whether nodes are as they were, and every filter accepts the member on this one.
-
-        A member that another scheduler has bound meanwhile does not fit.
-        """
-        search = self._search
-        if not self.budget.pauses:
-            return True
-        if search.nodes_changed or search.is_on_node(pod):
-            return False
-        if self._pauses != self.budget.pauses:
-            self._pauses = self.budget.pauses
-            self._left = search.left()
-        return self._left.take(pod, row) if self._left is not None else search.fits(pod, row)
-
-
-class _Left:
-    """What is left for counted members: int64[resources, rows], and the item of each by its uid."""
+class FreeForMembers:
+    """What is free for counted members: int64[resources, rows], and the item of each by its uid."""
 
     def __init__(self, free: IntArray, items: Mapping[str, Item]) -> None:
         self._free = free

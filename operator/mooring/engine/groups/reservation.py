@@ -292,7 +292,7 @@ class GroupReservation:
                 others=pods[needed:],
                 extended=answers.on(self._cluster, not_sent=True) if answers is not None else {},
             )
-            if search.is_outdated:
+            if search.is_outdated():
                 return None
             try:
                 return (yield from self._searched(search, group, pipeline, needed))
