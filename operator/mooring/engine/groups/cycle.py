@@ -35,10 +35,10 @@ from mooring.engine.groups.members import (
     is_unchanged,
     take_members,
 )
-from mooring.engine.groups.placement import DecisionOutdated
 from mooring.engine.groups.plan import GroupPlan, GroupPlanner, reserve_members
 from mooring.engine.groups.reports import GroupReports
 from mooring.engine.groups.reservation import GroupReservation
+from mooring.engine.groups.search import DecisionOutdated
 from mooring.engine.groups.slices import SearchBudget, Slices
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.reports import Reports

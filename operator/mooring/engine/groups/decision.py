@@ -15,10 +15,11 @@ import numpy as np
 
 from mooring.engine.extenders.answers import interested
 from mooring.engine.groups.answers import ExtendedNodes, GroupAnswers
-from mooring.engine.groups.placement import (
+from mooring.engine.groups.placement import GroupSearch
+from mooring.engine.groups.search import (
     Assignment,
     DecisionOutdated,
-    GroupSearch,
+    SearchedMembers,
     without_node,
 )
 from mooring.engine.groups.slices import SearchBudget, Slices
@@ -128,7 +129,7 @@ def decide_group(
     if (lacking := _lacking(group, cluster)) is not None:
         resource_filters = frozenset(pipeline.resource_filters)
         return GroupDecision({}, message=lacking, plugins=resource_filters, by_shapes=True)
-    search = GroupSearch(
+    searched = SearchedMembers(
         members,
         pipeline,
         cluster,
@@ -138,15 +139,16 @@ def decide_group(
         budget=budget,
         extended=extended,
     )
-    with search.beside():
+    search = GroupSearch(searched)
+    with searched.beside():
         placements = placements_of(group, pipeline, cluster)
     if isinstance(placements, Unschedulable):
         reason = frozenset(p.name for p in pipeline.placement_generate)
         return GroupDecision({}, message=placements.reason, plugins=reason)
     tried = list[_Candidate]()
-    found = yield from _complete(search.place_in_slices, placements, tried, search.budget)
+    found = yield from _complete(search.place_in_slices, placements, tried, searched.budget)
     best = found or _partial(tried, needed)
-    with search.beside():
+    with searched.beside():
         chosen = _best(best, group, pipeline, cluster) if best else None
     all_tried = len(tried) == len(placements)
     return _decision(chosen, tried, search, pipeline, all_tried=all_tried)
@@ -276,7 +278,7 @@ class _GroupDryRun:
         self._pipeline = pipeline
         self._cluster = cluster
         self._budget = budget
-        self._search = GroupSearch(
+        searched = SearchedMembers(
             self._members,
             pipeline,
             cluster,
@@ -287,6 +289,7 @@ class _GroupDryRun:
             others=members[needed:],
             extended=extended,
         )
+        self._search = GroupSearch(searched)
         self._placement: Placement | None = None
         self._dearest = 0
         """The most steps that one search has taken."""
@@ -309,7 +312,7 @@ class _GroupDryRun:
             DecisionOutdated: what was found before is of no use.
         """
         self._paused = True
-        if self._search.is_outdated():
+        if self._search.searched.is_outdated():
             raise DecisionOutdated
 
     def place(self, without: Collection[Pod]) -> Slices[Mapping[Uid, int] | None]:
@@ -331,13 +334,13 @@ class _GroupDryRun:
             return True
         rows = {uid: self._cluster.row(node) for uid, node in nomination.nodes.items()}
         known = {uid: row for uid, row in rows.items() if row is not None}
-        return (yield from self._search.fit_once_ended(known, nomination.victims))
+        return (yield from self._search.validation.fit_once_ended(known, nomination.victims))
 
     def _rows(self, without: Collection[Pod]) -> Slices[Mapping[Uid, int] | None]:
         if self._placement is not None:
             assignment = yield from self._place(without, self._placement.rows)
             return assignment.rows if assignment.complete else None
-        with self._search.without(without).beside():
+        with self._search.searched.without(without).beside():
             placements = placements_of(self._group, self._pipeline, self._cluster)
         if isinstance(placements, Unschedulable):
             return None
@@ -351,9 +354,9 @@ class _GroupDryRun:
 
     def _place(self, without: Collection[Pod], rows: IntArray) -> Slices[Assignment]:
         """The members on these rows, by counting where that is possible, else in a trial."""
-        if (yield from self._search.is_counted()):
+        if (yield from self._search.counting.is_counted()):
             slots = self._cluster.pod_columns.slots_of(without)
-            return (yield from self._search.place_once_ended(slots, rows))
+            return (yield from self._search.counting.place_once_ended(slots, rows))
         return (yield from self._search.without(without).place_in_slices(rows))
 
 
@@ -457,7 +460,7 @@ def _decision(
         cause = diagnosis.message if diagnosis is not None else ""
         resource_filters = frozenset(pipeline.resource_filters)
         plugins = resource_filters | (diagnosis.plugins if diagnosis is not None else frozenset())
-        if search.extended_rejects:
+        if search.searched.extended_rejects:
             plugins |= {EXTENDER}
         message = _message(chosen, tried, about, tries, cause, impossible=impossible)
     return GroupDecision(
@@ -468,7 +471,7 @@ def _decision(
         message=message,
         plugins=plugins,
         bounded=not assignment.complete and not impossible,
-        by_shapes=search.was_counted,
+        by_shapes=search.counting.was_counted,
     )
 
 

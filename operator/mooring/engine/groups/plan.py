@@ -6,18 +6,16 @@ which state it was made for, and `reserve_members` checks it where the members a
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Final
 
 from mooring.engine.assumed import PodRejected, assume_and_reserve
 from mooring.engine.groups.answers import GroupAnswers
+from mooring.engine.groups.counting import CountingSearch
 from mooring.engine.groups.decision import GroupDecision, decide_group
-from mooring.engine.groups.placement import (
-    DecisionOutdated,
-    FreeForMembers,
-    GroupSearch,
-    without_node,
-)
+from mooring.engine.groups.search import DecisionOutdated, SearchedMembers, without_node
 from mooring.engine.groups.slices import SearchBudget, Slices
+from mooring.engine.groups.validation import Validation
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod
@@ -33,40 +31,24 @@ _ALWAYS_OUTDATED: Final = "the cluster changed each time while nodes were search
 _ALL_ON_NODES: Final = "all members are on nodes"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class GroupPlan:
     """The nodes that were found for members of a group.
 
-    `search` was made before the decision began, and knows the version of the state then.
+    `members` are all that were searched for. `validation` was made before the decision began, and
+    knows the version of the state then.
     """
 
-    def __init__(self, decision: GroupDecision, search: GroupSearch) -> None:
-        self.decision = decision
-        self.budget = search.budget
-        self._search = search
-        self._pauses = 0
-        self._free: FreeForMembers | None = None
+    decision: GroupDecision
+    members: Sequence[Pod]
+    validation: Validation
+    budget: SearchBudget
 
     @property
-    def members(self) -> list[tuple[Pod, int]]:
+    def placed(self) -> list[tuple[Pod, int]]:
         """The members that get a node, in their order, and its row."""
         rows = self.decision.rows
-        return [(pod, rows[pod.uid]) for pod in self._search.members if pod.uid in rows]
-
-    def still_fits(self, pod: Pod, row: int) -> bool:
-        """Return whether nodes are as they were, and every filter accepts the member on this one.
-
-        A member that fits counts as assumed from now on. One that another scheduler has bound
-        meanwhile does not fit. Nothing has changed as long as there was no pause.
-        """
-        if not self.budget.pauses:
-            return True
-        search = self._search
-        if search.is_outdated((pod,)):
-            return False
-        if self._pauses != self.budget.pauses:
-            self._pauses = self.budget.pauses
-            self._free = search.free_for_members()
-        return self._free.take(pod, row) if self._free is not None else search.fits(pod, row)
+        return [(pod, rows[pod.uid]) for pod in self.members if pod.uid in rows]
 
 
 class GroupPlanner:
@@ -112,9 +94,10 @@ class GroupPlanner:
             about = (members, self._pipeline, self._cluster, self._cache)
             extended = self._answers.on(self._cluster) if self._answers is not None else {}
             seed, rejected, budget = self._seed, self._rejected, self.budget
-            search = GroupSearch(
+            searched = SearchedMembers(
                 *about, seed=seed, rejected=rejected, budget=budget, extended=extended
             )
+            validation = Validation(searched, CountingSearch(searched))
             try:
                 decision = yield from decide_group(
                     self._group,
@@ -128,7 +111,7 @@ class GroupPlanner:
                 self.failed(outdated)
                 continue
             if decision.rows:
-                return GroupPlan(decision, search)
+                return GroupPlan(decision, members, validation, budget)
             if not self._rejected:
                 return decision
             break
@@ -165,8 +148,8 @@ def reserve_members(
     """
     reserved = list[tuple[Pod, int, ExitStack]]()
     with ExitStack() as undo:
-        for pod, row in plan.members:
-            if not plan.still_fits(pod, row):
+        for pod, row in plan.placed:
+            if not plan.validation.still_fits(pod, row):
                 raise DecisionOutdated
             stack = assume_and_reserve(pod, row, pipeline, state)
             undo.callback(stack.close)

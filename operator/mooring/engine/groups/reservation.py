@@ -20,7 +20,8 @@ import numpy as np
 from mooring.engine.groups.answers import GroupAnswers
 from mooring.engine.groups.decision import placements_of
 from mooring.engine.groups.members import group_of, is_unchanged
-from mooring.engine.groups.placement import Assignment, DecisionOutdated, GroupSearch
+from mooring.engine.groups.placement import GroupSearch
+from mooring.engine.groups.search import Assignment, DecisionOutdated, SearchedMembers
 from mooring.engine.groups.slices import SearchBudget, Slices
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
@@ -284,7 +285,7 @@ class GroupReservation:
         needed = max(group.minimum - group.scheduled_pods_count, 1)
         while not budget.spent:
             about = (pods[:needed], pipeline, self._cluster, self._cache)
-            search = GroupSearch(
+            searched = SearchedMembers(
                 *about,
                 seed=0,
                 rejected={},
@@ -292,8 +293,9 @@ class GroupReservation:
                 others=pods[needed:],
                 extended=answers.on(self._cluster, not_sent=True) if answers is not None else {},
             )
-            if search.is_outdated():
+            if searched.is_outdated():
                 return None
+            search = GroupSearch(searched)
             try:
                 return (yield from self._searched(search, group, pipeline, needed))
             except DecisionOutdated:
@@ -308,7 +310,7 @@ class GroupReservation:
         Raises:
             DecisionOutdated: in a pause.
         """
-        with search.beside():
+        with search.searched.beside():
             placements = placements_of(group, pipeline, self._cluster)
         if isinstance(placements, Unschedulable):
             return None
@@ -321,7 +323,7 @@ class GroupReservation:
                 found = yield from self._placed(search, group, rows, removals)
                 if found is not None and found.complete:
                     return found.rows
-                if search.budget.spent or removals.spent:
+                if search.searched.budget.spent or removals.spent:
                     return None
         return None
 
@@ -333,17 +335,17 @@ class GroupReservation:
         `removals` bounds how many pods are removed in trials.
         """
         found = yield from self._promising(search, group, rows)
-        counted = yield from search.is_counted()
-        if found is None or (counted and not search.budget.pauses):
+        counted = yield from search.counting.is_counted()
+        if found is None or (counted and not search.searched.budget.pauses):
             return found
         leaving = self._pods_on(rows, self._leaving(group))
         if not counted:
             removals.spend(len(leaving))
-            if removals.spent or search.budget.spent:
+            if removals.spent or search.searched.budget.spent:
                 return None
             found = yield from search.without(leaving).place_in_slices(rows)
-        if found.complete and search.budget.pauses:
-            still_fit = yield from search.fit_once_ended(found.rows, leaving)
+        if found.complete and search.searched.budget.pauses:
+            still_fit = yield from search.validation.fit_once_ended(found.rows, leaving)
             if not still_fit:
                 raise DecisionOutdated
         return found
@@ -355,9 +357,9 @@ class GroupReservation:
 
         Members that are not counted may be rejected where it places them.
         """
-        counted = yield from search.is_counted()
+        counted = yield from search.counting.is_counted()
         slots = np.flatnonzero(self._leaving(group))
-        found = yield from search.place_once_ended(slots, rows)
+        found = yield from search.counting.place_once_ended(slots, rows)
         return found if (found.complete if counted else not found.impossible) else None
 
     def _leaving(self, group: PodGroupState) -> BoolArray:
