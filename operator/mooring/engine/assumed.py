@@ -82,7 +82,7 @@ class AssumedPod:
 def assume_reserve_and_permit(
     queued: QueuedPod, row: int, pipeline: Pipeline, scheduler: SchedulerState, *, now: float
 ) -> AssumedPod:
-    """The pod is assumed on the row, reserved, and permitted or waiting to be.
+    """Assume the pod on the row, reserve it, and run Permit, which may have it wait.
 
     Raises:
         PodRejected: by a Reserve or Permit plugin; the pod is forgotten and unreserved again, and
@@ -100,7 +100,7 @@ def assume_reserve_and_permit(
 
 
 def assume_and_reserve(pod: Pod, row: int, pipeline: Pipeline, state: ClusterState) -> ExitStack:
-    """The pod is assumed on the row and reserved; closing the stack undoes both.
+    """Assume the pod on the row and reserve it; closing the stack undoes both.
 
     Raises:
         PodRejected: by a Reserve plugin; the pod is forgotten and unreserved again.

@@ -90,7 +90,7 @@ class BindingCycle:
         self._tasks: set[asyncio.Task[bool]] = set()
 
     def __len__(self) -> int:
-        """How many pods are on their way from a decision to a bound pod."""
+        """Return how many pods are on their way from a decision to a bound pod."""
         return len(self._tasks)
 
     @property
@@ -259,7 +259,7 @@ async def bind(
 
 
 async def _bind_once(assumed: AssumedPod, extenders: Extenders) -> None:
-    """Has the extender bind the pod, or runs the Bind plugins until one has bound it."""
+    """Have the extender bind the pod, or run the Bind plugins until one has bound it."""
     if await _bound_by_extender(assumed, extenders):
         return
     with _measured(assumed, ExtensionPoint.BIND):
@@ -278,7 +278,7 @@ async def _bound_by_extender(assumed: AssumedPod, extenders: Extenders) -> bool:
 
 
 async def after_binding(assumed: AssumedPod) -> None:
-    """Runs the PostBind plugins; their failures are only recorded."""
+    """Run the PostBind plugins; their failures are only recorded."""
     with _measured(assumed, ExtensionPoint.POST_BIND):
         for plugin in assumed.pipeline.post_bind:
             with suppress(BindingFailed):
@@ -326,7 +326,7 @@ async def _run(
     point: ExtensionPoint,
     method: Callable[[Pod, str], Awaitable[object]],
 ) -> object:
-    """What the method returns, as `_called` has it; the call is measured if the attempt is."""
+    """Return what `_called` returns; the call is measured if the attempt is."""
     metrics = assumed.pipeline.metrics
     if not assumed.sampled:
         return await _called(assumed, plugin, point, method)
@@ -345,7 +345,7 @@ async def _called(
     point: ExtensionPoint,
     method: Callable[[Pod, str], Awaitable[object]],
 ) -> object:
-    """What an asynchronous method of a plugin returns.
+    """Return what an asynchronous method of a plugin returns.
 
     A shipped plugin has time-outs of its own and ends when it is cancelled, so it is awaited
     here. A plugin of another distribution gets a task of its own, which is cancelled and left
@@ -381,7 +381,7 @@ async def _checked(
     pod: Pod,
     node: str,
 ) -> object:
-    """What the method returns; what it raises by mistake is recorded and becomes PluginFailed.
+    """Return what the method returns; record what it raises by mistake as PluginFailed.
 
     A cancellation of the task that awaits this is passed on, and so is an error of the API server.
     """
@@ -401,7 +401,7 @@ async def _checked(
 
 
 async def _in_task(call: Coroutine[Any, Any, object], seconds: float) -> object:
-    """The result of the call, which runs in a task of its own.
+    """Return the result of the call, which runs in a task of its own.
 
     When the time is over, or when the waiting task is cancelled, the call is cancelled and gets a
     moment to end. Then it is left alone, whatever it does.
@@ -428,7 +428,7 @@ async def _cancel(task: "asyncio.Task[object]") -> None:
 
 
 def _retrieve(task: "asyncio.Task[object]") -> None:
-    """Marks the exception of a task as seen, because the task may be left alone."""
+    """Mark the exception of a task as seen, because the task may be left alone."""
     if not task.cancelled():
         task.exception()
 

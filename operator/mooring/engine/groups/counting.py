@@ -78,7 +78,7 @@ class FreeForMembers:
         self._items = items
 
     def take(self, pod: Pod, row: int) -> bool:
-        """Whether the member fits on the row; what it requests there is taken then."""
+        """Return whether the member fits on the row; what it requests there is taken then."""
         item, free = self._items[pod.uid], self._free[:, row]
         if not item.eligible[row] or (item.requests > free)[item.requests > 0].any():
             return False
@@ -107,7 +107,7 @@ class CountingSearch:
         return self._known_classes or []
 
     def find_classes(self) -> Slices[None]:
-        """Finds the classes once; there are as many as members if each has a label of its own."""
+        """Find the classes once; there are as many as members if each has a label of its own."""
         if self._known_classes is not None:
             return
         by_fields: dict[_Fields, MemberClass] = {}
@@ -127,7 +127,7 @@ class CountingSearch:
         self._known_classes = classes
 
     def all_counted(self, beside: MembersTrial) -> Slices[list[CountedClass] | None]:
-        """Each class as it is counted while no member is placed; None if one of them is not."""
+        """Return each class as it is counted while no member is placed; None if one is not."""
         pauses = self._searched.budget.pauses
         if self._known_counts[0] != pauses:
             counted = list[CountedClass]()
@@ -142,7 +142,7 @@ class CountingSearch:
         return self._known_counts[1]
 
     def _all_requests(self, beside: MembersTrial) -> Slices[list[CountedClass]]:
-        """Each class as it is counted, or as if it were; see `_requesting`."""
+        """Return each class as it is counted, or as if it were; see `_requesting`."""
         counted = yield from self.all_counted(beside)
         if counted is not None:
             return counted
@@ -156,7 +156,7 @@ class CountingSearch:
         return self._known_requests[1]
 
     def counted(self, members: MemberClass) -> CountedClass | None:
-        """The class as it is counted; None if its members must be placed one by one."""
+        """Return the class as it is counted; None if its members must be placed one by one."""
         search = self._searched.search(members.pods[0])
         pre_filtered = search.pre_filter()
         if isinstance(pre_filtered, Diagnosis):
@@ -179,7 +179,7 @@ class CountingSearch:
             fits[rows[rows >= 0]] = False
 
     def _requesting(self, members: MemberClass) -> CountedClass:
-        """The class as if only the requests that are filtered depended on other pods."""
+        """Return the class as if only the requests that are filtered depended on other pods."""
         search = self._searched.search(members.pods[0])
         pre_filtered = search.pre_filter()
         needs: dict[str, int] = {}
@@ -207,7 +207,7 @@ class CountingSearch:
         return (yield from self._place_all(counted, allowed, beside))
 
     def is_counted(self) -> Slices[bool]:
-        """Whether the filters of all members depend on other pods through requests alone.
+        """Return whether the filters of all members depend on other pods through requests alone.
 
         It pauses if that is due. `place_once_ended` then does not pause before it has read the
         state.
@@ -223,7 +223,7 @@ class CountingSearch:
     def _place_one(
         self, members: MemberClass, counted: CountedClass, allowed: BoolArray
     ) -> Assignment:
-        """The members of the only class, by their number, while no pod is nominated to a node.
+        """Place the members of the only class by their number, while no pod is nominated to a node.
 
         Only the rows that the scores prefer are counted, because members fit on each of them.
         """
@@ -244,7 +244,7 @@ class CountingSearch:
     def _place_all(
         self, counted: Sequence[CountedClass], allowed: BoolArray, beside: MembersTrial
     ) -> Slices[Assignment]:
-        """The members by their numbers; none of them is in the trial."""
+        """Place the members by their numbers; none of them is in the trial."""
         self._searched.budget.spend(_COST * len(counted))
         resources = _resources(counted)
         free = self._free(resources)
@@ -257,7 +257,7 @@ class CountingSearch:
         return self._assigned(packing, cause)
 
     def _assigned(self, packing: Packing, cause: str = "") -> Assignment:
-        """The members with the rows on which the packing has so many of their class."""
+        """Return the members with the rows on which the packing has so many of their class."""
         rows: Rows = {}
         for members, on_rows in zip(self.classes, packing.members, strict=True):
             chosen = np.flatnonzero(on_rows)
@@ -267,7 +267,7 @@ class CountingSearch:
         return Assignment(rows, wanted, packing.tries, packing.impossible, cause)
 
     def place_once_ended(self, slots: IntArray, candidates: IntArray) -> Slices[Assignment]:
-        """The members on these rows, as if the pods of these pod columns' slots had ended.
+        """Place the members on these rows, as if the pods of these pod columns' slots had ended.
 
         Both are int64. The members are counted, which needs no trial: it regards requests and
         filters that ignore pods, and fills the first of the rows first. If the members are not
@@ -314,7 +314,7 @@ class CountingSearch:
     def rows_of_class(
         self, members: MemberClass, counted: CountedClass, allowed: BoolArray
     ) -> list[int]:
-        """A row for each member of one class, or for as many as fit."""
+        """Return a row for each member of one class, or for as many as fit."""
         resources = _resources((counted,))
         free = self._free(resources)
         packing = pack([self._item(members, counted, resources, free, allowed)], free)
@@ -324,7 +324,7 @@ class CountingSearch:
         return at
 
     def _add_requests(self, free: IntArray, resources: Sequence[str], slots: IntArray) -> None:
-        """Adds to what is free (int64[resources, rows]) what the pods of these slots request."""
+        """Add to what is free (int64[resources, rows]) what the pods of these slots request."""
         columns = self._cluster.pod_columns
         at = columns.rows[slots]
         free[0] += np.bincount(at, minlength=free.shape[1])
@@ -351,7 +351,7 @@ class CountingSearch:
         free: IntArray,
         among: BoolArray,
     ) -> Item:
-        """The class on the rows among these (bool[rows]) where one of it fits."""
+        """Return the class on the rows among these (bool[rows]) where one of it fits."""
         item = self._item_of(members, counted, resources, free, among)
         ranked, fills = self._ranked(members, counted.search, item.ranked)
         return replace(item, ranked=ranked, fills=fills)
@@ -364,7 +364,7 @@ class CountingSearch:
         free: IntArray,
         among: BoolArray,
     ) -> Item:
-        """The class on the rows (bool[rows]) where one of it fits, which no score has ranked."""
+        """Return the class on the rows (bool[rows]) where one of it fits, not ranked by scores."""
         requests = [1, *(counted.needs.get(name, 0) for name in resources[1:])]
         needed = np.array(requests, np.int64)
         listed = [i for i, name in enumerate(resources) if i == 0 or name in counted.needs]
@@ -375,7 +375,7 @@ class CountingSearch:
     def _ranked(
         self, members: MemberClass, search: Search, rows: IntArray
     ) -> tuple[IntArray, bool]:
-        """The rows that scores prefer, best first, and whether they prefer to fill a node.
+        """Return the rows that scores prefer, best first, and whether they prefer to fill a node.
 
         There are as many rows as the group can need. Ties are broken by the seed.
         """
@@ -401,7 +401,7 @@ class CountingSearch:
         return ranked, bool(results.prefers_full_nodes)
 
     def _prefers_full_nodes(self, members: MemberClass, ranked: IntArray) -> bool | None:
-        """Whether the best node is still the best with a member on it; None if it is full then."""
+        """Return whether the best node stays the best with a member; None if it is full then."""
         with self._cluster.trial() as trial:
             trial.add(members.pods[0], int(ranked[0]))
             assign_cards(self._searched.pipeline.reserve, members.pods[0], int(ranked[0]))
@@ -414,7 +414,7 @@ class CountingSearch:
 
 
 def _merged(by_fields: Mapping[_Fields, MemberClass]) -> list[MemberClass]:
-    """The classes by shape, rejected nodes and what extenders say alone."""
+    """Return the classes by shape, rejected nodes and what extenders say alone."""
     by_shape: dict[tuple[PodShape, frozenset[str], ExtendedNodes | None], MemberClass] = {}
     for (shape, *_), found in by_fields.items():
         key = (shape, found.rejected, found.extended)
@@ -429,7 +429,7 @@ def _resources(counted: Sequence[CountedClass]) -> list[str]:
 
 
 def _turned(positions: IntArray, seed: int) -> IntArray:
-    """The positions in their order, but with the seed's one first."""
+    """Return the positions in their order, but with the seed's one first."""
     first = seed % len(positions)
     return np.concatenate((positions[first:], positions[:first]))
 
@@ -437,7 +437,7 @@ def _turned(positions: IntArray, seed: int) -> IntArray:
 def _shortage(
     items: Sequence[Item], free: IntArray, packing: Packing, resources: Sequence[str]
 ) -> str:
-    """What the members lack in total; "" if all of them together request no more than is free."""
+    """Return what the members lack in total; "" if they request no more than is free."""
     lacking: list[str] = []
     for index, name in enumerate(resources):
         asking = [item for item in items if item.requests[index] > 0]
@@ -455,6 +455,6 @@ def _shortage(
 
 
 def _described(resource: str, amount: int) -> str:
-    """The amount (millicores, bytes or a count) with its unit, as users read it."""
+    """Return the amount (millicores, bytes or a count) with its unit, as users read it."""
     per_unit, unit = _UNITS.get(resource, (1, resource))
     return f"{f'{amount / per_unit:.3f}'.rstrip('0').rstrip('.')} {unit}"

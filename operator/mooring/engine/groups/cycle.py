@@ -365,37 +365,50 @@ class GroupCycle:
             _GivenUp: because the group has changed meanwhile; members may still be in flight.
             StillEvaluating: because values are evaluated first; the same.
         """
-        group, metrics = attempt.group, attempt.pipeline.metrics
-        if failure := attempt.failure or self._called_off(group):
+        if failure := attempt.failure or self._called_off(attempt.group):
             await self._failed(attempt, failure)
             return "error"
         try:
-            obstacle = group.incomplete
-            decision = await self._group_decision(attempt, obstacle)
-            result = "scheduled" if decision.rows else "unschedulable"
-            fails = not decision.rows and obstacle is None
-            if fails and self._is_unchanged(attempt) and await self._lost(attempt):
-                return None
-            if decision.tries and not decision.rows and self._is_unchanged(attempt):
-                decision, waits = await self._preempt(attempt, decision)
-                result = "waiting_on_preemption" if waits else result
-            if fails and self._is_unchanged(attempt):
-                about = (group, attempt.queued, self._clock(), attempt.answers)
-                await self._in_slices(self._reservation.update(*about), metrics)
-                nominated = any(map(self._attempts.nominated_node, attempt.members))
-                if not nominated and self._is_unchanged(attempt):
-                    self._delete_half_group(group, attempt.pipeline)
-            self._group_reports.decided(group, decision)
-            await self._in_slices(self._unschedulable(attempt, decision), metrics)
+            return await self._place_or_wait(attempt)
         except (_GivenUp, StillEvaluating):
             raise
         except Exception as error:
             if not isinstance(error, PluginFailed):
-                logger.exception("scheduling the pod group %s failed", group.key)
+                logger.exception("scheduling the pod group %s failed", attempt.group.key)
             await self._failed(attempt, text_of(error))
             return "error"
-        else:
-            return result
+
+    async def _place_or_wait(self, attempt: _GroupAttempt) -> str | None:
+        """Place the members, or have them wait until there is space; see `_try_group`."""
+        result, obstacle = "unschedulable", attempt.group.incomplete
+        decision = await self._group_decision(attempt, obstacle)
+        if decision.rows:
+            result = "scheduled"
+        elif obstacle is None and self._is_unchanged(attempt):
+            if await self._lost(attempt):
+                return None
+            if decision.tries:
+                decision, waits = await self._preempt(attempt, decision)
+                result = "waiting_on_preemption" if waits else result
+            await self._reserve(attempt)
+        self._group_reports.decided(attempt.group, decision)
+        steps = self._unschedulable(attempt, decision)
+        await self._in_slices(steps, attempt.pipeline.metrics)
+        return result
+
+    async def _reserve(self, attempt: _GroupAttempt) -> None:
+        """Reserve nodes if the group has waited long; without any, delete it if it is half bound.
+
+        Nothing is done if the group or a member has changed.
+        """
+        group, pipeline = attempt.group, attempt.pipeline
+        if not self._is_unchanged(attempt):
+            return
+        about = (group, attempt.queued, self._clock(), attempt.answers)
+        await self._in_slices(self._reservation.update(*about), pipeline.metrics)
+        nominated = any(map(self._attempts.nominated_node, attempt.members))
+        if not nominated and self._is_unchanged(attempt):
+            self._delete_half_group(group, pipeline)
 
     def _is_unchanged(self, attempt: _GroupAttempt) -> bool:
         """Return whether the group and all members are as they were when the attempt began."""
@@ -492,19 +505,19 @@ class GroupCycle:
             PluginFailed: if one of them fails.
             DecisionOutdated: a member does not fit any more.
         """
-        group, scheduler, now = attempt.group, self._scheduler, self._clock()
+        group, pipeline = attempt.group, attempt.pipeline
+        scheduler, now = self._scheduler, self._clock()
         joined = self._binding_of(group)
         together = joined or self._new_binding(group)
-        reserved = yield from reserve_members(plan, attempt.pipeline, scheduler.state)
+        reserved = yield from reserve_members(plan, pipeline, scheduler.state)
         members = {member.queued.pod.uid: member for member in attempt.members}
         chosen = [members[pod.uid] for pod, _, _ in reserved]
         with ExitStack() as undo:
             for _, _, stack in reserved:
                 undo.callback(stack.close)
-            names, pipeline = scheduler.state.nodes.names, attempt.pipeline
             assumed = [
-                AssumedPod(member.queued, pod, names[row], pipeline, stack, together=together)
-                for member, (pod, row, stack) in zip(chosen, reserved, strict=True)
+                AssumedPod(member.queued, pod, node, pipeline, stack, together=together)
+                for member, (pod, node, stack) in zip(chosen, reserved, strict=True)
             ]
             for one in assumed:
                 one.sampled = pipeline.metrics.sampled

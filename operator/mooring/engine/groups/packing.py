@@ -78,7 +78,7 @@ class _Choice(Enum):
 
 
 def pack(items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES) -> Packing:
-    """The members of all items on rows with these free amounts (int64[resources, rows]).
+    """Put the members of all items on rows with these free amounts (int64[resources, rows]).
 
     If not all of them can be placed, or are not within the tries, as many as one try could place.
     """
@@ -88,7 +88,7 @@ def pack(items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES
 def pack_in_slices(
     items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES
 ) -> Slices[Packing]:
-    """The result of `pack`, with a pause after each try."""
+    """Return the result of `pack`, with a pause after each try."""
     first = tuple(range(len(items)))
     if len(items) > 1:
         first = _starting_orders(items, free)[0]
@@ -128,7 +128,7 @@ class Order:
         self.exhausted = False
 
     def failed(self, failed: Sequence[int]) -> None:
-        """The failed items come first in the next try; `exhausted` if that was tried already."""
+        """Move the failed items ahead; `exhausted` is True if this order was tried already."""
         rest = [item for item in self.items if item not in failed]
         self.items = (*failed, *rest)
         self.exhausted = self.items in self.seen
@@ -138,7 +138,7 @@ class Order:
 def _attempts(
     items: Sequence[Item], free: IntArray, *, impossible: bool
 ) -> Iterator[tuple[Order, _Choice]]:
-    """The orders and choices to try; each order changes with what failed in it."""
+    """Return the orders and choices to try; each order changes with what failed in it."""
     starts = _starting_orders(items, free)
     if impossible:  # only a part can be placed: the smallest members first give the largest part
         yield Order(starts[0][::-1]), _Choice.BEST_FIT
@@ -181,14 +181,14 @@ def _capacity(item: Item, free: IntArray) -> IntArray:
 
 
 def _is_impossible(items: Sequence[Item], free: IntArray) -> bool:
-    """Whether some item has too little space alone, or all together request more than is free."""
+    """Return whether an item has too little space alone, or all request more than is free."""
     return any(int(_capacity(item, free).sum()) < item.count for item in items) or _exceeds_total(
         items, free
     )
 
 
 def _exceeds_total(items: Sequence[Item], free: IntArray) -> bool:
-    """Whether all members together request more than is free on all rows that any of them may use.
+    """Return whether all members request more than is free on the rows that any of them may use.
 
     Items of which no member requests a resource do not count for it. For a single item, its
     capacity says more.
@@ -237,7 +237,7 @@ def _filled(rows: IntArray, capacity: IntArray, count: int) -> IntArray:
 
 
 def _by_score(item: Item, capacity: IntArray) -> IntArray:
-    """The members on the rows that the scores prefer: fills each, or gives one member to each."""
+    """Put the members on the rows that scores prefer: fill each, or give one to each in turn."""
     rows = item.ranked
     if item.fills:
         return _filled(rows, capacity, item.count)
@@ -259,7 +259,7 @@ def _by_score(item: Item, capacity: IntArray) -> IntArray:
 def _by_fit(
     item: Item, left: IntArray, capacity: IntArray, later: Sequence[Item], choice: _Choice
 ) -> IntArray:
-    """The rows on which the item fits, in the order in which they are filled."""
+    """Return the rows on which the item fits, in the order in which they are filled."""
     rows = np.flatnonzero(capacity)
     scale = np.maximum(left.max(axis=1, initial=1), 1)
     wanted = item.requests > 0

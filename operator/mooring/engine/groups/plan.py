@@ -136,24 +136,26 @@ class GroupPlanner:
 
 def reserve_members(
     plan: GroupPlan, pipeline: Pipeline, state: ClusterState
-) -> Slices[list[tuple[Pod, int, ExitStack]]]:
-    """Assume and reserve all members on their rows; closing its stack undoes that for one.
+) -> Slices[list[tuple[Pod, str, ExitStack]]]:
+    """Assume and reserve all members on their rows, and return them with the names of the nodes.
 
-    It pauses if that is due. If this is closed in a pause, no member is assumed any more.
+    Closing its stack undoes that for one member. This pauses if that is due, and if it is closed
+    in a pause, no member is assumed any more.
 
     Raises:
         PodRejected: by a Reserve plugin; no member is assumed any more.
         PluginFailed: if one of them fails; the same.
         DecisionOutdated: a member does not fit any more; the same.
     """
-    reserved = list[tuple[Pod, int, ExitStack]]()
+    reserved = list[tuple[Pod, str, ExitStack]]()
     with ExitStack() as undo:
         for pod, row in plan.placed:
             if not plan.validation.still_fits(pod, row):
                 raise DecisionOutdated
+            node = state.nodes.names[row]  # in a pause, the row may become another node's
             stack = assume_and_reserve(pod, row, pipeline, state)
             undo.callback(stack.close)
-            reserved.append((pod, row, stack))
+            reserved.append((pod, node, stack))
             yield from plan.budget.pause()
         undo.pop_all()
     return reserved

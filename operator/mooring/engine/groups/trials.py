@@ -38,7 +38,7 @@ class TrialSearch:
         self._counting = counting
 
     def place(self, allowed: BoolArray, beside: MembersTrial) -> Slices[Assignment]:
-        """The members in several orders of their classes, then by backtracking in small groups."""
+        """Place the members in several orders of their classes, a few by backtracking too."""
         best: Rows = {}
         why: Diagnosis | None = None
         tries = 0
@@ -66,7 +66,7 @@ class TrialSearch:
         return Assignment(best, len(self._searched.members), tries, cause=cause)
 
     def _orders(self) -> Iterator[Order]:
-        """The orders of classes to start from: largest first, those with inter-pod terms last."""
+        """Return the orders of classes to start from: largest first, with inter-pod terms last."""
         totals = self._totals
         shares = [
             max(
@@ -99,7 +99,7 @@ class TrialSearch:
     def _one_try(
         self, beside: MembersTrial, order: Sequence[int], allowed: BoolArray, *, by_fit: bool
     ) -> Slices[list[int]]:
-        """Places the members that find a node in this order; returns the classes with others.
+        """Place the members that find a node in this order; return the classes with others.
 
         Identical members that are counted cost one decision.
         """
@@ -128,7 +128,7 @@ class TrialSearch:
     def _feasible(
         self, pod: Pod, members: MemberClass, allowed: BoolArray
     ) -> tuple[Search, IntArray]:
-        """The rows that pass every filter in the present state of the trial."""
+        """Return the rows that pass every filter in the present state of the trial."""
         search = self._searched.search(pod)
         pre_filtered = search.pre_filter()
         if isinstance(pre_filtered, Diagnosis):
@@ -146,7 +146,7 @@ class TrialSearch:
     def _choose(
         self, pod: Pod, members: MemberClass, allowed: BoolArray, *, by_fit: bool
     ) -> int | None:
-        """The row for one member: the one that scores prefer, or with `by_fit` the fullest one."""
+        """Return the row for one member: the one that scores prefer, or by fit the fullest."""
         search, rows = self._feasible(pod, members, allowed)
         if not len(rows):
             return None
@@ -164,7 +164,7 @@ class TrialSearch:
         return found
 
     def _slack(self, pod: Pod, rows: IntArray) -> IntArray:
-        """What the pod would leave free on each row, in millionths of all nodes' amounts."""
+        """Return what the pod would leave free on each row, in millionths of all nodes' amounts."""
         nodes, demand = self._cluster.nodes.take(rows), pod.shape.demand.resources
         slack = np.zeros(len(rows), np.int64)
         for name in demand:
@@ -212,6 +212,6 @@ class _Moves:
 
 
 def _constraints(pod: Pod) -> int:
-    """How many terms, constraints, ports and volumes the pod has."""
+    """Return how many terms, constraints, ports and volumes the pod has."""
     shape = pod.shape
     return shape.affinity.term_count + len(shape.spread) + len(shape.host_ports) + len(pod.volumes)

@@ -41,7 +41,7 @@ class Validation:
         return self._free.take(pod, row) if self._free is not None else self.fits(pod, row)
 
     def fits(self, pod: Pod, row: int) -> bool:
-        """Whether every filter accepts the member on the row, also with pods nominated to it.
+        """Return whether every filter accepts the member on the row, also with those nominated.
 
         Nominations of members do not count.
         """
@@ -63,7 +63,7 @@ class Validation:
         return frozenset(pod.uid for pod in chain(self._searched.members, self._searched.others))
 
     def fit_once_ended(self, rows: Mapping[Uid, int], pods: Collection[Pod]) -> Slices[bool]:
-        """Whether the members still fit on these rows (by uid), once these pods have ended.
+        """Return whether the members still fit on these rows (by uid), once these pods have ended.
 
         To be called after a search with pauses. Members that are not counted are added one after
         the other, in the order of the mapping.
