@@ -11,7 +11,7 @@ from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFail
 from mooring.engine.groups.answers import GroupAnswers
 from mooring.engine.groups.placement import GroupSearch
 from mooring.engine.groups.search import Assignment, SearchedMembers
-from mooring.engine.groups.slices import SearchBudget, Slices
+from mooring.engine.groups.slices import SearchBudget, Slices, run_whole
 from mooring.model.node import HOSTNAME
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import pod
@@ -47,7 +47,7 @@ def placed(
     answers: GroupAnswers | None = None,
 ) -> Assignment:
     """What the search finds."""
-    return search_for(deciding, members, rejected, answers=answers).place()
+    return run_whole(search_for(deciding, members, rejected, answers=answers).place())
 
 
 def answered(
@@ -96,7 +96,7 @@ def placed_in_slices(
     deciding: Deciding, members: list[Raw], in_pause: Callable[[], object] = lambda: None
 ) -> tuple[Assignment, int]:
     """What a search finds that pauses as often as it can, and how often that is."""
-    return driven(search_for(deciding, members, budget=pausing()).place_in_slices(), in_pause)
+    return driven(search_for(deciding, members, budget=pausing()).place(), in_pause)
 
 
 def by_name(deciding: Deciding, assignment: Assignment) -> dict[str, str]:

@@ -24,7 +24,7 @@ from mooring.engine.groups.answers import GroupAnswers
 from mooring.engine.groups.decision import GroupDecision
 from mooring.engine.groups.plan import GroupPlanner, reserve_members
 from mooring.engine.groups.search import Assignment, DecisionOutdated
-from mooring.engine.groups.slices import Slices
+from mooring.engine.groups.slices import Slices, run_whole
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.objects import parse_object
@@ -57,7 +57,7 @@ def test_the_diagnosis_names_the_extender_with_its_reason() -> None:
     deciding = Deciding(*THREE_NODES)
     members = [pod(f"w{i}", cpu="3") for i in range(2)]
     search = search_for(deciding, members, answers=answered({"w0": ["a"], "w1": ["a"]}))
-    assignment = search.place()
+    assignment = run_whole(search.place())
     assert len(assignment.rows) == 1
     diagnosis = search.diagnosis(assignment.rows, None)
     assert diagnosis is not None

@@ -52,7 +52,7 @@ def test_a_search_ends_when_another_scheduler_binds_a_member_in_a_pause() -> Non
     def bind() -> None:
         deciding.state.put(Kind.POD, bound.uid, bound)
 
-    steps = search_for(deciding, members, budget=pausing()).place_in_slices()
+    steps = search_for(deciding, members, budget=pausing()).place()
     for _ in range(4):
         next(steps)
     with pytest.raises(DecisionOutdated):
@@ -63,7 +63,7 @@ def test_a_search_ends_when_another_scheduler_binds_a_member_in_a_pause() -> Non
 def test_a_search_that_is_closed_in_a_pause_leaves_nothing() -> None:
     deciding = Deciding(node("a"), node("b"))
     members = [pod(f"x{i}", cpu="1", ports=(80,)) for i in range(2)]
-    steps = search_for(deciding, members, budget=pausing()).place_in_slices()
+    steps = search_for(deciding, members, budget=pausing()).place()
     next(steps)
     next(steps)
     steps.close()

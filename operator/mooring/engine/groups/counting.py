@@ -126,7 +126,7 @@ class CountingSearch:
                 classes = _merged(by_fields)
         self._known_classes = classes
 
-    def all_counted(self, beside: MembersTrial) -> Slices[list[CountedClass] | None]:
+    def all_counted(self, trial: MembersTrial) -> Slices[list[CountedClass] | None]:
         """Return each class as it is counted while no member is placed; None if one is not."""
         pauses = self._searched.budget.pauses
         if self._known_counts[0] != pauses:
@@ -136,14 +136,14 @@ class CountingSearch:
                 if found is None:
                     break
                 counted.append(found)
-                yield from beside.pause()
+                yield from trial.pause()
             complete = len(counted) == len(self.classes)
             self._known_counts = (pauses, counted if complete else None)
         return self._known_counts[1]
 
-    def _all_requests(self, beside: MembersTrial) -> Slices[list[CountedClass]]:
+    def _all_requests(self, trial: MembersTrial) -> Slices[list[CountedClass]]:
         """Return each class as it is counted, or as if it were; see `_requesting`."""
-        counted = yield from self.all_counted(beside)
+        counted = yield from self.all_counted(trial)
         if counted is not None:
             return counted
         pauses = self._searched.budget.pauses
@@ -151,7 +151,7 @@ class CountingSearch:
             counted = list[CountedClass]()
             for members in self.classes:
                 counted.append(self.counted(members) or self._requesting(members))
-                yield from beside.pause()
+                yield from trial.pause()
             self._known_requests = (pauses, counted)
         return self._known_requests[1]
 
@@ -199,12 +199,12 @@ class CountingSearch:
         return self._known_counts[1] is not None and not self._searched.extended
 
     def place(
-        self, counted: Sequence[CountedClass], allowed: BoolArray, beside: MembersTrial
+        self, counted: Sequence[CountedClass], allowed: BoolArray, trial: MembersTrial
     ) -> Slices[Assignment]:
         """Return nodes for members of all classes, which are counted, on the allowed rows."""
         if len(counted) == 1 and not len(self._cluster.nominations):
             return self._place_one(self.classes[0], counted[0], allowed)
-        return (yield from self._place_all(counted, allowed, beside))
+        return (yield from self._place_all(counted, allowed, trial))
 
     def is_counted(self) -> Slices[bool]:
         """Return whether the filters of all members depend on other pods through requests alone.
@@ -215,10 +215,10 @@ class CountingSearch:
         Raises:
             DecisionOutdated: in a pause.
         """
-        with self._searched.beside() as beside:
-            yield from beside.pause()
-            yield from beside.pausing(self.find_classes())
-            return (yield from self.all_counted(beside)) is not None
+        with self._searched.trial() as trial:
+            yield from trial.pause()
+            yield from trial.pausing(self.find_classes())
+            return (yield from self.all_counted(trial)) is not None
 
     def _place_one(
         self, members: MemberClass, counted: CountedClass, allowed: BoolArray
@@ -242,7 +242,7 @@ class CountingSearch:
         return Assignment(found, item.count, packing.tries, packing.impossible, cause)
 
     def _place_all(
-        self, counted: Sequence[CountedClass], allowed: BoolArray, beside: MembersTrial
+        self, counted: Sequence[CountedClass], allowed: BoolArray, trial: MembersTrial
     ) -> Slices[Assignment]:
         """Place the members by their numbers; none of them is in the trial."""
         self._searched.budget.spend(_COST * len(counted))
@@ -251,8 +251,8 @@ class CountingSearch:
         items = list[Item]()
         for members, c in zip(self.classes, counted, strict=True):
             items.append(self._item(members, c, resources, free, allowed))
-            yield from beside.pause()
-        packing = yield from beside.pausing(pack_in_slices(items, free))
+            yield from trial.pause()
+        packing = yield from trial.pausing(pack_in_slices(items, free))
         cause = "" if packing.complete else _shortage(items, free, packing, resources)
         return self._assigned(packing, cause)
 
@@ -277,8 +277,8 @@ class CountingSearch:
         Raises:
             DecisionOutdated: in a pause.
         """
-        with self._searched.beside() as beside:
-            counted = run_whole(self._all_requests(beside))
+        with self._searched.trial() as trial:
+            counted = run_whole(self._all_requests(trial))
             self._searched.budget.spend(_COST * len(counted))
             resources = _resources(counted)
             free = self._free(resources)
@@ -289,16 +289,16 @@ class CountingSearch:
                 item = self._item_of(members, c, resources, free, among)
                 ranked = candidates[item.eligible[candidates]]
                 items.append(replace(item, ranked=ranked, fills=True))
-                yield from beside.pause()
-            return self._assigned((yield from beside.pausing(pack_in_slices(items, free))))
+                yield from trial.pause()
+            return self._assigned((yield from trial.pausing(pack_in_slices(items, free))))
 
     def free_for_members(self, slots: IntArray | None = None) -> FreeForMembers | None:
         """Return what is free for the members now; None if they are not all counted.
 
         The pods of these pod columns' slots (int64) count as if they had left their nodes.
         """
-        with self._searched.beside() as beside:
-            counted = run_whole(self.all_counted(beside))
+        with self._searched.trial() as trial:
+            counted = run_whole(self.all_counted(trial))
             if counted is None:
                 return None
             resources = _resources(counted)

@@ -48,7 +48,6 @@ from mooring.framework.decision import Decision
 from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
-from mooring.framework.plugin_metrics import PluginMetrics
 from mooring.framework.post_filter import GroupNomination
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.slow_decisions import SlowDecisions
@@ -353,7 +352,7 @@ class GroupCycle:
         """End the attempt in an error for all members that no task binds."""
         self._group_reports.failed(attempt.group, message)
         left = [member for member in attempt.members if not member.binding]
-        await self._in_slices(self._fail_members(left, message), attempt.pipeline.metrics)
+        await self._in_slices(self._fail_members(left, message), attempt)
 
     async def _try_group(self, attempt: _GroupAttempt) -> str | None:
         """Decide about the members; each is handed to its binding, or is in a queue again.
@@ -392,8 +391,7 @@ class GroupCycle:
                 result = "waiting_on_preemption" if waits else result
             await self._reserve(attempt)
         self._group_reports.decided(attempt.group, decision)
-        steps = self._unschedulable(attempt, decision)
-        await self._in_slices(steps, attempt.pipeline.metrics)
+        await self._in_slices(self._unschedulable(attempt, decision), attempt)
         return result
 
     async def _reserve(self, attempt: _GroupAttempt) -> None:
@@ -405,7 +403,7 @@ class GroupCycle:
         if not self._is_unchanged(attempt):
             return
         about = (group, attempt.queued, self._clock(), attempt.answers)
-        await self._in_slices(self._reservation.update(*about), pipeline.metrics)
+        await self._in_slices(self._reservation.update(*about), attempt)
         nominated = any(map(self._attempts.nominated_node, attempt.members))
         if not nominated and self._is_unchanged(attempt):
             self._delete_half_group(group, pipeline)
@@ -422,10 +420,9 @@ class GroupCycle:
         """
         if attempt.calls is None:
             return False
-        steps = attempt.calls.drop_lost(attempt.pods, self._clock)
-        return await self._in_slices(steps, attempt.pipeline.metrics)
+        return await self._in_slices(attempt.calls.drop_lost(attempt.pods, self._clock), attempt)
 
-    async def _in_slices(self, work: Slices[_Result], metrics: PluginMetrics) -> _Result:
+    async def _in_slices(self, work: Slices[_Result], attempt: _GroupAttempt) -> _Result:
         """Return the result of work about a group; other tasks run in its pauses.
 
         Raises:
@@ -439,7 +436,7 @@ class GroupCycle:
                     result: _Result = ended.value
                     return result
                 paused = self._clock()
-                with metrics.suspended():
+                with attempt.pipeline.metrics.suspended():
                     await asyncio.sleep(_PAUSE_SECONDS)
                 self.turned = self._clock()
                 self._paused += self.turned - paused
@@ -468,8 +465,7 @@ class GroupCycle:
             answers=attempt.answers,
         )
         began, paused = self._clock(), self._paused
-        steps = self._plan_and_commit(attempt, planner)
-        decision = await self._in_slices(steps, pipeline.metrics)
+        decision = await self._in_slices(self._plan_and_commit(attempt, planner), attempt)
         took = self._clock() - began - (self._paused - paused)
         self._metrics.pod_group_decided(took)
         self._slow.decided(pipeline, str(group.key), took / len(attempt.members))
@@ -574,7 +570,7 @@ class GroupCycle:
             clock=self._clock,
             answers=attempt.answers,
         )
-        answer = await self._in_slices(steps, attempt.pipeline.metrics)
+        answer = await self._in_slices(steps, attempt)
         if not self._is_unchanged(attempt):
             return decision, False
         if isinstance(answer, GroupNomination):

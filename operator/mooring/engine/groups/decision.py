@@ -140,15 +140,15 @@ def decide_group(
         extended=extended,
     )
     search = GroupSearch(searched)
-    with searched.beside():
+    with searched.trial():
         placements = placements_of(group, pipeline, cluster)
     if isinstance(placements, Unschedulable):
         reason = frozenset(p.name for p in pipeline.placement_generate)
         return GroupDecision({}, message=placements.reason, plugins=reason)
     tried = list[_Candidate]()
-    found = yield from _complete(search.place_in_slices, placements, tried, searched.budget)
+    found = yield from _complete(search.place, placements, tried, searched.budget)
     best = found or _partial(tried, needed)
-    with searched.beside():
+    with searched.trial():
         chosen = _best(best, group, pipeline, cluster) if best else None
     all_tried = len(tried) == len(placements)
     return _decision(chosen, tried, search, pipeline, all_tried=all_tried)
@@ -340,7 +340,7 @@ class _GroupDryRun:
         if self._placement is not None:
             assignment = yield from self._place(without, self._placement.rows)
             return assignment.rows if assignment.complete else None
-        with self._search.searched.without(without).beside():
+        with self._search.searched.without(without).trial():
             placements = placements_of(self._group, self._pipeline, self._cluster)
         if isinstance(placements, Unschedulable):
             return None
@@ -357,7 +357,7 @@ class _GroupDryRun:
         if (yield from self._search.counting.is_counted()):
             slots = self._cluster.pod_columns.slots_of(without)
             return (yield from self._search.counting.place_once_ended(slots, rows))
-        return (yield from self._search.without(without).place_in_slices(rows))
+        return (yield from self._search.without(without).place(rows))
 
 
 def placements_of(

@@ -9,7 +9,7 @@ from typing import Final
 
 from mooring.engine.groups.counting import CountingSearch
 from mooring.engine.groups.search import Assignment, DecisionOutdated, SearchedMembers
-from mooring.engine.groups.slices import Slices, run_whole
+from mooring.engine.groups.slices import Slices
 from mooring.engine.groups.trials import TrialSearch
 from mooring.engine.groups.validation import Validation
 from mooring.framework.diagnosis import Diagnosis
@@ -37,16 +37,10 @@ class GroupSearch:
         """Return the same search, as if these pods had left their nodes."""
         return GroupSearch(self.searched.without(pods))
 
-    def place(self, candidates: IntArray | None = None) -> Assignment:
+    def place(self, candidates: IntArray | None = None) -> Slices[Assignment]:
         """Return nodes for the members on these rows (int64), or on any node.
 
         The state is as before afterwards. Once the budget is spent, hardly anything is tried.
-        """
-        return run_whole(self.place_in_slices(candidates))
-
-    def place_in_slices(self, candidates: IntArray | None = None) -> Slices[Assignment]:
-        """Return the result of `place`.
-
         After a pause it may not fit any more, which the plan finds out (`plan`).
 
         Raises:
@@ -58,14 +52,14 @@ class GroupSearch:
             what = "specs or answers of extenders" if extended else "specs"
             cause = f"its members have {shapes} different {what}, and at most {_MOST_SHAPES} can be"
             return Assignment({}, len(members), 0, cause=f"{cause} placed together")
-        with self.searched.beside() as beside:
-            yield from beside.pause()
-            yield from beside.pausing(self.counting.find_classes())
-            counted = yield from self.counting.all_counted(beside)
+        with self.searched.trial() as trial:
+            yield from trial.pause()
+            yield from trial.pausing(self.counting.find_classes())
+            counted = yield from self.counting.all_counted(trial)
             allowed = self.searched.allowed(candidates)
             if counted is None:
-                return (yield from self._trials.place(allowed, beside))
-            return (yield from self.counting.place(counted, allowed, beside))
+                return (yield from self._trials.place(allowed, trial))
+            return (yield from self.counting.place(counted, allowed, trial))
 
     def diagnosis(self, placed: Mapping[Uid, int], candidates: IntArray | None) -> Diagnosis | None:
         """Return why the candidate rows reject the first member that is not placed.
@@ -76,8 +70,8 @@ class GroupSearch:
         left = next((pod for pod in searched.members if pod.uid not in placed), None)
         if left is None:
             return None
-        with searched.beside() as beside:
+        with searched.trial() as trial:
             others = (pod for pod in searched.members if pod.uid in placed)
             for pod in islice(others, _MOST_DIAGNOSED):
-                beside.add(pod, placed[pod.uid])
+                trial.add(pod, placed[pod.uid])
             return searched.why_not(left, searched.allowed(candidates))

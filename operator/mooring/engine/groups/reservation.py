@@ -310,7 +310,7 @@ class GroupReservation:
         Raises:
             DecisionOutdated: in a pause.
         """
-        with search.searched.beside():
+        with search.searched.trial():
             placements = placements_of(group, pipeline, self._cluster)
         if isinstance(placements, Unschedulable):
             return None
@@ -343,7 +343,7 @@ class GroupReservation:
             removals.spend(len(leaving))
             if removals.spent or search.searched.budget.spent:
                 return None
-            found = yield from search.without(leaving).place_in_slices(rows)
+            found = yield from search.without(leaving).place(rows)
         if found.complete and search.searched.budget.pauses:
             still_fit = yield from search.validation.fit_once_ended(found.rows, leaving)
             if not still_fit:

@@ -210,7 +210,7 @@ class SearchedMembers:
         """The member with the lowest priority."""
         self._version = _version(cluster)
 
-    def beside(self) -> MembersTrial:
+    def trial(self) -> MembersTrial:
         """Return a trial in which no member is nominated or placed yet."""
         return MembersTrial(self)
 

@@ -5,6 +5,7 @@ Every filter of the profile holds for each member beside all those placed before
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -37,7 +38,7 @@ class TrialSearch:
         self._cluster = searched.cluster
         self._counting = counting
 
-    def place(self, allowed: BoolArray, beside: MembersTrial) -> Slices[Assignment]:
+    def place(self, allowed: BoolArray, trial: MembersTrial) -> Slices[Assignment]:
         """Place the members in several orders of their classes, a few by backtracking too."""
         best: Rows = {}
         why: Diagnosis | None = None
@@ -45,11 +46,11 @@ class TrialSearch:
         for order in self._orders():
             for by_fit in (False, True):
                 tries += 1
-                left = yield from self._one_try(beside, order.items, allowed, by_fit=by_fit)
-                rows = beside.rows
+                left = yield from self._one_try(trial, order.items, allowed, by_fit=by_fit)
+                rows = trial.rows
                 if why is None and left:
                     why = self._searched.why_not(self._counting.classes[left[0]].pods[-1], allowed)
-                beside.clear()
+                trial.clear()
                 if not left:
                     return Assignment(rows, len(self._searched.members), tries)
                 if len(rows) > len(best):
@@ -59,7 +60,7 @@ class TrialSearch:
                 break
         if len(self._searched.members) <= _MOST_BACKTRACKED and not self._searched.budget.spent:
             tries += 1
-            found = yield from self._backtrack(allowed, beside)
+            found = yield from self._backtrack(allowed, trial)
             if found is not None:
                 return Assignment(found, len(self._searched.members), tries)
         cause = why.message if why is not None else ""
@@ -97,7 +98,7 @@ class TrialSearch:
         return {name: max(int(nodes.allocatable(name).sum()), 1) for name in names}
 
     def _one_try(
-        self, beside: MembersTrial, order: Sequence[int], allowed: BoolArray, *, by_fit: bool
+        self, trial: MembersTrial, order: Sequence[int], allowed: BoolArray, *, by_fit: bool
     ) -> Slices[list[int]]:
         """Place the members that find a node in this order; return the classes with others.
 
@@ -110,8 +111,8 @@ class TrialSearch:
             if counted is not None:
                 at = self._counting.rows_of_class(members, counted, allowed)
                 for pod, row in zip(members.pods, at, strict=False):
-                    beside.add(pod, row)
-                    yield from beside.pause()
+                    trial.add(pod, row)
+                    yield from trial.pause()
                 if len(at) < len(members.pods):
                     failed.append(index)
                 continue
@@ -121,8 +122,8 @@ class TrialSearch:
                 if found is None or self._searched.budget.spent:
                     failed.append(index)
                     break  # the other members of the class are rejected likewise
-                beside.add(pod, found)
-                yield from beside.pause()
+                trial.add(pod, found)
+                yield from trial.pause()
         return failed
 
     def _feasible(
@@ -172,43 +173,37 @@ class TrialSearch:
             slack += (free * 1_000_000.0 / self._totals.get(name, 1)).astype(np.int64)
         return slack
 
-    def _backtrack(self, allowed: BoolArray, beside: MembersTrial) -> Slices[Rows | None]:
+    def _backtrack(self, allowed: BoolArray, trial: MembersTrial) -> Slices[Rows | None]:
         """Return a row for every member, or None if none is found in so many steps."""
         classes = self._counting.classes
         order = next(iter(self._orders())).items
         members = [(pod, classes[index]) for index in order for pod in classes[index].pods]
-        moves = _Moves(self, members, allowed, beside)
+        moves = _Moves(self, members, allowed, trial)
         budgets = SearchBudget(_MOST_STEPS), self._searched.budget
-        found = yield from beside.pausing(backtrack(len(members), moves, *budgets))
-        return beside.rows if found else None
+        found = yield from trial.pausing(backtrack(len(members), moves, *budgets))
+        return trial.rows if found else None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _Moves:
     """Puts members on nodes in a trial, on the fullest node first."""
 
-    def __init__(
-        self,
-        search: TrialSearch,
-        members: Sequence[tuple[Pod, MemberClass]],
-        allowed: BoolArray,
-        beside: MembersTrial,
-    ) -> None:
-        self._search = search
-        self._members = members
-        self._allowed = allowed
-        self._beside = beside
+    search: TrialSearch
+    members: Sequence[tuple[Pod, MemberClass]]
+    allowed: BoolArray
+    trial: MembersTrial
 
     def candidates(self, member: int) -> Iterator[int]:
         """Return the rows that pass every filter, the fullest one first."""
-        return iter(self._search.by_slack(*self._members[member], self._allowed))
+        return iter(self.search.by_slack(*self.members[member], self.allowed))
 
     def put(self, member: int, row: int) -> None:
         """Add the member to the trial."""
-        self._beside.add(self._members[member][0], row)
+        self.trial.add(self.members[member][0], row)
 
     def take_back(self) -> None:
         """Remove the member that was added last."""
-        self._beside.drop_last()
+        self.trial.drop_last()
 
 
 def _constraints(pod: Pod) -> int:

@@ -77,10 +77,10 @@ class Validation:
             return free is not None and all(free.take(by_uid[uid], rows[uid]) for uid in rows)
         searched = self._searched.without(pods)
         validation = Validation(searched, CountingSearch(searched))
-        with searched.beside() as beside:
+        with searched.trial() as trial:
             for uid, row in rows.items():
                 if not validation.fits(by_uid[uid], row):
                     return False
-                beside.add(by_uid[uid], row)
-                yield from beside.pause()
+                trial.add(by_uid[uid], row)
+                yield from trial.pause()
         return True
